@@ -1,0 +1,24 @@
+package cluster
+
+import "errors"
+
+// ErrStopped is returned by every call on a node that has stopped.
+var ErrStopped = errors.New("cluster: node stopped")
+
+// ErrNoQuorum says that no leader backed by a majority of the voters could be
+// reached. Calls that return it also wrap the end of the caller's context.
+var ErrNoQuorum = errors.New("cluster: no quorum")
+
+// ErrFounding says that the cluster was founded less than a TTL ago and grants
+// nothing yet, since survivors of an earlier cluster may still trust their
+// locks. Only calls that do not wait return it.
+var ErrFounding = errors.New("cluster: founded less than a TTL ago, grants nothing yet")
+
+// ConfigError reports a value that cannot be used: which, and why. Nothing was
+// started or changed.
+type ConfigError struct {
+	Field  string // for example "Config.TTL", "key"
+	Reason string // for example "10ms is below the least, 300ms"
+}
+
+func (e *ConfigError) Error() string { return "wardmote: " + e.Field + ": " + e.Reason }

@@ -1,0 +1,95 @@
+// Package replica is the seam between locks and cluster: what a lock client
+// needs of the node it runs on. cluster implements it; locks and its tests
+// consume it.
+package replica
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+// Replica reaches the replicated lock table from this process, wherever the
+// leader is. Its methods may be called from any goroutine.
+type Replica interface {
+	// Member is the name of the member this process is.
+	Member() string
+
+	// TTL is the largest session TTL the cluster grants, as far as this member
+	// knows, in whole milliseconds.
+	TTL() time.Duration
+
+	// Propose has cmd committed and applied, and returns its outcome. It
+	// forwards to the leader, and repeats the command over leader changes and
+	// lost answers until ctx ends: commands name what they mean, so a second
+	// copy is harmless. When it returns an error, nothing was applied if the
+	// error is a *Error with Unknown false; otherwise the command may have been
+	// applied, or may yet be.
+	Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error)
+
+	// Beat sends one keepalive of the session and returns nil once a majority
+	// of the voters has confirmed, after the beat arrived, that its leader had
+	// not been replaced. It fails with ErrNoSession if the session is not open.
+	// It tries again, with new sends, until ctx ends: the caller must count
+	// trust from its own call of Beat.
+	Beat(ctx context.Context, id machine.SessionID) error
+
+	// Attach routes the session's events to sink until Detach, over leader
+	// changes and reconnections: after each, grants whose outcome the session
+	// has not yet marked as seen are told again. An EventEnded is also told
+	// when a leader does not know an attached session that it knew before. Calls of sink
+	// come one at a time for each session and must not block.
+	Attach(id machine.SessionID, sink func(machine.Event))
+	Detach(id machine.SessionID)
+
+	// Read answers q from state that was current at some moment during the
+	// call. With q.Version set it waits until the answer's version differs.
+	Read(ctx context.Context, q Query) (Answer, error)
+
+	// Done is closed when the node stops; every call then fails with a *Error
+	// wrapping the node's ErrStopped.
+	Done() <-chan struct{}
+}
+
+// Query asks for the state of keys.
+type Query struct {
+	Key  string   // told whole: holders, and up to Waiters of its queue
+	Also []string // told by holder only; at most MaxAlso
+	// Waiters bounds the list of Key's waiters; at most MaxListed.
+	Waiters int
+	// Version, if not zero, is an earlier answer's: wait until it differs.
+	Version uint64
+}
+
+// Limits of a Query.
+const (
+	MaxAlso   = 4096
+	MaxListed = 1024
+)
+
+// Answer is the state asked for, all of one moment.
+type Answer struct {
+	Status  machine.Status
+	Also    []Owner // one for each of Query.Also
+	Version uint64  // of all keys asked for; never zero
+}
+
+// Owner is the holder of one of Query.Also; zero if nobody holds the key.
+type Owner struct {
+	Session machine.SessionID
+	Token   machine.Token
+}
+
+// ErrNoSession is returned by Beat for a session that is not open.
+var ErrNoSession = errors.New("session is not open")
+
+// Error is a failure to reach a verdict.
+type Error struct {
+	Unknown bool  // the command may have been applied, or may yet be
+	Err     error // why, for example the context's error joined with ErrNoQuorum
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
