@@ -30,6 +30,8 @@ const (
 // A Command is one step of the machine: what the log carries. Commands are
 // proposed once or many times; each is written so that a second copy changes
 // nothing that the first did not.
+//
+// The commands are the struct types below, not pointers to them.
 type Command interface{ command() }
 
 // Found is the first command of a cluster: it names the cluster, sets the floor
@@ -85,7 +87,7 @@ type Acquire struct {
 	Try        bool   // refuse instead of queueing
 	MaxWaiters uint32 // refuse if so many wait already; 0 means MaxWaiters
 	Meta       []byte
-	Seen       []uint64
+	Seen       []uint64 // at most MaxSeen, in any order; one that still waits is passed over
 }
 
 // Withdraw takes back the Acquire (Session, Seq), whatever became of it: a

@@ -9,7 +9,7 @@ const (
 	Queued  Code = 3 // waiting; Behind says behind how many holders and waiters
 
 	// Refusals. Nothing was changed, except that a command's Seen list has
-	// been taken note of.
+	// been taken note of, and that the seq of a refused Acquire may be spent.
 	Held           Code = 16 // Try: the key is held; Holder says by whom
 	TooManyWaiters Code = 17 // Limit says how many may wait
 	Founding       Code = 18 // Try: nothing is granted before the founding wait is over
@@ -21,7 +21,7 @@ const (
 	NotFounded     Code = 24 // nothing but Found and LeaderStart before Found
 	BadCommand     Code = 25 // malformed, unknown or over a limit; Field and Limit say which
 	TokensSpent    Code = 26 // the token counter has reached MaxToken
-	TooManyUnseen  Code = 27 // the session remembers MaxUnseen outcomes already
+	TooManyUnseen  Code = 27 // the session remembers MaxUnseen outcomes already; a second copy is Withdrawn
 )
 
 // Holder describes the grant that stands in somebody's way.
@@ -56,7 +56,7 @@ type EventKind uint8
 
 const (
 	EventGranted EventKind = 1 // a waiter became a holder: Session, Seq, Key, Token
-	EventLost    EventKind = 2 // a grant ended with its session: Session, Key, Token, Reason
+	EventLost    EventKind = 2 // a grant ended with its session: Session, Seq, Key, Token, Reason
 	EventEnded   EventKind = 3 // a session ended: Session, Reason; after its EventLost
 	EventChanged EventKind = 4 // a key's holder or queue changed: Key; once per command and key, last
 )

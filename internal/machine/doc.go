@@ -1,0 +1,68 @@
+// Package machine is the lock table: who holds which key, who waits for it in
+// which order, and which sessions are open. It is a pure function of the
+// commands applied to it, with no clock, goroutine, randomness or I/O, so
+// every voter that applies one log has one table.
+//
+// The types are State, the table; Command, one step of it, with the kinds in
+// command.go being all that the log can carry; Outcome, the answer to who
+// proposed a command; Event, its effect on somebody else; Image, the table at
+// one moment, to be written while the State goes on; and Status and
+// SessionStatus, what a reader sees.
+//
+// # Guarantees
+//
+//   - Between any two commands the invariants on State hold; Check says so.
+//   - The same commands give the same outcomes, events and Digest, on every
+//     platform and in every process, also when a State was restored from an
+//     image on the way.
+//   - Apply does not panic on, nor stop for, anything that DecodeEntry returns.
+//   - A refusal changes nothing but this: Seen is taken note of when the session
+//     is open and the list within its limits, and the seq of a refused Acquire
+//     can be spent.
+//   - An Acquire, known by session and seq, is granted at most once. A second
+//     copy is answered with what is now true of the first; after a Withdraw of
+//     it, after its outcome was marked as seen, and after its Release, every
+//     copy is refused as Withdrawn.
+//   - A Release frees the grant it names or nothing. The key's next waiter is
+//     granted by the same command.
+//   - A session that ends takes its waiters with it before its grants are freed.
+//   - The first token is the founding's floor, each next one is larger by one,
+//     and none exceeds MaxToken.
+//   - Snapshot takes the same few microseconds whatever the table's size.
+//
+// Less formally: ask as often as you like, you hold it once; let go late and
+// you harm nobody; come first and you are served first.
+//
+// # Exactly once
+//
+// The table remembers the outcome of each Acquire until the client says, in
+// the Seen list of a later command, that it knows it. What is remembered is not
+// the first answer but the truth: a queued request that has been granted since
+// answers Granted. Refusals of the moment (Held, Founding, TooManyWaiters) are
+// remembered too, or a delayed copy of a Try could be granted to a client that
+// has gone away with a refusal. Refusals that would be the same at any time
+// (BadCommand, TokensSpent) are not.
+//
+// That a seq was spent is never forgotten while the session lives. It costs
+// nearly nothing, since seqs are spent nearly in order: see spans.
+//
+// # Caveats
+//
+// Time is somebody else's: the leader decides that a session has been silent
+// for too long and says so by a command that binds only in its term.
+//
+// Session IDs of sessions that ended are not remembered. A late copy of an Open
+// opens the session again, for nobody; it expires like any that is not heard.
+//
+// A token is a number of one table. Across foundings tokens rise only if the
+// founders choose the floor well.
+//
+// Once MaxToken is granted, every new Acquire is refused as TokensSpent, and who
+// waits then waits until it withdraws. The remedy is to found anew.
+//
+// # Tests
+//
+// Rules are scripts in testdata: commands, then what came of them; rewrite them
+// with -rewrite and read the diff. Properties, fuzz targets and golden files
+// stand in the test files; whatever a test does to a State, Check follows.
+package machine
