@@ -1,0 +1,38 @@
+# make help lists the targets. The gate for every commit is `make ci`.
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 1m
+COUNT       ?= 50
+
+.PHONY: help test race vet lint cross quickstart ci fuzz stress
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+test: ## run all tests
+	go test ./...
+
+race: ## run all tests under the race detector (needs a C compiler)
+	go test -race -timeout 20m ./...
+
+vet: ## gofmt and go vet
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w is due:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+
+lint: ## staticcheck, at the version that CI uses
+	go run $(STATICCHECK) ./...
+
+cross: ## build for every system and architecture we promise
+	bash .ci/run cross
+
+quickstart: ## run the README's program by itself and check its verdict
+	bash .ci/run quickstart
+
+ci: ## everything that CI runs, as CI runs it
+	bash .ci/run
+
+fuzz: ## each fuzz target for FUZZTIME (1m)
+	FUZZTIME=$(FUZZTIME) bash .ci/run fuzz
+
+stress: ## all tests COUNT (50) times under the race detector; takes long
+	go test -race -count=$(COUNT) -timeout 0 ./...

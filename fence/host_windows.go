@@ -1,0 +1,66 @@
+package fence
+
+import (
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// The standard library exports none of these three. golang.org/x/sys does, but
+// this package is std only.
+var (
+	kernel32     = syscall.NewLazyDLL("kernel32.dll")
+	lockFileEx   = kernel32.NewProc("LockFileEx")
+	unlockFileEx = kernel32.NewProc("UnlockFileEx")
+	moveFileEx   = kernel32.NewProc("MoveFileExW")
+)
+
+const (
+	lockfileExclusiveLock   = 0x2
+	movefileReplaceExisting = 0x1
+	movefileWriteThrough    = 0x8
+	allBytes                = ^uint32(0)
+)
+
+// lockFile waits for the exclusive lock of f. It belongs to this opening of the
+// file, not to the process, and ends with it.
+func lockFile(f *os.File) error {
+	var o syscall.Overlapped // the region starts at 0
+	ok, _, err := lockFileEx.Call(f.Fd(), lockfileExclusiveLock, 0,
+		uintptr(allBytes), uintptr(allBytes), uintptr(unsafe.Pointer(&o)))
+	if ok == 0 {
+		return os.NewSyscallError("LockFileEx", err)
+	}
+	return nil
+}
+
+func unlockFile(f *os.File) error {
+	var o syscall.Overlapped
+	ok, _, err := unlockFileEx.Call(f.Fd(), 0,
+		uintptr(allBytes), uintptr(allBytes), uintptr(unsafe.Pointer(&o)))
+	if ok == 0 {
+		return os.NewSyscallError("UnlockFileEx", err)
+	}
+	return nil
+}
+
+// rename returns once the rename is on disk, which os.Rename does not wait for
+// and syncDir cannot do here: Windows syncs no directories.
+func (hostDisk) rename(from, to string) error {
+	f, err := syscall.UTF16PtrFromString(from)
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	t, err := syscall.UTF16PtrFromString(to)
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	ok, _, err := moveFileEx.Call(uintptr(unsafe.Pointer(f)), uintptr(unsafe.Pointer(t)),
+		movefileReplaceExisting|movefileWriteThrough)
+	if ok == 0 {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
+func (hostDisk) syncDir(string) error { return nil }
