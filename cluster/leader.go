@@ -1,0 +1,436 @@
+package cluster
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// leader is this node while it leads in one term: it takes commands, beats and
+// reads, from its own clients directly and from other members over their
+// streams, and tells them events. A new term makes a new leader.
+type leader struct {
+	n     *Node
+	raft  *raftNode
+	table *table
+	term  uint64
+
+	proposer *proposer
+	rounds   *rounds
+	keeper   *keeper
+	watches  *watches
+
+	mu       sync.Mutex
+	sessions map[machine.SessionID]*member // whose stream carries a session's events
+	ready    []func(wire.Code)             // wait for Lift
+	members  map[*member]struct{}
+	departs  map[string]func(wire.Code) // raft IDs that want to be replaced
+	closed   bool
+
+	departing chan struct{} // size 1: departs has grown
+	started   time.Time
+
+	doubt  chan struct{} // closed when an entry's fate is unknown
+	doubts sync.Once
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// A member is one destination of events: a stream, or this node itself.
+type member struct {
+	push  func(machine.Event)
+	bound func(wire.AttachAnswer)
+	stop  func() // ends the stream; nil for this node itself
+}
+
+func newLeader(n *Node, r *raftNode, term uint64) *leader {
+	l := &leader{
+		n: n, raft: r, table: r.table, term: term,
+		sessions:  make(map[machine.SessionID]*member),
+		members:   make(map[*member]struct{}),
+		departs:   make(map[string]func(wire.Code)),
+		doubt:     make(chan struct{}),
+		departing: make(chan struct{}, 1),
+		started:   time.Now(),
+	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.proposer = newProposer(l.commit)
+	l.rounds = newRounds(l.confirmTerm)
+	l.keeper = newKeeper(l)
+	l.watches = newWatches(l)
+	return l
+}
+
+// start runs the leader. LeaderStart of its term has been applied.
+func (l *leader) start() {
+	l.table.setWatch(l.applied)
+	l.keeper.begin()
+	l.wg.Go(l.proposer.run)
+	l.wg.Go(func() { l.rounds.run(l.ctx) })
+	l.wg.Go(func() { l.watches.run(l.ctx) })
+	l.wg.Go(l.tick)
+	l.wg.Go(func() { l.reconcile(l.ctx) })
+}
+
+// stop ends the leader's term here: everything that waits is answered, every
+// member's stream is closed, every goroutine joined.
+func (l *leader) stop() {
+	l.table.setWatch(nil)
+	l.mu.Lock()
+	l.closed = true
+	members, ready, departs := l.members, l.ready, l.departs
+	l.members, l.ready, l.departs = nil, nil, nil
+	l.mu.Unlock()
+	l.cancel()
+	l.proposer.stop()
+	l.keeper.stop()
+	for m := range members {
+		if m.stop != nil {
+			m.stop()
+		}
+	}
+	for _, done := range ready {
+		done(wire.CodeNotLeader)
+	}
+	for _, done := range departs {
+		done(wire.CodeNotLeader)
+	}
+	l.wg.Wait()
+	l.keeper.stop() // beats that came while the first stop ran
+}
+
+// commit commits an entry. If its fate is unknown, so is what the keeper may
+// still promise: the leader doubts itself and is made anew, behind a barrier.
+func (l *leader) commit(entry []byte) ([]machine.Outcome, wire.Code) {
+	outcomes, code := l.raft.commit(entry)
+	if code == wire.CodeUnknown {
+		l.doubts.Do(func() { close(l.doubt) })
+	}
+	return outcomes, code
+}
+
+func (l *leader) failed() bool {
+	select {
+	case <-l.doubt:
+		return true
+	default:
+		return false
+	}
+}
+
+// tick drives the keeper, and ends the founding wait.
+func (l *leader) tick() {
+	t := time.NewTicker(tickInterval)
+	defer t.Stop()
+	lifting := false
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-t.C:
+			// Not the ticker's own time, which is when it fired: a goroutine
+			// that was kept from running must see how late it is.
+			now := time.Now()
+			l.keeper.tick(now)
+			if lifting {
+				continue
+			}
+			l.table.mu.RLock()
+			lifted, bound, founded := l.table.m.Lifted(), l.table.m.Bound(), l.table.founded
+			l.table.mu.RUnlock()
+			if !lifted && now.Sub(founded) >= time.Duration(bound)*time.Millisecond {
+				l.propose(machine.Lift{Term: l.term}, func(machine.Outcome, wire.Code) {})
+				lifting = true
+			}
+		}
+	}
+}
+
+// applied is told of each entry, in log order, by raft's goroutine.
+func (l *leader) applied(a applied) {
+	var lifted bool
+	for i, c := range a.commands {
+		if a.outcomes[i].Code != machine.OK {
+			continue
+		}
+		switch c := c.(type) {
+		case machine.Open:
+			l.keeper.opened(c.Session, time.Duration(c.TTL)*time.Millisecond)
+		case machine.Lift:
+			lifted = true
+		}
+	}
+	for _, e := range a.events {
+		switch e.Kind {
+		case machine.EventChanged:
+			l.watches.changed(e.Key)
+			continue
+		case machine.EventEnded:
+			l.keeper.ended(e.Session)
+		}
+		l.push(e)
+	}
+	if lifted {
+		l.mu.Lock()
+		ready := l.ready
+		l.ready = nil
+		l.mu.Unlock()
+		for _, done := range ready {
+			l.confirmed(done)
+		}
+	}
+}
+
+// push tells the session's member an event. If it is not connected the event
+// is told when it attaches.
+func (l *leader) push(e machine.Event) {
+	l.mu.Lock()
+	m := l.sessions[e.Session]
+	if e.Kind == machine.EventEnded {
+		delete(l.sessions, e.Session)
+	}
+	l.mu.Unlock()
+	if m != nil {
+		m.push(e)
+	}
+}
+
+// join adds a destination of events, unless the leader has stopped.
+func (l *leader) join(m *member) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.members[m] = struct{}{}
+	return true
+}
+
+// quit removes m and its sessions.
+func (l *leader) quit(m *member) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.members, m)
+	maps.DeleteFunc(l.sessions, func(_ machine.SessionID, o *member) bool { return o == m })
+}
+
+// bind routes a session's events to m. Where they went elsewhere before, m is
+// told what it may have missed: bound first and read then, nothing falls
+// between, and what is told twice does no harm.
+func (l *leader) bind(m *member, id machine.SessionID) {
+	l.mu.Lock()
+	_, ok := l.members[m]
+	news := ok && l.sessions[id] != m
+	if news {
+		l.sessions[id] = m
+	}
+	l.mu.Unlock()
+	if !news {
+		return
+	}
+	var missed []machine.Event
+	l.table.view(func(t *machine.State) { missed = t.Pending(id) })
+	for _, e := range missed {
+		m.push(e)
+	}
+}
+
+// attach binds sessions that were open before to m, and tells it of those
+// that have ended since.
+func (l *leader) attach(m *member, ids []machine.SessionID) {
+	for _, id := range ids {
+		open := false
+		l.table.view(func(t *machine.State) { _, open = t.Session(id) })
+		if open {
+			l.bind(m, id)
+		} else {
+			m.push(machine.Event{Kind: machine.EventEnded, Session: id, Reason: machine.Expired})
+		}
+	}
+}
+
+func (l *leader) detach(id machine.SessionID) {
+	l.mu.Lock()
+	delete(l.sessions, id)
+	l.mu.Unlock()
+}
+
+// propose has cmd committed; done gets its outcome. See proposer.propose.
+func (l *leader) propose(cmd machine.Command, done func(machine.Outcome, wire.Code)) {
+	l.proposer.propose(cmd, done)
+}
+
+// read answers q once a round after the reading has confirmed it, waiting
+// before that for a change if q says so. The returned function gives up.
+func (l *leader) read(q replica.Query, done func(replica.Answer, wire.Code)) (cancel func()) {
+	if q.Version != 0 && l.table.version(q) == q.Version {
+		return l.watches.add(q, done)
+	}
+	l.readNow(q, done)
+	return func() {}
+}
+
+func (l *leader) readNow(q replica.Query, done func(replica.Answer, wire.Code)) {
+	a := l.table.answer(q)
+	l.rounds.add(func(ok bool) {
+		if ok {
+			done(a, wire.CodeOK)
+		} else {
+			done(replica.Answer{}, wire.CodeNotLeader)
+		}
+	})
+}
+
+// granting answers once the founding wait is over.
+func (l *leader) granting(done func(wire.Code)) {
+	lifted := false
+	l.mu.Lock()
+	l.table.view(func(t *machine.State) { lifted = t.Lifted() })
+	switch {
+	case l.closed:
+		l.mu.Unlock()
+		done(wire.CodeNotLeader)
+		return
+	case !lifted:
+		l.ready = append(l.ready, done)
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	l.confirmed(done)
+}
+
+func (l *leader) confirmed(done func(wire.Code)) {
+	l.rounds.add(func(ok bool) { beat{done: done}.answer(ok, wire.CodeOK) })
+}
+
+// bound is the largest TTL a session may have.
+func (l *leader) bound() (ttl uint64) {
+	l.table.view(func(t *machine.State) { ttl = t.Bound() })
+	return ttl
+}
+
+// watches holds the reads that wait for a change.
+type watches struct {
+	l    *leader
+	wake chan struct{} // size 1
+
+	mu    sync.Mutex
+	keys  map[string]map[*watch]struct{}
+	dirty map[*watch]struct{}
+	ended bool
+}
+
+type watch struct {
+	q    replica.Query
+	done func(replica.Answer, wire.Code)
+}
+
+func (w *watch) all() []string { return append(slices.Clone(w.q.Also), w.q.Key) }
+
+func newWatches(l *leader) *watches {
+	return &watches{l: l, wake: make(chan struct{}, 1), keys: make(map[string]map[*watch]struct{}), dirty: make(map[*watch]struct{})}
+}
+
+// add registers q and looks at once, in case the change came before.
+func (ws *watches) add(q replica.Query, done func(replica.Answer, wire.Code)) (cancel func()) {
+	w := &watch{q, done}
+	ws.mu.Lock()
+	if ws.ended {
+		ws.mu.Unlock()
+		done(replica.Answer{}, wire.CodeNotLeader)
+		return func() {}
+	}
+	for _, key := range w.all() {
+		if ws.keys[key] == nil {
+			ws.keys[key] = make(map[*watch]struct{})
+		}
+		ws.keys[key][w] = struct{}{}
+	}
+	ws.dirty[w] = struct{}{}
+	ws.mu.Unlock()
+	ws.signal()
+	return func() {
+		ws.mu.Lock()
+		ws.removeLocked(w)
+		ws.mu.Unlock()
+	}
+}
+
+func (ws *watches) removeLocked(w *watch) bool {
+	if _, ok := ws.keys[w.q.Key][w]; !ok {
+		return false
+	}
+	delete(ws.dirty, w)
+	for _, key := range w.all() {
+		delete(ws.keys[key], w)
+		if len(ws.keys[key]) == 0 {
+			delete(ws.keys, key)
+		}
+	}
+	return true
+}
+
+// changed marks the key's watches; raft's goroutine does no more than that.
+func (ws *watches) changed(key string) {
+	ws.mu.Lock()
+	waiting := ws.keys[key]
+	for w := range waiting {
+		ws.dirty[w] = struct{}{}
+	}
+	ws.mu.Unlock()
+	if len(waiting) > 0 {
+		ws.signal()
+	}
+}
+
+func (ws *watches) signal() {
+	select {
+	case ws.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (ws *watches) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			ws.mu.Lock()
+			ws.ended = true
+			left := make(map[*watch]struct{})
+			for _, waiting := range ws.keys {
+				maps.Copy(left, waiting)
+			}
+			ws.keys, ws.dirty = nil, nil
+			ws.mu.Unlock()
+			for w := range left {
+				w.done(replica.Answer{}, wire.CodeNotLeader)
+			}
+			return
+		case <-ws.wake:
+		}
+		ws.mu.Lock()
+		dirty := ws.dirty
+		ws.dirty = make(map[*watch]struct{})
+		ws.mu.Unlock()
+		for w := range dirty {
+			if ws.l.table.version(w.q) == w.q.Version {
+				continue
+			}
+			ws.mu.Lock()
+			waits := ws.removeLocked(w)
+			ws.mu.Unlock()
+			if waits {
+				ws.l.readNow(w.q, w.done)
+			}
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"sync"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// A proposer turns what arrives at the leader into log entries. While one entry
+// is in flight the next gathers, so an idle leader commits a lone command at
+// once and a busy one commits many together; no timer decides.
+type proposer struct {
+	commit func(entry []byte) ([]machine.Outcome, wire.Code) // blocks until the verdict
+
+	mu      sync.Mutex
+	queue   []proposal
+	stopped bool
+	wake    chan struct{} // size 1
+}
+
+type proposal struct {
+	cmd  machine.Command
+	done func(machine.Outcome, wire.Code)
+}
+
+// Limits of the leader's queue and of one entry.
+const (
+	maxProposals  = 64 << 10  // commands waiting
+	maxEntryBytes = 512 << 10 // in one entry; machine.MaxCommands bounds their number
+)
+
+func newProposer(commit func([]byte) ([]machine.Outcome, wire.Code)) *proposer {
+	return &proposer{commit: commit, wake: make(chan struct{}, 1)}
+}
+
+// propose queues cmd. done is called once, from another goroutine or this one,
+// and must not block: with CodeOK and the outcome, or with the class of the failure.
+func (p *proposer) propose(cmd machine.Command, done func(machine.Outcome, wire.Code)) {
+	p.mu.Lock()
+	code := wire.CodeOK
+	switch {
+	case p.stopped:
+		code = wire.CodeNotLeader
+	case len(p.queue) >= maxProposals:
+		code = wire.CodeBusy
+	default:
+		p.queue = append(p.queue, proposal{cmd: cmd, done: done})
+	}
+	p.mu.Unlock()
+	if code != wire.CodeOK {
+		done(machine.Outcome{}, code)
+		return
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run commits until stop is called and the queue is answered.
+func (p *proposer) run() {
+	for range p.wake {
+		for {
+			p.mu.Lock()
+			batch, stopped := p.queue, p.stopped
+			p.queue = nil
+			p.mu.Unlock()
+			if stopped {
+				for _, q := range batch {
+					q.done(machine.Outcome{}, wire.CodeNotLeader)
+				}
+				return
+			}
+			if len(batch) == 0 {
+				break
+			}
+			p.commitAll(batch)
+		}
+	}
+}
+
+// commitAll commits a batch in as few entries as the limits allow.
+func (p *proposer) commitAll(batch []proposal) {
+	var scratch []byte
+	for len(batch) > 0 {
+		n, size := 0, 0
+		for n < len(batch) && n < machine.MaxCommands {
+			scratch = machine.AppendCommand(scratch[:0], batch[n].cmd)
+			if n > 0 && size+len(scratch) > maxEntryBytes {
+				break
+			}
+			size += len(scratch)
+			n++
+		}
+		commands := make([]machine.Command, n)
+		for i, q := range batch[:n] {
+			commands[i] = q.cmd
+		}
+		outcomes, code := p.commit(machine.EncodeEntry(commands))
+		if code == wire.CodeOK && len(outcomes) != n {
+			code = wire.CodeUnknown
+		}
+		for i, q := range batch[:n] {
+			var o machine.Outcome
+			if code == wire.CodeOK {
+				o = outcomes[i]
+			}
+			q.done(o, code)
+		}
+		batch = batch[n:]
+	}
+}
+
+// stop refuses what is queued and what comes; run then returns.
+func (p *proposer) stop() {
+	p.mu.Lock()
+	p.stopped = true
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,320 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/wire"
+	"github.com/wardmote/wardmote/transport"
+)
+
+// serveMember serves one member's stream while this node leads.
+func (n *Node) serveMember(c *transport.Conn) {
+	s := &memberStream{n: n, reads: make(map[uint64]func())}
+	s.rpc = newRPC(c, s.serve)
+	s.rpc.start()
+	s.rpc.wg.Wait()
+	s.mu.Lock()
+	reads := s.reads
+	s.reads = nil
+	s.mu.Unlock()
+	for _, cancel := range reads {
+		cancel()
+	}
+}
+
+// memberStream is the leader's end of a member's stream.
+type memberStream struct {
+	n      *Node
+	rpc    *rpc
+	leader *leader // the term's that the stream belongs to; set by Attach
+	member *member
+
+	mu    sync.Mutex
+	reads map[uint64]func() // what gives up a waiting Read
+}
+
+func (s *memberStream) serve(q *request) {
+	if q.Type == wire.Attach {
+		s.attach(q)
+		return
+	}
+	l := s.leader
+	if l == nil {
+		q.answer(wire.CodeBad, nil)
+		s.rpc.stop(errStreamClosed)
+		return
+	}
+	switch q.Type {
+	case wire.Propose:
+		s.propose(q)
+	case wire.Beat:
+		if id, ok := sessionID(q.Body); ok {
+			l.bind(s.member, id)
+			l.keeper.beat(id, func(c wire.Code) { q.answer(c, nil) })
+			return
+		}
+		q.answer(wire.CodeBad, nil)
+	case wire.Read:
+		s.read(q)
+	case wire.Cancel:
+		s.mu.Lock()
+		cancel := s.reads[q.cancels()]
+		delete(s.reads, q.cancels())
+		s.mu.Unlock()
+		if cancel != nil {
+			cancel()
+		}
+	case wire.Ready:
+		l.granting(func(c wire.Code) { q.answer(c, nil) })
+	case wire.Detach:
+		if id, ok := sessionID(q.Body); ok {
+			l.detach(id)
+		}
+	case wire.Depart:
+		var req wire.DepartRequest
+		if wire.Unmarshal(q.Body, &req) != nil {
+			q.answer(wire.CodeBad, nil)
+			return
+		}
+		l.depart(req.Name, req.Boot, func(c wire.Code) { q.answer(c, nil) })
+	default:
+		q.answer(wire.CodeBad, nil)
+	}
+}
+
+func (s *memberStream) attach(q *request) {
+	var req wire.AttachRequest
+	if wire.Unmarshal(q.Body, &req) != nil || len(req.Sessions) > wire.MaxAttach {
+		q.answer(wire.CodeBad, nil)
+		return
+	}
+	if s.leader == nil {
+		l := s.n.leader.Load()
+		// A leader of an older term than the member has seen is deposed and
+		// does not know it yet.
+		if l == nil || l.term < req.Term {
+			q.answer(wire.CodeNotLeader, wire.Marshal(s.n.hint()))
+			return
+		}
+		r := s.rpc
+		m := &member{
+			push:  func(e machine.Event) { r.notify(wire.Event, machine.AppendEvent(nil, e)) },
+			bound: func(a wire.AttachAnswer) { r.notify(wire.Bound, wire.Marshal(&a)) },
+			stop:  func() { r.stop(errStreamClosed) },
+		}
+		if !l.join(m) {
+			q.answer(wire.CodeNotLeader, wire.Marshal(s.n.hint()))
+			return
+		}
+		s.leader, s.member = l, m
+		r.atStop(func() { l.quit(m) })
+	}
+	q.answer(wire.CodeOK, wire.Marshal(&wire.AttachAnswer{Term: s.leader.term, TTL: s.leader.bound()}))
+	s.leader.attach(s.member, req.Sessions)
+}
+
+func (s *memberStream) propose(q *request) {
+	cmd, rest, err := machine.DecodeCommand(q.Body)
+	id, ok := clientCommand(cmd)
+	if err != nil || len(rest) > 0 || !ok {
+		// What only a leader may propose is never taken from a stream.
+		q.answer(wire.CodeBad, nil)
+		return
+	}
+	s.leader.bind(s.member, id)
+	s.leader.propose(cmd, func(o machine.Outcome, c wire.Code) {
+		var body []byte
+		if c == wire.CodeOK {
+			body = machine.AppendOutcome(nil, o)
+		}
+		q.answer(c, body)
+	})
+}
+
+func (s *memberStream) read(q *request) {
+	var query wire.Query
+	if wire.Unmarshal(q.Body, &query) != nil || checkQuery(replica.Query(query)) != nil {
+		q.answer(wire.CodeBad, nil)
+		return
+	}
+	s.mu.Lock()
+	if s.reads == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.reads[q.ID] = func() {}
+	s.mu.Unlock()
+	cancel := s.leader.read(replica.Query(query), func(a replica.Answer, c wire.Code) {
+		s.mu.Lock()
+		delete(s.reads, q.ID)
+		s.mu.Unlock()
+		var body []byte
+		if c == wire.CodeOK {
+			body = wire.Marshal(toWire(a))
+		}
+		q.answer(c, body)
+	})
+	s.mu.Lock()
+	_, waiting := s.reads[q.ID]
+	if waiting {
+		s.reads[q.ID] = cancel
+	}
+	gone := s.reads == nil
+	s.mu.Unlock()
+	if gone {
+		cancel()
+	}
+}
+
+// cancels is the ID in a Cancel notice.
+func (q *request) cancels() uint64 {
+	var id uint64
+	if wire.Unmarshal(q.Body, &id) != nil {
+		return 0
+	}
+	return id
+}
+
+func sessionID(b []byte) (id machine.SessionID, ok bool) {
+	if len(b) != len(id) {
+		return id, false
+	}
+	return machine.SessionID(b), true
+}
+
+// clientCommand reports whether c is one that clients propose, and for which
+// session.
+func clientCommand(c machine.Command) (id machine.SessionID, ok bool) {
+	switch c := c.(type) {
+	case machine.Open:
+		return c.Session, true
+	case machine.Acquire:
+		return c.Session, true
+	case machine.Withdraw:
+		return c.Session, true
+	case machine.Release:
+		return c.Session, true
+	case machine.Close:
+		return c.Session, true
+	}
+	return id, false
+}
+
+func checkQuery(q replica.Query) error {
+	if len(q.Key) > machine.MaxKey || len(q.Also) > replica.MaxAlso || q.Waiters < 0 || q.Waiters > replica.MaxListed ||
+		slices.ContainsFunc(q.Also, func(key string) bool { return len(key) > machine.MaxKey }) {
+		return &ConfigError{"query", "over its limits"}
+	}
+	return nil
+}
+
+func toWire(a replica.Answer) *wire.Answer {
+	w := &wire.Answer{Status: a.Status, Version: a.Version}
+	for _, o := range a.Also {
+		w.Also = append(w.Also, wire.Owner(o))
+	}
+	return w
+}
+
+func fromWire(w wire.Answer) replica.Answer {
+	a := replica.Answer{Status: w.Status, Version: w.Version}
+	for _, o := range w.Also {
+		a.Also = append(a.Also, replica.Owner(o))
+	}
+	return a
+}
+
+// serveControl answers what any member may ask of any other.
+func (n *Node) serveControl(c *transport.Conn) {
+	var wg sync.WaitGroup
+	r := newRPC(c, func(q *request) {
+		switch q.Type {
+		case wire.Confirm:
+			var req wire.ConfirmRequest
+			if wire.Unmarshal(q.Body, &req) != nil {
+				q.answer(wire.CodeBad, nil)
+				return
+			}
+			q.answer(n.confirm(req), nil)
+		case wire.Who:
+			q.answer(wire.CodeOK, wire.Marshal(&wire.WhoAnswer{
+				Name: n.cfg.Name, Boot: n.boot, Founding: n.founding.Load(), Hint: *n.hint(),
+			}))
+		case wire.Progress:
+			rn := n.roles.current()
+			if rn == nil {
+				q.answer(wire.CodeNo, nil)
+				return
+			}
+			q.answer(wire.CodeOK, wire.Marshal(&wire.ProgressAnswer{
+				Raft: rn.id, Term: rn.term(), Last: rn.lastIndex(), Applied: rn.appliedIndex(),
+			}))
+		case wire.InConfig:
+			var req wire.InConfigRequest
+			l := n.leader.Load()
+			if l == nil || wire.Unmarshal(q.Body, &req) != nil {
+				q.answer(wire.CodeNotLeader, nil)
+				return
+			}
+			l.rounds.add(func(ok bool) {
+				switch {
+				case !ok:
+					q.answer(wire.CodeNotLeader, nil)
+				case slices.ContainsFunc(l.raft.servers(), func(s server) bool { return s.ID == req.Raft }):
+					q.answer(wire.CodeOK, nil)
+				default:
+					q.answer(wire.CodeNo, nil)
+				}
+			})
+		case wire.Prepare, wire.Accept, wire.Chosen, wire.Invite, wire.Removed:
+			// These wait for a disk or for raft, and must not hold up the
+			// stream, which carries Confirm too.
+			wg.Go(func() { n.serveSlow(q) })
+		default:
+			q.answer(wire.CodeBad, nil)
+		}
+	})
+	r.start()
+	r.wg.Wait()
+	wg.Wait()
+}
+
+func (n *Node) serveSlow(q *request) {
+	ctx, cancel := context.WithTimeout(n.ctx, dialTimeout)
+	defer cancel()
+	switch q.Type {
+	case wire.Invite:
+		id, err := n.roles.invited(ctx)
+		if err != nil {
+			n.log.Warn("invitation to vote not followed", "error", err)
+			q.answer(wire.CodeNo, nil)
+			return
+		}
+		q.answer(wire.CodeOK, wire.Marshal(&wire.InviteAnswer{Raft: id, Durable: n.cfg.Dir != ""}))
+	case wire.Removed:
+		var req wire.RemovedNotice
+		if wire.Unmarshal(q.Body, &req) != nil {
+			q.answer(wire.CodeBad, nil)
+			return
+		}
+		n.roles.do(ctx, func() { n.roles.removed(req.Raft) })
+		q.answer(wire.CodeOK, nil)
+	default:
+		q.answer(n.foundingStep(q.Type, q.Body))
+	}
+}
+
+// confirm answers a leader's round: yes if the raft it names runs here and its
+// term is not above the leader's. Raft stores and publishes a higher term
+// before it votes in it, so one atomic read is enough.
+func (n *Node) confirm(req wire.ConfirmRequest) wire.Code {
+	r := n.roles.current()
+	if r == nil || r.id != req.Voter || r.term() > req.Term || r.store.Failed() != nil {
+		return wire.CodeNo
+	}
+	return wire.CodeOK
+}
