@@ -6,9 +6,11 @@
 // most MaxFrame, and a msgpack array [type, id, code, body]. A request carries an
 // id that its answer repeats; id 0 asks for no answer. Bodies of the hot path
 // (commands, outcomes, events, session IDs) are raw bytes written by hand in
-// package machine; the rest are msgpack arrays of the structs in messages.go.
+// package machine; the rest are msgpack maps of the structs in messages.go, by
+// field name. Maps, not arrays: an array's decoder refuses another length, and
+// these are not on the hot path.
 //
-// To change the format: only append fields to a struct (a decoder ignores
-// what it does not know and leaves zero what is missing), never renumber a
+// To change the format: add fields (a decoder ignores what it does not know,
+// and leaves zero what is missing), never rename or retype one, never renumber a
 // Type or a Code, and add a golden file under testdata/golden.
 package wire

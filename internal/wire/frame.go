@@ -149,9 +149,7 @@ func ReadFrame(r io.Reader) (Frame, error) {
 // Marshal encodes a message of messages.go.
 func Marshal(v any) []byte {
 	var buf bytes.Buffer
-	enc := msgpack.NewEncoder(&buf)
-	enc.UseArrayEncodedStructs(true)
-	if err := enc.Encode(v); err != nil {
+	if err := msgpack.NewEncoder(&buf).Encode(v); err != nil {
 		// Messages are plain structs of this package and encode into memory:
 		// an error is a type that msgpack cannot encode, found by any test.
 		panic(err)

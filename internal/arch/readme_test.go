@@ -1,0 +1,24 @@
+package arch
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The README's program is one that compiles: examples/nightly, but for its
+// package comment.
+func TestReadmeProgramIsTheExample(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("../../examples/nightly/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, ok := strings.Cut(string(example), "package main\n")
+	if !ok || !strings.Contains(string(readme), "```go\npackage main\n"+program+"```\n") {
+		t.Error("README.md does not show examples/nightly/main.go as it is")
+	}
+}

@@ -1,0 +1,166 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
+
+// samples has one filled message of each kind: what version 1 looks like.
+var samples = []any{
+	&Hint{Term: 3, Leader: "ann", Addr: "10.0.0.1:7000"},
+	&AttachRequest{Sessions: []machine.SessionID{{1}, {2}}, Term: 3, More: true},
+	&AttachAnswer{Term: 3, TTL: 10_000},
+	&DepartRequest{Name: "ann", Boot: 7},
+	&Query{Key: "k", Also: []string{"k/0", "k/1"}, Waiters: 10, Version: 5},
+	&Answer{
+		Status: machine.Status{
+			Key:     "k",
+			Holders: []machine.Grant{{Session: machine.SessionID{1}, Seq: 2, Token: 3, Client: "c", Node: "n", Meta: []byte("m")}},
+			Waiters: []machine.Waiter{{Session: machine.SessionID{2}, Seq: 1, Client: "d", Node: "o"}},
+			Queue:   1, Version: 9,
+		},
+		Also: []Owner{{}, {Session: machine.SessionID{3}, Token: 4}}, Version: 11,
+	},
+	&ConfirmRequest{Term: 3, Voter: "ann#1"},
+	&Founding{Cluster: machine.ClusterID{9}, Voters: []string{"ann#1", "ben#2"}, Floor: 1 << 50, TTL: 10_000},
+	&PrepareRequest{Ballot: Ballot{Round: 1, Name: "ann"}},
+	&PrepareAnswer{
+		Promised: Ballot{2, "ben"}, Accepted: Ballot{1, "ann"}, Value: &Founding{Cluster: machine.ClusterID{9}, Voters: []string{"ann#1"}, Floor: 1, TTL: 300},
+		Raft: "ann#1", Durable: true, Token: 8, TTL: 300, Members: 3,
+	},
+	&AcceptRequest{Ballot: Ballot{1, "ann"}, Value: Founding{Cluster: machine.ClusterID{9}, Voters: []string{"ann#1"}, Floor: 1, TTL: 300}},
+	&WhoAnswer{Name: "ann", Boot: 7, Founding: nil, Hint: Hint{Term: 1}},
+	&InviteRequest{Term: 3},
+	&InviteAnswer{Raft: "ann#1", Durable: true},
+	&ProgressAnswer{Raft: "ann#1", Term: 3, Last: 100, Applied: 99},
+	&RemovedNotice{Raft: "ann#1", Term: 3},
+	&InConfigRequest{Raft: "ann#1"},
+}
+
+// Every message of version 1 is read for ever as it was written.
+func TestGoldenMessages(t *testing.T) {
+	path := filepath.Join("testdata", "golden", "messages-v1.txt")
+	var out strings.Builder
+	for _, m := range samples {
+		out.WriteString(reflect.TypeOf(m).Elem().Name() + " " + hex.EncodeToString(Marshal(m)) + "\n")
+	}
+	frame, err := AppendFrame(nil, Frame{Type: Propose, ID: 300, Code: CodeOK, Body: []byte("body")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.WriteString("Frame " + hex.EncodeToString(frame) + "\n")
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); got != string(want) {
+		t.Errorf("the format has changed; version 1 must stay readable.\ngot:\n%s\nwant:\n%s", got, want)
+	}
+	lines := strings.Split(strings.TrimSpace(string(want)), "\n")
+	for i, m := range samples {
+		b, err := hex.DecodeString(strings.Fields(lines[i])[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := reflect.New(reflect.TypeOf(m).Elem()).Interface()
+		if err := Unmarshal(b, got); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%T: %+v, %v; want %+v", m, got, err, m)
+		}
+	}
+}
+
+// A later version may append fields: this one ignores them, and leaves zero
+// what an earlier one did not send.
+func TestMessagesMayGrow(t *testing.T) {
+	type longer struct { // by name, not by place
+		Term  uint64
+		Voter string
+		More  []string
+	}
+	var got ConfirmRequest
+	if err := Unmarshal(Marshal(&longer{3, "ann#1", []string{"x", "y"}}), &got); err != nil || got != (ConfirmRequest{3, "ann#1"}) {
+		t.Errorf("longer: %+v, %v", got, err)
+	}
+	type shorter struct{ Term uint64 }
+	if err := Unmarshal(Marshal(&shorter{4}), &got); err != nil || got.Term != 4 {
+		t.Errorf("shorter: %+v, %v", got, err)
+	}
+}
+
+func TestFrameOverTheLimitIsRefused(t *testing.T) {
+	keep := []byte("kept")
+	got, err := AppendFrame(keep, Frame{Type: Read, ID: 1, Body: make([]byte, MaxFrame)})
+	if err == nil || !bytes.Equal(got, keep) {
+		t.Errorf("AppendFrame gave %d bytes and %v", len(got), err)
+	}
+	if _, err := ReadFrame(bytes.NewReader([]byte{0xff, 0xff, 0xff, 0xff, 0x94})); err == nil {
+		t.Error("a frame of 4 GiB was begun")
+	}
+	if _, err := ReadFrame(bytes.NewReader([]byte{0, 0, 0, 0})); err == nil {
+		t.Error("an empty frame was taken")
+	}
+	if _, err := ReadFrame(bytes.NewReader([]byte{0, 0, 0, 9, 0x94})); err != io.ErrUnexpectedEOF {
+		t.Errorf("a cut frame: %v", err)
+	}
+}
+
+// A claim costs no memory before its bytes are there.
+func TestAFrameCostsWhatItHolds(t *testing.T) {
+	head := []byte{0, 0x0f, 0xff, 0xff, 0x94}
+	allocated := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			ReadFrame(bytes.NewReader(head))
+		}
+	}).AllocedBytesPerOp()
+	if allocated > 64<<10 {
+		t.Errorf("a 5-byte stream cost %d bytes", allocated)
+	}
+}
+
+func FuzzDecodeFrame(f *testing.F) {
+	good, _ := AppendFrame(nil, Frame{Type: Propose, ID: 300, Code: CodeOK, Body: []byte("body")})
+	f.Add(good[4:])
+	f.Add([]byte{0x94})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		frame, err := DecodeFrame(b)
+		if err != nil {
+			return
+		}
+		again, err := AppendFrame(nil, frame)
+		if err != nil {
+			return
+		}
+		if f2, err := DecodeFrame(again[4:]); err != nil || !reflect.DeepEqual(f2, frame) {
+			t.Fatalf("%+v became %+v, %v", frame, f2, err)
+		}
+	})
+}
+
+func FuzzUnmarshal(f *testing.F) {
+	for i, m := range samples {
+		f.Add(uint8(i), Marshal(m))
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
+		m := reflect.New(reflect.TypeOf(samples[int(kind)%len(samples)]).Elem()).Interface()
+		if Unmarshal(b, m) == nil {
+			Marshal(m)
+		}
+	})
+}

@@ -1,0 +1,386 @@
+// Package lockstest gives tests a whole wardmote cluster: several members in
+// this process, on a network in memory, with the faults that locks are for.
+//
+//	func TestMySchedulerMovesOn(t *testing.T) {
+//		synctest.Test(t, func(t *testing.T) {
+//			c := lockstest.New(t, 3)
+//			go runScheduler(c.Client(0))
+//			go runScheduler(c.Client(1))
+//			time.Sleep(time.Minute) // an hour would do: time is the bubble's
+//			c.Kill(0)
+//			...
+//		})
+//	}
+//
+// Inside a testing/synctest bubble, the recommended place, time is fake: a
+// minute of beats, expiries and elections passes in milliseconds. Outside of a
+// bubble the cluster lives in real time. It opens no port either way, so tests
+// may run side by side.
+//
+// What it cannot show: members share this process, so a killed or paused
+// member's code goes on running. It is only cut off, for good or for a while,
+// and its clients learn what a client cut off learns. Code that must bear
+// being stopped itself needs real processes; see examples/quickstart.
+package lockstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/locks"
+	"github.com/wardmote/wardmote/transport"
+)
+
+// Defaults that suit tests.
+const (
+	defaultTTL = 2 * time.Second
+	formLimit  = time.Minute // in which a cluster must form, or the test fails
+	maxMembers = 200
+	maxEvents  = 10_000
+)
+
+// Option changes the cluster that New starts.
+type Option func(*Cluster)
+
+// TTL sets the cluster's TTL; 2 s is the default.
+func TTL(d time.Duration) Option { return func(c *Cluster) { c.ttl = d } }
+
+// Config has f change each member's configuration before it starts, say to
+// look at its events. i is the member's number.
+func Config(f func(i int, cfg *cluster.Config)) Option { return func(c *Cluster) { c.change = f } }
+
+// Cluster is a running cluster of members 0 to n-1, of which the first three
+// found it and vote. Its methods fail the test when they cannot do what they
+// say. They may be called from any goroutine of the test.
+type Cluster struct {
+	t      testing.TB
+	ttl    time.Duration
+	change func(int, *cluster.Config)
+	net    *transport.Memory
+
+	mu      sync.Mutex
+	members []*member
+	past    []*member // killed
+	stops   sync.WaitGroup
+	events  []string // told if the test fails
+}
+
+type member struct {
+	i       int
+	node    *cluster.Node
+	clients []*locks.Client
+	client  *locks.Client // Client's
+}
+
+// New starts a cluster of n members, and returns when each of them can take
+// locks. The test's end stops it, and if the test has failed logs what the
+// members told of the cluster.
+func New(t testing.TB, n int, opts ...Option) *Cluster {
+	t.Helper()
+	if n < 1 || n > maxMembers {
+		t.Fatalf("lockstest: %d members are not in 1 to %d", n, maxMembers)
+	}
+	c := &Cluster{t: t, ttl: defaultTTL, net: transport.NewMemory(1), members: make([]*member, n)}
+	for _, o := range opts {
+		o(c)
+	}
+	c.net.SetDefault(transport.Link{Delay: time.Millisecond})
+	t.Cleanup(c.stop)
+	for i := range n {
+		c.startMember(i, min(n, 3))
+	}
+	for i := range n {
+		c.waitReady(i)
+	}
+	return c
+}
+
+func host(i int) string       { return fmt.Sprintf("10.0.0.%d", i+1) }
+func memberName(i int) string { return fmt.Sprint("member-", i) }
+
+// startMember starts member i, founding with others if founders is not zero.
+func (c *Cluster) startMember(i, founders int) {
+	c.t.Helper()
+	if i >= founders {
+		founders = 0
+	}
+	cfg := cluster.Config{
+		Name: memberName(i), Bind: host(i) + ":7000", TTL: c.ttl,
+		InitialSize: founders,
+		Network:     c.net.Host(host(i)),
+	}
+	for j := range min(len(c.members), 5) {
+		if j != i {
+			cfg.Join = append(cfg.Join, host(j)+":7000")
+		}
+	}
+	if founders == 0 && len(cfg.Join) == 0 {
+		// The only member restarts: nothing is left to join.
+		cfg.InitialSize = 1
+	}
+	if c.change != nil {
+		c.change(i, &cfg)
+	}
+	theirs := cfg.Events
+	cfg.Events = func(e cluster.Event) {
+		c.mu.Lock()
+		if len(c.events) < maxEvents {
+			c.events = append(c.events, fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), cfg.Name, e))
+		}
+		c.mu.Unlock()
+		if theirs != nil {
+			theirs(e)
+		}
+	}
+	node, err := cluster.Start(context.Background(), cfg)
+	if err != nil {
+		c.t.Fatalf("lockstest: member %d: %v", i, err)
+	}
+	c.mu.Lock()
+	c.members[i] = &member{i: i, node: node}
+	c.mu.Unlock()
+}
+
+func (c *Cluster) waitReady(i int) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), formLimit)
+	defer cancel()
+	if err := c.member(i).node.Ready(ctx); err != nil {
+		c.t.Fatalf("lockstest: member %d is not ready: %v", i, err)
+	}
+}
+
+func (c *Cluster) member(i int) *member {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i < 0 || i >= len(c.members) || c.members[i] == nil {
+		c.t.Fatalf("lockstest: member %d does not run", i)
+	}
+	return c.members[i]
+}
+
+// Node returns member i's node.
+func (c *Cluster) Node(i int) *cluster.Node {
+	c.t.Helper()
+	return c.member(i).node
+}
+
+// Client returns a client on member i, the same one each time until the
+// member is killed. The test's end closes it.
+func (c *Cluster) Client(i int) *locks.Client {
+	c.t.Helper()
+	m := c.member(i)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m.client == nil {
+		m.client = locks.New(m.node, locks.Options{})
+		m.clients = append(m.clients, m.client)
+	}
+	return m.client
+}
+
+// NewClient returns a new client on member i. The test's end closes it.
+func (c *Cluster) NewClient(i int, opts locks.Options) *locks.Client {
+	c.t.Helper()
+	m := c.member(i)
+	client := locks.New(m.node, opts)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.clients = append(m.clients, client)
+	return client
+}
+
+// Leader waits until one of the members that are not cut off leads, and
+// returns its number.
+func (c *Cluster) Leader() int {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), formLimit)
+	defer cancel()
+	for ctx.Err() == nil {
+		c.mu.Lock()
+		members := slices.Clone(c.members)
+		c.mu.Unlock()
+		for i, m := range members {
+			if m == nil {
+				continue
+			}
+			// Health is confirmed by a majority, so of two that believe they
+			// lead only the one that does says so.
+			ask, cancel := context.WithTimeout(ctx, time.Second)
+			h := m.node.Health(ask)
+			cancel()
+			if h.Quorum && h.Leader == m.node.Name() {
+				return i
+			}
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	c.t.Fatal("lockstest: no member leads")
+	return -1
+}
+
+// Settle waits until three of the members that run vote, or all if there are
+// fewer, so that the next Kill costs no quorum. Heal first.
+func (c *Cluster) Settle() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), formLimit)
+	defer cancel()
+	for {
+		c.Leader()
+		voters, alive := 0, 0
+		c.mu.Lock()
+		members := slices.Clone(c.members)
+		c.mu.Unlock()
+		for _, m := range members {
+			if m == nil {
+				continue
+			}
+			alive++
+			for _, seen := range m.node.Members() {
+				if seen.Self && seen.Voter {
+					voters++
+				}
+			}
+		}
+		if voters >= min(alive, 3) {
+			return
+		}
+		t := time.NewTimer(250 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			c.t.Fatalf("lockstest: %d of %d members vote", voters, alive)
+		}
+	}
+}
+
+// Kill ends member i as kill -9 ends a process: it says nothing, its
+// connections are reset, and its port is closed. Its clients' locks end too.
+func (c *Cluster) Kill(i int) {
+	c.t.Helper()
+	m := c.member(i)
+	c.net.Crash(host(i))
+	c.mu.Lock()
+	c.members[i] = nil
+	c.past = append(c.past, m)
+	c.mu.Unlock()
+	c.stops.Go(func() { c.stopMember(m) })
+}
+
+// Restart starts member i again after Kill, as a new process of its name, and
+// waits until it can take locks.
+func (c *Cluster) Restart(i int) {
+	c.t.Helper()
+	c.startMember(i, 0)
+	c.waitReady(i)
+}
+
+// Pause cuts member i off as SIGSTOP does: nothing enters or leaves, and
+// nothing is lost; what is under way arrives after Resume.
+func (c *Cluster) Pause(i int) { c.net.Freeze(host(i)) }
+
+// Resume undoes Pause.
+func (c *Cluster) Resume(i int) { c.net.Thaw(host(i)) }
+
+// Isolate cuts members off from all others, both ways, each by itself.
+func (c *Cluster) Isolate(members ...int) {
+	for _, i := range members {
+		c.net.Isolate(host(i))
+	}
+}
+
+// Partition cuts the network into groups of members. A member in no group
+// still reaches all.
+func (c *Cluster) Partition(groups ...[]int) {
+	var hosts [][]string
+	for _, g := range groups {
+		var hs []string
+		for _, i := range g {
+			hs = append(hs, host(i))
+		}
+		hosts = append(hosts, hs)
+	}
+	c.net.Partition(hosts...)
+}
+
+// Cut cuts one direction: nothing of what from sends reaches to.
+func (c *Cluster) Cut(from, to int) { c.net.Cut(host(from), host(to)) }
+
+// Heal undoes every Pause, Isolate, Partition and Cut.
+func (c *Cluster) Heal() { c.net.Heal() }
+
+// Network is the network, for what the methods here do not offer: loss, delay.
+func (c *Cluster) Network() *transport.Memory { return c.net }
+
+// stop closes the clients that the cluster made and stops the nodes.
+func (c *Cluster) stop() {
+	c.net.Heal()
+	var wg sync.WaitGroup
+	c.mu.Lock()
+	members, past := c.members, c.past
+	c.mu.Unlock()
+	for _, m := range members {
+		if m == nil {
+			continue
+		}
+		wg.Go(func() {
+			c.closeClients(m)
+			c.stopMember(m)
+		})
+	}
+	wg.Wait()
+	c.stops.Wait()
+	for _, m := range past {
+		c.closeClients(m)
+	}
+	if c.t.Failed() {
+		for _, e := range c.events {
+			c.t.Log(e)
+		}
+	}
+	if bubbled() {
+		// What third parties leave behind when they are told to stop ends in a
+		// while; a bubble must not end before.
+		time.Sleep(time.Minute)
+	}
+}
+
+func (c *Cluster) closeClients(m *member) {
+	c.mu.Lock()
+	clients := m.clients
+	c.mu.Unlock()
+	for _, client := range clients {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		// A client may hold locks that the test has left it: whether the
+		// cluster still heard of their end is not the test's concern.
+		_ = client.Close(ctx)
+		cancel()
+	}
+}
+
+func (c *Cluster) stopMember(m *member) {
+	// A crashed host has taken the endpoint already.
+	if err := m.node.Stop(); err != nil && !errors.Is(err, net.ErrClosed) {
+		c.t.Errorf("lockstest: stop member %d: %v", m.i, err)
+	}
+}
+
+// bubbled reports whether this runs in a synctest bubble: Wait panics outside.
+func bubbled() (in bool) {
+	defer func() { in = recover() == nil }()
+	synctest.Wait()
+	return true
+}
