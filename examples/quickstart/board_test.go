@@ -1,0 +1,141 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/fence"
+)
+
+// told makes a board out of events.
+func told(events ...event) *board {
+	b := newBoard(at(0), names)
+	for i, name := range names {
+		b.started(name, 101+i)
+		b.apply(event{Kind: ready, Member: name}, at(1000))
+		b.apply(event{Kind: status, Member: name, Voter: true, Leads: name == "ben", Writes: 7 * i}, at(1000))
+	}
+	for _, e := range events {
+		b.apply(e, at(2500))
+	}
+	return b
+}
+
+func owning(member string, token int, owned ...int) []event {
+	var out []event
+	for i, shard := range owned {
+		out = append(out, event{Kind: owns, Member: member, Shard: shard, Token: fence.Token(token + i)})
+	}
+	return out
+}
+
+func TestLaterTokenIsRight(t *testing.T) {
+	b := told(owning("ann", 10, 0, 1)...)
+	// ann is stopped, and says nothing.
+	b.apply(event{Kind: owns, Member: "ben", Shard: 1, Token: 20}, at(0))
+	if got := b.shardsOf("ann"); !slices.Equal(got, []int{0}) {
+		t.Errorf("ann owns %v, want [0]", got)
+	}
+	// It wakes up: what it gives up is not ben's.
+	b.apply(event{Kind: gave, Member: "ann", Shard: 1, Token: 11}, at(0))
+	b.apply(event{Kind: owns, Member: "ann", Shard: 1, Token: 11}, at(0))
+	if got := b.shardsOf("ben"); !slices.Equal(got, []int{1}) {
+		t.Errorf("ben owns %v, want [1]", got)
+	}
+	b.apply(event{Kind: exited, Member: "ben"}, at(0))
+	if got := b.owners[1].member; got != "" {
+		t.Errorf("%s owns shard 1, whose owner is dead", got)
+	}
+}
+
+func TestDeadSchedulerIsNone(t *testing.T) {
+	b := told(event{Kind: elected, Member: "ann", Token: 30})
+	b.apply(event{Kind: exited, Member: "ann"}, at(0))
+	if b.scheduler.member != "" || b.up() != 2 {
+		t.Errorf("scheduler %q, %d up, want none and 2", b.scheduler.member, b.up())
+	}
+	b.apply(event{Kind: elected, Member: "cid", Token: 29}, at(0))
+	if b.scheduler.member != "" {
+		t.Error("cid is scheduler under a token that is not larger than the last scheduler's")
+	}
+}
+
+func TestSettledWantsEverything(t *testing.T) {
+	all := append(owning("ann", 10, 0, 1, 2, 3), owning("ben", 20, 4, 5, 6, 7)...)
+	all = append(all, owning("cid", 30, 8, 9, 10, 11)...)
+	all = append(all, event{Kind: elected, Member: "ann", Token: 40})
+	if b := told(all...); !b.settled() || !b.allOwned("") || b.allOwned("cid") {
+		t.Errorf("settled %t, all owned %t, all owned but by cid %t; want true, true, false",
+			b.settled(), b.allOwned(""), b.allOwned("cid"))
+	}
+	for name, e := range map[string]event{
+		"a voter is missing":    {Kind: status, Member: "cid"},
+		"a process is dead":     {Kind: exited, Member: "cid"},
+		"no scheduler":          {Kind: deposed, Member: "ann", Token: 40},
+		"a shard without owner": {Kind: gave, Member: "cid", Shard: 8, Token: 30},
+		"unevenly divided":      {Kind: owns, Member: "ann", Shard: 8, Token: 50},
+	} {
+		if told(append(all, e)...).settled() {
+			t.Errorf("settled, though: %s", name)
+		}
+	}
+}
+
+func TestTrustedStaleLockBreaksThePromise(t *testing.T) {
+	if b := told(event{Kind: refused, Member: "ann", Shard: 3, Token: 10, Seen: 20}); b.broken != "" {
+		t.Errorf("broken: %s", b.broken)
+	}
+	if b := told(event{Kind: refused, Member: "ann", Shard: 3, Token: 10, Seen: 20, Trusted: true}); b.broken == "" {
+		t.Error("not broken, though a lock was trusted after the next grant")
+	}
+}
+
+func TestTable(t *testing.T) {
+	events := append(owning("ann", 10, 0, 4, 8), owning("cid", 20, 1, 2, 3, 5, 6, 7, 9)...)
+	b := told(append(events, event{Kind: elected, Member: "cid", Token: 3764928399802368})...)
+	b.row("ann").state = paused
+	b.apply(event{Kind: exited, Member: "ben"}, at(0))
+	latest := []string{"   1.0s  the oldest", "   2.0s  older", "   3.0s  the latest"}
+
+	got := strings.Join(renderTable(b, at(12345), latest, 80, 24), "\n")
+	want := `wardmote: three processes, one cluster, TTL 2s, 12 shards                 12.3s
+
+member process  state    role       voter  writes  shards             top token
+ann        101  paused   –          yes         0   3: 0 4 8                 12
+ben        102  dead     –          no          7   0:                        –
+cid        103  running  scheduler  yes        14   7: 1 2 3 5 6 …      …802368
+
+   1.0s  the oldest
+   2.0s  older
+   3.0s  the latest
+
+jobs run by schedulers: 0   stale writes refused by the fence: 0
+k  kill -9 the scheduler   p  pause it for 6s   r  restart the dead   q  quit`
+	if got != want {
+		t.Errorf("table:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestTableFitsTheScreen(t *testing.T) {
+	b := told()
+	latest := slices.Repeat([]string{strings.Repeat("é", 200)}, 50)
+	for _, size := range [][2]int{{80, 24}, {40, 12}, {200, 60}} {
+		lines := renderTable(b, at(0), latest, size[0], size[1])
+		if len(lines) >= size[1] {
+			t.Errorf("%d lines on a screen of %d: it would scroll", len(lines), size[1])
+		}
+		for _, line := range lines {
+			if n := len([]rune(line)); n > size[0] {
+				t.Errorf("a line of %d columns on a screen of %d", n, size[0])
+			}
+		}
+	}
+}
+
+func TestElapsedCountsFromTheStart(t *testing.T) {
+	if got := elapsed(told(), at(0).Add(90*time.Second)); got != "90.0s" {
+		t.Errorf("elapsed %q, want 90.0s", got)
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/wardmote/wardmote/fence"
+)
+
+// entry is one write: a line in a shard's ledger.
+type entry struct {
+	Shard  int         `json:"shard"`
+	Token  fence.Token `json:"token"`
+	Member string      `json:"member"`
+	Seq    int         `json:"seq"` // one more than that of the entry before
+	At     time.Time   `json:"at"`  // when the fence had let the write in
+}
+
+// ledger is one shard's file and the fence before it.
+type ledger struct {
+	file  *os.File
+	fence *fence.File
+}
+
+func ledgerPath(folder string, shard int) string {
+	return filepath.Join(folder, fmt.Sprintf("shard-%02d.jsonl", shard))
+}
+
+func openLedger(folder string, shard int) (*ledger, error) {
+	path := ledgerPath(folder, shard)
+	guard, err := fence.OpenFile(path + ".fence")
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, errors.Join(err, guard.Close())
+	}
+	return &ledger{file: file, fence: guard}, nil
+}
+
+func (b *ledger) Close() error { return errors.Join(b.file.Close(), b.fence.Close()) }
+
+// Claim shows the fence a new owner's token. All earlier ones are then refused.
+func (b *ledger) Claim(t fence.Token) error { return b.fence.Claim(t) }
+
+// Last returns the number of the last entry, 0 if there is none.
+func (b *ledger) Last() (int, error) {
+	entries, err := readLedger(b.file.Name())
+	if err != nil || len(entries) == 0 {
+		return 0, err
+	}
+	return entries[len(entries)-1].Seq, nil
+}
+
+// Append writes an entry, unless a later token than its own has been shown: then
+// the error is a *fence.StaleError, and nothing was written. The fence compares
+// and writes in one step: no pause can come between the two.
+func (b *ledger) Append(e entry) error {
+	return b.fence.Do(e.Token, func() error {
+		e.At = time.Now()
+		line, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		// In one call, so that a process that is killed writes all of the line
+		// or nothing. What must survive a power failure also needs file.Sync.
+		_, err = b.file.Write(append(line, '\n'))
+		return err
+	})
+}
+
+// readLedger returns a shard's entries in the order in which they were written.
+func readLedger(path string) ([]entry, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var entries []entry
+	for line := range bytes.Lines(text) {
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("%s: line %d: %w", path, len(entries)+1, err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}

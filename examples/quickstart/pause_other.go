@@ -1,0 +1,17 @@
+//go:build !unix
+
+package main
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// canPause: this system has no signal that stops a process.
+const canPause = false
+
+func stopProcess(*os.Process) error     { return errors.ErrUnsupported }
+func continueProcess(*os.Process) error { return errors.ErrUnsupported }
+
+func apart() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	pauseFor = 3 * ttl // a process is paused for so long: its locks are long over
+
+	scriptLimit = 52 * time.Second // the script gives up
+	hardLimit   = 58 * time.Second // the program ends, whatever it is doing
+)
+
+// verdict is the script's last line. Times are in milliseconds, as the parent saw
+// it: from when it started, killed or stopped a process to the event that told of
+// the grant.
+type verdict struct {
+	OK                 bool   `json:"ok"`
+	Members            int    `json:"members"`
+	Formed             int64  `json:"formed_ms"`               // until the first grant, the founding wait included
+	TakeoverAfterKill  int64  `json:"takeover_after_kill_ms"`  // until there was another scheduler
+	KilledLed          bool   `json:"killed_led"`              // the voters, so that they had to elect a leader first
+	TakeoverAfterPause int64  `json:"takeover_after_pause_ms"` // until others owned all of its shards
+	PausedLed          bool   `json:"paused_led"`
+	StaleAttempted     int    `json:"stale_attempted"`
+	StaleAccepted      int    `json:"stale_accepted"`
+	Overlaps           int    `json:"overlaps"`
+	TokensRising       bool   `json:"tokens_rising"`
+	LostUpdates        int    `json:"lost_updates"`
+	Writes             int    `json:"writes"`
+	Skipped            string `json:"skipped,omitempty"` // what this system cannot do
+	Error              string `json:"error,omitempty"`
+}
+
+func playScript(ctx context.Context, keep bool) (exit int) {
+	ctx, cancel := context.WithTimeoutCause(ctx, scriptLimit, fmt.Errorf("time is up after %v", scriptLimit))
+	defer cancel()
+	d, err := newDemo(keep)
+	if err != nil {
+		return conclude(verdict{Error: err.Error()})
+	}
+	defer d.close() // also when the script panics
+
+	// The script watches its time itself. This is for what should not happen.
+	watchdog := time.AfterFunc(hardLimit, func() {
+		go d.close()
+		time.Sleep(time.Second)
+		os.Exit(conclude(verdict{Error: fmt.Sprintf("stuck: ended by force after %v", hardLimit)}))
+	})
+	defer watchdog.Stop()
+
+	var v verdict
+	s := &script{demo: d, verdict: &v}
+	d.say = s.progress
+	d.tick = func() {}
+	if err := s.play(ctx); err != nil {
+		v.Error = err.Error()
+	}
+	d.close()
+	if keep {
+		fmt.Printf("\nThe ledgers are in %s\n", d.folder)
+	}
+	return conclude(v)
+}
+
+var concluded sync.Mutex
+
+// conclude prints the verdict, the last thing on standard output, and returns the
+// exit status.
+func conclude(v verdict) int {
+	concluded.Lock() // for ever: whoever is second must print nothing more
+	v.OK = v.Error == ""
+	line, err := json.Marshal(v)
+	if err != nil {
+		line = []byte(`{"ok":false}`)
+	}
+	fmt.Printf("\n%s\n", line)
+	if !v.OK {
+		return 1
+	}
+	return 0
+}
+
+// script is the story that is told without a terminal.
+type script struct {
+	*demo
+	verdict *verdict
+	step    int
+}
+
+// progress prints what happened. What the many shards do is told in sum.
+func (s *script) progress(line string, minor bool) {
+	if !minor {
+		fmt.Printf("%7s  %s\n", elapsed(s.board, time.Now()), line)
+	}
+}
+
+func (s *script) tell(format string, args ...any) { s.progress(fmt.Sprintf(format, args...), false) }
+
+func (s *script) chapter(format string, args ...any) {
+	s.step++
+	fmt.Printf("\n%d. %s\n", s.step, fmt.Sprintf(format, args...))
+}
+
+func (s *script) play(ctx context.Context) error {
+	fmt.Printf("wardmote: three processes on this computer become one cluster (TTL %v), elect a\n"+
+		"scheduler, and divide %d shards, each with a ledger that its owner alone may write.\n"+
+		"It takes about half a minute.\n", ttl, shards)
+	for _, act := range []func(context.Context) error{s.form, s.killScheduler, s.bringBack, s.pauseOwner, s.check} {
+		if err := act(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *script) form(ctx context.Context) error {
+	s.chapter("Form a cluster: start the processes. A new cluster grants nothing for its first TTL, in\n" +
+		"   case members of an earlier one still trust their locks")
+	if err := s.found(ctx); err != nil {
+		return err
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	s.verdict.Members = s.board.up()
+	s.verdict.Formed = s.board.firstGrant.Sub(s.board.began).Milliseconds()
+	s.tell("all %d shards have an owner: %s", shards, s.board.division())
+	s.tell("they work for 2s")
+	if err := s.let(ctx, 2*time.Second); err != nil {
+		return err
+	}
+	s.tell("%d writes so far", s.board.writes())
+	return nil
+}
+
+func (s *script) killScheduler(ctx context.Context) error {
+	old := s.board.scheduler.member
+	s.verdict.KilledLed = s.board.row(old).leads
+	s.chapter("Kill the scheduler: kill -9 %s%s", old, alsoLeads(s.verdict.KilledLed))
+	killed := time.Now()
+	if err := s.kill(ctx, old); err != nil {
+		return err
+	}
+	s.tell("waiting for the cluster to notice: a dead process's locks are free after one TTL")
+	if err := s.until(ctx, "another scheduler", func() bool { return s.board.scheduler.member != "" }); err != nil {
+		return err
+	}
+	took := time.Since(killed)
+	s.verdict.TakeoverAfterKill = took.Milliseconds()
+	s.tell("%s took over %.1fs after the kill", s.board.scheduler.member, took.Seconds())
+	if err := s.until(ctx, "owners of "+old+"'s shards", func() bool { return s.board.allOwned(old) }); err != nil {
+		return err
+	}
+	s.tell("all %d shards have an owner: %s", shards, s.board.division())
+	return nil
+}
+
+func (s *script) bringBack(ctx context.Context) error {
+	for _, r := range s.board.rows {
+		if r.state != dead {
+			continue
+		}
+		s.chapter("Restart %s, under its old name: it joins, and takes its share of the shards. Before the\n"+
+			"   next fault it must be a voter again, or that fault would cost the majority", r.name)
+		if err := s.restart(r.name); err != nil {
+			return err
+		}
+	}
+	s.tell("waiting until there are three voters again, some 8s")
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	s.tell("three voters, and all %d shards have an owner: %s", shards, s.board.division())
+	return nil
+}
+
+func (s *script) pauseOwner(ctx context.Context) error {
+	if !canPause {
+		s.chapter("Pause an owner: SKIPPED, this system has no signal that stops a process")
+		s.verdict.Skipped = "pause: this system has no signal that stops a process"
+		return nil
+	}
+	// Not the scheduler, so that there is something new to see.
+	var r *row
+	for _, r = range s.board.rows {
+		if r.name != s.board.scheduler.member {
+			break
+		}
+	}
+	s.verdict.PausedLed = r.leads
+	pending, before := s.board.shardsOf(r.name), len(s.board.refusals)
+	s.chapter("Pause %s for three TTLs, in the middle of a write to each of its shards %v%s", r.name, pending, alsoLeads(r.leads))
+	if err := s.pauseMidWrite(ctx, r.name); err != nil {
+		return err
+	}
+	stopped := time.Now()
+	s.tell("SIGSTOP: %s stands still, and does not know it. Waiting for others to own its shards", r.name)
+	if err := s.until(ctx, "owners of "+r.name+"'s shards", func() bool { return s.board.allOwned(r.name) }); err != nil {
+		return err
+	}
+	took := time.Since(stopped)
+	s.verdict.TakeoverAfterPause = took.Milliseconds()
+	s.tell("others own all of its shards %.1fs after the stop: %s. They write on", took.Seconds(), s.board.division())
+	if err := s.let(ctx, pauseFor-time.Since(stopped)); err != nil {
+		return err
+	}
+	s.tell("SIGCONT: %s goes on where it was, and finishes its writes, with tokens of the past", r.name)
+	if err := s.resume(r.name); err != nil {
+		return err
+	}
+	each := func() bool { return len(s.board.refusals)-before >= len(pending) }
+	if err := s.until(ctx, fmt.Sprintf("%d stale writes to be refused", len(pending)), each); err != nil {
+		return err
+	}
+	s.tell("waiting until %s has joined in again and has its share of the shards", r.name)
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	s.tell("all %d shards have an owner: %s", shards, s.board.division())
+	s.tell("they work for 1s")
+	return s.let(ctx, time.Second)
+}
+
+func (s *script) check(ctx context.Context) error {
+	s.chapter("Check: end all processes and read the %d ledgers back", shards)
+	s.endAll()
+	f, err := checkLedgers(s.folder)
+	if err != nil {
+		return err
+	}
+	v := s.verdict
+	v.Writes = f.Writes
+	v.StaleAccepted = f.Stale
+	v.StaleAttempted = len(s.board.refusals) + f.Stale
+	v.Overlaps = f.Overlaps + f.Shared
+	v.LostUpdates = f.Lost
+	v.TokensRising = f.Stale == 0
+	s.tell("%d writes: %d stale ones accepted, %d by two owners at once, %d updates lost", f.Writes, f.Stale, v.Overlaps, f.Lost)
+	s.tell("%d stale writes were attempted, and the fence refused %d", v.StaleAttempted, len(s.board.refusals))
+	switch {
+	case !f.clean():
+		return errors.New(f.First)
+	case s.board.broken != "":
+		return errors.New(s.board.broken)
+	case f.Writes == 0:
+		return errors.New("nothing was written, so nothing was shown")
+	case canPause && len(s.board.refusals) == 0:
+		return errors.New("no stale write was attempted, so nothing was shown")
+	}
+	return nil
+}
+
+func alsoLeads(leads bool) string {
+	if leads {
+		return ".\n   It also leads the voters, so these must elect a leader first"
+	}
+	return ""
+}

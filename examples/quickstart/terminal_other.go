@@ -1,0 +1,15 @@
+//go:build !(darwin || linux || windows)
+
+package main
+
+import (
+	"errors"
+	"os"
+)
+
+// isTerminal: here the script plays, terminal or not.
+func isTerminal(*os.File) bool { return false }
+
+func singleKeys() (restore func(), err error) { return nil, errors.ErrUnsupported }
+
+func screenSize() (width, height int) { return 80, 24 }

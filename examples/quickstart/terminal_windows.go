@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+func isTerminal(f *os.File) bool {
+	var mode uint32
+	return windows.GetConsoleMode(windows.Handle(f.Fd()), &mode) == nil
+}
+
+// singleKeys makes the console understand the table. Keys come by line: press
+// Enter after each.
+func singleKeys() (restore func(), err error) {
+	out := windows.Handle(os.Stdout.Fd())
+	var before uint32
+	if err := windows.GetConsoleMode(out, &before); err != nil {
+		return nil, err
+	}
+	if err := windows.SetConsoleMode(out, before|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING); err != nil {
+		return nil, err
+	}
+	return func() { _ = windows.SetConsoleMode(out, before) }, nil
+}
+
+func screenSize() (width, height int) {
+	var info windows.ConsoleScreenBufferInfo
+	if err := windows.GetConsoleScreenBufferInfo(windows.Handle(os.Stdout.Fd()), &info); err != nil {
+		return 80, 24
+	}
+	return int(info.Window.Right-info.Window.Left) + 1, int(info.Window.Bottom-info.Window.Top) + 1
+}
