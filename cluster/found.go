@@ -163,7 +163,11 @@ func (n *Node) tryFounding(ctx context.Context, group []sighting, round uint64) 
 
 // freshFounding is the value that this member proposes if it is free to.
 func (n *Node) freshFounding(voters []string, promises map[string]wire.PrepareAnswer) wire.Founding {
-	v := wire.Founding{Voters: voters, Floor: uint64(time.Now().Unix()) << 21}
+	// 2^21 tokens for each second since 1970, the fraction included: above
+	// all tokens of a cluster founded earlier, as long as it granted fewer than
+	// that a second since, which one raft group cannot.
+	now := time.Now()
+	v := wire.Founding{Voters: voters, Floor: uint64(now.Unix())<<21 + uint64(now.Nanosecond())<<21/1e9}
 	rand.Read(v.Cluster[:])
 	for _, p := range promises {
 		v.Floor = max(v.Floor, p.Token+1)

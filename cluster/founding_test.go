@@ -229,7 +229,7 @@ func TestFoundingUnderFaultsMakesOneCluster(t *testing.T) {
 func TestPlanVoters(t *testing.T) {
 	ok := serverView{voter: true, alive: true}
 	as := func(id string, s serverView) serverView { s.id = id; return s }
-	gone := serverView{voter: true, gone: true}
+	gone, dead := serverView{voter: true, gone: true}, serverView{voter: true}
 	leaving := serverView{voter: true, alive: true, leaving: true}
 	behind, ready := serverView{alive: true}, serverView{alive: true, ready: true}
 	for _, tt := range []struct {
@@ -253,6 +253,10 @@ func TestPlanVoters(t *testing.T) {
 		{"a leaver's successor votes first", []serverView{as("a", ok), as("b", ok), as("c", leaving), as("d", ready)}, 0, 3, step{stepPromote, "d"}},
 		{"then the leaver goes", []serverView{as("a", ok), as("b", ok), as("c", leaving), as("d", ok)}, 0, 3, step{stepRemove, "c"}},
 		{"a leaver that nobody can succeed goes too", []serverView{as("a", ok), as("b", ok), as("c", leaving)}, 0, 3, step{stepRemove, "c"}},
+		{"but not beside a dead one: that would cost the quorum", []serverView{as("a", ok), as("b", dead), as("c", leaving)}, 0, 3, step{}},
+		{"the dead one goes first, once it is given up", []serverView{as("a", ok), as("b", gone), as("c", leaving)}, 0, 3, step{stepRemove, "b"}},
+		{"then the leaver", []serverView{as("a", ok), as("c", leaving)}, 0, 3, step{stepRemove, "c"}},
+		{"the only voter stays", []serverView{as("a", leaving)}, 0, 3, step{}},
 		{"a dead non-voter goes at once", []serverView{as("a", ok), as("b", serverView{gone: true})}, 0, 3, step{stepRemove, "b"}},
 		{"no standing non-voters", []serverView{as("a", ok), as("b", ok), as("c", ok), as("d", ready)}, 0, 3, step{stepRemove, "d"}},
 		{"fewer wanted, one goes", []serverView{as("a", ok), as("b", ok), as("c", ok), as("d", ok), as("e", ok)}, 0, 3, step{stepRemove, "e"}},
@@ -273,11 +277,13 @@ func TestPlanVotersConvergesSafely(t *testing.T) {
 		var servers []serverView
 		for i := range rapid.IntRange(1, 7).Draw(t, "voters") {
 			s := serverView{id: fmt.Sprint("v", i), voter: true, alive: true}
-			switch rapid.IntRange(0, 5).Draw(t, "state") {
+			switch rapid.IntRange(0, 6).Draw(t, "state") {
 			case 0:
 				s.alive, s.gone = false, true
 			case 1:
 				s.leaving = true
+			case 2:
+				s.alive = false // and will be given up in time
 			}
 			servers = append(servers, s)
 		}
@@ -285,7 +291,7 @@ func TestPlanVotersConvergesSafely(t *testing.T) {
 			for _, s := range servers {
 				if s.voter {
 					voters++
-					if !s.gone {
+					if s.alive {
 						living++
 					}
 				}
@@ -321,6 +327,9 @@ func TestPlanVotersConvergesSafely(t *testing.T) {
 				for j := range servers {
 					if !servers[j].voter && !servers[j].ready {
 						servers[j].ready, waiting = true, true
+					}
+					if servers[j].voter && !servers[j].alive && !servers[j].gone {
+						servers[j].gone, waiting = true, true
 					}
 				}
 				if waiting {

@@ -41,9 +41,12 @@ const (
 // return; repair comes before growth; and growth goes from odd to odd, since an
 // even number of voters bears no more losses than the odd one below it.
 func planVoters(servers []serverView, candidates, want int) step {
-	var healthy, voters int
+	var healthy, voters, up int
 	var gone, leaving, ready, living []serverView
 	for _, s := range servers {
+		if s.voter && s.alive {
+			up++
+		}
 		switch {
 		case !s.voter && (s.gone || s.leaving || !s.alive):
 			return step{stepRemove, s.id} // it counts for nothing yet
@@ -68,8 +71,9 @@ func planVoters(servers []serverView, candidates, want int) step {
 		target--
 	}
 	need := target - healthy
-	// A living voter may go only if those left are a majority of themselves.
-	spare := voters-len(gone)-1 >= (voters-1)/2+1
+	// A living voter may go only if those that live without it are a majority
+	// of those left: a dead one that may still return does not count.
+	spare := up-1 >= (voters-1)/2+1
 	switch {
 	case need > 0 && len(gone) > 0 && len(ready) > 0:
 		return step{stepRemove, gone[0].id}
@@ -81,7 +85,8 @@ func planVoters(servers []serverView, candidates, want int) step {
 		return step{} // wait for them to catch up
 	case len(leaving) > 0 && spare:
 		return step{stepRemove, leaving[0].id}
-	case len(gone) > 0 && healthy >= want:
+	case len(gone) > 0 && (healthy >= want || len(leaving) > 0):
+		// Not needed, or in the way of one that wants to leave.
 		return step{stepRemove, gone[0].id}
 	case len(living) > 0:
 		return step{stepRemove, living[0].id} // no standing non-voters
