@@ -382,12 +382,12 @@ func (ws *watches) removeLocked(w *watch) bool {
 // changed marks the key's watches; raft's goroutine does no more than that.
 func (ws *watches) changed(key string) {
 	ws.mu.Lock()
-	waiting := ws.keys[key]
-	for w := range waiting {
+	for w := range ws.keys[key] {
 		ws.dirty[w] = struct{}{}
 	}
+	news := len(ws.dirty) > 0
 	ws.mu.Unlock()
-	if len(waiting) > 0 {
+	if news {
 		ws.signal()
 	}
 }

@@ -26,7 +26,6 @@ import (
 type (
 	raftLog           = raft.Log
 	raftLogStore      = raft.LogStore
-	raftStableStore   = raft.StableStore
 	raftSnapshotStore = raft.SnapshotStore
 	raftSnapshotSink  = raft.SnapshotSink
 	raftSnapshotMeta  = raft.SnapshotMeta

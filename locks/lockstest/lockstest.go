@@ -151,7 +151,7 @@ func (c *Cluster) startMember(i, founders int) {
 
 func (c *Cluster) waitReady(i int) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), formLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), formLimit+c.ttl) // a founding waits one TTL
 	defer cancel()
 	if err := c.member(i).node.Ready(ctx); err != nil {
 		c.t.Fatalf("lockstest: member %d is not ready: %v", i, err)
@@ -354,7 +354,7 @@ func (c *Cluster) stop() {
 	if bubbled() {
 		// What third parties leave behind when they are told to stop ends in a
 		// while; a bubble must not end before.
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	}
 }
 

@@ -1,0 +1,514 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+)
+
+func TestBadOptionsSurfaceFromEveryCall(t *testing.T) {
+	for _, test := range []struct {
+		field string
+		opts  Options
+	}{
+		{"Options.TTL", Options{TTL: -1}},
+		{"Options.TTL", Options{TTL: 299 * time.Millisecond}},
+		{"Options.Name", Options{Name: strings.Repeat("n", 129)}},
+		{"Options.Name", Options{Name: "\xff"}},
+		{"Options.Meta", Options{Meta: map[string]string{"k": strings.Repeat("v", 4<<10)}}},
+	} {
+		bubble(t, func(t *testing.T, w *world) {
+			c := w.join("n").client(test.opts)
+			defer shutdown(t, c)
+			_, err1 := c.Acquire(bg, "k")
+			_, err2 := c.TryAcquire(bg, "k")
+			_, err3 := c.Inspect(bg, "k")
+			var err4 error
+			for _, err4 = range c.Watch(bg, "k") {
+			}
+			work := func(context.Context, *Lock) error { return nil }
+			shard := func(context.Context, int, *Lock) error { return nil }
+			for i, err := range []error{err1, err2, err3, err4,
+				c.Do(bg, "k", work), c.Elect(bg, "k", work), c.Spread(bg, "k", 1, shard)} {
+				var config *cluster.ConfigError
+				if !errors.As(err, &config) || config.Field != test.field {
+					t.Errorf("call %d: %v, want a ConfigError of %s", i, err, test.field)
+				}
+			}
+			if n := w.sent(isOpen); n != 0 {
+				t.Error("a session was opened")
+			}
+		})
+	}
+}
+
+func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, _ := w.client(t, "a")
+		for _, test := range []struct {
+			field, key string
+			opts       []Option
+		}{
+			{"key", "", nil},
+			{"key", strings.Repeat("k", 513), nil},
+			{"key", "\xff", nil},
+			{"MaxWaiters", "k", []Option{MaxWaiters(0)}},
+			{"MaxWaiters", "k", []Option{MaxWaiters(10_001)}},
+			{"Meta", "k", []Option{Meta(map[string]string{"k": strings.Repeat("v", 4<<10)})}},
+		} {
+			_, err := c.Acquire(bg, test.key, test.opts...)
+			var config *cluster.ConfigError
+			if !errors.As(err, &config) || config.Field != test.field {
+				t.Errorf("%q: %v, want a ConfigError of %s", test.key, err, test.field)
+			}
+		}
+		if l, err := c.Acquire(bg, strings.Repeat("k", 512)); err != nil || l.Err() != nil {
+			t.Errorf("a key of 512 bytes: %v", err)
+		}
+	})
+}
+
+func TestSessionTTLIsBoundedByTheClusters(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		over := w.join("n").client(Options{TTL: testTTL + time.Millisecond})
+		defer shutdown(t, over)
+		_, err := over.Acquire(bg, "k")
+		var config *cluster.ConfigError
+		if !errors.As(err, &config) || config.Field != "Options.TTL" {
+			t.Errorf("a TTL over the bound: %v", err)
+		}
+
+		// A fraction of a millisecond cannot be told, so it must not be trusted.
+		small := w.join("n").client(Options{TTL: time.Second + time.Millisecond/2})
+		defer shutdown(t, small)
+		l := acquire(t, small, "k")
+		if want := time.Second - margin(time.Second); l.Remaining() != want {
+			t.Errorf("%v remain, want %v", l.Remaining(), want)
+		}
+
+		// The member believes in a bound that is not committed yet.
+		w.ttl = 2 * testTTL
+		eager := w.join("n").client(Options{})
+		defer shutdown(t, eager)
+		l = acquire(t, eager, "l")
+		if want := testTTL - margin(testTTL); l.Remaining() != want {
+			t.Errorf("%v remain, want %v", l.Remaining(), want)
+		}
+	})
+}
+
+// PEERS 34.
+func TestGoroutinesOfOneClientContend(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, _ := w.client(t, "a")
+		l := acquire(t, c, "k")
+		got := make(chan *Lock)
+		go func() { got <- acquire(t, c, "k") }()
+		synctest.Wait()
+		select {
+		case <-got:
+			t.Fatal("both hold")
+		default:
+		}
+		if err := l.Release(bg); err != nil {
+			t.Fatal(err)
+		}
+		if next := <-got; next.Token() <= l.Token() {
+			t.Errorf("token %d after %d", next.Token(), l.Token())
+		}
+	})
+}
+
+func TestTryAcquireSaysByWhomTheKeyIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		_, err := b.TryAcquire(bg, "k")
+		var held *HeldError
+		if !errors.As(err, &held) || !errors.Is(err, ErrHeld) {
+			t.Fatal(err)
+		}
+		if want := (HeldError{Key: "k", Client: "a", Node: "node-a", Token: l.Token()}); *held != want {
+			t.Errorf("%+v, want %+v", *held, want)
+		}
+		if w.counts().Waiters != 0 {
+			t.Error("the try waits")
+		}
+		if err := l.Release(bg); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.TryAcquire(bg, "k"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTryAcquireWhileFounding(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.table = machine.New()
+		w.apply(machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 9000})
+		w.lead()
+		c, _ := w.client(t, "a")
+		if _, err := c.TryAcquire(bg, "k"); !errors.Is(err, cluster.ErrFounding) {
+			t.Errorf("try: %v", err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			w.apply(machine.Lift{Term: w.term})
+		}()
+		began := time.Now()
+		acquire(t, c, "k")
+		if time.Since(began) != time.Second {
+			t.Errorf("granted after %v", time.Since(began))
+		}
+	})
+}
+
+func TestMaxWaitersRefusesAndChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, _ := w.client(t, "a")
+		acquire(t, c, "k")
+		go c.Acquire(bg, "k")
+		synctest.Wait()
+		if _, err := c.Acquire(bg, "k", MaxWaiters(1)); !errors.Is(err, ErrTooManyWaiters) {
+			t.Errorf("second waiter: %v", err)
+		}
+		if n := w.counts().Waiters; n != 1 {
+			t.Errorf("%d wait", n)
+		}
+	})
+}
+
+// PEERS 1, 11: at once, and it leaves the queue.
+func TestCancelledWaiterLeavesAtOnceAndIsNeverGranted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		began := time.Now()
+		_, err := b.Acquire(within(700*time.Millisecond), "k")
+		if time.Since(began) != 700*time.Millisecond {
+			t.Errorf("the call returned after %v", time.Since(began))
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"k"`) {
+			t.Errorf("acquire: %v", err)
+		}
+		if errors.Is(err, cluster.ErrNoQuorum) {
+			t.Errorf("there was a quorum: %v", err)
+		}
+		synctest.Wait()
+		if n := w.counts().Waiters; n != 0 {
+			t.Errorf("%d still wait", n)
+		}
+		if err := l.Release(bg); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, token := w.owner("k"); token != 0 {
+			t.Error("the cancelled waiter holds the key")
+		}
+	})
+}
+
+func TestCauseOfTheCallersContextIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, _ := w.client(t, "a")
+		acquire(t, c, "k")
+		ctx, cancel := context.WithCancelCause(bg)
+		reason := errors.New("shift is over")
+		time.AfterFunc(time.Second, func() { cancel(reason) })
+		if _, err := c.Acquire(ctx, "k"); !errors.Is(err, reason) || !errors.Is(err, context.Canceled) {
+			t.Errorf("acquire: %v", err)
+		}
+		if _, err := c.Acquire(ctx, "free"); !errors.Is(err, reason) {
+			t.Errorf("acquire: %v", err)
+		}
+		if w.counts().Keys != 1 {
+			t.Error("an ended context took a key")
+		}
+	})
+}
+
+// PEERS 2: whatever crosses, it is the lock or an error, and then nothing stays.
+func TestGrantThatCrossesACancel(t *testing.T) {
+	for offset := -3 * time.Millisecond; offset <= 3*time.Millisecond; offset += 100 * time.Microsecond {
+		bubble(t, func(t *testing.T, w *world) {
+			a, _ := w.client(t, "a")
+			b, m := w.client(t, "b")
+			l := acquire(t, a, "k")
+			acquire(t, b, "other") // so that the session is open
+			m.set(faults{latency: 2 * time.Millisecond})
+			time.AfterFunc(time.Second, func() { l.Release(bg) })
+			got, err := b.Acquire(within(time.Second+offset), "k")
+			if (got == nil) == (err == nil) {
+				t.Fatalf("lock %v and error %v", got, err)
+			}
+			if got != nil && got.Err() != nil {
+				t.Errorf("granted, but %v", got.Err())
+			}
+			time.Sleep(time.Minute)
+			if _, token := w.owner("k"); (token != 0) != (got != nil) {
+				t.Errorf("token %d in the table, error %v", token, err)
+			}
+		})
+	}
+}
+
+// PEERS 5: the request may have arrived and nobody can say. The withdrawal comes
+// before, or after, or meets a grant.
+func TestRequestOfUnknownOutcomeIsWithdrawn(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		for _, f := range []faults{{loseAnswer: 1}, {loseAsk: 1}, {latency: 5 * time.Second}} {
+			bubble(t, func(t *testing.T, w *world) {
+				c, m := w.client(t, "a")
+				acquire(t, c, "other")
+				m.set(f)
+				call := c.Acquire
+				if try {
+					call = c.TryAcquire
+				}
+				_, err := call(within(time.Second), "k")
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%+v: %v", f, err)
+				}
+				m.set(faults{})
+				time.Sleep(time.Minute)
+				if n := w.counts(); n.Keys != 1 || n.Refusals != 0 {
+					t.Errorf("%+v: the table keeps %+v", f, n)
+				}
+				if waiters, locks := c.current().sizes(); waiters != 0 || locks != 1 {
+					t.Errorf("%+v: the session keeps %d waiters and %d locks", f, waiters, locks)
+				}
+				if w.sent(isWithdraw) == 0 {
+					t.Errorf("%+v: nothing was withdrawn", f)
+				}
+			})
+		}
+	}
+}
+
+// A request that was certainly not applied needs no withdrawal, but its seq must
+// be marked, lest the gaps add up.
+func TestRequestThatWasNotSentIsNotWithdrawn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		acquire(t, c, "other")
+		m.hook(hooks{refuse: func(machine.Command) *replica.Error {
+			return &replica.Error{Err: errors.New("busy")}
+		}})
+		if _, err := c.Acquire(bg, "k"); err == nil || !strings.Contains(err.Error(), "busy") {
+			t.Errorf("acquire: %v", err)
+		}
+		m.hook(hooks{})
+		l := acquire(t, c, "k")
+		if w.sent(isWithdraw) != 0 {
+			t.Error("withdrawn")
+		}
+		if err := l.Release(bg); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNoQuorumIsSaid(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		m.isolate()
+		for range 2 { // without a session, and without one again
+			_, err := c.Acquire(within(time.Second), "k")
+			if !errors.Is(err, cluster.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("acquire: %v", err)
+			}
+		}
+		if _, err := c.Acquire(within(time.Minute), "k"); !errors.Is(err, cluster.ErrNoQuorum) {
+			t.Errorf("acquire: %v", err)
+		}
+		m.heal()
+		acquire(t, c, "k")
+		m.isolate()
+		if _, err := c.Acquire(within(time.Second), "l"); !errors.Is(err, cluster.ErrNoQuorum) {
+			t.Errorf("acquire with a session: %v", err)
+		}
+	})
+}
+
+// PEERS 10: what an earlier call left behind is gone before a new one is asked.
+func TestNewCallDoesNotMeetTheRemainsOfTheOld(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		acquire(t, c, "other")
+		m.hook(hooks{proposed: func(cmd machine.Command) {
+			if isWithdraw(cmd) {
+				time.Sleep(time.Second) // slower than the next request
+			}
+		}})
+		m.set(faults{loseAnswer: 1})
+		if _, err := c.Acquire(within(time.Second), "k"); err == nil {
+			t.Fatal("granted without an answer")
+		}
+		m.set(faults{})
+		if _, err := c.Acquire(within(retryAfter), "k"); err == nil {
+			t.Error("granted before the withdrawal")
+		}
+		time.Sleep(time.Minute)
+		m.set(faults{loseAnswer: 1})
+		if _, err := c.Acquire(within(time.Second), "k"); err == nil {
+			t.Fatal("granted without an answer")
+		}
+		if _, token := w.owner("k"); token == 0 {
+			t.Fatal("the request did not arrive")
+		}
+		m.set(faults{})
+		if _, err := c.TryAcquire(bg, "k"); err != nil {
+			t.Errorf("try: %v", err)
+		}
+	})
+}
+
+// PEERS 4.
+func TestLostAcquireAnswerGivesOneGrant(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		acquire(t, c, "other")
+		m.set(faults{loseAnswer: 1})
+		time.AfterFunc(2*time.Second, func() { m.set(faults{}) })
+		l := acquire(t, c, "k")
+		if w.sent(isAcquire) < 3 {
+			t.Fatal("the request was not repeated")
+		}
+		if err := l.Release(bg); err != nil {
+			t.Fatal(err)
+		}
+		if _, token := w.owner("k"); token != 0 {
+			t.Error("one release did not free the key")
+		}
+	})
+}
+
+// PEERS 45.
+func TestLostPushIsLearntFromTheNextSync(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, m := w.client(t, "b")
+		l := acquire(t, a, "k")
+		m.set(faults{losePush: 1})
+		time.AfterFunc(time.Second, func() { l.Release(bg) })
+		began := time.Now()
+		next := acquire(t, b, "k")
+		if d := time.Since(began); d <= time.Second || d > 4*time.Second {
+			t.Errorf("learnt after %v", d)
+		}
+		if next.Err() != nil {
+			t.Error(next.Err())
+		}
+		// What is told again is no second grant.
+		m.resync()
+		synctest.Wait()
+		if err := next.Release(bg); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A grant may be pushed before the request that asked for it is answered.
+func TestPushMayOvertakeTheAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, m := w.client(t, "b")
+		l := acquire(t, a, "k")
+		acquire(t, b, "other")
+		m.set(faults{loseAnswer: 1})
+		time.AfterFunc(100*time.Millisecond, func() { l.Release(bg) })
+		time.AfterFunc(time.Second, func() { m.set(faults{}) })
+		next := acquire(t, b, "k")
+		if err := next.Err(); err != nil {
+			t.Error(err)
+		}
+		if err := next.Release(bg); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if _, token := w.owner("k"); token != 0 {
+			t.Error("the key is taken")
+		}
+	})
+}
+
+// PEERS 48, DESIGN P6: in commit order, one at a time.
+func TestWaitersAreServedInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var clients []*Client
+		for _, name := range []string{"a", "b", "c"} {
+			c, _ := w.client(t, name)
+			acquire(t, c, "other "+name)
+			clients = append(clients, c)
+		}
+		first := acquire(t, clients[0], "k")
+		const waiters = 12
+		got := make(chan int, waiters)
+		var wg sync.WaitGroup
+		for i := range waiters {
+			wg.Go(func() {
+				l := acquire(t, clients[i%3], "k")
+				got <- i
+				if err := l.Release(bg); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		if err := first.Release(bg); err != nil {
+			t.Fatal(err)
+		}
+		for i := range waiters {
+			if j := <-got; j != i {
+				t.Errorf("waiter %d was served as number %d", j, i)
+			}
+		}
+		wg.Wait()
+	})
+}
+
+// What was seen is told, so that the table forgets it.
+func TestSeenOutcomesAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.check = false
+		a, _ := w.client(t, "a")
+		b, m := w.client(t, "b")
+		acquire(t, a, "k")
+		m.set(faults{loseAnswer: 0.2, twice: 0.1})
+		for range 500 {
+			if _, err := b.TryAcquire(bg, "k"); !errors.Is(err, ErrHeld) {
+				t.Fatal(err)
+			}
+		}
+		// Nor is what a command carried forgotten that failed.
+		for range 10 {
+			m.set(faults{})
+			if _, err := b.TryAcquire(bg, "k"); !errors.Is(err, ErrHeld) {
+				t.Fatal(err)
+			}
+			m.set(faults{loseAsk: 1})
+			if _, err := b.TryAcquire(within(time.Second), "l"); err == nil {
+				t.Fatal("granted")
+			}
+			m.set(faults{})
+			time.Sleep(2 * time.Second)
+		}
+		if n := w.counts().Refusals; n > 1 {
+			t.Errorf("%d refusals are remembered", n)
+		}
+		if err := w.checkNow(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package locks
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+// What a caller gave up the cluster must still hear of: a wait that was
+// cancelled, a release that failed. Neither can wait for the caller, whose
+// context has ended, nor be forgotten, since it would keep a key taken for as
+// long as the session is beaten for.
+
+// A debt is what the cluster has not yet heard.
+type debt struct {
+	key   string
+	token fence.Token   // to be released, or
+	seq   uint64        // to be withdrawn
+	paid  chan struct{} // closed when the cluster has heard, or the session ended
+}
+
+// maxCleaners bounds the debts that are told at the same time.
+const maxCleaners = 16
+
+// cleaning is a session's debts. It is guarded by the session's mu.
+type cleaning struct {
+	queue   []*debt            // nobody tells yet
+	workers int                // that tell one each
+	byKey   map[string][]*debt // all unpaid
+}
+
+// cleanUp has the cluster told in the background, until it has heard or the
+// session has ended, which frees everything.
+func (s *session) cleanUp(d *debt) {
+	s.mu.Lock()
+	if s.reason != 0 {
+		s.mu.Unlock()
+		return
+	}
+	d.paid = make(chan struct{})
+	cl := &s.cleaning
+	cl.queue = append(cl.queue, d)
+	if cl.byKey == nil {
+		cl.byKey = make(map[string][]*debt)
+	}
+	cl.byKey[d.key] = append(cl.byKey[d.key], d)
+	start := cl.workers < maxCleaners
+	if start {
+		cl.workers++
+	}
+	s.mu.Unlock()
+	if start {
+		s.c.goTask(s.clean)
+	}
+}
+
+// clean pays debts until there is none.
+func (s *session) clean() {
+	for {
+		s.mu.Lock()
+		cl := &s.cleaning
+		if len(cl.queue) == 0 {
+			cl.workers--
+			s.mu.Unlock()
+			return
+		}
+		d := cl.queue[0]
+		cl.queue = cl.queue[1:]
+		s.mu.Unlock()
+
+		s.pay(d)
+
+		s.mu.Lock()
+		if rest := slices.DeleteFunc(cl.byKey[d.key], func(o *debt) bool { return o == d }); len(rest) > 0 {
+			cl.byKey[d.key] = rest
+		} else {
+			delete(cl.byKey, d.key)
+		}
+		s.mu.Unlock()
+		close(d.paid)
+	}
+}
+
+// pay returns when the cluster has heard or the session has ended.
+func (s *session) pay(d *debt) {
+	var retry backoff
+	for s.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(s.ctx, grace(s.ttl))
+		out, err := s.propose(ctx, func(seen []uint64) machine.Command {
+			if d.token != 0 {
+				return machine.Release{Session: s.id, Token: machine.Token(d.token), Seen: seen}
+			}
+			return machine.Withdraw{Session: s.id, Seq: d.seq, Seen: seen}
+		})
+		cancel()
+		if err == nil {
+			if out.Code == machine.NoSession {
+				s.lose(SessionExpired)
+			}
+			return
+		}
+		if s.ctx.Err() != nil {
+			return
+		}
+		s.c.trace.cleanupFailed(LockEvent{Key: d.key, Token: d.token, Err: err})
+		_ = retry.wait(s.ctx, s.ctx)
+	}
+}
+
+// awaitDebts waits until the cluster has heard what this client owes it for key:
+// a new request must not meet the remains of an earlier one.
+func (s *session) awaitDebts(ctx context.Context, key string) error {
+	s.mu.Lock()
+	debts := slices.Clone(s.cleaning.byKey[key])
+	s.mu.Unlock()
+	for _, d := range debts {
+		select {
+		case <-d.paid:
+		case <-s.ctx.Done():
+			return nil
+		case <-s.c.closing.Done():
+			return ErrClosed
+		case <-ctx.Done():
+			return endOf(ctx)
+		}
+	}
+	return nil
+}
+
+// backoff spaces attempts after failures. Its zero value is ready.
+type backoff struct{ n int }
+
+const (
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = time.Second
+)
+
+// wait waits for the next attempt: half to all of a time that doubles with each,
+// so that those who failed together do not try again together. It returns why
+// ctx ended or ErrClosed if one of the contexts ends first.
+func (b *backoff) wait(ctx, closing context.Context) error {
+	d := min(minBackoff<<min(b.n, 10), maxBackoff)
+	b.n++
+	timer := time.NewTimer(jitter(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-closing.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return endOf(ctx)
+	}
+}
+
+func (b *backoff) reset() { b.n = 0 }

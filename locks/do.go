@@ -1,0 +1,103 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Work is what Do and Elect run while they hold a key. Its context ends when the
+// lock does or the caller's context does; it should then return soon.
+type Work func(ctx context.Context, l *Lock) error
+
+// Do acquires the key, runs work once, and releases the key after work has
+// returned, also if it panics or ends its goroutine. It returns work's error. If
+// the lock was lost meanwhile, the error matches that as well: work's context
+// ended with the *LostError as its cause, and others may have held the key
+// before work returned.
+//
+// If the key cannot be acquired, work is not run, and the error is Acquire's.
+// When ctx ends during work, so does work's context, while the key stays taken
+// until work returns. Work that does not return is reported to Trace.Stuck. That
+// the cluster could not be told of the release is not an error of Do's; it is
+// reported to Trace.CleanupFailed.
+func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) error {
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.calls.Done()
+	req, err := newRequest(key, opts)
+	if err != nil {
+		return err
+	}
+	l, err := c.acquire(ctx, ctx, req)
+	if err != nil {
+		return err
+	}
+	lost, err := c.hold(l, work)
+	return both(err, lost)
+}
+
+// hold runs work under a lock and releases it, however work ends. It returns
+// how the lock ended if it did so before work, and work's error. If its context has
+// ended already, work is not run.
+func (c *Client) hold(l *Lock, work Work) (lost *LostError, err error) {
+	ctx := l.Context()
+	returned := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { c.goTask(func() { c.watchStuck(l, returned) }) })
+	defer func() {
+		// Deferred, so that a panic or runtime.Goexit of work's goes on to its
+		// own end, but not with the key.
+		stop()
+		close(returned)
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(l.s.ttl))
+		defer cancel()
+		// An error is one of the cluster's, which clean-up goes on with and
+		// tells, or the loss that is returned.
+		errors.As(l.Release(rctx), &lost)
+	}()
+	if ctx.Err() != nil {
+		return nil, callError("hold", l.key, whyEnded(ctx, nil))
+	}
+	return nil, work(ctx, l)
+}
+
+// watchStuck reports work that runs on for a TTL after its context ended.
+func (c *Client) watchStuck(l *Lock, returned <-chan struct{}) {
+	timer := time.NewTimer(l.s.ttl)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		c.trace.stuck(LockEvent{Key: l.key, Token: l.token, Took: time.Since(l.since), Err: endOf(l.Context())})
+	case <-returned:
+	}
+}
+
+// ownError returns the error of a work that held l, unless it is merely how the
+// work says that its context ended.
+func ownError(l *Lock, err error) error {
+	cause := context.Cause(l.Context())
+	if cause == ErrReleased { // by hold: the context ended after the work
+		return err
+	}
+	if errors.Is(err, cause) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// both joins the error of a work with the loss of its lock, unless the error
+// tells of that already.
+func both(err error, lost *LostError) error {
+	switch {
+	case lost == nil:
+		return err
+	case err == nil:
+		return lost
+	}
+	var told *LostError
+	if errors.As(err, &told) && *told == *lost {
+		return err
+	}
+	return errors.Join(err, lost)
+}

@@ -1,0 +1,442 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/fence"
+)
+
+var errWork = errors.New("work failed")
+
+// free waits a moment and reports whether nobody holds key.
+func (w *world) free(key string) bool {
+	time.Sleep(time.Millisecond)
+	_, token := w.owner(key)
+	return token == 0
+}
+
+func TestDoReleasesHoweverWorkEnds(t *testing.T) {
+	for _, test := range []struct {
+		claim string
+		end   func() error
+		want  error
+		panic any
+	}{
+		{"nil", func() error { return nil }, nil, nil},
+		{"an error", func() error { return errWork }, errWork, nil},
+		{"a panic", func() error { panic("boom") }, nil, "boom"},
+		{"Goexit", func() error { runtime.Goexit(); return nil }, nil, nil},
+	} {
+		bubble(t, func(t *testing.T, w *world) {
+			c, _ := w.client(t, "a")
+			runs := 0
+			var err error
+			var caught any
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				defer func() { caught = recover() }()
+				err = c.Do(bg, "k", func(ctx context.Context, l *Lock) error {
+					runs++
+					if token, _ := fence.FromContext(ctx); token != l.Token() || l.Err() != nil {
+						t.Error("work has no lock")
+					}
+					return test.end()
+				})
+			}()
+			<-done
+			if err != test.want || caught != test.panic || runs != 1 {
+				t.Errorf("%s: error %v, panic %v, %d runs", test.claim, err, caught, runs)
+			}
+			if !w.free("k") {
+				t.Errorf("%s: the key is still taken", test.claim)
+			}
+		})
+	}
+}
+
+// The caller's context ends the work; the key is freed when the work has ended.
+func TestDoJoinsTheWorkBeforeTheKeyIsFreed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		ctx, cancel := context.WithCancelCause(bg)
+		reason := errors.New("enough")
+		var working atomic.Bool
+		done := make(chan error, 1)
+		go func() {
+			done <- a.Do(ctx, "k", func(ctx context.Context, l *Lock) error {
+				working.Store(true)
+				defer working.Store(false)
+				<-ctx.Done()
+				if context.Cause(ctx) != reason || l.Err() != nil {
+					t.Errorf("cause %v, lock %v", context.Cause(ctx), l.Err())
+				}
+				time.Sleep(time.Minute) // a slow end; the session is beaten for
+				if l.Err() != nil {
+					t.Error(l.Err())
+				}
+				return context.Cause(ctx)
+			})
+		}()
+		synctest.Wait()
+		cancel(reason)
+		acquire(t, b, "other")
+		l, err := b.Acquire(bg, "k")
+		if err != nil || working.Load() {
+			t.Errorf("acquired: %v, the work still ran: %v", err, working.Load())
+		}
+		if err := <-done; err != reason {
+			t.Errorf("Do: %v", err)
+		}
+		_ = l
+	})
+}
+
+func TestDoReportsTheLossAndTheError(t *testing.T) {
+	for _, werr := range []error{nil, errWork, ErrLost} {
+		bubble(t, func(t *testing.T, w *world) {
+			c, m := w.client(t, "a")
+			err := c.Do(bg, "k", func(ctx context.Context, l *Lock) error {
+				m.isolate()
+				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), ErrLost) {
+					t.Errorf("cause %v", context.Cause(ctx))
+				}
+				if werr == ErrLost {
+					return context.Cause(ctx)
+				}
+				return werr
+			})
+			var lost *LostError
+			if !errors.As(err, &lost) || lost.Reason != QuorumUnreachable {
+				t.Errorf("Do: %v", err)
+			}
+			if werr != nil && !errors.Is(err, werr) {
+				t.Errorf("Do: %v, without the work's error", err)
+			}
+			if werr == ErrLost && err != error(lost) {
+				t.Errorf("the loss is told twice: %v", err)
+			}
+		})
+	}
+}
+
+func TestDoWithoutTheKeyDoesNotWork(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		acquire(t, a, "k")
+		work := func(context.Context, *Lock) error { t.Error("work ran"); return nil }
+		if err := b.Do(within(time.Second), "k", work); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Do: %v", err)
+		}
+		ctx, cancel := context.WithCancel(bg)
+		cancel()
+		if err := b.Do(ctx, "free", work); !errors.Is(err, context.Canceled) {
+			t.Errorf("Do: %v", err)
+		}
+	})
+}
+
+// The release's bound is not the caller's, PEERS 3, and its failure is no error.
+func TestDoReleasesWithItsOwnBound(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		ctx, cancel := context.WithCancel(bg)
+		began := time.Now()
+		err := c.Do(ctx, "k", func(context.Context, *Lock) error {
+			cancel()
+			m.isolate()
+			return errWork
+		})
+		if err != errWork || time.Since(began) > closeGrace {
+			t.Errorf("Do: %v after %v", err, time.Since(began))
+		}
+		m.heal()
+		time.Sleep(time.Second)
+		if !w.free("k") {
+			t.Error("the key is still taken")
+		}
+	})
+}
+
+func TestCloseJoinsWorkBeforeTheKeysAreFreed(t *testing.T) {
+	for _, elect := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world) {
+			a, _ := w.client(t, "a")
+			b, _ := w.client(t, "b")
+			var working atomic.Bool
+			work := func(ctx context.Context, l *Lock) error {
+				working.Store(true)
+				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), ErrClosed) || !errors.Is(l.Err(), ErrLost) {
+					t.Errorf("cause %v, lock %v", context.Cause(ctx), l.Err())
+				}
+				time.Sleep(time.Minute)
+				working.Store(false)
+				return nil
+			}
+			done := make(chan error, 1)
+			go func() {
+				if elect {
+					done <- a.Elect(bg, "k", work)
+				} else {
+					done <- a.Do(bg, "k", work)
+				}
+			}()
+			synctest.Wait()
+			got := make(chan struct{})
+			go func() {
+				_, err := b.Acquire(bg, "k")
+				if err != nil || working.Load() {
+					t.Errorf("acquired: %v, the work still ran: %v", err, working.Load())
+				}
+				close(got)
+			}()
+			synctest.Wait()
+			if err := a.Close(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("close: %v", err)
+			}
+			if err := a.Close(bg); err != nil || working.Load() {
+				t.Errorf("close: %v, the work still ran: %v", err, working.Load())
+			}
+			if err := <-done; !errors.Is(err, ErrClosed) {
+				t.Errorf("the call: %v", err)
+			}
+			<-got
+		})
+	}
+}
+
+func TestWorkThatDoesNotStopIsReportedStuck(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		stuck := make(chan LockEvent, 1)
+		c := w.join("n").client(Options{Trace: &Trace{Stuck: func(e LockEvent) { stuck <- e }}})
+		defer shutdown(t, c)
+		ctx, cancel := context.WithCancel(bg)
+		err := c.Do(ctx, "k", func(ctx context.Context, l *Lock) error {
+			cancel()
+			select {
+			case e := <-stuck:
+				if e.Key != "k" || e.Token != l.Token() || !errors.Is(e.Err, context.Canceled) {
+					t.Errorf("%+v", e)
+				}
+			case <-time.After(time.Hour):
+				t.Error("not reported")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// leaders checks that calls of lead pair and never overlap.
+type leaders struct {
+	t     *testing.T
+	mu    sync.Mutex
+	in    string
+	terms []string
+	last  fence.Token
+}
+
+func (s *leaders) lead(name string, rest time.Duration) Work {
+	return func(ctx context.Context, l *Lock) error {
+		s.mu.Lock()
+		if s.in != "" {
+			s.t.Errorf("%s is elected while %s leads", name, s.in)
+		}
+		if l.Token() <= s.last {
+			s.t.Errorf("token %d after %d", l.Token(), s.last)
+		}
+		s.in, s.last = name, l.Token()
+		s.terms = append(s.terms, name)
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(rest):
+		}
+		s.mu.Lock()
+		s.in = ""
+		s.mu.Unlock()
+		return nil
+	}
+}
+
+// PEERS 54, E1: those elected take turns, each lead ends before the next begins.
+func TestElectedTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		s := &leaders{t: t}
+		ctx, cancel := context.WithCancel(bg)
+		var wg sync.WaitGroup
+		for _, name := range []string{"a", "b", "c"} {
+			c, _ := w.client(t, name)
+			wg.Go(func() {
+				if err := c.Elect(ctx, "k", s.lead(name, time.Minute)); !errors.Is(err, context.Canceled) {
+					t.Errorf("elect: %v", err)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(9*time.Minute + time.Second)
+		cancel()
+		wg.Wait()
+		if len(s.terms) != 10 {
+			t.Errorf("%d terms", len(s.terms))
+		}
+		for i, name := range s.terms {
+			if want := string("abc"[i%3]); name != want {
+				t.Errorf("term %d is %s's, want %s", i, name, want)
+			}
+		}
+		if !w.free("k") {
+			t.Error("the key is still taken")
+		}
+	})
+}
+
+// E1, SHARDS 1.2: neither a lost session nor an unreachable cluster ends it.
+func TestElectStandsAgainAfterALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		s := &leaders{t: t}
+		ctx, cancel := context.WithCancel(bg)
+		var wg sync.WaitGroup
+		var members []*member
+		for _, name := range []string{"a", "b"} {
+			c, m := w.client(t, name)
+			members = append(members, m)
+			wg.Go(func() { _ = c.Elect(ctx, "k", s.lead(name, time.Hour)) })
+			synctest.Wait()
+		}
+		for i := range 6 {
+			m := members[i%2]
+			m.isolate()
+			time.Sleep(time.Minute)
+			s.mu.Lock()
+			if want := string("ba"[i%2]); s.in != want {
+				t.Errorf("round %d: %q leads, want %q", i, s.in, want)
+			}
+			s.mu.Unlock()
+			m.heal()
+			time.Sleep(time.Minute)
+		}
+		if s.in == "" {
+			t.Error("nobody leads")
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
+func TestElectEndings(t *testing.T) {
+	for _, test := range []struct {
+		claim string
+		lead  Work
+		want  error
+	}{
+		{"lead's own error ends it", func(context.Context, *Lock) error { return errWork }, errWork},
+		{"a cancel that is lead's own, too", func(context.Context, *Lock) error { return context.Canceled }, context.Canceled},
+		{"an error that says the context ended does not", func(ctx context.Context, l *Lock) error {
+			if l.Token() > 3 {
+				return errWork
+			}
+			l.s.lose(QuorumUnreachable)
+			<-ctx.Done()
+			return ctx.Err()
+		}, errWork},
+		{"nor does its cause", func(ctx context.Context, l *Lock) error {
+			if l.Token() > 3 {
+				return errWork
+			}
+			l.s.lose(QuorumUnreachable)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, errWork},
+		{"nor does nil", func(ctx context.Context, l *Lock) error {
+			if l.Token() > 3 {
+				return errWork
+			}
+			return nil
+		}, errWork},
+	} {
+		bubble(t, func(t *testing.T, w *world) {
+			c, _ := w.client(t, "a")
+			if err := c.Elect(bg, "k", test.lead); err != test.want {
+				t.Errorf("%s: %v, want %v", test.claim, err, test.want)
+			}
+			if !w.free("k") {
+				t.Errorf("%s: the key is still taken", test.claim)
+			}
+		})
+	}
+}
+
+func TestElectEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		reason := errors.New("enough")
+		stop := func(c *Client) error {
+			ctx, cancel := context.WithCancelCause(bg)
+			time.AfterFunc(time.Second, func() { cancel(reason) })
+			return c.Elect(ctx, "k", func(ctx context.Context, l *Lock) error { <-ctx.Done(); return ctx.Err() })
+		}
+		if err := stop(a); !errors.Is(err, reason) {
+			t.Errorf("while leading: %v", err)
+		}
+		acquire(t, b, "k")
+		if err := stop(a); !errors.Is(err, reason) {
+			t.Errorf("while waiting: %v", err)
+		}
+		m.isolate()
+		time.Sleep(time.Minute)
+		if err := stop(a); !errors.Is(err, reason) || !errors.Is(err, cluster.ErrNoQuorum) {
+			t.Errorf("while unreachable: %v", err)
+		}
+		m.heal()
+		m.stop()
+		if err := stop(a); !errors.Is(err, cluster.ErrStopped) {
+			t.Errorf("on a stopped node: %v", err)
+		}
+	})
+}
+
+// E3: between the end of ctx and that of lead nobody else is elected.
+func TestVoluntaryEndKeepsTheKeyUntilLeadHasReturned(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		s := &leaders{t: t}
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		ctx, cancel := context.WithCancel(bg)
+		done := make(chan error, 2)
+		go func() {
+			done <- a.Elect(ctx, "k", func(lctx context.Context, l *Lock) error {
+				work := s.lead("a", 3*testTTL)
+				<-lctx.Done()
+				return work(bg, l) // goes on as if nothing were
+			})
+		}()
+		synctest.Wait()
+		ctx2, cancel2 := context.WithCancel(bg)
+		go func() { done <- b.Elect(ctx2, "k", s.lead("b", time.Hour)) }()
+		synctest.Wait()
+		cancel()
+		<-done
+		time.Sleep(time.Second)
+		cancel2()
+		<-done
+		if len(s.terms) != 2 {
+			t.Errorf("terms %v", s.terms)
+		}
+	})
+}

@@ -1,0 +1,86 @@
+// Package locks acquires distributed locks in the cluster that this process is
+// part of, and says in time when they are lost.
+//
+// There are three types:
+//
+//   - Client has a session in the cluster, kept by beats in the background:
+//     one for all its locks. Acquire and TryAcquire give locks; Do, Elect and
+//     Spread run a function under one and are the front door.
+//   - Lock is one grant of one key, with a fencing token and a context that ends
+//     when the grant does. Acquired again, the key is another Lock with a larger
+//     token; the old one never comes back.
+//   - Status is what Inspect and Watch tell of a key.
+//
+// # Guarantees
+//
+//   - One holder. No two grants of a key are in force in the cluster at once.
+//   - Tokens rise. A grant's token is larger than that of every grant before it,
+//     of any key.
+//   - Loss is told first. While a process runs, the context of its grant has
+//     ended before Acquire returns the key's next grant to anybody.
+//   - Err does not lie. It is right at the moment it is called, also when the
+//     process or its host has just been paused and no timer has fired yet. A
+//     context ends within a tenth of a second of running again.
+//   - A failed call leaves nothing. An Acquire that returned an error holds
+//     nothing, and no grant comes late: what may have reached the cluster is
+//     withdrawn. After Release, whatever it returned, this process does not hold.
+//   - Waiters are served in the order in which the cluster heard of them.
+//   - Every loss has a Reason, as the cause of the lock's context and in Err.
+//
+// Less formally: believe in a lock as long as its context lives, ask Err or
+// Require before anything that cannot be undone, and give the token to whatever
+// the lock protects.
+//
+// # Two clocks
+//
+// That loss is told first rests on two parties that count time on their own:
+//
+//   - The holder trusts its locks until a TTL, less a margin, after it sent the
+//     last beat that was confirmed. (Before the first beat, after it first asked
+//     for its session.)
+//   - The leader ends the session no earlier than a TTL after it received the
+//     last beat that it confirmed. It confirms one only after a majority of
+//     voters has said, later than the beat arrived, that there is no newer
+//     leader. A new leader gives every session a whole TTL from its own start.
+//
+// A beat is sent before it is received, so the holder stops first:
+//
+//	holder  sent                                   trust ends
+//	  ──────●────────────────────────────────────────────●────────────────────
+//	         ╲           TTL − margin                    │← margin →│
+//	          ╲                                                     │
+//	           ╲                        TTL                         ↓
+//	  ──────────●────────────────────────────────────────────────────────●────
+//	leader      received                                     expire, grant next
+//
+// A slow confirmation changes nothing, since the holder counts from sending. If
+// the leader is replaced after it confirmed the beat, its successor starts later
+// than the beat was received, and so expires later still. If it had been
+// replaced before, the beat is not confirmed, and the window stays as it was.
+//
+// The two clocks need not agree on the time, only on how fast it passes: the
+// margin is 1 % of the TTL and 100 ms, but a quarter of the TTL at most. Of that
+// the first part is for clocks at different rates, the second for timers and
+// goroutines that run late. Wall clocks are not used. A host that sleeps stops
+// its monotonic clock, so its sleep is added: on Linux it is read from the
+// kernel; elsewhere a wall clock that ran ahead counts as sleep, and setting it
+// forward may end locks early.
+//
+// # What no lock can do
+//
+//   - A process may be paused after it asked Err and before it acts. When it
+//     runs again the lock may be another's. Only the protected resource can
+//     refuse what it then does, by comparing tokens: see package fence.
+//   - A guest whose hypervisor stops it may see no clock move. It then trusts its
+//     locks for longer than it should, by as much as it was stopped.
+//   - Work that ignores the end of its context goes on, without the lock. Do,
+//     Elect and Spread wait for it; where the session still lives, the key stays
+//     taken until it returns.
+//   - A crashed holder's key is free after the TTL, not before. If the leader
+//     crashed with it, that is an election more, and a TTL from there.
+//
+// # How to test
+//
+// Package lockstest gives a test a whole cluster, in a testing/synctest bubble
+// or on the loopback interface, whose members it can kill, pause and isolate.
+package locks

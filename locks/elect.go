@@ -1,0 +1,68 @@
+package locks
+
+import "context"
+
+// Elect stands for election for as long as ctx lasts: it acquires the key, runs
+// lead while it holds it, releases it once lead has returned, and stands again,
+// behind those who wait by then. Calls of lead never overlap, and each gets a
+// new Lock, whose token is the term's number.
+//
+// lead's context ends when the lock is lost, with a *LostError as its cause, or
+// when ctx ends. In the second case the session is beaten for until lead has
+// returned, so that nobody else is elected before. If lead ignores the end of
+// its context it keeps the key for as long as the session lives, and is reported
+// to Trace.Stuck.
+//
+// When lead returns nil, or an error that only says that its context ended,
+// Elect stands again. It also stands again, after a short pause and with a word
+// to Trace.Retrying, when its session is lost or no leader of the cluster can be
+// reached. It returns, holding nothing:
+//
+//   - lead's error, if lead returned one of its own;
+//   - the cause of ctx, once ctx has ended;
+//   - ErrTooManyWaiters, *cluster.ConfigError, ErrClosed or cluster.ErrStopped.
+func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Option) error {
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.calls.Done()
+	req, err := newRequest(key, opts)
+	if err != nil {
+		return err
+	}
+	var retry backoff
+	for ctx.Err() == nil {
+		l, err := c.acquire(ctx, ctx, req)
+		if err == nil {
+			retry.reset()
+			var lost *LostError
+			lost, err = c.hold(l, lead)
+			if own := ownError(l, err); own != nil {
+				return both(own, lost)
+			}
+			if lost == nil {
+				continue
+			}
+			err = lost
+		}
+		if err := c.standAgain(ctx, &retry, key, err); err != nil {
+			return callError("elect", key, err)
+		}
+	}
+	return callError("elect", key, endOf(ctx))
+}
+
+// standAgain waits before the next attempt at key after err. It returns why there
+// is none: what ended ctx or the client, or err if that will not pass.
+func (c *Client) standAgain(ctx context.Context, retry *backoff, key string, err error) error {
+	switch {
+	case c.closing.Err() != nil:
+		return ErrClosed
+	case ctx.Err() != nil:
+		return whyEnded(ctx, err)
+	case c.final(ctx, err):
+		return err
+	}
+	c.trace.retrying(LockEvent{Key: key, Err: err})
+	return retry.wait(ctx, c.closing)
+}

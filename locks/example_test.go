@@ -1,0 +1,168 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/locks"
+)
+
+// startAlone starts a cluster of one member on loopback, which is all that the
+// examples need. The TTL is short because a founding waits for one.
+func startAlone() *cluster.Node {
+	node, err := cluster.Start(context.Background(), cluster.Config{InitialSize: 1, TTL: 500 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return node
+}
+
+// Do runs a job on one process at a time, under a token that rises.
+func ExampleClient_Do() {
+	ctx := context.Background()
+	node := startAlone()
+	defer node.Stop()
+	client := locks.New(node, locks.Options{Name: "billing"})
+	defer client.Close(ctx)
+
+	err := client.Do(ctx, "nightly-report", func(ctx context.Context, l *locks.Lock) error {
+		// ctx ends when the lock can no longer be trusted, and carries its token.
+		token, _ := fence.FromContext(ctx)
+		fmt.Println(l.Key(), token == l.Token())
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// nightly-report true
+	// <nil>
+}
+
+// A lock tells what may be done under it: before each side effect ask for the
+// time that it takes.
+func ExampleLock_Require() {
+	ctx := context.Background()
+	node := startAlone()
+	defer node.Stop()
+	client := locks.New(node, locks.Options{})
+	defer client.Close(ctx)
+
+	lock, err := client.Acquire(ctx, "printer")
+	if err != nil {
+		log.Fatal(err)
+	}
+	var budget *locks.BudgetError
+	fmt.Println("100ms:", lock.Require(100*time.Millisecond))
+	fmt.Println("a minute:", errors.As(lock.Require(time.Minute), &budget))
+	fmt.Println("released:", lock.Release(ctx))
+	fmt.Println("after that:", errors.Is(lock.Err(), locks.ErrReleased), context.Cause(lock.Context()) != nil)
+	// Output:
+	// 100ms: <nil>
+	// a minute: true
+	// released: <nil>
+	// after that: true true
+}
+
+// TryAcquire does not wait, and says who holds the key.
+func ExampleClient_TryAcquire() {
+	ctx := context.Background()
+	node := startAlone()
+	defer node.Stop()
+	ann := locks.New(node, locks.Options{Name: "ann"})
+	defer ann.Close(ctx)
+	ben := locks.New(node, locks.Options{Name: "ben"})
+	defer ben.Close(ctx)
+
+	if _, err := ann.Acquire(ctx, "printer"); err != nil {
+		log.Fatal(err)
+	}
+	_, err := ben.TryAcquire(ctx, "printer")
+	var held *locks.HeldError
+	if errors.As(err, &held) {
+		fmt.Println("held by", held.Client)
+	}
+	// Output: held by ann
+}
+
+// Elect runs lead on one of its callers at a time. Here each leads once, and
+// steps down for good by returning an error of its own.
+func ExampleClient_Elect() {
+	ctx := context.Background()
+	node := startAlone()
+	defer node.Stop()
+
+	errDone := errors.New("had my turn")
+	var candidates sync.WaitGroup
+	var term fence.Token
+	for range 2 {
+		candidates.Go(func() {
+			client := locks.New(node, locks.Options{})
+			defer client.Close(ctx)
+			err := client.Elect(ctx, "scheduler", func(ctx context.Context, l *locks.Lock) error {
+				// No mutex guards term: leaders never overlap.
+				fmt.Println("leading, in a later term:", l.Token() > term)
+				term = l.Token()
+				return errDone
+			})
+			if !errors.Is(err, errDone) {
+				log.Print(err)
+			}
+		})
+	}
+	candidates.Wait()
+	// Output:
+	// leading, in a later term: true
+	// leading, in a later term: true
+}
+
+// Spread gives each shard one writer at a time.
+func ExampleClient_Spread() {
+	ctx, stop := context.WithCancel(context.Background())
+	node := startAlone()
+	defer node.Stop()
+	client := locks.New(node, locks.Options{})
+	defer client.Close(context.Background())
+
+	var mine sync.WaitGroup
+	mine.Add(4)
+	go func() { mine.Wait(); stop() }()
+	err := client.Spread(ctx, "orders", 4, func(ctx context.Context, shard int, l *locks.Lock) error {
+		mine.Done()
+		<-ctx.Done() // work on the shard until it is another's
+		return nil
+	})
+	fmt.Println("all four were ours:", errors.Is(err, context.Canceled))
+	// Output: all four were ours: true
+}
+
+// Watch tells of every change of a key, vacancy included.
+func ExampleClient_Watch() {
+	ctx := context.Background()
+	node := startAlone()
+	defer node.Stop()
+	client := locks.New(node, locks.Options{Name: "ann"})
+	defer client.Close(ctx)
+
+	for status, err := range client.Watch(ctx, "printer") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if !status.Held() {
+			fmt.Println("free")
+			if _, err := client.Acquire(ctx, "printer"); err != nil {
+				log.Fatal(err)
+			}
+			continue
+		}
+		fmt.Println("held by", status.Holders[0].Client)
+		break
+	}
+	// Output:
+	// free
+	// held by ann
+}

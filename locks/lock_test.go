@@ -1,0 +1,403 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+)
+
+var bg = context.Background()
+
+// bubble runs f in a bubble with a world, and closes the clients that f made.
+func bubble(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		f(t, w)
+	})
+}
+
+// client returns a client on a member of its own that is closed when t ends.
+func (w *world) client(t *testing.T, name string) (*Client, *member) {
+	t.Helper()
+	m := w.join("node-" + name)
+	c := m.client(Options{Name: name})
+	t.Cleanup(func() { shutdown(t, c) })
+	return c, m
+}
+
+// shutdown closes c, whatever the cluster says, and waits until all of it has ended.
+func shutdown(t *testing.T, c *Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(bg, time.Minute)
+	defer cancel()
+	_ = c.Close(ctx)
+	if ctx.Err() != nil {
+		t.Error("client did not close within a minute")
+	}
+}
+
+func acquire(t *testing.T, c *Client, key string) *Lock {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(bg, time.Minute)
+	defer cancel()
+	l, err := c.Acquire(ctx, key)
+	if err != nil {
+		t.Fatalf("acquire %q: %v", key, err)
+	}
+	return l
+}
+
+func within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(bg, d)
+	_ = cancel
+	return ctx
+}
+
+func wantLost(t *testing.T, l *Lock, reason Reason) {
+	t.Helper()
+	want := LostError{Key: l.Key(), Token: l.Token(), Reason: reason}
+	var lost *LostError
+	if err := l.Err(); !errors.As(err, &lost) || *lost != want {
+		t.Errorf("Err is %v, want %v", err, &want)
+	}
+	if l.Context().Err() == nil {
+		t.Errorf("the context of a lost lock has not ended")
+	} else if cause := context.Cause(l.Context()); !errors.As(cause, &lost) || *lost != want {
+		t.Errorf("the context's cause is %v, want %v", cause, &want)
+	}
+}
+
+func TestLockCarriesItsTokenAndValues(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, _ := w.client(t, "a")
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(bg, key{}, "v"))
+		l, err := c.Acquire(ctx, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if l.Context().Err() != nil || l.Err() != nil {
+			t.Error("the end of Acquire's context ended the lock")
+		}
+		if l.Context().Value(key{}) != "v" {
+			t.Error("the values of Acquire's context are gone")
+		}
+		if token, ok := fence.FromContext(l.Context()); !ok || token != l.Token() || token == 0 {
+			t.Errorf("the context carries token %d, the lock %d", token, l.Token())
+		}
+		if l.Key() != "k" {
+			t.Errorf("key %q", l.Key())
+		}
+	})
+}
+
+// PEERS 40: "I hold it" is false here before the message leaves.
+func TestReleaseEndsTheLockBeforeTheMessageLeaves(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		l := acquire(t, c, "k")
+		ctx := l.Context()
+		seen := false
+		m.hook(hooks{proposed: func(cmd machine.Command) {
+			if _, ok := cmd.(machine.Release); ok {
+				seen = true
+				if ctx.Err() == nil || l.Err() != ErrReleased || l.Remaining() != 0 {
+					t.Error("held while the release is sent")
+				}
+			}
+		}})
+		if err := l.Release(bg); err != nil || !seen {
+			t.Fatalf("release: %v, sent %v", err, seen)
+		}
+		if context.Cause(ctx) != ErrReleased {
+			t.Errorf("cause %v", context.Cause(ctx))
+		}
+	})
+}
+
+// PEERS 32, 41.
+func TestSecondReleaseHasNoEffect(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, _ := w.client(t, "a")
+		l := acquire(t, c, "k")
+		if err := l.Release(bg); err != nil {
+			t.Fatal(err)
+		}
+		next := acquire(t, c, "k")
+		if err := l.Release(bg); err != ErrReleased {
+			t.Errorf("second release: %v", err)
+		}
+		if err := l.Renew(bg); err != ErrReleased {
+			t.Errorf("renew: %v", err)
+		}
+		if err := l.Require(0); err != ErrReleased {
+			t.Errorf("require: %v", err)
+		}
+		if next.Err() != nil {
+			t.Errorf("the successor: %v", next.Err())
+		}
+		if next.Token() <= l.Token() {
+			t.Errorf("token %d after %d", next.Token(), l.Token())
+		}
+		if n := w.sent(isRelease); n != 1 {
+			t.Errorf("%d releases were sent", n)
+		}
+	})
+}
+
+func isRelease(c machine.Command) bool  { _, ok := c.(machine.Release); return ok }
+func isWithdraw(c machine.Command) bool { _, ok := c.(machine.Withdraw); return ok }
+func isAcquire(c machine.Command) bool  { _, ok := c.(machine.Acquire); return ok }
+func isOpen(c machine.Command) bool     { _, ok := c.(machine.Open); return ok }
+func isClose(c machine.Command) bool    { _, ok := c.(machine.Close); return ok }
+
+func TestOneOfManyReleasesIsSent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, _ := w.client(t, "a")
+		const rounds, callers = 100, 8
+		for range rounds {
+			l := acquire(t, c, "k")
+			var released atomic.Int64
+			var wg sync.WaitGroup
+			c.mu.Lock() // gathers the callers between the first look and the second
+			for range callers {
+				wg.Go(func() {
+					switch err := l.Release(bg); err {
+					case nil:
+						released.Add(1)
+					case ErrReleased:
+					default:
+						t.Error(err)
+					}
+				})
+			}
+			for range 1000 {
+				runtime.Gosched()
+			}
+			c.mu.Unlock()
+			wg.Wait()
+			if n := released.Load(); n != 1 {
+				t.Errorf("%d releases returned nil", n)
+			}
+		}
+		if n := w.sent(isRelease); n != rounds {
+			t.Errorf("%d releases were sent for %d locks", n, rounds)
+		}
+	})
+}
+
+func TestZeroLockFailsWithoutPanic(t *testing.T) {
+	for _, l := range []*Lock{nil, {}} {
+		if l.Err() == nil || l.Release(bg) == nil || l.Renew(bg) == nil || l.Require(0) == nil || l.Context().Err() == nil {
+			t.Error("a zero lock is held")
+		}
+		if l.Key() != "" || l.Token() != 0 || l.Remaining() != 0 {
+			t.Error("a zero lock is of something")
+		}
+	}
+}
+
+// PEERS 31, 6: the successor is untouched by the release of an expired grant.
+func TestReleaseOfALostLockIsItsLossAndSparesTheSuccessor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		m.isolate()
+		next := acquire(t, b, "k")
+		m.heal()
+		wantLost(t, l, QuorumUnreachable)
+		var lost *LostError
+		if err := l.Release(bg); !errors.As(err, &lost) || !errors.Is(err, ErrLost) {
+			t.Errorf("release of a lost lock: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if next.Err() != nil {
+			t.Errorf("the successor: %v", next.Err())
+		}
+	})
+}
+
+// The cluster expired the session, but the holder has not heard yet.
+func TestReleaseThatFindsTheSessionGoneIsALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		l := acquire(t, a, "k")
+		m.set(faults{losePush: 1})
+		w.expireNow()
+		err := l.Release(bg)
+		var lost *LostError
+		if !errors.As(err, &lost) || lost.Reason != SessionExpired {
+			t.Errorf("release: %v", err)
+		}
+	})
+}
+
+// PEERS 7: a failed release is finished in the background, PEERS 3: beyond the
+// caller's context.
+func TestFailedReleaseIsRemembered(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		l := acquire(t, c, "k")
+		m.isolate()
+		err := l.Release(within(time.Second))
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cluster.ErrNoQuorum) {
+			t.Errorf("release: %v", err)
+		}
+		if l.Err() != ErrReleased {
+			t.Errorf("still held: %v", l.Err())
+		}
+		time.Sleep(time.Second)
+		m.heal()
+		time.Sleep(time.Second)
+		if _, token := w.owner("k"); token != 0 {
+			t.Error("the key is still taken")
+		}
+	})
+}
+
+func TestReleaseWithEndedContextIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, _ := w.client(t, "a")
+		l := acquire(t, c, "k")
+		ctx, cancel := context.WithCancel(bg)
+		cancel()
+		if err := l.Release(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "9s") {
+			t.Errorf("release: %v", err)
+		}
+		synctest.Wait()
+		if _, token := w.owner("k"); token != 0 {
+			t.Error("the key is still taken")
+		}
+	})
+}
+
+// PEERS 6: the release is repeated because its answer was lost; by then the key
+// is another's.
+func TestLateSecondCopyOfAReleaseFreesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		m.set(faults{loseAnswer: 1})
+		done := make(chan error)
+		go func() { done <- l.Release(bg) }()
+		next := acquire(t, b, "k")
+		m.set(faults{})
+		if err := <-done; err != nil {
+			t.Errorf("release: %v", err)
+		}
+		if next.Err() != nil {
+			t.Error("the successor was freed")
+		}
+		if id, _ := w.owner("k"); id != b.current().id {
+			t.Error("the successor does not hold the key any more")
+		}
+	})
+}
+
+func TestRequireComparesWithTheWindow(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		l := acquire(t, c, "k")
+		full := testTTL - margin(testTTL)
+		if l.Remaining() != full {
+			t.Errorf("%v remain, want %v", l.Remaining(), full)
+		}
+		m.isolate()
+		time.Sleep(2 * time.Second)
+		if err := l.Require(full - 2*time.Second); err != nil {
+			t.Error(err)
+		}
+		err := l.Require(full - 2*time.Second + 1)
+		var budget *BudgetError
+		if !errors.As(err, &budget) || budget.Left != full-2*time.Second || budget.Key != "k" || budget.Token != l.Token() {
+			t.Errorf("require: %v", err)
+		}
+		if l.Err() != nil {
+			t.Error("Require ended the lock")
+		}
+		time.Sleep(full)
+		if err := l.Require(0); !errors.Is(err, ErrLost) {
+			t.Errorf("require: %v", err)
+		}
+	})
+}
+
+func TestRenewOpensAWholeWindow(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		l := acquire(t, c, "k")
+		full := testTTL - margin(testTTL)
+		time.Sleep(time.Second)
+		if err := l.Renew(bg); err != nil || l.Remaining() != full {
+			t.Errorf("renewed: %v, %v remain", err, l.Remaining())
+		}
+		m.isolate()
+		if err := l.Renew(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cluster.ErrNoQuorum) {
+			t.Errorf("renew: %v", err)
+		}
+		if l.Remaining() != full-time.Second {
+			t.Errorf("%v remain", l.Remaining())
+		}
+		// A renewal ends with the lock.
+		began := time.Now()
+		if err := l.Renew(bg); !errors.Is(err, ErrLost) || time.Since(began) != full-time.Second {
+			t.Errorf("renew: %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestRenewFindsTheSessionExpired(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		l := acquire(t, c, "k")
+		m.set(faults{losePush: 1})
+		w.expireNow()
+		if err := l.Renew(bg); !errors.Is(err, ErrLost) {
+			t.Errorf("renew: %v", err)
+		}
+		wantLost(t, l, SessionExpired)
+	})
+}
+
+func TestErrorTexts(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want string
+		is   []error
+	}{
+		{&LostError{"invoices", 7, SessionExpired}, `locks: lost "invoices" (token 7): session expired`, []error{ErrLost}},
+		{&LostError{"k", 7, NodeStopped}, `locks: lost "k" (token 7): node stopped`, []error{ErrLost, cluster.ErrStopped}},
+		{&SessionError{"k", ClientClosed}, `locks: wait for "k" ended: client closed`, []error{ErrSessionLost, ErrClosed}},
+		{&HeldError{"k", "c", "n", 7}, `locks: "k" is held by c on n (token 7)`, []error{ErrHeld}},
+		{&BudgetError{"k", 7, 2 * time.Second, time.Second}, `locks: "k" (token 7) is certain for 1s, need 2s`, nil},
+		{refusal("k", machine.Outcome{Code: machine.TooManyWaiters, Limit: 5}), `locks: too many waiters: 5 wait for "k"`, []error{ErrTooManyWaiters}},
+		{callError("acquire", "k", &replica.Error{Err: cluster.ErrStopped}), `locks: acquire "k": cluster: node stopped`, []error{cluster.ErrStopped}},
+	} {
+		if test.err.Error() != test.want {
+			t.Errorf("%s, want %s", test.err, test.want)
+		}
+		for _, is := range test.is {
+			if !errors.Is(test.err, is) {
+				t.Errorf("%v is not %v", test.err, is)
+			}
+		}
+		if errors.Is(test.err, context.Canceled) {
+			t.Errorf("%v is a cancel", test.err)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package locks
+
+import (
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/fence"
+)
+
+// DESIGN P8: no goroutine and no timer per lock, and little memory.
+func TestHundredThousandLocksAreCheap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	const locks = 100_000
+	bubble(t, func(t *testing.T, w *world) {
+		w.check = false
+		c, m := w.client(t, "a")
+		first := acquire(t, c, "first")
+		keys := make([]string, locks)
+		for i := range keys {
+			keys[i] = "key-" + strconv.Itoa(i)
+		}
+		held := make([]*Lock, locks)
+		s := c.current()
+		heap := func() uint64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		before, goroutines := heap(), runtime.NumGoroutine()
+		// Grants as they come from the cluster, without its tables.
+		for i, key := range keys {
+			wt := &waiter{request: request{key: key}, asked: time.Now(), parent: bg, granted: make(chan struct{})}
+			if err := s.register(wt); err != nil {
+				t.Fatal(err)
+			}
+			s.grant(wt.seq, first.Token()+1+fence.Token(i))
+			held[i] = wt.lock
+		}
+		if used := heap() - before; used > 100<<20 {
+			t.Errorf("%d locks take %d bytes", locks, used)
+		} else {
+			t.Logf("%d bytes per lock", used/locks)
+		}
+		if n := runtime.NumGoroutine() - goroutines; n > 3 {
+			t.Errorf("%d goroutines more", n)
+		}
+		ctx := held[locks/2].Context()
+		m.isolate()
+		<-ctx.Done()
+		for _, l := range held {
+			if l.Err() == nil {
+				t.Fatal("a lock outlived its session")
+			}
+		}
+	})
+}

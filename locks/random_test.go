@@ -1,0 +1,169 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ledger checks P3: when a grant returns, the context of every earlier grant of
+// the key has ended.
+type ledger struct {
+	t     *testing.T
+	mu    sync.Mutex
+	locks map[string][]*Lock
+	n     int
+}
+
+func (b *ledger) granted(l *Lock) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.n++
+	ctx := l.Context()
+	if ctx.Err() != nil {
+		return // lost already, and it shows
+	}
+	for _, old := range b.locks[l.Key()] {
+		if old.Token() < l.Token() && old.ctx.Err() == nil {
+			b.t.Errorf("%v: %q is granted under token %d while the context of token %d has not ended",
+				time.Now().Format("15:04:05.000"), l.Key(), l.Token(), old.Token())
+		}
+		if old.Token() == l.Token() {
+			b.t.Errorf("%q: token %d was granted twice", l.Key(), l.Token())
+		}
+		if old.Token() > l.Token() {
+			b.t.Errorf("%q: token %d is held, but %d was granted since", l.Key(), l.Token(), old.Token())
+		}
+	}
+	b.locks[l.Key()] = append(b.locks[l.Key()], l)
+}
+
+// A round's number is its seed; the order of its goroutines is random all the same,
+// so a failure is run again with: go test -run TestRandomFaults -count 20 ./locks
+func TestRandomFaults(t *testing.T) {
+	rounds := 400
+	if testing.Short() {
+		rounds = 30
+	}
+	grants := 0
+	for round := range rounds {
+		bubble(t, func(t *testing.T, w *world) {
+			grants += randomRound(t, w, uint64(round))
+		})
+		if t.Failed() {
+			t.Fatalf("round %d", round)
+		}
+	}
+	if grants < rounds*20 {
+		t.Errorf("only %d grants in %d rounds", grants, rounds)
+	}
+}
+
+func randomRound(t *testing.T, w *world, seed uint64) int {
+	w.seed(seed)
+	w.check = seed%5 == 0
+	rng := rand.New(rand.NewPCG(seed, 3))
+	b := &ledger{t: t, locks: make(map[string][]*Lock)}
+	stop, cancel := context.WithCancel(bg)
+	var wg sync.WaitGroup
+	var members []*member
+	cut := make(map[*member]bool)
+	for i := range 4 {
+		c, m := w.client(t, fmt.Sprint("c", i))
+		members = append(members, m)
+		m.set(faults{
+			latency:    time.Duration(rng.Int64N(int64(400 * time.Millisecond))),
+			loseAsk:    rng.Float64() * 0.2,
+			loseAnswer: rng.Float64() * 0.2,
+			twice:      rng.Float64() * 0.2,
+			losePush:   rng.Float64() * 0.3,
+		})
+		for j := range 3 {
+			user := rand.New(rand.NewPCG(seed, uint64(10*i+j)))
+			wg.Go(func() { use(t, stop, c, b, user) })
+		}
+	}
+	for range 40 {
+		m := members[rng.IntN(len(members))]
+		switch rng.IntN(5) {
+		case 0, 1:
+			if cut[m] {
+				m.heal()
+			} else {
+				m.isolate()
+			}
+			cut[m] = !cut[m]
+		case 2:
+			w.lead()
+		case 3:
+			resume := w.pause()
+			time.Sleep(time.Duration(rng.Int64N(int64(2 * testTTL))))
+			resume()
+			if rng.IntN(2) == 0 {
+				w.lead()
+			}
+		case 4:
+			m.resync()
+		}
+		time.Sleep(time.Duration(rng.Int64N(int64(5 * time.Second))))
+	}
+	// Once it is quiet, everyone gets through, and then nothing is left.
+	for _, m := range members {
+		if cut[m] {
+			m.heal()
+		}
+		m.set(faults{})
+	}
+	cancel()
+	wg.Wait()
+	time.Sleep(3 * testTTL)
+	if n := w.counts(); n.Keys != 0 {
+		t.Errorf("the table keeps %+v", n)
+	}
+	return b.n
+}
+
+// use is one goroutine of a program: it acquires, holds and releases.
+func use(t *testing.T, stop context.Context, c *Client, b *ledger, rng *rand.Rand) {
+	for stop.Err() == nil {
+		key := fmt.Sprint("k", rng.IntN(2))
+		ctx, cancel := context.WithTimeout(stop, time.Duration(1+rng.Int64N(int64(20*time.Second))))
+		call := c.Acquire
+		if rng.IntN(4) == 0 {
+			call = c.TryAcquire
+		}
+		l, err := call(ctx, key)
+		cancel()
+		if err != nil {
+			if l != nil {
+				t.Error("a lock and an error")
+			}
+			timer := time.NewTimer(time.Duration(rng.Int64N(int64(time.Second))))
+			<-timer.C
+			continue
+		}
+		b.granted(l)
+		hold := time.NewTimer(time.Duration(rng.Int64N(int64(12 * time.Second))))
+		if rng.IntN(3) == 0 {
+			hold.Reset(time.Millisecond)
+		}
+		select {
+		case <-hold.C:
+		case <-l.Context().Done():
+			if !errors.Is(l.Err(), ErrLost) {
+				t.Errorf("the context of %q ended, but Err is %v", key, l.Err())
+			}
+		}
+		hold.Stop()
+		rctx, cancel := context.WithTimeout(bg, time.Duration(rng.Int64N(int64(3*time.Second))))
+		_ = l.Release(rctx)
+		cancel()
+		if l.Err() == nil || l.Context().Err() == nil {
+			t.Error("held after Release")
+		}
+	}
+}

@@ -1,0 +1,441 @@
+package locks
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+)
+
+const (
+	// A session is beaten for this often in a TTL. With as many beats under
+	// way, the oldest is given up for the next: none is held up by another.
+	beatsPerTTL = 3
+
+	// While something is held or waited for, the clocks are looked at this
+	// often: a suspended host's timers stand still, so that none can be set for
+	// the moment at which a sleep has used up the trust.
+	sleepCheck = 100 * time.Millisecond
+)
+
+// session is a client's session from the moment it was opened until it ends,
+// which it does once and for good.
+type session struct {
+	c   *Client
+	id  machine.SessionID
+	ttl time.Duration
+
+	// ctx ends when the session does.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	kick     chan struct{} // size 1: look at the clocks again
+	closed   chan struct{} // closed when run has returned
+	closeErr error         // what telling the cluster came to; read once closed is closed
+
+	// mu is never held over a wait, nor while anything of a user's runs.
+	mu       sync.Mutex
+	trust    trust
+	reason   Reason // 0 as long as the session lives
+	draining bool   // the client is closing: nothing more is granted
+	lastSeq  uint64
+	waiters  map[uint64]*waiter
+	locks    map[fence.Token]*Lock
+	seen     []uint64  // seqs to be told as seen with the next command
+	beats    []*beat   // under way, the oldest first
+	wake     time.Time // when run means to look at the clocks next
+	cleaning cleaning
+	closeCtx context.Context // bounds telling the cluster; nil: nobody waits for it
+}
+
+// waiter is a request that was not yet answered for good.
+type waiter struct {
+	request
+	seq     uint64
+	asked   time.Time
+	parent  context.Context         // of the lock's context
+	cancel  context.CancelCauseFunc // ends the call
+	granted chan struct{}           // closed when lock is set
+	lock    *Lock
+}
+
+func newSessionID() (id machine.SessionID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+func newSession(c *Client, id machine.SessionID, t trust) *session {
+	s := &session{
+		c:       c,
+		id:      id,
+		ttl:     t.ttl,
+		kick:    make(chan struct{}, 1),
+		closed:  make(chan struct{}),
+		trust:   t,
+		waiters: make(map[uint64]*waiter),
+		locks:   make(map[fence.Token]*Lock),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// run beats until the session ends, ends it when its trust is spent or its node
+// stops, and then tells the cluster, so that the keys are free early.
+func (s *session) run() {
+	defer close(s.closed)
+	// The first beat is due a third of a TTL after the session was asked for.
+	last := s.trust.sent
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for s.ctx.Err() == nil {
+		now := s.c.now()
+		// A host that slept has missed beats: it beats at once.
+		if now.since(last) >= s.ttl/beatsPerTTL || now.sleptSince(last) > sleepCheck {
+			last = now
+			s.beat(now)
+		}
+		d, ok := s.look(now, s.ttl/beatsPerTTL-now.since(last))
+		if !ok {
+			break
+		}
+		timer.Reset(d)
+		select {
+		case <-timer.C:
+		case <-s.kick:
+		case <-s.ctx.Done():
+		case <-s.c.rep.Done():
+			s.lose(NodeStopped)
+		}
+	}
+	s.c.rep.Detach(s.id)
+	switch s.why() {
+	case SessionExpired, NodeStopped:
+		// It is gone already, or cannot be told.
+	default:
+		s.mu.Lock()
+		ctx := s.closeCtx
+		s.mu.Unlock()
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		s.closeErr = s.tellClosed(ctx)
+	}
+}
+
+// look ends the session if its trust is spent. If not it returns how long run
+// may sleep: until the trust ends or the next beat is due.
+func (s *session) look(now instant, due time.Duration) (time.Duration, bool) {
+	s.mu.Lock()
+	left := s.trust.left(now)
+	d := min(left, max(due, 0))
+	if len(s.locks)+len(s.waiters) > 0 {
+		d = min(d, sleepCheck)
+	}
+	over := s.reason != 0
+	if left > 0 {
+		s.wake = now.at.Add(d)
+	}
+	s.mu.Unlock()
+	if over || left > 0 {
+		return d, !over
+	}
+	s.expire(now)
+	return 0, false
+}
+
+// expire ends the session because its trust is spent.
+func (s *session) expire(now instant) {
+	s.mu.Lock()
+	reason := s.trust.verdict(now, now.at.Sub(s.wake))
+	s.mu.Unlock()
+	s.lose(reason)
+}
+
+// alive reports whether the session lives and its trust is open by the clocks,
+// ending it if it is not.
+func (s *session) alive() bool {
+	now := s.c.now()
+	s.mu.Lock()
+	left, over := s.trust.left(now), s.reason != 0
+	s.mu.Unlock()
+	if over {
+		return false
+	}
+	if left <= 0 {
+		s.expire(now)
+		return false
+	}
+	return true
+}
+
+// over reports whether the session has ended, without a look at the clocks.
+func (s *session) over() bool { return s.why() != 0 }
+
+func (s *session) why() Reason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reason
+}
+
+// lose ends the session, and all its locks and waits with it. The first reason
+// counts. When it returns, or any other call finds the session ended, the state
+// of its locks says so; their contexts are cancelled before it returns.
+func (s *session) lose(reason Reason) {
+	s.mu.Lock()
+	if s.reason != 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.reason = reason
+	cancels := s.endLocks(reason)
+	waiters := s.takeWaiters()
+	s.c.trace.sessionLost(reason)
+	s.mu.Unlock()
+
+	for _, cancel := range cancels {
+		cancel()
+	}
+	for _, w := range waiters {
+		w.cancel(&SessionError{Key: w.key, Reason: reason})
+	}
+	s.cancel()
+}
+
+// endLocks marks all locks as lost and returns what cancels their contexts. The
+// caller holds s.mu.
+func (s *session) endLocks(reason Reason) []func() {
+	var cancels []func()
+	// In the order of the grants, for the Trace.
+	tokens := make([]fence.Token, 0, len(s.locks))
+	for token := range s.locks {
+		tokens = append(tokens, token)
+	}
+	slices.Sort(tokens)
+	for _, token := range tokens {
+		l := s.locks[token]
+		lost := &LostError{Key: l.key, Token: token, Reason: reason}
+		if cancel := l.finish(lost); cancel != nil {
+			cancels = append(cancels, cancel)
+		}
+		s.c.trace.lost(LockEvent{Key: l.key, Token: token, Took: time.Since(l.since), Err: lost})
+	}
+	return cancels
+}
+
+// takeWaiters forgets all waiters and returns them, in the order of asking. The
+// caller holds s.mu.
+func (s *session) takeWaiters() []*waiter {
+	waiters := make([]*waiter, 0, len(s.waiters))
+	for _, w := range s.waiters {
+		waiters = append(waiters, w)
+	}
+	clear(s.waiters)
+	slices.SortFunc(waiters, func(a, b *waiter) int { return int(int64(a.seq) - int64(b.seq)) })
+	return waiters
+}
+
+// shut ends all locks and waits because the client is closing, but not the
+// session: it beats on until the works have returned, so that no key is freed
+// under one of them.
+func (s *session) shut() {
+	s.mu.Lock()
+	if s.reason != 0 || s.draining {
+		s.mu.Unlock()
+		return
+	}
+	s.draining = true
+	cancels := s.endLocks(ClientClosed)
+	var waits []context.CancelCauseFunc
+	for _, w := range s.waiters {
+		waits = append(waits, w.cancel)
+	}
+	s.mu.Unlock()
+	for _, cancel := range cancels {
+		cancel()
+	}
+	for _, cancel := range waits {
+		cancel(ErrClosed)
+	}
+}
+
+// close ends the session, waits for its goroutine, and returns whether the
+// cluster heard. ctx bounds that, unless it has ended already.
+func (s *session) close(ctx context.Context) error {
+	s.mu.Lock()
+	if ctx.Err() == nil {
+		s.closeCtx = ctx
+	}
+	s.mu.Unlock()
+	s.lose(ClientClosed)
+	<-s.closed
+	return s.closeErr
+}
+
+// tellClosed has the cluster close the session, which frees all its keys in one
+// step. It is bounded: the cluster expires what it does not hear of.
+func (s *session) tellClosed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, grace(s.ttl))
+	defer cancel()
+	out, err := s.c.rep.Propose(ctx, machine.Close{Session: s.id})
+	if err == nil && out.Code != machine.OK && out.Code != machine.NoSession {
+		err = outcomeError("close a session", out)
+	}
+	if err != nil {
+		return fmt.Errorf("locks: close: the cluster did not hear, keys may stay taken for up to %v: %w", s.ttl, err)
+	}
+	return nil
+}
+
+// event takes what the cluster tells of the session. It must not block.
+func (s *session) event(e machine.Event) {
+	switch e.Kind {
+	case machine.EventGranted:
+		s.grant(e.Seq, fence.Token(e.Token))
+	case machine.EventLost:
+		s.loseLock(fence.Token(e.Token), reasonOf(e.Reason))
+	case machine.EventEnded:
+		s.lose(reasonOf(e.Reason))
+	}
+}
+
+func reasonOf(r machine.Reason) Reason {
+	if r == machine.Closed {
+		return ClientClosed
+	}
+	return SessionExpired
+}
+
+// loseLock ends one lock.
+func (s *session) loseLock(token fence.Token, reason Reason) {
+	s.mu.Lock()
+	l := s.locks[token]
+	if l == nil {
+		s.mu.Unlock()
+		return
+	}
+	lost := &LostError{Key: l.key, Token: token, Reason: reason}
+	cancel := l.finish(lost)
+	s.c.trace.lost(LockEvent{Key: l.key, Token: token, Took: time.Since(l.since), Err: lost})
+	s.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// beat is one keepalive under way.
+type beat struct {
+	sent   instant
+	cancel context.CancelFunc
+	stale  bool // a later one made it needless
+}
+
+// beat sends a keepalive, and does not wait for the answer.
+func (s *session) beat(now instant) {
+	s.mu.Lock()
+	left := s.trust.left(now)
+	if s.reason != 0 || left <= 0 {
+		s.mu.Unlock()
+		return
+	}
+	if len(s.beats) == beatsPerTTL {
+		s.dropBeats(s.beats[0].sent)
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, left)
+	b := &beat{sent: now, cancel: cancel}
+	s.beats = append(s.beats, b)
+	s.mu.Unlock()
+
+	s.c.goTask(func() {
+		err := s.c.rep.Beat(ctx, s.id)
+		cancel()
+		s.mu.Lock()
+		stale := b.stale
+		if i := slices.Index(s.beats, b); i >= 0 {
+			s.beats = slices.Delete(s.beats, i, i+1)
+		}
+		s.mu.Unlock()
+		s.beaten(b.sent, err, stale)
+	})
+}
+
+// dropBeats gives up the beats sent no later than sent. The caller holds s.mu.
+func (s *session) dropBeats(sent instant) {
+	for len(s.beats) > 0 && !s.beats[0].sent.at.After(sent.at) {
+		s.beats[0].stale = true
+		s.beats[0].cancel()
+		s.beats = s.beats[1:]
+	}
+}
+
+// beaten takes the answer to a beat sent at sent.
+func (s *session) beaten(sent instant, err error, stale bool) {
+	switch {
+	case err == nil:
+		s.confirm(sent)
+	case errors.Is(err, replica.ErrNoSession):
+		s.lose(SessionExpired)
+	case errors.Is(err, cluster.ErrStopped):
+		s.lose(NodeStopped)
+	case !stale && !s.over():
+		// The window is left as it is: it ends the session unless another beat
+		// is confirmed in time.
+		s.c.trace.beatFailed(err)
+	}
+}
+
+// confirm opens the window anew from sent, when a beat was sent that is now
+// confirmed. A window that is over stays so, even if nobody noticed yet.
+func (s *session) confirm(sent instant) {
+	now := s.c.now()
+	s.mu.Lock()
+	if s.reason != 0 {
+		s.mu.Unlock()
+		return
+	}
+	if s.trust.left(now) <= 0 {
+		s.mu.Unlock()
+		s.expire(now)
+		return
+	}
+	if sent.since(s.trust.sent) > 0 {
+		s.trust.sent = sent
+		s.dropBeats(sent)
+	}
+	s.mu.Unlock()
+}
+
+// propose sends a command with what there is to be told as seen, and keeps that
+// for the next if it may not have arrived.
+func (s *session) propose(ctx context.Context, command func(seen []uint64) machine.Command) (machine.Outcome, error) {
+	s.mu.Lock()
+	n := min(len(s.seen), machine.MaxSeen)
+	seen := slices.Clone(s.seen[:n])
+	if s.seen = s.seen[n:]; len(s.seen) == 0 {
+		s.seen = nil
+	}
+	s.mu.Unlock()
+
+	out, err := s.c.rep.Propose(ctx, command(seen))
+	if n > 0 && (err != nil || out.Code == machine.BadCommand) {
+		s.mu.Lock()
+		s.seen = append(s.seen, seen...)
+		s.mu.Unlock()
+	}
+	return out, err
+}
+
+// poke makes run look at the clocks.
+func (s *session) poke() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package locks
+
+import "time"
+
+var (
+	processStart = time.Now()
+	jumps        jumpCounter
+)
+
+// slept returns how far the wall clock has run ahead of the monotonic one since
+// the process started, which is the time the host was suspended unless somebody
+// set the clock.
+func slept() time.Duration {
+	now := time.Now()
+	return jumps.read(now.Round(0).Sub(processStart.Round(0)), now.Sub(processStart))
+}

@@ -1,0 +1,317 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+)
+
+// ShardWork is what Spread runs for each shard that its caller owns. Its context
+// ends when the shard's lock does, when the shard is to be handed over, or when
+// the caller's context does; it should then return soon.
+type ShardWork func(ctx context.Context, shard int, l *Lock) error
+
+// MaxShards is how many shards one name may have.
+const MaxShards = replica.MaxAlso
+
+// ErrHandedOver is the cause of the end of a ShardWork's context if the shard is
+// another caller's from now on. The lock is held until the work has returned.
+var ErrHandedOver = errors.New("locks: shard is handed over")
+
+// Spread divides shards 0 to shards-1 of name among all callers of Spread with
+// that name, at most one per Client, and runs work for each shard that falls to
+// this caller, for as long as ctx lasts. All callers must give the same number.
+// A shard is one key, name/0, name/1 and so on; name itself is the key at which
+// callers enlist. Nothing else should acquire them.
+//
+// Each shard has one owner at a time, who holds its lock. When nobody comes or
+// goes, callers' numbers of shards differ by one at most. When somebody does, no
+// more shards move than that takes: a shard's work has its context ended with the
+// cause ErrHandedOver, and once it has returned the next owner is granted the
+// lock in the same step as it is released. Callers beyond the first 1,025 stand
+// by.
+//
+// A work that returns nil while its context lasts gives its shard up. The plan
+// does not know of that, so the shard is this caller's again after a pause of
+// half to a whole TTL, unless callers came or went meanwhile.
+//
+// If the session is lost, all works' contexts end, and Spread enlists anew when
+// they have returned. Like Elect it goes on while no leader can be reached. It
+// returns when all works have returned and all locks were released:
+//
+//   - the error of a work that returned one of its own, which ends the others;
+//   - the cause of ctx, once ctx has ended;
+//   - ErrTooManyWaiters, ErrClosed, cluster.ErrStopped, or a *cluster.ConfigError,
+//     also if this client runs Spread for name already.
+func (c *Client) Spread(ctx context.Context, name string, shards int, work ShardWork, opts ...Option) error {
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.calls.Done()
+	if shards < 1 || shards > MaxShards {
+		return configError("shards", "%d is not within 1 and %d", shards, MaxShards)
+	}
+	group, err := newRequest(name, opts)
+	if err != nil {
+		return err
+	}
+	keys := make([]string, shards)
+	for i := range keys {
+		keys[i] = name + "/" + strconv.Itoa(i)
+	}
+	if err := checkKey(keys[shards-1]); err != nil {
+		return err
+	}
+	if !c.begin(name) {
+		return configError("name", "this client runs Spread for %q already", name)
+	}
+	defer c.end(name)
+
+	var retry backoff
+	for {
+		s, err := c.live(ctx)
+		if err == nil {
+			began := time.Now()
+			sp := &spread{c: c, s: s, group: group, keys: keys, work: work}
+			if own := sp.run(ctx); own != nil {
+				return own
+			}
+			if time.Since(began) > s.ttl {
+				retry.reset()
+			}
+			err = sp.ended
+		}
+		if err := c.standAgain(ctx, &retry, name, err); err != nil {
+			return callError("spread", name, err)
+		}
+	}
+}
+
+// spread is one call's part in one session. One goroutine, run's, owns its
+// fields; each shard that is waited for or worked on has one of its own, which
+// reports once, when it ends.
+type spread struct {
+	c     *Client
+	s     *session
+	group request
+	keys  []string
+	work  ShardWork
+
+	view    *replica.Answer
+	shards  map[int]context.CancelCauseFunc // stops the shard's goroutine
+	rests   map[int]time.Time               // shards not to be taken before then
+	reports chan report
+	ended   error // why run returned, if not by a work's own error
+}
+
+// report is how a goroutine of a spread ended.
+type report struct {
+	shard int           // or enlisting
+	own   error         // of the work: ends the spread
+	err   error         // of anything else
+	rest  time.Duration // for the shard
+}
+
+const enlisting = -1
+
+// run takes part until ctx, the session or the client ends or a work fails; it
+// returns the work's error. All of its goroutines have ended by then.
+func (sp *spread) run(ctx context.Context) (own error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(sp.c.closing, func() { cancel(ErrClosed) })()
+	defer context.AfterFunc(sp.s.ctx, func() { cancel(&SessionError{Key: sp.group.key, Reason: sp.s.why()}) })()
+
+	sp.shards = make(map[int]context.CancelCauseFunc)
+	sp.rests = make(map[int]time.Time)
+	// Room for all: who reports need not wait, not even for a run that is over.
+	sp.reports = make(chan report, len(sp.keys)+1)
+	views := make(chan replica.Answer)
+	var running sync.WaitGroup
+	running.Go(func() { sp.enlist(ctx) })
+	running.Go(func() { sp.watch(ctx, views) })
+
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for sp.ended == nil && own == nil {
+		select {
+		case v := <-views:
+			sp.view = &v
+		case r := <-sp.reports:
+			own = sp.note(r)
+		case <-timer.C:
+		case <-ctx.Done():
+			sp.ended = whyEnded(ctx, nil)
+		}
+		if sp.view != nil && sp.ended == nil && own == nil {
+			sp.act(ctx, &running)
+			if next, ok := sp.nextRest(); ok {
+				timer.Reset(next)
+			}
+		}
+	}
+	if own != nil {
+		cancel(own)
+	}
+	cancel(sp.ended)
+	running.Wait()
+	for len(sp.reports) > 0 {
+		if r := <-sp.reports; own == nil {
+			own = r.own
+		}
+	}
+	return own
+}
+
+// note takes a report. It returns the error of a work.
+func (sp *spread) note(r report) error {
+	if r.shard == enlisting {
+		sp.ended = r.err
+		return nil
+	}
+	delete(sp.shards, r.shard)
+	if r.rest > 0 {
+		sp.rests[r.shard] = time.Now().Add(r.rest)
+	}
+	if r.err != nil {
+		sp.c.trace.retrying(LockEvent{Key: sp.keys[r.shard], Err: r.err})
+	}
+	return r.own
+}
+
+// nextRest returns how long it is until the next shard may be taken.
+func (sp *spread) nextRest() (next time.Duration, ok bool) {
+	for _, end := range sp.rests {
+		if d := time.Until(end); !ok || d < next {
+			next, ok = d, true
+		}
+	}
+	return next, ok
+}
+
+// act does this caller's part of the plan for the present view.
+func (sp *spread) act(ctx context.Context, running *sync.WaitGroup) {
+	members := make([]machine.SessionID, 0, 1+len(sp.view.Status.Waiters))
+	for _, h := range sp.view.Status.Holders {
+		members = append(members, h.Session)
+	}
+	for _, w := range sp.view.Status.Waiters {
+		members = append(members, w.Session)
+	}
+	owners := make([]machine.SessionID, len(sp.keys))
+	for i := range owners {
+		if i < len(sp.view.Also) {
+			owners[i] = sp.view.Also[i].Session
+		}
+	}
+	keep, _, want := plan(members, owners, sp.s.id)
+	// A shard that the view gives to self is kept by whoever works on it. If
+	// nobody does, its release is on its way, and it is asked for again.
+	mine := make(map[int]bool, len(keep)+len(want))
+	for _, shard := range append(keep, want...) {
+		mine[shard] = true
+		if sp.shards[shard] != nil {
+			continue
+		}
+		if end, ok := sp.rests[shard]; ok {
+			if time.Until(end) > 0 {
+				continue
+			}
+			delete(sp.rests, shard)
+		}
+		sctx, cancel := context.WithCancelCause(ctx)
+		sp.shards[shard] = cancel
+		running.Go(func() {
+			// Deferred, for a work that ends its goroutine gives up its shard.
+			r := report{shard: shard, rest: jitter(sp.s.ttl)}
+			defer func() {
+				cancel(nil)
+				sp.reports <- r
+			}()
+			r = sp.serve(sctx, shard)
+		})
+	}
+	for shard, cancel := range sp.shards {
+		if !mine[shard] {
+			cancel(ErrHandedOver)
+		}
+	}
+	for shard, end := range sp.rests {
+		if !mine[shard] && time.Until(end) <= 0 {
+			delete(sp.rests, shard)
+		}
+	}
+}
+
+// serve waits for a shard, works on it, and releases it.
+func (sp *spread) serve(ctx context.Context, shard int) report {
+	r := report{shard: shard}
+	req := request{key: sp.keys[shard], meta: sp.group.meta}
+	l, err := sp.s.acquire(ctx, ctx, req)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.err = err
+			r.rest = jitter(maxBackoff)
+		}
+		return r
+	}
+	var lost *LostError
+	lost, err = sp.c.hold(l, func(ctx context.Context, l *Lock) error { return sp.work(ctx, shard, l) })
+	r.own = ownError(l, err)
+	switch {
+	case r.own != nil:
+		r.own = both(r.own, lost)
+	case lost != nil:
+		r.err = lost
+		r.rest = jitter(maxBackoff)
+	case ctx.Err() == nil:
+		r.rest = jitter(sp.s.ttl)
+	}
+	return r
+}
+
+// jitter returns half to all of d.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
+
+// enlist makes this caller a member, as the holder of the group's key or one of
+// its waiters, until ctx ends.
+func (sp *spread) enlist(ctx context.Context) {
+	l, err := sp.s.acquire(ctx, ctx, sp.group)
+	if err == nil {
+		<-l.Context().Done()
+		err = context.Cause(l.Context())
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(sp.s.ttl))
+		defer cancel()
+		_ = l.Release(rctx) // what the cluster did not hear, clean-up goes on with
+	}
+	sp.reports <- report{shard: enlisting, err: err}
+}
+
+// watch hands on each view of the group and its shards, the latest if there were
+// many, until ctx ends.
+func (sp *spread) watch(ctx context.Context, views chan<- replica.Answer) {
+	var retry backoff
+	q := replica.Query{Key: sp.group.key, Also: sp.keys, Waiters: replica.MaxListed}
+	for {
+		a, err := sp.c.rep.Read(ctx, q)
+		if err != nil {
+			if ctx.Err() != nil || retry.wait(ctx, sp.c.closing) != nil {
+				return
+			}
+			continue
+		}
+		retry.reset()
+		q.Version = a.Version
+		select {
+		case views <- a:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package locks
+
+import (
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/fence"
+)
+
+// Trace is told what happens in a Client, for metrics and logs. Each function
+// may be nil.
+//
+// The functions are called in the order in which things happened, one at a
+// time, from a goroutine of the client's own; a call may come after the method
+// it tells of has returned. They must not block and must not call the client's
+// Close; what piles up behind a function that blocks is kept up to a limit of
+// 65,536 calls, and dropped beyond it. Close waits for the last call.
+type Trace struct {
+	// SessionOpened: the cluster opened a session with this TTL. It is the
+	// first of the client's, or takes the place of one that ended.
+	SessionOpened func(ttl time.Duration)
+
+	// SessionLost: the session ended, and with it all its locks and waits; a
+	// call of Lost for each lock came before.
+	SessionLost func(Reason)
+
+	// Acquired: the client was granted a key, Took after it asked.
+	Acquired func(LockEvent)
+
+	// Released: the client let a key go, Took after the grant. The cluster
+	// hears of it next.
+	Released func(LockEvent)
+
+	// Lost: a grant ended otherwise, Took after it; Err is the *LostError.
+	Lost func(LockEvent)
+
+	// CleanupFailed: the cluster could not be told that a key was released
+	// (Token is set) or that a wait was given up (Token is 0). It is tried
+	// again for as long as the session lives.
+	CleanupFailed func(LockEvent)
+
+	// BeatFailed: a beat was not confirmed. A session that loses all its beats
+	// ends; one lost beat does nothing.
+	BeatFailed func(error)
+
+	// Retrying: Elect or Spread had a failure that it hopes will pass, and
+	// stands again.
+	Retrying func(LockEvent)
+
+	// Stuck: the work of Do, Elect or Spread still runs a TTL after its context
+	// ended. Its key stays taken until it returns or the session ends.
+	Stuck func(LockEvent)
+
+	_ struct{}
+}
+
+// LockEvent is what Trace functions are told of a key.
+type LockEvent struct {
+	Key   string
+	Token fence.Token   // 0 if nothing was granted
+	Took  time.Duration // see the function
+	Err   error         // see the function
+}
+
+// maxTraced bounds what waits for a Trace function that blocks.
+const maxTraced = 1 << 16
+
+// tracer calls a Trace's functions in order. Its mutex is a leaf: it may be
+// locked, and so a call queued, under any other, which is how the order is kept.
+type tracer struct {
+	to *Trace // nil: nobody
+
+	mu      sync.Mutex
+	queue   []func()
+	running bool
+	closed  bool
+	idle    chan struct{} // closed once closed and no longer running
+}
+
+func newTracer(to *Trace) *tracer { return &tracer{to: to, idle: make(chan struct{})} }
+
+func (t *tracer) call(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || len(t.queue) >= maxTraced {
+		return
+	}
+	t.queue = append(t.queue, f)
+	if !t.running {
+		t.running = true
+		go t.run()
+	}
+}
+
+// run calls what is queued and ends. It is joined by close.
+func (t *tracer) run() {
+	for {
+		t.mu.Lock()
+		queue := t.queue
+		t.queue = nil
+		if len(queue) == 0 {
+			t.running = false
+			if t.closed {
+				close(t.idle)
+			}
+			t.mu.Unlock()
+			return
+		}
+		t.mu.Unlock()
+		for _, f := range queue {
+			f()
+		}
+	}
+}
+
+// close refuses further calls and waits for those that were queued.
+func (t *tracer) close() {
+	t.mu.Lock()
+	if !t.closed {
+		t.closed = true
+		if !t.running {
+			close(t.idle)
+		}
+	}
+	t.mu.Unlock()
+	<-t.idle
+}
+
+func (t *tracer) sessionOpened(ttl time.Duration) {
+	if t.to != nil && t.to.SessionOpened != nil {
+		t.call(func() { t.to.SessionOpened(ttl) })
+	}
+}
+
+func (t *tracer) sessionLost(r Reason) {
+	if t.to != nil && t.to.SessionLost != nil {
+		t.call(func() { t.to.SessionLost(r) })
+	}
+}
+
+func (t *tracer) beatFailed(err error) {
+	if t.to != nil && t.to.BeatFailed != nil {
+		t.call(func() { t.to.BeatFailed(err) })
+	}
+}
+
+func (t *tracer) acquired(e LockEvent) {
+	if t.to != nil {
+		t.lock(t.to.Acquired, e)
+	}
+}
+
+func (t *tracer) released(e LockEvent) {
+	if t.to != nil {
+		t.lock(t.to.Released, e)
+	}
+}
+
+func (t *tracer) lost(e LockEvent) {
+	if t.to != nil {
+		t.lock(t.to.Lost, e)
+	}
+}
+
+func (t *tracer) cleanupFailed(e LockEvent) {
+	if t.to != nil {
+		t.lock(t.to.CleanupFailed, e)
+	}
+}
+
+func (t *tracer) retrying(e LockEvent) {
+	if t.to != nil {
+		t.lock(t.to.Retrying, e)
+	}
+}
+
+func (t *tracer) stuck(e LockEvent) {
+	if t.to != nil {
+		t.lock(t.to.Stuck, e)
+	}
+}
+
+func (t *tracer) lock(f func(LockEvent), e LockEvent) {
+	if f != nil {
+		t.call(func() { f(e) })
+	}
+}
