@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/wardmote/wardmote/fence"
 )
 
 // Work is what Do and Elect run while they hold a key. Its context ends when the
@@ -74,13 +76,18 @@ func (c *Client) watchStuck(l *Lock, returned <-chan struct{}) {
 }
 
 // ownError returns the error of a work that held l, unless it is merely how the
-// work says that its context ended.
+// work says that its context ended, or that the fence knew of that first.
 func ownError(l *Lock, err error) error {
 	cause := context.Cause(l.Context())
 	if cause == ErrReleased { // by hold: the context ended after the work
 		return err
 	}
 	if errors.Is(err, cause) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	// Of a holder that lost its lock, a fence's refusal is what was to be
+	// expected: it says no more than the loss does.
+	if errors.Is(cause, ErrLost) && errors.Is(err, fence.ErrStale) {
 		return nil
 	}
 	return err

@@ -13,8 +13,8 @@ import "context"
 // its context it keeps the key for as long as the session lives, and is reported
 // to Trace.Stuck.
 //
-// When lead returns nil, or an error that only says that its context ended,
-// Elect stands again. It also stands again, after a short pause and with a word
+// When lead returns nil, or an error that only says that its context ended (or,
+// once the lock is lost, that the fence refused its token), Elect stands again. It also stands again, after a short pause and with a word
 // to Trace.Retrying, when its session is lost or no leader of the cluster can be
 // reached. It returns, holding nothing:
 //

@@ -250,3 +250,37 @@ func TestPausedHolderFindsOut(t *testing.T) {
 		}
 	})
 }
+
+func TestAFencedOffLeaderStandsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lockstest.New(t, 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		var tokens []fence.Token
+		ended := make(chan error, 1)
+		go func() {
+			ended <- c.Client(0).Elect(ctx, "k", func(ctx context.Context, l *locks.Lock) error {
+				tokens = append(tokens, l.Token())
+				<-ctx.Done()
+				// What a guard tells a writer that woke up too late.
+				return fmt.Errorf("ledger: %w", &fence.StaleError{Token: l.Token(), Seen: l.Token() + 1})
+			})
+		}()
+		time.Sleep(time.Second)
+		c.Pause(0)
+		time.Sleep(10 * time.Second)
+		c.Resume(0)
+		time.Sleep(10 * time.Second)
+		select {
+		case err := <-ended:
+			t.Fatalf("Elect gave up: %v", err)
+		default:
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) && !errors.Is(err, fence.ErrStale) {
+			t.Error(err)
+		}
+		if len(tokens) != 2 || tokens[1] <= tokens[0] {
+			t.Errorf("led under %v", tokens)
+		}
+	})
+}
