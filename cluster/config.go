@@ -64,7 +64,9 @@ type Config struct {
 	// in whole milliseconds. Short TTLs lose locks to short pauses of the
 	// process or its host. Members may be redeployed with another value: a
 	// larger one takes effect once the leader has committed it, a smaller one
-	// once every member advertises it.
+	// once every member advertises it. After the loss of a whole cluster found
+	// the next with a TTL no smaller: it is how long the founding waits for
+	// survivors to lose their locks.
 	TTL time.Duration
 
 	// Dir keeps this member's part of the cluster on disk, across restarts.
@@ -72,9 +74,12 @@ type Config struct {
 	Dir string
 
 	// TLS makes every stream TLS 1.3 with certificates verified on both sides.
+	// Gossip's packets are encrypted by Secret.
 	TLS *tls.Config
 
-	// Secret encrypts gossip. All members need the same one; at least 16 bytes.
+	// Secret encrypts gossip, and only that: it hides who is there, and keeps
+	// strangers' packets out, but streams go in the clear without TLS. All
+	// members need the same one; at least 16 bytes.
 	Secret []byte
 
 	// Insecure allows plain text beyond loopback.
@@ -89,6 +94,8 @@ type Config struct {
 	// Events is called with each event, one at a time, in order. It must not
 	// block, nor call into the Node.
 	Events func(Event)
+
+	engine storeEngine // tests: what an in-memory member's raft is stored in
 
 	_ struct{}
 }
@@ -129,6 +136,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	if err != nil {
 		return bad("Bind", "%v", err)
 	}
+	advertised := ""
 	if cfg.Advertise != "" {
 		ahost, aport, err := splitHostPort(cfg.Advertise)
 		if err != nil {
@@ -140,7 +148,7 @@ func (cfg Config) withDefaults() (Config, error) {
 		if aport == 0 && port != 0 {
 			return bad("Advertise", "%q has no port", cfg.Advertise)
 		}
-		host = ahost
+		advertised = ahost
 	}
 	cfg.Join = slices.Clone(cfg.Join)
 	for i, addr := range cfg.Join {
@@ -196,10 +204,17 @@ func (cfg Config) withDefaults() (Config, error) {
 		return bad("Secret", "%d bytes are below the least, %d", n, minSecret)
 	}
 	if cfg.Network == nil {
-		if cfg.TLS == nil && len(cfg.Secret) == 0 && !cfg.Insecure && !isLoopback(host) {
-			return bad("Bind", "%q is beyond loopback: set TLS or Secret, or Insecure to send plain text", host)
-		}
 		cfg.Network = transport.TCP()
+	}
+	if _, wired := cfg.Network.(interface{ InMemory() }); !wired && cfg.TLS == nil && len(cfg.Secret) == 0 && !cfg.Insecure {
+		for _, h := range []string{host, advertised} {
+			if h != "" && !isLoopback(h) {
+				return bad("Bind", "%q is beyond loopback: set TLS or Secret, or Insecure to send plain text", h)
+			}
+		}
+		if host == "" {
+			return bad("Bind", "%q is beyond loopback: set TLS or Secret, or Insecure to send plain text", cfg.Bind)
+		}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -14,12 +14,12 @@ type control struct {
 	n *Node
 
 	mu    sync.Mutex
-	peers map[string]*controlPeer // by address
+	peers map[place]*controlPeer
 	wg    sync.WaitGroup
 	ended bool
 }
 
-// controlPeer is the stream to one address, or the dial that will make it.
+// controlPeer is the stream to one place, or the dial that will make it.
 type controlPeer struct {
 	dialled chan struct{} // closed when rpc or err is set
 	rpc     *rpc
@@ -27,12 +27,20 @@ type controlPeer struct {
 }
 
 func newControl(n *Node) *control {
-	return &control{n: n, peers: make(map[string]*controlPeer)}
+	return &control{n: n, peers: make(map[place]*controlPeer)}
 }
 
-// ask sends a request to the member at addr and waits for the answer.
-func (c *control) ask(ctx context.Context, addr string, t wire.Type, body []byte) (wire.Frame, error) {
-	p := c.peer(addr)
+// A place is where a member is, and who it must be: an address may have passed
+// to another. Boot 0 is any process of the name.
+type place struct {
+	addr string
+	name string
+	boot uint64
+}
+
+// ask sends a request to the member at a place and waits for the answer.
+func (c *control) ask(ctx context.Context, at place, t wire.Type, body []byte) (wire.Frame, error) {
+	p := c.peer(at)
 	if p == nil {
 		return wire.Frame{}, ErrStopped
 	}
@@ -49,8 +57,8 @@ func (c *control) ask(ctx context.Context, addr string, t wire.Type, body []byte
 }
 
 // askInto is ask for an answer that must be OK and is decoded into v.
-func (c *control) askInto(ctx context.Context, addr string, t wire.Type, body []byte, v any) error {
-	f, err := c.ask(ctx, addr, t, body)
+func (c *control) askInto(ctx context.Context, at place, t wire.Type, body []byte, v any) error {
+	f, err := c.ask(ctx, at, t, body)
 	if err != nil {
 		return err
 	}
@@ -62,12 +70,12 @@ func (c *control) askInto(ctx context.Context, addr string, t wire.Type, body []
 
 // begin sends a request to a raft ID without waiting; done is called once.
 func (c *control) begin(ctx context.Context, id string, t wire.Type, body []byte, done func(wire.Frame, error)) {
-	addr, _, err := c.n.resolve(id)
+	at, err := c.n.resolve(id)
 	if err != nil {
 		done(wire.Frame{}, err)
 		return
 	}
-	p := c.peer(addr)
+	p := c.peer(at)
 	if p == nil {
 		done(wire.Frame{}, ErrStopped)
 		return
@@ -102,42 +110,42 @@ func (c *control) begin(ctx context.Context, id string, t wire.Type, body []byte
 	c.mu.Unlock()
 }
 
-// peer returns the stream to addr, dialling it if there is none. It returns nil
+// peer returns the stream to a place, dialling it if there is none. It returns nil
 // when the node stops.
-func (c *control) peer(addr string) *controlPeer {
+func (c *control) peer(at place) *controlPeer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.peers[addr]; p != nil {
+	if p := c.peers[at]; p != nil {
 		return p
 	}
 	if c.ended {
 		return nil
 	}
 	p := &controlPeer{dialled: make(chan struct{})}
-	c.peers[addr] = p
+	c.peers[at] = p
 	c.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(c.n.ctx, dialTimeout)
 		defer cancel()
-		conn, err := c.n.port.Dial(ctx, addr, transport.KindControl, transport.Peer{})
+		conn, err := c.n.port.Dial(ctx, at.addr, transport.KindControl, transport.Peer{Name: at.name, Boot: at.boot})
 		if err != nil {
 			p.err = err
-			c.drop(addr, p)
+			c.drop(at, p)
 			close(p.dialled)
 			return
 		}
 		p.rpc = newRPC(conn, func(q *request) { q.answer(wire.CodeBad, nil) })
 		p.rpc.start()
-		p.rpc.atStop(func() { c.drop(addr, p) })
+		p.rpc.atStop(func() { c.drop(at, p) })
 		close(p.dialled)
 		p.rpc.wg.Wait()
 	})
 	return p
 }
 
-func (c *control) drop(addr string, p *controlPeer) {
+func (c *control) drop(at place, p *controlPeer) {
 	c.mu.Lock()
-	if c.peers[addr] == p {
-		delete(c.peers, addr)
+	if c.peers[at] == p {
+		delete(c.peers, at)
 	}
 	c.mu.Unlock()
 }

@@ -22,3 +22,6 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string { return "wardmote: " + e.Field + ": " + e.Reason }
+
+// errBeside ends a cluster that was founded beside a living one.
+var errBeside = errors.New("cluster: founded beside a living cluster of the same name; restart this member so that it joins that one")

@@ -223,6 +223,9 @@ func (k *keeper) settle(id machine.SessionID, done bool, change func(*kept)) {
 	}
 	waiting := s.waiting
 	s.waiting = nil
+	for _, b := range waiting {
+		s.hear(b.received) // before a tick can find the old deadline passed
+	}
 	s.schedule()
 	heap.Fix(&k.due, s.index)
 	k.mu.Unlock()

@@ -51,7 +51,7 @@ func (s *stage) apply(commands ...machine.Command) {
 
 // lead makes the leader of a term; LeaderStart has been applied.
 func (s *stage) lead(term uint64) {
-	l := newLeader(nil, &raftNode{table: s.table}, term)
+	l := newLeader(nil, &raftNode{table: s.table, store: newMemoryStore()}, term)
 	l.proposer = newProposer(func(entry []byte) ([]machine.Outcome, wire.Code) {
 		s.mu.Lock()
 		commits := s.commits

@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"fmt"
 	mrand "math/rand/v2"
 	"slices"
 	"sync"
@@ -23,41 +25,52 @@ func (n *Node) foundLoop(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	var round uint64
+	round := n.id.get().Promise.Promised.Round // a ballot is never used twice
+	var since time.Time                        // since when the group has been enough
 	for n.founding.Load() == nil {
 		changed := n.gossip.changed.wait()
-		wait := time.Duration(0)
 		if n.adoptFromMembers(ctx) {
 			return
 		}
-		if group := n.foundingGroup(); group != nil {
+		wait := foundingRetry
+		if group := n.foundingGroup(); group == nil {
+			since = time.Time{}
+		} else {
+			if since.IsZero() {
+				since = time.Now()
+			}
 			// The first by name proposes; the others wait longer each, and
-			// step in when it fails.
+			// step in if it fails.
 			rank := slices.IndexFunc(group, func(s sighting) bool { return s.name == n.cfg.Name })
-			wait = time.Duration(rank)*2*time.Second + mrand.N(500*time.Millisecond)
-			if rank == 0 || round > 0 {
+			if wait = time.Until(since.Add(time.Duration(rank) * foundingTurn)); wait <= 0 {
 				round = n.tryFounding(ctx, group, round+1)
-			} else {
-				round = 1
+				wait = foundingRetry/2 + mrand.N(foundingRetry)
+				changed = nil // news do not hurry the next ballot
 			}
 		}
-		if n.founding.Load() != nil {
-			return
-		}
-		var timer <-chan time.Time
-		if wait > 0 {
-			t := time.NewTimer(wait)
-			defer t.Stop()
-			timer = t.C
-		}
+		t := time.NewTimer(wait)
 		select {
 		case <-changed:
-		case <-timer:
+		case <-t.C:
 		case <-ctx.Done():
+		}
+		t.Stop()
+		if ctx.Err() != nil {
 			return
 		}
 	}
 }
+
+const (
+	// A founding waits at least for so long before it grants, and members look
+	// twice as often for those that their Join names and nobody gossips of. So
+	// a cluster that was founded beside a living one learns of it while it has
+	// granted nothing, and ends.
+	leastFoundingWait = 2 * seekEvery
+
+	foundingRetry = time.Second
+	foundingTurn  = 2 * time.Second
+)
 
 // adoptFromMembers asks the members that say they are in a cluster which it is.
 func (n *Node) adoptFromMembers(ctx context.Context) bool {
@@ -67,7 +80,7 @@ func (n *Node) adoptFromMembers(ctx context.Context) bool {
 		}
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		var who wire.WhoAnswer
-		err := n.control.askInto(ctx, s.addr, wire.Who, nil, &who)
+		err := n.control.askInto(ctx, s.at(), wire.Who, nil, &who)
 		cancel()
 		if err == nil && who.Founding != nil && n.adopt(*who.Founding) == nil {
 			return true
@@ -82,17 +95,27 @@ func (n *Node) foundingGroup() []sighting {
 	if !n.founder() {
 		return nil
 	}
-	var group []sighting
-	seen := make(map[string]bool)
+	// Of one name, or of one address, only the newest process lives: gossip
+	// needs some seconds to give the others up.
+	byName, byAddr := make(map[string]sighting), make(map[string]uint64)
 	for _, s := range n.gossip.alive() {
-		if s.meta.Founder && s.meta.Cluster == (machine.ClusterID{}) && !seen[s.name] &&
-			(len(n.cfg.Founders) == 0 || slices.Contains(n.cfg.Founders, s.name)) {
-			seen[s.name] = true
-			group = append(group, s)
+		byAddr[s.addr] = max(byAddr[s.addr], s.boot)
+		if s.boot >= byName[s.name].boot {
+			byName[s.name] = s
 		}
 	}
+	var group []sighting
+	self := false
+	for _, s := range byName {
+		if s.meta.Founder && s.meta.Cluster == (machine.ClusterID{}) && s.boot == byAddr[s.addr] &&
+			(len(n.cfg.Founders) == 0 || slices.Contains(n.cfg.Founders, s.name)) {
+			group = append(group, s)
+			self = self || s.name == n.cfg.Name && s.boot == n.boot
+		}
+	}
+	slices.SortFunc(group, func(a, b sighting) int { return cmp.Compare(a.name, b.name) })
 	m := n.declared(len(group))
-	if len(group) < foundingQuorum(m, firstVoters(m, n.cfg.Voters)) || !seen[n.cfg.Name] {
+	if len(group) < foundingQuorum(m, firstVoters(m, n.cfg.Voters)) || !self {
 		return nil
 	}
 	return group
@@ -117,10 +140,12 @@ func (n *Node) declared(seen int) int {
 func (n *Node) tryFounding(ctx context.Context, group []sighting, round uint64) uint64 {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	ballot := wire.Ballot{Round: round, Name: n.cfg.Name}
+	ballot := wire.Ballot{Round: round, Name: n.cfg.Name, Boot: n.boot}
 	n.log.Debug("founding ballot", "round", round, "group", len(group))
 
-	answers := n.askGroup(ctx, group, wire.Prepare, wire.Marshal(&wire.PrepareRequest{Ballot: ballot}))
+	answers := n.askGroup(ctx, group, wire.Prepare, wire.Marshal(&wire.PrepareRequest{
+		Ballot: ballot, Size: n.declared(0), Voters: n.cfg.Voters,
+	}))
 	promises := make(map[string]wire.PrepareAnswer)
 	for name, f := range answers {
 		var p wire.PrepareAnswer
@@ -128,7 +153,7 @@ func (n *Node) tryFounding(ctx context.Context, group []sighting, round uint64) 
 			continue
 		}
 		round = max(round, p.Promised.Round)
-		if f.Code == wire.CodeOK {
+		if own, _, err := splitRaftID(p.Raft); f.Code == wire.CodeOK && err == nil && own == name {
 			promises[name] = p
 		}
 	}
@@ -191,7 +216,7 @@ func (n *Node) askGroup(ctx context.Context, group []sighting, t wire.Type, body
 			continue
 		}
 		wg.Go(func() {
-			f, err := n.control.ask(ctx, s.addr, t, body)
+			f, err := n.control.ask(ctx, s.at(), t, body)
 			if err != nil {
 				n.log.Debug("founding member did not answer", "member", s, "error", err)
 				return
@@ -225,7 +250,7 @@ func (n *Node) foundingStep(t wire.Type, body []byte) (wire.Code, []byte) {
 	step := func(a acceptor) (acceptor, bool) { return a.prepare(b) }
 	if t == wire.Accept {
 		var req wire.AcceptRequest
-		if wire.Unmarshal(body, &req) != nil || len(req.Value.Voters) == 0 {
+		if wire.Unmarshal(body, &req) != nil || checkFounding(req.Value) != nil {
 			return wire.CodeBad, nil
 		}
 		b = req.Ballot
@@ -236,19 +261,25 @@ func (n *Node) foundingStep(t wire.Type, body []byte) (wire.Code, []byte) {
 			return wire.CodeBad, nil
 		}
 		b = req.Ballot
+		if req.Size != n.declared(0) || req.Voters != n.cfg.Voters {
+			n.conflict(Member{Name: b.Name, Boot: b.Boot}, fmt.Sprintf("it expects %d first members and %d voters, this member %d and %d",
+				req.Size, req.Voters, n.declared(0), n.cfg.Voters))
+			return wire.CodeNo, wire.Marshal(&wire.PrepareAnswer{})
+		}
 	}
+	var rec identityRecord
 	ok := false
 	err := n.id.update(func(r *identityRecord) {
 		if r.Founding != nil {
 			return
 		}
 		r.Promise, ok = step(r.Promise)
+		rec = *r // what is answered is what is stored
 	})
 	if err != nil {
 		n.log.Error("founding promise not stored", "error", err)
 		return wire.CodeNo, wire.Marshal(&wire.PrepareAnswer{})
 	}
-	rec := n.id.get()
 	seen := 0
 	if len(n.cfg.Founders) == 0 {
 		for _, s := range n.gossip.alive() {
@@ -284,8 +315,8 @@ func (n *Node) adopt(v wire.Founding) error {
 		}
 		return nil
 	}
-	if v.Cluster == (machine.ClusterID{}) || len(v.Voters) == 0 {
-		return errForeign
+	if err := checkFounding(v); err != nil {
+		return err
 	}
 	if err := n.id.update(func(r *identityRecord) { r.Founding, r.Promise = &v, acceptor{} }); err != nil {
 		return err

@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
+	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -34,7 +36,7 @@ type acceptor struct {
 }
 
 func compareBallots(a, b wire.Ballot) int {
-	return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Boot, b.Boot))
 }
 
 // prepare promises to accept nothing below b, unless that was promised to a
@@ -95,7 +97,7 @@ func propose(promises map[string]wire.PrepareAnswer, m, voters int, fresh func(v
 			best = p
 		}
 	}
-	if best.Value != nil {
+	if best.Value != nil && !superseded(best.Value.Voters, promises) {
 		return best.Value
 	}
 	// Durable members first, lest a mixed cluster found on what it may lose;
@@ -121,3 +123,36 @@ func propose(promises map[string]wire.PrepareAnswer, m, voters int, fresh func(v
 	v := fresh(ids, promises)
 	return &v
 }
+
+// superseded reports whether a majority of the voters are known to have lost
+// their stores: the members of that name promise under other raft IDs. Such
+// voters never vote again, so nothing can have come of a value that names them,
+// nor ever will.
+func superseded(voters []string, promises map[string]wire.PrepareAnswer) bool {
+	lost := 0
+	for _, id := range voters {
+		name, _, _ := splitRaftID(id)
+		if p, ok := promises[name]; ok && p.Raft != id {
+			lost++
+		}
+	}
+	return len(voters)-lost < len(voters)/2+1
+}
+
+// checkFounding refuses a value that no cluster could begin with.
+func checkFounding(v wire.Founding) error {
+	if v.Cluster == (machine.ClusterID{}) || len(v.Voters) == 0 || len(v.Voters)%2 == 0 || v.Floor == 0 {
+		return errBadFounding
+	}
+	names := make(map[string]bool)
+	for _, id := range v.Voters {
+		name, _, err := splitRaftID(id)
+		if err != nil || names[name] {
+			return errBadFounding
+		}
+		names[name] = true
+	}
+	return nil
+}
+
+var errBadFounding = errors.New("cluster: a founding that no cluster could begin with")

@@ -128,15 +128,20 @@ func TestAtMostOneFoundingIsChosen(t *testing.T) {
 }
 
 func TestProposeRepeatsTheNewestAccepted(t *testing.T) {
-	older, newer := &wire.Founding{Cluster: machine.ClusterID{1}}, &wire.Founding{Cluster: machine.ClusterID{2}}
+	voters := []string{"a#1", "b#1", "c#1"}
+	older, newer := &wire.Founding{Cluster: machine.ClusterID{1}, Voters: voters}, &wire.Founding{Cluster: machine.ClusterID{2}, Voters: voters}
 	promises := map[string]wire.PrepareAnswer{
-		"a": {Accepted: wire.Ballot{Round: 1, Name: "z"}, Value: older},
-		"b": {Accepted: wire.Ballot{Round: 2, Name: "a"}, Value: newer},
-		"c": {},
+		"a": {Accepted: wire.Ballot{Round: 1, Name: "z"}, Value: older, Raft: "a#1"},
+		"b": {Accepted: wire.Ballot{Round: 2, Name: "a"}, Value: newer, Raft: "b#1"},
+		"c": {Raft: "c#2"}, // one lost store is no majority
 	}
 	fresh := func([]string, map[string]wire.PrepareAnswer) wire.Founding { return wire.Founding{} }
 	if v := propose(promises, 3, 3, fresh); v != newer {
 		t.Errorf("proposed %v", v)
+	}
+	promises["a"] = wire.PrepareAnswer{Raft: "a#2"}
+	if v := propose(promises, 3, 3, fresh); v == newer || v == older {
+		t.Error("repeated a value whose voters are gone")
 	}
 	if v := propose(map[string]wire.PrepareAnswer{"a": {}, "b": {}}, 3, 3, fresh); v != nil {
 		t.Errorf("too few promises, but proposed %v", v)

@@ -83,7 +83,7 @@ func splitGossipName(s string) (name string, boot uint64, err error) {
 func newGossip(n *Node, meta metadata) *gossip {
 	return &gossip{
 		n: n, meta: meta,
-		trans:   newGossipTransport(n.port, n.addr),
+		trans:   newGossipTransport(n.ctx, n.port, n.addr),
 		members: make(map[string]*sighting),
 		publish: make(chan struct{}, 1),
 	}
@@ -165,15 +165,23 @@ func (g *gossip) joinLoop(ctx context.Context) {
 	const often, rarely = 250 * time.Millisecond, 15 * time.Second
 	for first := true; ; first = false {
 		addrs := g.joinAddrs(ctx)
-		if !first && len(addrs) > 2 && g.n.founding.Load() != nil {
+		unseen := g.unseen(addrs)
+		if !first && g.n.founding.Load() != nil {
+			// Those that nobody gossips of, and one more, lest two halves of
+			// the members have lost sight of each other.
 			rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
-			addrs = addrs[:2]
+			addrs = append(unseen[:min(len(unseen), maxTries-1)], addrs[:min(len(addrs), 1)]...)
 		}
-		if len(addrs) > 0 {
-			if _, err := g.list.Join(addrs); err != nil {
-				g.n.log.Debug("join", "error", err)
-			}
+		addrs = addrs[:min(len(addrs), maxTries)]
+		var tries sync.WaitGroup
+		for _, addr := range addrs {
+			tries.Go(func() {
+				if _, err := g.list.Join([]string{addr}); err != nil {
+					g.n.log.Debug("join", "error", err)
+				}
+			})
 		}
+		tries.Wait()
 		if first {
 			close(g.n.joined)
 		}
@@ -182,6 +190,10 @@ func (g *gossip) joinLoop(ctx context.Context) {
 		switch {
 		case len(alive) <= 1 && len(addrs) > 0:
 			wait = often
+		case len(unseen) > 0:
+			// Whoever starts there must meet this cluster before it could
+			// found another: see leastFoundingWait.
+			wait = seekEvery / 2
 		case g.n.founding.Load() == nil:
 			wait = time.Second
 		}
@@ -202,6 +214,19 @@ func (g *gossip) joinLoop(ctx context.Context) {
 			}
 		}
 	}
+}
+
+const (
+	seekEvery = 500 * time.Millisecond
+	maxTries  = 16 // addresses joined at a time
+)
+
+// unseen are those of the addresses at which no living member is known.
+func (g *gossip) unseen(addrs []string) []string {
+	alive := g.alive()
+	return slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool {
+		return slices.ContainsFunc(alive, func(s sighting) bool { return s.addr == addr })
+	})
 }
 
 func (g *gossip) remember() {
@@ -278,6 +303,9 @@ func (g *gossip) filter(want func(*sighting) bool) []sighting {
 	return out
 }
 
+// at is where the sighted process is.
+func (s sighting) at() place { return place{s.addr, s.name, s.boot} }
+
 // pulse wakes everyone who waits for a change.
 type pulse struct {
 	mu sync.Mutex
@@ -328,6 +356,7 @@ func (g *gossip) NotifyAlive(m *memberlist.Node) error {
 	}
 	own := g.n.founding.Load()
 	if own != nil && s.meta.Cluster != (machine.ClusterID{}) && s.meta.Cluster != own.Cluster {
+		g.n.beside.Store(true)
 		g.n.conflict(Member{Name: s.name, Addr: s.addr, Boot: s.boot}, "a member of another cluster of this name gossips with us")
 		return fmt.Errorf("cluster: %s is of another cluster", m.Name)
 	}
@@ -413,6 +442,7 @@ func (g *gossip) pruneLocked() {
 
 // gossipTransport carries memberlist's packets and streams over the port.
 type gossipTransport struct {
+	ctx     context.Context // the node's
 	port    *transport.Port
 	addr    string
 	packets chan *memberlist.Packet
@@ -425,9 +455,9 @@ var _ memberlist.NodeAwareTransport = (*gossipTransport)(nil)
 
 const maxPackets = 1024 // waiting for memberlist; more are dropped, as UDP does
 
-func newGossipTransport(port *transport.Port, addr string) *gossipTransport {
+func newGossipTransport(ctx context.Context, port *transport.Port, addr string) *gossipTransport {
 	t := &gossipTransport{
-		port: port, addr: addr,
+		ctx: ctx, port: port, addr: addr,
 		packets: make(chan *memberlist.Packet, maxPackets),
 		streams: make(chan net.Conn),
 		closed:  make(chan struct{}),
@@ -493,7 +523,7 @@ func (t *gossipTransport) DialAddressTimeout(addr memberlist.Address, timeout ti
 		}
 		to = transport.Peer{Name: name, Boot: boot}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(t.ctx, timeout)
 	defer cancel()
 	return t.port.Dial(ctx, addr.Addr, transport.KindGossip, to)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -45,8 +46,9 @@ const (
 
 var identityBucket, identityKey = []byte("member"), []byte("record")
 
-// openIdentity reads the member's record in dir, or begins an empty one.
-func openIdentity(dir, name, cluster string) (*identity, error) {
+// openIdentity reads the member's record in dir, or begins an empty one. A
+// member that was not named takes the record's name.
+func openIdentity(dir, name, cluster string, named bool) (*identity, error) {
 	id := &identity{rec: identityRecord{Version: identityVersion, Name: name, Cluster: cluster}}
 	if dir == "" {
 		return id, nil
@@ -77,7 +79,7 @@ func openIdentity(dir, name, cluster string) (*identity, error) {
 		switch {
 		case rec.Version != identityVersion:
 			return bad("written by version %d, this one reads %d", rec.Version, identityVersion)
-		case rec.Name != name:
+		case named && rec.Name != name:
 			return bad("belongs to member %q, not %q", rec.Name, name)
 		case rec.Cluster != cluster:
 			return bad("belongs to cluster %q, not %q", rec.Cluster, cluster)
@@ -85,11 +87,26 @@ func openIdentity(dir, name, cluster string) (*identity, error) {
 		id.rec = rec
 		return nil
 	})
+	if err == nil {
+		err = syncDir(dir)
+	}
 	if err != nil {
 		db.Close()
 		return nil, err
 	}
 	return id, nil
+}
+
+// syncDir makes names of new files durable, where the system can.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // get returns the record. The caller must not change what it points to.

@@ -43,9 +43,7 @@ func (r *raftNode) leadLoop(ctx context.Context, n *Node) {
 		}
 		if l == nil && leads {
 			if l = r.establish(n, term); l == nil {
-				t := time.NewTimer(100 * time.Millisecond)
-				defer t.Stop()
-				retry = t.C
+				retry = time.After(100 * time.Millisecond)
 			} else {
 				n.leader.Store(l)
 				n.gossip.update(func(m *metadata) { m.Leads = term })
@@ -74,6 +72,9 @@ func (r *raftNode) leadLoop(ctx context.Context, n *Node) {
 // applied, and LeaderStart of the term. Only then does it serve. It returns nil
 // if that could not be done now.
 func (r *raftNode) establish(n *Node, term uint64) *leader {
+	if r.store.StalledFor() > stallLimit {
+		return nil
+	}
 	// Raft announces leadership before the table has caught up.
 	if err := r.barrier(); err != nil || !r.leads(term) {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -35,6 +36,7 @@ type leader struct {
 
 	departing chan struct{} // size 1: departs has grown
 	started   time.Time
+	changing  atomic.Bool // the raft configuration, just now
 
 	doubt  chan struct{} // closed when an entry's fate is unknown
 	doubts sync.Once
@@ -130,7 +132,7 @@ func (l *leader) failed() bool {
 func (l *leader) tick() {
 	t := time.NewTicker(tickInterval)
 	defer t.Stop()
-	lifting := false
+	var lifting atomic.Bool
 	for {
 		select {
 		case <-l.ctx.Done():
@@ -140,16 +142,29 @@ func (l *leader) tick() {
 			// that was kept from running must see how late it is.
 			now := time.Now()
 			l.keeper.tick(now)
-			if lifting {
+			if l.raft.store.StalledFor() > stallLimit {
+				l.doubts.Do(func() { close(l.doubt) })
+			}
+			if lifting.Load() {
 				continue
 			}
 			l.table.mu.RLock()
 			lifted, bound, founded := l.table.m.Lifted(), l.table.m.Bound(), l.table.founded
 			l.table.mu.RUnlock()
-			if !lifted && now.Sub(founded) >= time.Duration(bound)*time.Millisecond {
-				l.propose(machine.Lift{Term: l.term}, func(machine.Outcome, wire.Code) {})
-				lifting = true
+			if lifted || now.Sub(founded) < max(time.Duration(bound)*time.Millisecond, leastFoundingWait) {
+				continue
 			}
+			if l.n != nil && l.n.beside.Load() {
+				// It lived before ours, for ours has granted nothing yet.
+				l.n.fail(errBeside)
+				return
+			}
+			lifting.Store(true)
+			l.propose(machine.Lift{Term: l.term}, func(o machine.Outcome, c wire.Code) {
+				if c != wire.CodeOK || o.Code != machine.OK {
+					lifting.Store(false) // again, at the next tick
+				}
+			})
 		}
 	}
 }
@@ -227,13 +242,23 @@ func (l *leader) quit(m *member) {
 // between, and what is told twice does no harm.
 func (l *leader) bind(m *member, id machine.SessionID) {
 	l.mu.Lock()
-	_, ok := l.members[m]
-	news := ok && l.sessions[id] != m
-	if news {
+	bound := l.sessions[id] == m
+	l.mu.Unlock()
+	if bound {
+		return
+	}
+	open := false
+	l.table.view(func(t *machine.State) { _, open = t.Session(id) })
+	if !open {
+		return // its Open is on its way, or nothing is to come
+	}
+	l.mu.Lock()
+	_, here := l.members[m]
+	if here {
 		l.sessions[id] = m
 	}
 	l.mu.Unlock()
-	if !news {
+	if !here {
 		return
 	}
 	var missed []machine.Event
@@ -251,9 +276,15 @@ func (l *leader) attach(m *member, ids []machine.SessionID) {
 		l.table.view(func(t *machine.State) { _, open = t.Session(id) })
 		if open {
 			l.bind(m, id)
-		} else {
-			m.push(machine.Event{Kind: machine.EventEnded, Session: id, Reason: machine.Expired})
+			continue
 		}
+		// A deposed leader may lack a newer session: only a confirmed one may
+		// say that there is none.
+		l.rounds.add(func(ok bool) {
+			if ok {
+				m.push(machine.Event{Kind: machine.EventEnded, Session: id, Reason: machine.Expired})
+			}
+		})
 	}
 }
 
@@ -360,8 +391,12 @@ func (ws *watches) add(q replica.Query, done func(replica.Answer, wire.Code)) (c
 	ws.signal()
 	return func() {
 		ws.mu.Lock()
-		ws.removeLocked(w)
+		waits := ws.removeLocked(w)
 		ws.mu.Unlock()
+		if waits {
+			// Nobody waits for it, but its place on the stream must be freed.
+			done(replica.Answer{}, wire.CodeNotLeader)
+		}
 	}
 }
 

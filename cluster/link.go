@@ -36,7 +36,6 @@ type link struct {
 type attachment struct {
 	mu   sync.Mutex // calls of sink come one at a time
 	sink func(machine.Event)
-	open bool // the cluster has opened it
 }
 
 const (
@@ -146,8 +145,8 @@ func (k *link) connect(ctx context.Context) upstream {
 	if k.n.founding.Load() == nil {
 		return nil
 	}
-	if l := k.n.leader.Load(); l != nil {
-		return k.connectLocal(l)
+	if up := k.connectLocal(); up != nil {
+		return up
 	}
 	candidates := k.candidates()
 	tried := make(map[string]bool)
@@ -163,8 +162,8 @@ func (k *link) connect(ctx context.Context) upstream {
 		if up != nil {
 			return up
 		}
-		if l := k.n.leader.Load(); l != nil {
-			return k.connectLocal(l)
+		if up := k.connectLocal(); up != nil {
+			return up
 		}
 		if hint.Addr != "" && hops < maxHops {
 			hops++
@@ -174,14 +173,20 @@ func (k *link) connect(ctx context.Context) upstream {
 	return nil
 }
 
-func (k *link) connectLocal(l *leader) upstream {
+// connectLocal attaches to this node's own leader, if there is one and it is
+// not older than one that has served this member.
+func (k *link) connectLocal() upstream {
+	l := k.n.leader.Load()
+	k.mu.Lock()
+	term := k.term
+	k.mu.Unlock()
 	m := &member{push: k.deliver, bound: k.bounded}
-	if !l.join(m) {
+	if l == nil || l.term < term || !l.join(m) {
 		return nil
 	}
 	up := local{l, m}
 	k.install(up, k.n.cfg.Name, k.n.addr, wire.AttachAnswer{Term: l.term, TTL: l.bound()})
-	l.attach(m, k.open())
+	l.attach(m, k.sessions())
 	return up
 }
 
@@ -190,8 +195,8 @@ func (k *link) candidates() []string {
 	var out []string
 	if r := k.n.roles.current(); r != nil {
 		if id := r.leaderID(); id != "" {
-			if addr, _, err := k.n.resolve(id); err == nil {
-				out = append(out, addr)
+			if at, err := k.n.resolve(id); err == nil {
+				out = append(out, at.addr)
 			}
 		}
 	}
@@ -247,9 +252,9 @@ func (k *link) connectRemote(ctx context.Context, addr string) (upstream, wire.H
 	k.mu.Lock()
 	term := k.term
 	k.mu.Unlock()
-	sessions := k.open()
-	first := true
-	for first || len(sessions) > 0 {
+	sessions := k.sessions()
+	var a wire.AttachAnswer
+	for more := true; more; more = len(sessions) > 0 {
 		part := sessions[:min(len(sessions), wire.MaxAttach)]
 		sessions = sessions[len(part):]
 		f, _, err := up.rpc.call(ctx, wire.Attach, wire.Marshal(&wire.AttachRequest{Sessions: part, Term: term, More: len(sessions) > 0}))
@@ -261,18 +266,13 @@ func (k *link) connectRemote(ctx context.Context, addr string) (upstream, wire.H
 			up.rpc.close()
 			return nil, hint
 		}
-		if first {
-			var a wire.AttachAnswer
-			if wire.Unmarshal(f.Body, &a) != nil {
-				up.rpc.close()
-				return nil, hint
-			}
-			up.term = a.Term
-			name := conn.Remote.Name
-			k.install(up, name, addr, a)
+		if wire.Unmarshal(f.Body, &a) != nil {
+			up.rpc.close()
+			return nil, hint
 		}
-		first = false
 	}
+	up.term = a.Term
+	k.install(up, conn.Remote.Name, addr, a)
 	return up, wire.Hint{}
 }
 
@@ -302,15 +302,13 @@ func (k *link) leader() (name, addr string, ok bool) {
 	return k.name, k.addr, k.up != nil
 }
 
-// open lists the sessions that the cluster has opened for this member.
-func (k *link) open() []machine.SessionID {
+// sessions lists those whose events come to this member.
+func (k *link) sessions() []machine.SessionID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var ids []machine.SessionID
-	for id, a := range k.attached {
-		if a.open {
-			ids = append(ids, id)
-		}
+	ids := make([]machine.SessionID, 0, len(k.attached))
+	for id := range k.attached {
+		ids = append(ids, id)
 	}
 	return ids
 }
@@ -365,15 +363,17 @@ func call[T any](ctx context.Context, k *link, try func(upstream, func(T, wire.C
 		}
 		ch := make(chan verdict, 1)
 		cancel := try(up, func(v T, c wire.Code) { ch <- verdict{v, c} })
+		v := verdict{code: wire.CodeUnknown}
 		select {
-		case v := <-ch:
-			switch v.code {
-			case wire.CodeOK, wire.CodeNo, wire.CodeNoSession:
-				return v.value, v.code, nil
-			case wire.CodeBad:
-				return fail(errors.New("cluster: the leader does not understand the request"))
-			case wire.CodeUnknown:
-				unknown = true
+		case v = <-ch:
+		case <-up.gone():
+			// A leader whose disk hangs may never answer.
+			select {
+			case v = <-ch:
+			default:
+				if cancel != nil {
+					cancel()
+				}
 			}
 		case <-ctx.Done():
 			if cancel != nil {
@@ -384,6 +384,14 @@ func call[T any](ctx context.Context, k *link, try func(upstream, func(T, wire.C
 		case <-k.n.ctx.Done():
 			unknown = true
 			return fail(k.n.stopCause())
+		}
+		switch v.code {
+		case wire.CodeOK, wire.CodeNo, wire.CodeNoSession:
+			return v.value, v.code, nil
+		case wire.CodeBad:
+			return fail(errors.New("cluster: the leader does not understand the request"))
+		case wire.CodeUnknown:
+			unknown = true
 		}
 		// Not leader, busy, or unknown: again, elsewhere or after a pause.
 		t := time.NewTimer(backoff/2 + rand.N(backoff/2))
@@ -420,13 +428,6 @@ func (k *link) Propose(ctx context.Context, cmd machine.Command) (machine.Outcom
 		up.propose(cmd, done)
 		return nil
 	})
-	if open, ok := cmd.(machine.Open); ok && err == nil && o.Code == machine.OK {
-		k.mu.Lock()
-		if a := k.attached[open.Session]; a != nil {
-			a.open = true
-		}
-		k.mu.Unlock()
-	}
 	return o, err
 }
 

@@ -38,6 +38,7 @@ type Node struct {
 	founding atomic.Pointer[wire.Founding] // nil: not in a cluster yet
 	leader   atomic.Pointer[leader]        // nil: this node does not lead
 	adopting sync.Mutex
+	beside   atomic.Bool   // another cluster of this name was met
 	joined   chan struct{} // closed when every Join address has been tried once
 
 	ctx    context.Context // ends with the node; its cause says why
@@ -73,6 +74,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
+	named := cfg.Name != ""
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -80,7 +82,6 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg:       cfg,
 		boot:      uint64(time.Now().UnixNano()),
-		log:       cfg.Logger.With("member", cfg.Name),
 		joined:    make(chan struct{}),
 		conflicts: make(map[string]bool),
 	}
@@ -88,15 +89,17 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if cfg.Events != nil {
 		n.events = &eventQueue{call: cfg.Events, wake: make(chan struct{}, 1)}
 	}
-	if n.id, err = openIdentity(cfg.Dir, cfg.Name, cfg.Cluster); err != nil {
+	if n.id, err = openIdentity(cfg.Dir, cfg.Name, cfg.Cluster, named); err != nil {
 		return nil, err
 	}
+	n.cfg.Name = n.id.get().Name
+	n.log = cfg.Logger.With("member", n.cfg.Name)
 	if err := n.start(); err != nil {
 		n.cancel(ErrStopped)
 		n.wg.Wait()
 		return nil, errors.Join(err, n.id.close())
 	}
-	n.log.Info("started", "config", cfg.String(), "address", n.addr)
+	n.log.Info("started", "config", n.cfg.String(), "address", n.addr)
 	return n, nil
 }
 
@@ -152,6 +155,7 @@ func (n *Node) start() error {
 	port.Handle(transport.KindRaft, n.serveRaft)
 	port.Serve()
 	if err := n.gossip.start(key, newHCLogger(n.log)); err != nil {
+		n.gossip.trans.Shutdown()
 		n.control.stop()
 		return errors.Join(err, port.Close())
 	}
@@ -188,22 +192,13 @@ func (n *Node) stop(cause error) error {
 	if l := n.leader.Load(); l != nil && len(l.raft.voters()) > 1 {
 		// Hand over, so that nobody waits for an election. If it fails the
 		// others elect a leader by themselves.
-		handed := make(chan struct{})
-		go func() {
-			defer close(handed)
-			if err := l.raft.transfer(""); err != nil {
-				n.log.Debug("leadership not handed over", "error", err)
-			}
-		}()
-		t := time.NewTimer(transferTimeout)
-		select {
-		case <-handed:
-		case <-t.C:
+		if err := l.raft.transfer(context.Background()); err != nil {
+			n.log.Debug("leadership not handed over", "error", err)
 		}
-		t.Stop()
-		defer func() { <-handed }()
 	}
+	n.mu.Lock()
 	n.cancel(cause)
+	n.mu.Unlock()
 	n.gossip.leave(time.Second)
 	n.control.stop()
 	n.wg.Wait()
@@ -234,7 +229,7 @@ func (n *Node) replaceMe(ctx context.Context) error {
 		if voters := r.voters(); len(voters) == 1 && voters[0] == r.id && len(r.servers()) == 1 {
 			alone := true
 			for _, s := range n.gossip.alive() {
-				alone = alone && s.name == n.cfg.Name
+				alone = alone && (s.name == n.cfg.Name || s.meta.Leaving)
 			}
 			if alone {
 				return nil // nobody is left to take over
@@ -249,7 +244,7 @@ func (n *Node) replaceMe(ctx context.Context) error {
 				}
 				continue
 			}
-			if err := l.raft.transfer(""); err != nil {
+			if err := l.raft.transfer(ctx); err != nil {
 				n.log.Debug("leadership not handed over", "error", err)
 			}
 			if !n.waitChange(ctx, reconcileEvery) {
@@ -257,9 +252,17 @@ func (n *Node) replaceMe(ctx context.Context) error {
 			}
 			continue
 		}
-		return n.link.depart(ctx)
+		// Not for long at a time: this member may come to lead meanwhile.
+		try, cancel := context.WithTimeout(ctx, departPatience)
+		err := n.link.depart(try)
+		cancel()
+		if err == nil || ctx.Err() != nil || n.ctx.Err() != nil {
+			return err
+		}
 	}
 }
+
+const departPatience = 3 * time.Second
 
 // waitChange waits for news, or a while; it reports false if ctx has ended.
 func (n *Node) waitChange(ctx context.Context, while time.Duration) bool {
@@ -328,9 +331,9 @@ func (s sighting) member() Member {
 // Leader is the member that leads, as far as this one knows: it answered this
 // member last.
 func (n *Node) Leader() (Member, bool) {
-	i := slices.IndexFunc(n.Members(), func(m Member) bool { return m.Leader })
-	if i >= 0 {
-		return n.Members()[i], true
+	members := n.Members()
+	if i := slices.IndexFunc(members, func(m Member) bool { return m.Leader }); i >= 0 {
+		return members[i], true
 	}
 	name, addr, ok := n.link.leader()
 	return Member{Name: name, Addr: addr, Leader: ok}, ok
@@ -379,7 +382,9 @@ func (n *Node) conflict(m Member, detail string) {
 	key := gossipName(m.Name, m.Boot) + detail
 	n.mu.Lock()
 	told := n.conflicts[key] || len(n.conflicts) >= maxConflicts
-	n.conflicts[key] = true
+	if !told {
+		n.conflicts[key] = true
+	}
 	n.mu.Unlock()
 	if !told {
 		n.log.Error("conflict", "with", m.Name, "address", m.Addr, "detail", detail)
@@ -391,6 +396,9 @@ const maxConflicts = 256
 
 // foreign is told of a connection from or to another cluster.
 func (n *Node) foreign(h transport.Hello, addr string) {
+	if h.Cluster == n.cfg.Cluster {
+		n.beside.Store(true)
+	}
 	detail := fmt.Sprintf("connection with cluster %q, id %s", h.Cluster, clusterText(h.ClusterID))
 	n.conflict(Member{Name: h.From.Name, Addr: addr, Boot: h.From.Boot}, detail)
 }
@@ -400,13 +408,16 @@ func (n *Node) foreign(h transport.Hello, addr string) {
 // that run, the one that is in the cluster stays, or else the older.
 func (n *Node) namesake(s sighting) {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	ready := n.ready
-	n.mu.Unlock()
+	if n.ctx.Err() != nil {
+		return // Stop may wait already
+	}
 	n.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(n.ctx, dialTimeout)
 		defer cancel()
 		var who wire.WhoAnswer
-		if n.control.askInto(ctx, s.addr, wire.Who, nil, &who) != nil || who.Name != n.cfg.Name || who.Boot == n.boot {
+		if n.control.askInto(ctx, s.at(), wire.Who, nil, &who) != nil || who.Name != n.cfg.Name || who.Boot == n.boot {
 			return
 		}
 		m := Member{Name: s.name, Addr: s.addr, Boot: s.boot}
@@ -417,12 +428,16 @@ func (n *Node) namesake(s sighting) {
 	})
 }
 
-// fail ends the node's part in the cluster: it cannot take part. Its calls
-// return err from now on; Stop frees what is left.
+// fail stops a node that cannot take part. Its calls return err from now on. A
+// later Stop waits for the end of this one.
 func (n *Node) fail(err error) {
+	if n.ctx.Err() != nil {
+		return
+	}
 	n.log.Error("node failed", "error", err)
 	n.event(Event{Kind: NodeFailed, Detail: err.Error()})
 	n.cancel(err)
+	go n.Stop()
 }
 
 // stopCause is why calls fail after the node's end.
@@ -462,13 +477,13 @@ func (n *Node) serveRaft(c *transport.Conn) {
 }
 
 // resolve finds where the holder of a raft ID is.
-func (n *Node) resolve(id string) (addr string, gen uint64, err error) {
+func (n *Node) resolve(id string) (place, error) {
 	name, gen, err := splitRaftID(id)
 	if err != nil {
-		return "", 0, err
+		return place{}, err
 	}
 	if name == n.cfg.Name {
-		return n.addr, gen, nil
+		return place{addr: n.addr, name: name}, nil
 	}
 	var best *sighting
 	for _, s := range n.gossip.all() {
@@ -482,25 +497,25 @@ func (n *Node) resolve(id string) (addr string, gen uint64, err error) {
 		}
 	}
 	if best == nil {
-		return "", 0, fmt.Errorf("cluster: nobody knows where member %q is", name)
+		return place{}, fmt.Errorf("cluster: nobody knows where member %q is", name)
 	}
-	return best.addr, gen, nil
+	return best.at(), nil
 }
 
 func (n *Node) memberOf(id string) Member {
 	name, _, _ := splitRaftID(id)
-	addr, _, _ := n.resolve(id)
-	return Member{Name: name, Addr: addr}
+	at, _ := n.resolve(id)
+	return Member{Name: name, Addr: at.addr}
 }
 
 // dialRaft connects to the holder of a raft ID.
 func (n *Node) dialRaft(ctx context.Context, id string) (net.Conn, error) {
-	addr, gen, err := n.resolve(id)
+	at, err := n.resolve(id)
 	if err != nil {
 		return nil, err
 	}
-	name, _, _ := splitRaftID(id)
-	return n.port.Dial(ctx, addr, transport.KindRaft, transport.Peer{Name: name, Boot: gen})
+	_, gen, _ := splitRaftID(id)
+	return n.port.Dial(ctx, at.addr, transport.KindRaft, transport.Peer{Name: at.name, Boot: gen})
 }
 
 // hint tells who leads, as far as this node knows.
@@ -510,9 +525,8 @@ func (n *Node) hint() *wire.Hint {
 	}
 	if r := n.roles.current(); r != nil {
 		if id := r.leaderID(); id != "" && id != r.id {
-			if addr, _, err := n.resolve(id); err == nil {
-				name, _, _ := splitRaftID(id)
-				return &wire.Hint{Term: r.term(), Leader: name, Addr: addr}
+			if at, err := n.resolve(id); err == nil {
+				return &wire.Hint{Term: r.term(), Leader: at.name, Addr: at.addr}
 			}
 		}
 	}

@@ -67,9 +67,6 @@ func (p *proposer) run() {
 			p.queue = nil
 			p.mu.Unlock()
 			if stopped {
-				for _, q := range batch {
-					q.done(machine.Outcome{}, wire.CodeNotLeader)
-				}
 				return
 			}
 			if len(batch) == 0 {
@@ -112,11 +109,18 @@ func (p *proposer) commitAll(batch []proposal) {
 	}
 }
 
-// stop refuses what is queued and what comes; run then returns.
+// stop refuses what is queued and what comes; run then returns, once the entry
+// in flight has its verdict.
 func (p *proposer) stop() {
 	p.mu.Lock()
 	p.stopped = true
+	queue := p.queue
+	p.queue = nil
 	p.mu.Unlock()
+	// Here and not in run, which may wait for a disk that hangs.
+	for _, q := range queue {
+		q.done(machine.Outcome{}, wire.CodeNotLeader)
+	}
 	select {
 	case p.wake <- struct{}{}:
 	default:

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -50,6 +51,7 @@ const (
 	barrierTimeout   = 5 * time.Second
 	changeTimeout    = 5 * time.Second
 	transferTimeout  = 2 * time.Second
+	leaveTimeout     = 5 * time.Second
 	snapshotEvery    = 30 * time.Second
 	snapshotEntries  = 16 << 10
 	trailingEntries  = 10 << 10
@@ -63,14 +65,15 @@ const (
 // raftNode is one life of a voter: raft under one ID, from invitation or
 // founding to removal or the node's end.
 type raftNode struct {
-	id     string // name#generation; also its raft address
-	table  *table
-	raft   *raft.Raft
-	trans  *raft.NetworkTransport
-	stream *raftStream
-	store  *store
-	ended  func()        // ends lead
-	left   chan struct{} // closed when lead has returned
+	id      string // name#generation; also its raft address
+	table   *table
+	raft    *raft.Raft
+	trans   *raft.NetworkTransport
+	stream  *raftStream
+	store   *store
+	ended   func()        // ends lead
+	left    chan struct{} // closed when lead has returned
+	handing atomic.Bool   // a leadership transfer is under way
 }
 
 // raftID is a member's raft identity: a new generation with every empty store,
@@ -150,6 +153,15 @@ func (n *raftNode) bootstrap(voters []string) error {
 // order: raft panics if its store closes under it.
 func (n *raftNode) stop() error {
 	n.ended()
+	// Raft's Shutdown may forget to answer an entry that is committed but not
+	// yet applied: what waits for one ends first, while raft lives, unless it
+	// cannot.
+	t := time.NewTimer(leaveTimeout)
+	select {
+	case <-n.left:
+	case <-t.C:
+	}
+	t.Stop()
 	err := n.raft.Shutdown().Error()
 	<-n.left
 	return errors.Join(err, n.close())
@@ -264,12 +276,26 @@ func (n *raftNode) removeServer(id string, prev uint64) error {
 	return n.raft.RemoveServer(raft.ServerID(id), prev, changeTimeout).Error()
 }
 
-// transfer hands leadership to the given voter, or to raft's choice if "".
-func (n *raftNode) transfer(to string) error {
-	if to == "" {
-		return n.raft.LeadershipTransfer().Error()
+// transfer hands leadership to another voter, of raft's choice: the one that
+// has come furthest. It tries for a while at most, and one try at a time: raft
+// may leave a transfer unanswered that it was stopped in.
+func (n *raftNode) transfer(ctx context.Context) error {
+	if !n.handing.CompareAndSwap(false, true) {
+		return raft.ErrLeadershipTransferInProgress
 	}
-	return n.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(to)).Error()
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- n.raft.LeadershipTransfer().Error()
+		n.handing.Store(false)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // fsm puts the table behind raft's interface.

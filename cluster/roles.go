@@ -68,7 +68,12 @@ func (r *roles) run(ctx context.Context) {
 func (r *roles) do(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	select {
-	case r.work <- func() { f(); close(done) }:
+	case r.work <- func() {
+		if ctx.Err() == nil { // else nobody waits for it any more
+			f()
+		}
+		close(done)
+	}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -107,6 +112,13 @@ func (r *roles) resume() error {
 	if !founder && !rec.Stored {
 		return nil // thin
 	}
+	if !rec.Stored {
+		// What lies there is another's, or of a founding that was cut short
+		// before raft could speak to anyone: begin anew.
+		if err := r.wipe(); err != nil {
+			return err
+		}
+	}
 	n, err := r.open(id)
 	if err != nil {
 		return err
@@ -140,36 +152,42 @@ func (r *roles) resume() error {
 
 // invited starts an empty raft so that the leader can add it, and returns its
 // ID. A raft that runs already is what the leader gets.
-func (r *roles) invited(ctx context.Context) (id string, err error) {
-	doErr := r.do(ctx, func() {
-		switch {
-		case r.retired || r.n.founding.Load() == nil:
-			err = errors.New("cluster: cannot vote")
-			return
-		case r.current() != nil:
-			id = r.current().id
-			return
-		}
-		if r.n.id.get().Stored {
-			if err = r.renew(); err != nil {
-				return
-			}
-		}
-		// From here on the store counts as used: if it is lost now, the next
-		// start takes another generation.
-		if err = r.n.id.update(func(r *identityRecord) { r.Stored = true }); err != nil {
-			return
-		}
-		id = raftID(r.n.cfg.Name, r.n.id.get().Generation)
-		var n *raftNode
-		if n, err = r.open(id); err == nil {
-			r.set(n)
-		}
-	})
-	if doErr != nil {
-		return "", doErr
+func (r *roles) invited(ctx context.Context) (string, error) {
+	var id string
+	var err error
+	if e := r.do(ctx, func() { id, err = r.accept() }); e != nil {
+		return "", e // and id and err may be written yet
 	}
 	return id, err
+}
+
+func (r *roles) accept() (string, error) {
+	switch {
+	case r.retired || r.n.founding.Load() == nil:
+		return "", errors.New("cluster: cannot vote")
+	case r.current() != nil:
+		return r.current().id, nil
+	}
+	if r.n.id.get().Stored {
+		if err := r.renew(); err != nil {
+			return "", err
+		}
+	}
+	if err := r.wipe(); err != nil {
+		return "", err
+	}
+	// From here on the store counts as used: if it is lost now, the next start
+	// takes another generation.
+	if err := r.n.id.update(func(r *identityRecord) { r.Stored = true }); err != nil {
+		return "", err
+	}
+	id := raftID(r.n.cfg.Name, r.n.id.get().Generation)
+	n, err := r.open(id)
+	if err != nil {
+		return "", err
+	}
+	r.set(n)
+	return id, nil
 }
 
 // removed stops raft for good after its ID has left the configuration.
@@ -197,7 +215,17 @@ func (r *roles) renew() error {
 	if err != nil {
 		return err
 	}
-	r.n.gossip.update(func(m *metadata) { m.Generation, m.Voter = r.n.id.get().Generation, false })
+	r.n.gossip.update(func(m *metadata) {
+		m.Voter = false
+		if !r.retired {
+			m.Generation = r.n.id.get().Generation
+		}
+	})
+	return r.wipe()
+}
+
+// wipe removes the raft store of a member with a Dir.
+func (r *roles) wipe() error {
 	if r.n.cfg.Dir == "" {
 		return nil
 	}
@@ -209,14 +237,20 @@ func (r *roles) open(id string) (*raftNode, error) {
 	logger := newHCLogger(r.n.log)
 	var st *store
 	var snaps raftSnapshotStore
-	if r.n.cfg.Dir == "" {
+	var err error
+	switch {
+	case r.n.cfg.engine != nil:
+		if st, err = newStore(r.n.cfg.engine, newStoreCache(0, 0)); err != nil {
+			return nil, err
+		}
+		snaps = newMemorySnapshots()
+	case r.n.cfg.Dir == "":
 		st, snaps = newMemoryStore(), newMemorySnapshots()
-	} else {
+	default:
 		dir := filepath.Join(r.n.cfg.Dir, raftDir)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("cluster: %w", err)
 		}
-		var err error
 		if st, err = openBoltStore(dir); err != nil {
 			return nil, err
 		}
@@ -263,7 +297,16 @@ func (r *roles) stop() error {
 	var last machine.Token
 	n.table.view(func(t *machine.State) { last = t.LastToken() })
 	r.set(nil)
-	err := n.stop()
+	ended := make(chan error, 1)
+	go func() { ended <- n.stop() }()
+	var err error
+	t := time.NewTimer(hungAfter)
+	defer t.Stop()
+	select {
+	case err = <-ended:
+	case <-t.C:
+		return errDiskStalled // it is left to itself: nobody can end such a write
+	}
 	if r.n.cfg.Dir != "" {
 		err = errors.Join(err, r.n.id.update(func(rec *identityRecord) { rec.Token = max(rec.Token, uint64(last)) }))
 	}
@@ -301,13 +344,13 @@ func (r *roles) watch(ctx context.Context) {
 	}
 	// No leader speaks to this raft. If the node has found one by itself, that
 	// leader knows whether it ever will.
-	_, addr, ok := r.n.link.leader()
+	name, addr, ok := r.n.link.leader()
 	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	f, err := r.n.control.ask(ctx, addr, wire.InConfig, wire.Marshal(&wire.InConfigRequest{Raft: n.id}))
+	f, err := r.n.control.ask(ctx, place{addr: addr, name: name}, wire.InConfig, wire.Marshal(&wire.InConfigRequest{Raft: n.id}))
 	if err == nil && f.Code == wire.CodeNo {
 		r.removed(n.id)
 	}
@@ -323,5 +366,11 @@ func (r *roles) retire(n *raftNode, why error) {
 	r.n.gossip.update(func(m *metadata) { m.Generation, m.Voter = 0, false })
 	// Nobody waits for this: a write that hangs for ever would keep the stop,
 	// and must not keep the node.
-	go n.stop()
+	go func() {
+		n.stop()
+		// The next start must not vote under this ID either.
+		if err := r.renew(); err != nil {
+			r.n.log.Warn("failed raft store not retired for good", "error", err)
+		}
+	}()
 }

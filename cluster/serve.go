@@ -262,7 +262,8 @@ func (n *Node) serveControl(c *transport.Conn) {
 			}
 			l.rounds.add(func(ok bool) {
 				switch {
-				case !ok:
+				case !ok || l.changing.Load():
+					// A change not committed yet may be undone.
 					q.answer(wire.CodeNotLeader, nil)
 				case slices.ContainsFunc(l.raft.servers(), func(s server) bool { return s.ID == req.Raft }):
 					q.answer(wire.CodeOK, nil)

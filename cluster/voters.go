@@ -103,6 +103,8 @@ const (
 	deadDurable    = 5 * time.Minute
 	catchUpLag     = 64 // entries
 	catchUpChecks  = 2
+	catchUpLimit   = time.Minute      // in which a non-voter must catch up
+	shyFor         = 30 * time.Second // a candidate that failed is passed over
 )
 
 // reconcile keeps the voters as configured for as long as this node leads, one
@@ -111,6 +113,8 @@ func (l *leader) reconcile(ctx context.Context) {
 	t := time.NewTicker(reconcileEvery)
 	defer t.Stop()
 	checks := make(map[string]int)
+	shy := make(map[place]time.Time) // candidates that failed, and when
+	tried := make(map[string]time.Time)
 	known := make(map[string]bool)
 	for {
 		select {
@@ -121,6 +125,26 @@ func (l *leader) reconcile(ctx context.Context) {
 		}
 		l.reconcileBound()
 		servers, candidates := l.viewServers(ctx, checks)
+		now := time.Now()
+		for i := range servers {
+			s := &servers[i]
+			if s.voter || s.ready {
+				delete(tried, s.id)
+				continue
+			}
+			if tried[s.id].IsZero() {
+				tried[s.id] = now
+			} else if now.Sub(tried[s.id]) > catchUpLimit {
+				s.gone = true // another may do better
+				if at, err := l.n.resolve(s.id); err == nil {
+					shy[at] = now
+				}
+			}
+		}
+		candidates = slices.DeleteFunc(candidates, func(c sighting) bool {
+			since, failed := shy[c.at()]
+			return failed && now.Sub(since) < shyFor
+		})
 		l.tellVoters(servers, known)
 		l.answerDeparts(servers)
 		s := planVoters(servers, len(candidates), l.n.cfg.Voters)
@@ -129,12 +153,17 @@ func (l *leader) reconcile(ctx context.Context) {
 		}
 		if err := l.take(ctx, s, candidates); err != nil {
 			l.n.log.Debug("voter change", "step", s.kind, "raft", s.id, "error", err)
+			if s.kind == stepInvite {
+				shy[candidates[0].at()] = now
+			}
 		}
 	}
 }
 
 // take makes one change of the configuration.
 func (l *leader) take(ctx context.Context, s step, candidates []sighting) error {
+	l.changing.Store(true)
+	defer l.changing.Store(false)
 	prev := l.table.configIndex()
 	switch s.kind {
 	case stepInvite:
@@ -142,7 +171,7 @@ func (l *leader) take(ctx context.Context, s step, candidates []sighting) error 
 		ask, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		var a wire.InviteAnswer
-		if err := l.n.control.askInto(ask, c.addr, wire.Invite, wire.Marshal(&wire.InviteRequest{Term: l.term}), &a); err != nil {
+		if err := l.n.control.askInto(ask, c.at(), wire.Invite, wire.Marshal(&wire.InviteRequest{Term: l.term}), &a); err != nil {
 			return err
 		}
 		l.n.log.Info("adding a voter", "raft", a.Raft)
@@ -152,7 +181,7 @@ func (l *leader) take(ctx context.Context, s step, candidates []sighting) error 
 	case stepRemove:
 		if s.id == l.raft.id {
 			// Others remove a leader that has handed over.
-			return l.raft.transfer("")
+			return l.raft.transfer(ctx)
 		}
 		l.n.log.Info("removing a voter", "raft", s.id)
 		if err := l.raft.removeServer(s.id, prev); err != nil {
@@ -195,7 +224,7 @@ func (l *leader) viewServers(ctx context.Context, checks map[string]int) (server
 			case m.name != name:
 			case m.alive && m.meta.Generation == gen:
 				v.alive = true
-				v.leaving = v.leaving || m.meta.Leaving && !durable
+				v.leaving = v.leaving || m.meta.Leaving
 			case m.alive && m.meta.Cluster != (machine.ClusterID{}):
 				successor = true
 			case m.since.After(last):
@@ -224,11 +253,21 @@ func (l *leader) viewServers(ctx context.Context, checks map[string]int) (server
 		servers = append(servers, v)
 	}
 	for _, m := range sightings {
-		if m.alive && !taken[m.name] && m.meta.Version == protocolVersion && m.meta.Durable == durable && !m.meta.Leaving &&
+		if m.alive && !taken[m.name] && m.meta.Version == protocolVersion && m.meta.Durable == durable && !m.meta.Leaving && m.meta.Generation != 0 &&
 			m.meta.Cluster != (machine.ClusterID{}) && now.Sub(m.since) >= stableAfter {
 			candidates = append(candidates, m)
 		}
 	}
+	// The leader itself leaves last.
+	slices.SortStableFunc(servers, func(a, b serverView) int {
+		if self := l.raft.id; (a.id == self) != (b.id == self) {
+			if a.id == self {
+				return 1
+			}
+			return -1
+		}
+		return 0
+	})
 	slices.SortStableFunc(candidates, func(a, b sighting) int { return cmp.Compare(a.boot, b.boot) })
 	return servers, candidates
 }
@@ -237,8 +276,8 @@ func (l *leader) viewServers(ctx context.Context, checks map[string]int) (server
 func (l *leader) progress(ctx context.Context, id string) (a wire.ProgressAnswer, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	addr, _, err := l.n.resolve(id)
-	if err != nil || l.n.control.askInto(ctx, addr, wire.Progress, nil, &a) != nil {
+	at, err := l.n.resolve(id)
+	if err != nil || l.n.control.askInto(ctx, at, wire.Progress, nil, &a) != nil {
 		return a, false
 	}
 	return a, a.Raft == id
@@ -297,7 +336,7 @@ func (l *leader) depart(name string, boot uint64, done func(wire.Code)) {
 		}
 	}
 	for _, m := range l.n.gossip.all() {
-		if m.name == name && m.boot > boot {
+		if m.alive && m.name == name && m.boot > boot {
 			id = "" // a newer process of that name runs: this one has no part any more
 		}
 	}
@@ -306,8 +345,12 @@ func (l *leader) depart(name string, boot uint64, done func(wire.Code)) {
 		done(wire.CodeOK)
 		return
 	}
+	earlier := l.departs[id]
 	l.departs[id] = done
 	l.mu.Unlock()
+	if earlier != nil {
+		earlier(wire.CodeNotLeader)
+	}
 	select {
 	case l.departing <- struct{}{}:
 	default:
@@ -338,7 +381,9 @@ func (l *leader) reconcileBound() {
 			most = max(most, m.meta.TTL)
 		}
 	}
-	if most == 0 || most == l.bound() {
+	lifted := false
+	l.table.view(func(m *machine.State) { lifted = m.Lifted() })
+	if most == 0 || most == l.bound() || !lifted && most < l.bound() {
 		return
 	}
 	l.propose(machine.Bound{Term: l.term, TTL: most}, func(o machine.Outcome, c wire.Code) {

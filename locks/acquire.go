@@ -164,6 +164,8 @@ func (s *session) grant(seq uint64, token fence.Token) {
 	s.seen = append(s.seen, seq)
 	w.lock = l
 	close(w.granted)
+	// Its proposal may still be looking for a leader, to be told what is known.
+	defer w.cancel(nil)
 	s.c.trace.acquired(LockEvent{Key: w.key, Token: token, Took: l.since.Sub(w.asked)})
 }
 

@@ -96,10 +96,14 @@ func (s *session) pay(d *debt) {
 			return machine.Withdraw{Session: s.id, Seq: d.seq, Seen: seen}
 		})
 		cancel()
-		if err == nil {
-			if out.Code == machine.NoSession {
-				s.lose(SessionExpired)
-			}
+		switch {
+		case err != nil:
+		case out.Code == machine.OK, out.Code == machine.NotHeld:
+			return
+		default:
+			// The session is gone, or has asked for so much that the table
+			// takes no more of it: it ends, and with it what it owes.
+			s.lose(SessionExpired)
 			return
 		}
 		if s.ctx.Err() != nil {

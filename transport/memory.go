@@ -89,6 +89,9 @@ type memoryLink struct {
 	rng *rand.Rand
 }
 
+// InMemory tells a Network that sends nothing beyond this process.
+func (*memoryHost) InMemory() {}
+
 type memoryHost struct {
 	memory    *Memory
 	ip        netip.Addr

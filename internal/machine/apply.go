@@ -61,7 +61,10 @@ func (s *State) apply(c Command) Outcome {
 		if c.Term != s.term {
 			return s.wrongTerm()
 		}
-		s.bound = c.TTL
+		// The founding wait is the bound's: nothing shortens it.
+		if s.lifted || c.TTL > s.bound {
+			s.bound = c.TTL
+		}
 		return Outcome{Code: OK}
 	case Open:
 		return s.open(c)

@@ -51,7 +51,8 @@ type LeaderStart struct{ Term uint64 }
 // ascending order. Refused outside its term; nothing happens if lifted already.
 type Lift struct{ Term uint64 }
 
-// Bound sets the largest TTL that a session may ask for. Open sessions keep theirs.
+// Bound sets the largest TTL that a session may ask for. Open sessions keep
+// theirs. Before Lift it only rises: the founding wait is as long as the bound.
 // Refused outside its term.
 type Bound struct {
 	Term uint64

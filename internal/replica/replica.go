@@ -36,11 +36,11 @@ type Replica interface {
 	// trust from its own call of Beat.
 	Beat(ctx context.Context, id machine.SessionID) error
 
-	// Attach routes the session's events to sink until Detach, over leader
-	// changes and reconnections: after each, grants whose outcome the session
-	// has not yet marked as seen are told again. An EventEnded is also told
-	// when a leader does not know an attached session that it knew before. Calls of sink
-	// come one at a time for each session and must not block.
+	// Attach routes the events of an open session to sink until Detach, over
+	// leader changes and reconnections: after each, grants whose outcome the
+	// session has not yet marked as seen are told again, and EventEnded if the
+	// session has ended meanwhile. Calls of sink come one at a time for each
+	// session and must not block.
 	Attach(id machine.SessionID, sink func(machine.Event))
 	Detach(id machine.SessionID)
 

@@ -63,6 +63,7 @@ type ConfirmRequest struct {
 type Ballot struct {
 	Round uint64
 	Name  string
+	Boot  uint64 // of the proposer, so that no two processes share a ballot
 }
 
 // Founding is what a cluster is founded with: the value that the founding
@@ -77,6 +78,8 @@ type Founding struct {
 // PrepareRequest opens a ballot.
 type PrepareRequest struct {
 	Ballot Ballot
+	Size   int // how many members the asker takes to be declared; all must agree
+	Voters int // and how many voters
 }
 
 // PrepareAnswer is a founding member's promise, or its refusal (CodeNo) with
