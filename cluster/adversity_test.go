@@ -225,11 +225,9 @@ func TestALostIdentityJoinsAnew(t *testing.T) {
 func TestStopDoesNotWaitForUnreachableMembers(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		var join []string
-		var hosts []string
 		for i := range 20 {
 			name := string(rune('a' + i))
 			join = append(join, b.addr(name))
-			hosts = append(hosts, b.host(name))
 			b.net.Host(b.host(name))
 			b.net.Cut(b.host("n1"), b.host(name))
 		}

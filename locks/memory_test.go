@@ -34,7 +34,7 @@ func TestHundredThousandLocksAreCheap(t *testing.T) {
 		before, goroutines := heap(), runtime.NumGoroutine()
 		// Grants as they come from the cluster, without its tables.
 		for i, key := range keys {
-			wt := &waiter{request: request{key: key}, asked: time.Now(), parent: bg, granted: make(chan struct{})}
+			wt := &waiter{request: request{key: key}, asked: time.Now(), parent: bg, granted: make(chan struct{}), cancel: func(error) {}}
 			if err := s.register(wt); err != nil {
 				t.Fatal(err)
 			}
