@@ -22,8 +22,8 @@
 //   - A session ends only by a committed entry that names the term of the leader
 //     that proposed it: at least one TTL after its last acknowledged beat was
 //     sent, and in a new leader's term at least one TTL after that leader began.
-//   - A newly founded cluster grants nothing for one TTL: survivors of an
-//     earlier one may still trust their locks.
+//   - A newly founded cluster grants nothing for one TTL, and a second at least:
+//     survivors of an earlier one may still trust their locks.
 //   - Gossip grants, frees and confirms nothing. It tells who is there, and where.
 //   - Members of another cluster, by name or by founding, are refused on every
 //     connection and in gossip, and an [Event] says so.
@@ -40,12 +40,19 @@
 // future voters and more than half of the declared members must be there. Every
 // other member, and every declared one that meets a cluster, joins.
 //
+// A founded cluster grants nothing for a TTL, and a second at least. Members look
+// for those that their Join names more often than that. So members that restart
+// without memory and found again, beside a cluster that lives on without them,
+// meet it before they have granted anything, and fail, saying so; started again
+// with a Join that leads to it, they join.
+//
 // Founders with a Dir is the safest form: the members that may found are a
 // fixed set, and none of them forgets what it promised. With InitialSize, or in
 // memory, one case is left in which a second cluster could be founded beside a
-// living one: as many members as were declared first restart at once, without a
-// Dir, while they are cut off from every voter and from every other member that
-// knows the cluster.
+// living one, and grant: as many members as were declared first restart at once,
+// without a Dir, while they are cut off from every member of the first for
+// longer than the founding wait, or none of those has their addresses in its Join.
+// Give all members the same Join.
 //
 // # In memory, or on disk
 //

@@ -20,6 +20,9 @@ import (
 // one chose. The value names the voters by raft ID, so all of them
 // bootstrap with the byte-identical configuration.
 //
+// One thing is not Paxos: a value is not repeated if a majority of the voters
+// that it names have lost their stores since. No cluster can come of it.
+//
 // Less formally: whoever wants to found must first ask most of the declared
 // members what they have heard, and must then repeat the newest of it.
 //

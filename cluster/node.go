@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -177,107 +176,6 @@ func (n *Node) start() error {
 	return nil
 }
 
-// Stop ends the node's part in the cluster now: its clients' locks end with
-// cause, and what it held is free once its sessions have expired; close the
-// clients first to free it at once. With a Dir the member may come back; in
-// memory, use Leave to be replaced first. Stop returns when everything
-// that the node ran has ended; a second call waits for the first. The node's
-// calls then fail with ErrStopped.
-func (n *Node) Stop() error {
-	n.stopping.Do(func() { n.stopErr = n.stop(ErrStopped) })
-	return n.stopErr
-}
-
-func (n *Node) stop(cause error) error {
-	if l := n.leader.Load(); l != nil && len(l.raft.voters()) > 1 {
-		// Hand over, so that nobody waits for an election. If it fails the
-		// others elect a leader by themselves.
-		if err := l.raft.transfer(context.Background()); err != nil {
-			n.log.Debug("leadership not handed over", "error", err)
-		}
-	}
-	n.mu.Lock()
-	n.cancel(cause)
-	n.mu.Unlock()
-	n.gossip.leave(time.Second)
-	n.control.stop()
-	n.wg.Wait()
-	err := n.roles.stop()
-	n.gossip.stop()
-	err = errors.Join(err, n.port.Close(), n.id.close())
-	n.log.Info("stopped")
-	return err
-}
-
-// Leave takes the member out of the cluster for good: leadership is handed
-// over, another member takes its place as a voter if there is one, and then the node
-// stops as by Stop. Close the clients first. If ctx ends before the member
-// is replaced, Leave stops the node all the same and returns the error; the
-// others replace it in time.
-func (n *Node) Leave(ctx context.Context) error {
-	n.gossip.update(func(m *metadata) { m.Leaving = true })
-	err := n.replaceMe(ctx)
-	return errors.Join(err, n.Stop())
-}
-
-func (n *Node) replaceMe(ctx context.Context) error {
-	for {
-		r := n.roles.current()
-		if r == nil {
-			return nil
-		}
-		if voters := r.voters(); len(voters) == 1 && voters[0] == r.id && len(r.servers()) == 1 {
-			alone := true
-			for _, s := range n.gossip.alive() {
-				alone = alone && (s.name == n.cfg.Name || s.meta.Leaving)
-			}
-			if alone {
-				return nil // nobody is left to take over
-			}
-		}
-		if l := n.leader.Load(); l != nil {
-			if len(l.raft.voters()) == 1 {
-				// The only voter, but not the only member: the successor must
-				// be made a voter before there is anyone to hand over to.
-				if !n.waitChange(ctx, reconcileEvery) {
-					return context.Cause(ctx)
-				}
-				continue
-			}
-			if err := l.raft.transfer(ctx); err != nil {
-				n.log.Debug("leadership not handed over", "error", err)
-			}
-			if !n.waitChange(ctx, reconcileEvery) {
-				return context.Cause(ctx)
-			}
-			continue
-		}
-		// Not for long at a time: this member may come to lead meanwhile.
-		try, cancel := context.WithTimeout(ctx, departPatience)
-		err := n.link.depart(try)
-		cancel()
-		if err == nil || ctx.Err() != nil || n.ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-const departPatience = 3 * time.Second
-
-// waitChange waits for news, or a while; it reports false if ctx has ended.
-func (n *Node) waitChange(ctx context.Context, while time.Duration) bool {
-	t := time.NewTimer(while)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-n.link.changed.wait():
-	case <-n.ctx.Done():
-	case <-ctx.Done():
-		return false
-	}
-	return true
-}
-
 // Ready waits until the cluster grants locks and this member can ask for
 // them. It fails when ctx ends, with an error that also is ErrNoQuorum if no
 // leader could be reached, or when the node cannot be in the cluster at all.
@@ -377,69 +275,6 @@ func (n *Node) event(e Event) {
 	}
 }
 
-// conflict tells, once for each member, that something is set up wrongly.
-func (n *Node) conflict(m Member, detail string) {
-	key := gossipName(m.Name, m.Boot) + detail
-	n.mu.Lock()
-	told := n.conflicts[key] || len(n.conflicts) >= maxConflicts
-	if !told {
-		n.conflicts[key] = true
-	}
-	n.mu.Unlock()
-	if !told {
-		n.log.Error("conflict", "with", m.Name, "address", m.Addr, "detail", detail)
-		n.event(Event{Kind: Conflict, Member: m, Detail: detail})
-	}
-}
-
-const maxConflicts = 256
-
-// foreign is told of a connection from or to another cluster.
-func (n *Node) foreign(h transport.Hello, addr string) {
-	if h.Cluster == n.cfg.Cluster {
-		n.beside.Store(true)
-	}
-	detail := fmt.Sprintf("connection with cluster %q, id %s", h.Cluster, clusterText(h.ClusterID))
-	n.conflict(Member{Name: h.From.Name, Addr: addr, Boot: h.From.Boot}, detail)
-}
-
-// namesake looks into another member with our name: an earlier process of
-// ours that gossip has not given up yet, or a second one by mistake. Of two
-// that run, the one that is in the cluster stays, or else the older.
-func (n *Node) namesake(s sighting) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	ready := n.ready
-	if n.ctx.Err() != nil {
-		return // Stop may wait already
-	}
-	n.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(n.ctx, dialTimeout)
-		defer cancel()
-		var who wire.WhoAnswer
-		if n.control.askInto(ctx, s.at(), wire.Who, nil, &who) != nil || who.Name != n.cfg.Name || who.Boot == n.boot {
-			return
-		}
-		m := Member{Name: s.name, Addr: s.addr, Boot: s.boot}
-		n.conflict(m, "two running members of one name")
-		if !ready && s.boot < n.boot {
-			n.fail(&ConfigError{"Config.Name", fmt.Sprintf("%q is the name of a running member at %s", n.cfg.Name, s.addr)})
-		}
-	})
-}
-
-// fail stops a node that cannot take part. Its calls return err from now on. A
-// later Stop waits for the end of this one.
-func (n *Node) fail(err error) {
-	if n.ctx.Err() != nil {
-		return
-	}
-	n.log.Error("node failed", "error", err)
-	n.event(Event{Kind: NodeFailed, Detail: err.Error()})
-	n.cancel(err)
-	go n.Stop()
-}
-
 // stopCause is why calls fail after the node's end.
 func (n *Node) stopCause() error { return context.Cause(n.ctx) }
 
@@ -474,64 +309,6 @@ func (n *Node) serveRaft(c *transport.Conn) {
 		return
 	}
 	c.Close()
-}
-
-// resolve finds where the holder of a raft ID is.
-func (n *Node) resolve(id string) (place, error) {
-	name, gen, err := splitRaftID(id)
-	if err != nil {
-		return place{}, err
-	}
-	if name == n.cfg.Name {
-		return place{addr: n.addr, name: name}, nil
-	}
-	var best *sighting
-	for _, s := range n.gossip.all() {
-		if s.name != name {
-			continue
-		}
-		exact := s.meta.Generation == gen
-		if best == nil || exact && best.meta.Generation != gen ||
-			exact == (best.meta.Generation == gen) && (s.alive && !best.alive || s.alive == best.alive && s.boot > best.boot) {
-			best = &s
-		}
-	}
-	if best == nil {
-		return place{}, fmt.Errorf("cluster: nobody knows where member %q is", name)
-	}
-	return best.at(), nil
-}
-
-func (n *Node) memberOf(id string) Member {
-	name, _, _ := splitRaftID(id)
-	at, _ := n.resolve(id)
-	return Member{Name: name, Addr: at.addr}
-}
-
-// dialRaft connects to the holder of a raft ID.
-func (n *Node) dialRaft(ctx context.Context, id string) (net.Conn, error) {
-	at, err := n.resolve(id)
-	if err != nil {
-		return nil, err
-	}
-	_, gen, _ := splitRaftID(id)
-	return n.port.Dial(ctx, at.addr, transport.KindRaft, transport.Peer{Name: at.name, Boot: gen})
-}
-
-// hint tells who leads, as far as this node knows.
-func (n *Node) hint() *wire.Hint {
-	if l := n.leader.Load(); l != nil {
-		return &wire.Hint{Term: l.term, Leader: n.cfg.Name, Addr: n.addr}
-	}
-	if r := n.roles.current(); r != nil {
-		if id := r.leaderID(); id != "" && id != r.id {
-			if at, err := n.resolve(id); err == nil {
-				return &wire.Hint{Term: r.term(), Leader: at.name, Addr: at.addr}
-			}
-		}
-	}
-	name, addr, _ := n.link.leader()
-	return &wire.Hint{Leader: name, Addr: addr}
 }
 
 // quorumText says what stands in the way of a quorum.
