@@ -37,7 +37,13 @@ type gossip struct {
 	members map[string]*sighting // by gossip name; the dead too, for a while
 	changed pulse
 
-	publish chan struct{} // size 1: meta has changed
+	publish chan struct{}         // size 1: meta has changed
+	names   map[string]resolution // of Join; joinLoop's alone
+}
+
+type resolution struct {
+	ips []string
+	at  time.Time
 }
 
 // metadata is what a member tells of itself with its gossip; it is bounded to
@@ -86,6 +92,7 @@ func newGossip(n *Node, meta metadata) *gossip {
 		trans:   newGossipTransport(n.ctx, n.port, n.addr),
 		members: make(map[string]*sighting),
 		publish: make(chan struct{}, 1),
+		names:   make(map[string]resolution),
 	}
 }
 
@@ -170,6 +177,9 @@ func (g *gossip) joinLoop(ctx context.Context) {
 			// Those that nobody gossips of, and one more, lest two halves of
 			// the members have lost sight of each other.
 			rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+			if rand.N(len(g.alive())+1) > seekers {
+				unseen = nil // of many members some suffice
+			}
 			addrs = append(unseen[:min(len(unseen), maxTries-1)], addrs[:min(len(addrs), 1)]...)
 		}
 		addrs = addrs[:min(len(addrs), maxTries)]
@@ -218,7 +228,9 @@ func (g *gossip) joinLoop(ctx context.Context) {
 
 const (
 	seekEvery = 500 * time.Millisecond
-	maxTries  = 16 // addresses joined at a time
+	seekers   = 8               // members that seek at a time, about
+	maxTries  = 16              // addresses joined at a time
+	resolved  = 5 * time.Second // for so long a name's addresses are believed
 )
 
 // unseen are those of the addresses at which no living member is known.
@@ -259,14 +271,18 @@ func (g *gossip) joinAddrs(ctx context.Context) []string {
 			add(addr)
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		ips, err := net.DefaultResolver.LookupHost(ctx, host)
-		cancel()
-		if err != nil {
-			g.n.log.Debug("join address not resolved", "address", addr, "error", err)
-			continue
+		known, ok := g.names[host]
+		if !ok || time.Since(known.at) > resolved {
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+			ips, err := net.DefaultResolver.LookupHost(ctx, host)
+			cancel()
+			if err != nil {
+				g.n.log.Debug("join address not resolved", "address", addr, "error", err)
+			}
+			known = resolution{ips, time.Now()}
+			g.names[host] = known
 		}
-		for _, ip := range ips {
+		for _, ip := range known.ips {
 			add(net.JoinHostPort(ip, port))
 		}
 	}
