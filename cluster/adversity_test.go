@@ -488,3 +488,46 @@ func TestACallLeavesAHungLeader(t *testing.T) {
 		<-stopped
 	})
 }
+
+// A raft that is stuck is begun anew: on its store, or in memory as a new
+// generation; the cluster goes on meanwhile.
+func TestAStuckRaftIsRestarted(t *testing.T) {
+	dir := t.TempDir()
+	for _, durable := range []bool{false, true} {
+		inBubble(t, func(b *bubble) {
+			var nodes []*Node
+			for _, name := range []string{"n1", "n2", "n3"} {
+				nodes = append(nodes, b.start(name, func(c *Config) {
+					if durable {
+						c.Dir = filepath.Join(dir, name)
+					}
+				}))
+			}
+			b.ready(nodes...)
+			n := b.leader()
+			old := n.roles.current()
+			b.holder(n, 1, "k")
+			stop := b.beating(n, 1)
+			old.refused.Store(new(time.Now()))
+			if old.stuck() {
+				t.Error("a transfer that has just begun counts as stuck")
+			}
+			time.Sleep(transferLimit + time.Second)
+			if !old.stuck() {
+				t.Error("a transfer that does not end does not count as stuck")
+			}
+			n.roles.restart(old)
+			time.Sleep(20 * time.Second)
+			now := n.roles.current()
+			if now == nil || now == old || durable != (now.id == old.id) {
+				t.Errorf("durable %t: raft was %s, is %v", durable, old.id, now)
+			}
+			if v := b.leader().leader.Load().raft.voters(); len(v) != 3 {
+				t.Errorf("voters: %v", v)
+			}
+			if err := stop(); err != nil {
+				t.Errorf("a lock was lost: %v", err)
+			}
+		})
+	}
+}

@@ -44,6 +44,9 @@ func (r *raftNode) leadLoop(ctx context.Context, n *Node) {
 		if l == nil && leads {
 			if l = r.establish(n, term); l == nil {
 				retry = time.After(100 * time.Millisecond)
+				if r.stuck() {
+					n.roles.restart(r)
+				}
 			} else {
 				n.leader.Store(l)
 				n.gossip.update(func(m *metadata) { m.Leads = term })

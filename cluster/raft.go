@@ -51,6 +51,7 @@ const (
 	barrierTimeout   = 5 * time.Second
 	changeTimeout    = 5 * time.Second
 	transferTimeout  = 2 * time.Second
+	transferLimit    = 6 * electionTimeout
 	leaveTimeout     = 5 * time.Second
 	snapshotEvery    = 30 * time.Second
 	snapshotEntries  = 16 << 10
@@ -71,9 +72,10 @@ type raftNode struct {
 	trans   *raft.NetworkTransport
 	stream  *raftStream
 	store   *store
-	ended   func()        // ends lead
-	left    chan struct{} // closed when lead has returned
-	handing atomic.Bool   // a leadership transfer is under way
+	ended   func()                    // ends lead
+	left    chan struct{}             // closed when lead has returned
+	handing atomic.Bool               // a leadership transfer is under way
+	refused atomic.Pointer[time.Time] // since when entries are refused for a transfer; nil: they are not
 }
 
 // raftID is a member's raft identity: a new generation with every empty store,
@@ -185,12 +187,24 @@ func (n *raftNode) commit(entry []byte) ([]machine.Outcome, wire.Code) {
 	err := f.Error()
 	switch {
 	case err == nil:
+		n.refused.Store(nil)
 		outcomes, _ := f.Response().([]machine.Outcome)
 		return outcomes, wire.CodeOK
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
+	case errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		n.refused.CompareAndSwap(nil, new(time.Now()))
+		return nil, wire.CodeNotLeader
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout):
 		return nil, wire.CodeNotLeader
 	}
 	return nil, wire.CodeUnknown
+}
+
+// stuck reports whether raft has been refusing entries for the sake of a
+// leadership transfer for longer than one can take: raft may forget to end a
+// transfer that was interrupted, and then leads for ever without serving.
+func (n *raftNode) stuck() bool {
+	since := n.refused.Load()
+	return since != nil && time.Since(*since) > transferLimit
 }
 
 // leads reports whether raft leads in the given term. Another leader may have

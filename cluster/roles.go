@@ -206,6 +206,30 @@ func (r *roles) removed(id string) {
 	}
 }
 
+// restart has raft begin anew on its store. In memory there is none that
+// outlives it: the member comes back as a new generation.
+func (r *roles) restart(n *raftNode) {
+	select {
+	case r.work <- func() {
+		if r.current() != n {
+			return
+		}
+		r.n.log.Warn("raft is stuck, restarting it", "raft", n.id)
+		r.set(nil)
+		err := n.stop()
+		if err == nil && r.n.cfg.Dir == "" {
+			err = r.renew()
+		} else if err == nil {
+			err = r.resume()
+		}
+		if err != nil {
+			r.n.fail(err)
+		}
+	}:
+	default: // asked for already
+	}
+}
+
 // renew wipes the store and takes a new generation for the next.
 func (r *roles) renew() error {
 	err := r.n.id.update(func(rec *identityRecord) {
