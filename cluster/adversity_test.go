@@ -386,29 +386,37 @@ func TestCancelledWatchesFreeTheStream(t *testing.T) {
 	})
 }
 
-// After a change of the leader a waiter is told of its grant at once, not at
-// its session's next beat.
+// What happened while a member had no stream to the leader it is told as soon as
+// it has one again, not at its session's next beat.
 func TestSessionsAreReattached(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		nodes := b.form()
-		n := nodes[0]
-		if n == b.leader() {
+		ttl := func(c *Config) { c.TTL = time.Minute }
+		nodes := []*Node{b.start("n1", ttl), b.start("n2", ttl), b.start("n3", ttl)}
+		b.readyWithin(2*time.Minute, nodes...)
+		n, other := nodes[0], b.leader()
+		if n == other {
 			n = nodes[1]
 		}
-		b.holder(n, 1, "k")
-		token := machine.Token(0)
-		b.leader().leader.Load().table.view(func(m *machine.State) { _, token = m.Owner("k") })
-		_, events := b.holder(n, 2, "k") // waits
-		b.net.Isolate(b.host(n.Name()))
-		var other *Node
-		for _, o := range nodes {
-			if o != n {
-				other = o
-			}
+		events := make(chan machine.Event, 10)
+		for id := byte(1); id <= 2; id++ {
+			b.propose(n, machine.Open{Session: sid(id), Client: "c", Node: "n", TTL: 60_000})
 		}
-		b.propose(other, machine.Release{Session: sid(1), Token: token})
+		n.link.Attach(sid(2), func(e machine.Event) { events <- e })
+		held := b.propose(n, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"})
+		b.propose(n, machine.Acquire{Session: sid(2), Seq: 1, Key: "k"}) // waits
+		b.net.Isolate(b.host(n.Name()))
+		b.propose(other, machine.Release{Session: sid(1), Token: held.Token})
+		time.Sleep(30 * time.Second) // the stream is given up
 		b.net.Heal()
-		if e := next(t, events, 1500*time.Millisecond); e.Kind != machine.EventGranted {
+		if e := next(t, events, 3*time.Second); e.Kind != machine.EventGranted || e.Token <= held.Token {
+			t.Errorf("told %+v", e)
+		}
+		// A session that ended meanwhile, too.
+		b.net.Isolate(b.host(n.Name()))
+		b.propose(other, machine.Close{Session: sid(2)})
+		time.Sleep(30 * time.Second)
+		b.net.Heal()
+		if e := next(t, events, 3*time.Second); e.Kind != machine.EventEnded {
 			t.Errorf("told %+v", e)
 		}
 	})
