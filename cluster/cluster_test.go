@@ -314,11 +314,8 @@ func TestIsolatedLeaderServesNothing(t *testing.T) {
 			old := b.leader()
 			b.holder(old, 1, "k")
 			b.net.Isolate(b.host(old.Name()))
-			start := time.Now()
-			for old.link.Beat(b.within(100*time.Millisecond), sid(1)) == nil {
-				if time.Since(start) > 0 {
-					t.Fatal("a beat was confirmed without a quorum")
-				}
+			if old.link.Beat(b.within(100*time.Millisecond), sid(1)) == nil {
+				t.Error("a beat was confirmed without a quorum")
 			}
 			if _, err := old.link.Read(b.within(2*time.Second), replica.Query{Key: "k"}); err == nil {
 				t.Error("a read was answered without a quorum")

@@ -257,7 +257,7 @@ func (k *link) connectRemote(ctx context.Context, addr string) (upstream, wire.H
 	for more := true; more; more = len(sessions) > 0 {
 		part := sessions[:min(len(sessions), wire.MaxAttach)]
 		sessions = sessions[len(part):]
-		f, _, err := up.rpc.call(ctx, wire.Attach, wire.Marshal(&wire.AttachRequest{Sessions: part, Term: term, More: len(sessions) > 0}))
+		f, _, err := up.rpc.call(ctx, wire.Attach, wire.Marshal(&wire.AttachRequest{Sessions: part, Term: term}))
 		var hint wire.Hint
 		if err != nil || f.Code != wire.CodeOK {
 			if err == nil && f.Code == wire.CodeNotLeader {

@@ -14,7 +14,6 @@ type Hint struct {
 type AttachRequest struct {
 	Sessions []machine.SessionID // whose events this stream shall carry
 	Term     uint64              // the highest term this member was served in
-	More     bool                // further AttachRequests follow for more sessions
 }
 
 // MaxAttach bounds the sessions in one AttachRequest.

@@ -19,7 +19,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 // samples has one filled message of each kind: what version 1 looks like.
 var samples = []any{
 	&Hint{Term: 3, Leader: "ann", Addr: "10.0.0.1:7000"},
-	&AttachRequest{Sessions: []machine.SessionID{{1}, {2}}, Term: 3, More: true},
+	&AttachRequest{Sessions: []machine.SessionID{{1}, {2}}, Term: 3},
 	&AttachAnswer{Term: 3, TTL: 10_000},
 	&DepartRequest{Name: "ann", Boot: 7},
 	&Query{Key: "k", Also: []string{"k/0", "k/1"}, Waiters: 10, Version: 5},
