@@ -14,6 +14,11 @@ var ErrNoQuorum = errors.New("cluster: no quorum")
 // locks. Only calls that do not wait return it.
 var ErrFounding = errors.New("cluster: founded less than a TTL ago, grants nothing yet")
 
+// ErrVersion says that a member which has a say in this does not understand it
+// yet: the cluster is being upgraded, and a voter or the leader is of an earlier
+// version. Nothing was changed by that try; it works once all are upgraded.
+var ErrVersion = errors.New("cluster: a member is of an earlier version that does not know this")
+
 // ConfigError reports a value that cannot be used: which, and why. Nothing was
 // started or changed.
 type ConfigError struct {

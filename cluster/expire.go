@@ -32,17 +32,24 @@ import (
 // Hear has unmarked it; so while the mark stands no beat sent after it was
 // proposed has been acknowledged, and each voter may count one TTL from its
 // own Apply of the mark, whoever leads.
+//
+// It also ends the delays for which grants of expired sessions keep their keys
+// taken. A delay is counted from the leader's own Apply of the expiry, and by a
+// new leader once more from its start: later than the expiry was committed, so
+// never too short.
 type keeper struct {
 	l *leader
 
 	mu       sync.Mutex
 	sessions map[machine.SessionID]*kept
+	delays   map[machine.Token]*delayed
 	due      dueHeap
 	lastTick time.Time
 }
 
 // kept is one session, as the keeper sees it.
 type kept struct {
+	slot
 	id       machine.SessionID
 	ttl      time.Duration
 	heard    time.Time // when its last beat was received
@@ -50,8 +57,14 @@ type kept struct {
 	silent   bool      // marked in the table
 	busy     bool      // a Silence, Hear or Expire of it is in flight
 	waiting  []beat    // beats that came meanwhile
-	at       time.Time // when to look at it next
-	index    int       // in the heap
+	beats    uint64    // acknowledged
+}
+
+// delayed is a grant whose session has expired.
+type delayed struct {
+	slot
+	token machine.Token
+	until time.Time
 }
 
 type beat struct {
@@ -67,11 +80,16 @@ const (
 )
 
 func newKeeper(l *leader) *keeper {
-	return &keeper{l: l, sessions: make(map[machine.SessionID]*kept), lastTick: time.Now()}
+	return &keeper{
+		l:        l,
+		sessions: make(map[machine.SessionID]*kept),
+		delays:   make(map[machine.Token]*delayed),
+		lastTick: time.Now(),
+	}
 }
 
 // begin gives every session of the table a whole TTL from now, or what its
-// mark leaves of it.
+// mark leaves of it, and every delay its whole time.
 func (k *keeper) begin() {
 	now := time.Now()
 	t := k.l.table
@@ -89,6 +107,26 @@ func (k *keeper) begin() {
 		k.addLocked(s)
 		return true
 	})
+	t.m.Delays(func(token machine.Token, ms uint64) bool {
+		k.delayLocked(token, now.Add(time.Duration(ms)*time.Millisecond))
+		return true
+	})
+}
+
+// delay notes a grant that stays for so many milliseconds from now.
+func (k *keeper) delay(token machine.Token, ms uint64) {
+	until := time.Now().Add(time.Duration(ms) * time.Millisecond)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.delayLocked(token, until)
+}
+
+func (k *keeper) delayLocked(token machine.Token, until time.Time) {
+	if k.delays[token] == nil {
+		d := &delayed{slot: slot{at: until}, token: token, until: until}
+		k.delays[token] = d
+		heap.Push(&k.due, d)
+	}
 }
 
 func (k *keeper) addLocked(s *kept) {
@@ -123,7 +161,7 @@ func (k *keeper) ended(id machine.SessionID) {
 		return
 	}
 	delete(k.sessions, id)
-	heap.Remove(&k.due, s.index)
+	heap.Remove(&k.due, s.place)
 	waiting := s.waiting
 	s.waiting = nil
 	k.mu.Unlock()
@@ -162,7 +200,7 @@ func (k *keeper) receive(id machine.SessionID, b beat) {
 	}
 	// Counting from a beat that is never confirmed only delays the expiry.
 	s.hear(b.received)
-	heap.Fix(&k.due, s.index)
+	heap.Fix(&k.due, s.place)
 	k.mu.Unlock()
 	k.l.rounds.add(func(ok bool) { k.confirmed(id, b, ok) })
 }
@@ -197,6 +235,7 @@ func (k *keeper) confirmed(id machine.SessionID, b beat, ok bool) {
 			k.receive(id, b)
 			return
 		}
+		s.beats++
 		k.mu.Unlock()
 	}
 	b.answer(ok, wire.CodeOK)
@@ -227,7 +266,7 @@ func (k *keeper) settle(id machine.SessionID, done bool, change func(*kept)) {
 		s.hear(b.received) // before a tick can find the old deadline passed
 	}
 	s.schedule()
-	heap.Fix(&k.due, s.index)
+	heap.Fix(&k.due, s.place)
 	k.mu.Unlock()
 	for _, b := range waiting {
 		if done {
@@ -238,9 +277,30 @@ func (k *keeper) settle(id machine.SessionID, done bool, change func(*kept)) {
 	}
 }
 
-// tick proposes the marks and expiries that are due.
+// describe adds to grants what only the keeper knows.
+func (k *keeper) describe(grants []machine.Grant) {
+	if len(grants) == 0 {
+		return
+	}
+	now := time.Now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range grants {
+		g := &grants[i]
+		var end time.Time
+		if s := k.sessions[g.Session]; s != nil {
+			end, g.Beats = s.deadline, s.beats
+		} else if d := k.delays[g.Token]; d != nil && g.Delayed {
+			end = d.until
+		}
+		g.Left = uint64(max(end.Sub(now), 0) / time.Millisecond)
+	}
+}
+
+// tick proposes the marks, expiries and ends of delays that are due.
 func (k *keeper) tick(now time.Time) {
 	var marks, ends []machine.SessionID
+	var over []machine.Token
 	k.mu.Lock()
 	if gap := now.Sub(k.lastTick); gap > stallGap {
 		// This process did not run, so it cannot say that nobody beat.
@@ -251,8 +311,15 @@ func (k *keeper) tick(now time.Time) {
 		heap.Init(&k.due)
 	}
 	k.lastTick = now
-	for len(k.due) > 0 && !k.due[0].at.After(now) {
-		s := k.due[0]
+	for len(k.due) > 0 && !k.due[0].slotted().at.After(now) {
+		s, ok := k.due[0].(*kept)
+		if !ok {
+			d := k.due[0].(*delayed)
+			d.at = now.Add(delayRetry)
+			heap.Fix(&k.due, 0)
+			over = append(over, d.token)
+			continue
+		}
 		// Look again in a while, should the proposal fail.
 		s.at = now.Add(s.ttl/3 + tickInterval)
 		heap.Fix(&k.due, 0)
@@ -278,6 +345,28 @@ func (k *keeper) tick(now time.Time) {
 			k.settle(id, false, nil)
 		})
 	}
+	for _, token := range over {
+		k.l.propose(machine.EndDelay{Token: token, Term: k.l.term}, func(o machine.Outcome, c wire.Code) {
+			// NotHeld: reclaimed by its client, or broken. Anything else is
+			// tried again.
+			if c == wire.CodeOK && (o.Code == machine.OK || o.Code == machine.NotHeld) {
+				k.delayEnded(token)
+			}
+		})
+	}
+}
+
+// A delay whose end could not be proposed is tried again after so long; a second
+// copy does nothing.
+const delayRetry = time.Second
+
+func (k *keeper) delayEnded(token machine.Token) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if d := k.delays[token]; d != nil {
+		delete(k.delays, token)
+		heap.Remove(&k.due, d.place)
+	}
 }
 
 // stop answers the beats that still wait.
@@ -294,16 +383,34 @@ func (k *keeper) stop() {
 	}
 }
 
-// dueHeap orders sessions by when to look at them next.
-type dueHeap []*kept
+// slot is a thing's part in dueHeap.
+type slot struct {
+	at    time.Time // when to look at it next
+	place int       // in the heap
+}
+
+func (s *slot) slotted() *slot { return s }
+
+// dueHeap orders sessions and delays by when to look at them next.
+type dueHeap []interface{ slotted() *slot }
 
 func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
-func (h *dueHeap) Push(x any)        { s := x.(*kept); s.index = len(*h); *h = append(*h, s) }
+func (h dueHeap) Less(i, j int) bool { return h[i].slotted().at.Before(h[j].slotted().at) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].slotted().place, h[j].slotted().place = i, j
+}
+
+func (h *dueHeap) Push(x any) {
+	s := x.(interface{ slotted() *slot })
+	s.slotted().place = len(*h)
+	*h = append(*h, s)
+}
+
 func (h *dueHeap) Pop() any {
 	old := *h
 	s := old[len(old)-1]
+	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
 	return s
 }

@@ -42,7 +42,7 @@ func onStage(t *testing.T, f func(s *stage)) {
 
 func (s *stage) apply(commands ...machine.Command) {
 	s.t.Helper()
-	for i, o := range s.table.apply(machine.EncodeEntry(commands)) {
+	for i, o := range s.table.apply(machine.EncodeEntry(commands), time.Now()) {
 		if o.Code != machine.OK {
 			s.t.Fatalf("%#v: %+v", commands[i], o)
 		}
@@ -68,7 +68,7 @@ func (s *stage) lead(term uint64) {
 		s.mu.Lock()
 		s.log = append(s.log, commands...)
 		s.mu.Unlock()
-		return s.table.apply(entry), wire.CodeOK
+		return s.table.apply(entry, time.Now()), wire.CodeOK
 	})
 	l.rounds = newRounds(func(context.Context) bool {
 		s.mu.Lock()

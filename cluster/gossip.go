@@ -58,6 +58,7 @@ type metadata struct {
 	Leaving    bool
 	Leads      uint64 // the term it leads and serves in, or 0
 	TTL        uint64 // milliseconds
+	Format     uint8  // the newest of log entries that it reads; 0 is the first
 }
 
 const (

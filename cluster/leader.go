@@ -25,6 +25,7 @@ type leader struct {
 	rounds   *rounds
 	keeper   *keeper
 	watches  *watches
+	formats  formats
 
 	mu       sync.Mutex
 	sessions map[machine.SessionID]*member // whose stream carries a session's events
@@ -187,10 +188,14 @@ func (l *leader) applied(a applied) {
 		case machine.EventChanged:
 			l.watches.changed(e.Key)
 			continue
+		case machine.EventDelayed:
+			l.keeper.delay(e.Token, e.Delay)
 		case machine.EventEnded:
 			l.keeper.ended(e.Session)
 		}
-		l.push(e)
+		if e.Session != (machine.SessionID{}) {
+			l.push(e)
+		}
 	}
 	if lifted {
 		l.mu.Lock()
@@ -293,8 +298,14 @@ func (l *leader) detach(id machine.SessionID) {
 	l.mu.Unlock()
 }
 
-// propose has cmd committed; done gets its outcome. See proposer.propose.
+// propose has cmd committed; done gets its outcome. See proposer.propose. What
+// some server would not understand is refused: its table would part from the
+// others'.
 func (l *leader) propose(cmd machine.Command, done func(machine.Outcome, wire.Code)) {
+	if f := machine.Format(cmd); f > leastFormat && f > l.format() {
+		done(machine.Outcome{}, wire.CodeVersion)
+		return
+	}
 	l.proposer.propose(cmd, done)
 }
 
@@ -302,7 +313,7 @@ func (l *leader) propose(cmd machine.Command, done func(machine.Outcome, wire.Co
 // before that for a change if q says so. The returned function gives up.
 func (l *leader) read(q replica.Query, done func(replica.Answer, wire.Code)) (cancel func()) {
 	if q.Version != 0 && l.table.version(q) == q.Version {
-		return l.watches.add(q, done)
+		return l.watches.read(q, done)
 	}
 	l.readNow(q, done)
 	return func() {}
@@ -310,11 +321,36 @@ func (l *leader) read(q replica.Query, done func(replica.Answer, wire.Code)) (ca
 
 func (l *leader) readNow(q replica.Query, done func(replica.Answer, wire.Code)) {
 	a := l.table.answer(q)
+	l.keeper.describe(a.Status.Holders)
 	l.rounds.add(func(ok bool) {
 		if ok {
 			done(a, wire.CodeOK)
 		} else {
 			done(replica.Answer{}, wire.CodeNotLeader)
+		}
+	})
+}
+
+// scan is read for many keys.
+func (l *leader) scan(q replica.Scan, done func(replica.Scanned, wire.Code)) (cancel func()) {
+	a := l.table.scan(q)
+	if q.Since != 0 && !tells(a) {
+		return l.watches.scan(q, done)
+	}
+	l.scanned(a, done)
+	return func() {}
+}
+
+// scanned answers with what was read just now.
+func (l *leader) scanned(a replica.Scanned, done func(replica.Scanned, wire.Code)) {
+	for i := range a.Keys {
+		l.keeper.describe(a.Keys[i].Holders)
+	}
+	l.rounds.add(func(ok bool) {
+		if ok {
+			done(a, wire.CodeOK)
+		} else {
+			done(replica.Scanned{}, wire.CodeNotLeader)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -388,8 +387,11 @@ func call[T any](ctx context.Context, k *link, try func(upstream, func(T, wire.C
 		switch v.code {
 		case wire.CodeOK, wire.CodeNo, wire.CodeNoSession:
 			return v.value, v.code, nil
+		case wire.CodeVersion:
+			return fail(ErrVersion)
 		case wire.CodeBad:
-			return fail(errors.New("cluster: the leader does not understand the request"))
+			// What this member lets out is well formed, to members of its age.
+			return fail(fmt.Errorf("%w: the leader does not understand the request", ErrVersion))
 		case wire.CodeUnknown:
 			unknown = true
 		}
@@ -464,6 +466,16 @@ func (k *link) Read(ctx context.Context, q replica.Query) (replica.Answer, error
 	}
 	a, _, err := call(ctx, k, func(up upstream, done func(replica.Answer, wire.Code)) func() {
 		return up.read(q, done)
+	})
+	return a, err
+}
+
+func (k *link) Scan(ctx context.Context, q replica.Scan) (replica.Scanned, error) {
+	if err := checkScan(q); err != nil {
+		return replica.Scanned{}, err
+	}
+	a, _, err := call(ctx, k, func(up upstream, done func(replica.Scanned, wire.Code)) func() {
+		return up.scan(q, done)
 	})
 	return a, err
 }

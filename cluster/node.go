@@ -147,6 +147,7 @@ func (n *Node) start() error {
 		Founder:    n.founder(),
 		Durable:    n.cfg.Dir != "",
 		TTL:        uint64(n.cfg.TTL / time.Millisecond),
+		Format:     machine.MaxFormat,
 	}
 	n.gossip = newGossip(n, meta)
 	port.Handle(transport.KindMember, n.serveMember)

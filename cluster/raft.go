@@ -326,7 +326,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	for i, l := range logs {
 		switch l.Type {
 		case raft.LogCommand:
-			out[i] = f.t.apply(l.Data)
+			out[i] = f.t.apply(l.Data, l.AppendedAt)
 		case raft.LogConfiguration:
 			f.t.configured(l.Index)
 		}

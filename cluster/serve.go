@@ -34,7 +34,7 @@ type memberStream struct {
 	member *member
 
 	mu    sync.Mutex
-	reads map[uint64]func() // what gives up a waiting Read
+	reads map[uint64]func() // what gives up a waiting Read or Scan
 }
 
 func (s *memberStream) serve(q *request) {
@@ -60,6 +60,8 @@ func (s *memberStream) serve(q *request) {
 		q.answer(wire.CodeBad, nil)
 	case wire.Read:
 		s.read(q)
+	case wire.Scan:
+		s.scan(q)
 	case wire.Cancel:
 		s.mu.Lock()
 		cancel := s.reads[q.cancels()]
@@ -141,6 +143,25 @@ func (s *memberStream) read(q *request) {
 		q.answer(wire.CodeBad, nil)
 		return
 	}
+	s.wait(q, func(answer func(wire.Code, any)) func() {
+		return s.leader.read(replica.Query(query), func(a replica.Answer, c wire.Code) { answer(c, answerToWire(a)) })
+	})
+}
+
+func (s *memberStream) scan(q *request) {
+	var query wire.ScanQuery
+	if wire.Unmarshal(q.Body, &query) != nil || checkScan(replica.Scan(query)) != nil {
+		q.answer(wire.CodeBad, nil)
+		return
+	}
+	s.wait(q, func(answer func(wire.Code, any)) func() {
+		return s.leader.scan(replica.Scan(query), func(a replica.Scanned, c wire.Code) { answer(c, (*wire.Scanned)(&a)) })
+	})
+}
+
+// wait begins what answers q, maybe much later, and what the stream's end or a
+// Cancel gives up.
+func (s *memberStream) wait(q *request, begin func(answer func(wire.Code, any)) (cancel func())) {
 	s.mu.Lock()
 	if s.reads == nil {
 		s.mu.Unlock()
@@ -148,13 +169,13 @@ func (s *memberStream) read(q *request) {
 	}
 	s.reads[q.ID] = func() {}
 	s.mu.Unlock()
-	cancel := s.leader.read(replica.Query(query), func(a replica.Answer, c wire.Code) {
+	cancel := begin(func(c wire.Code, v any) {
 		s.mu.Lock()
 		delete(s.reads, q.ID)
 		s.mu.Unlock()
 		var body []byte
 		if c == wire.CodeOK {
-			body = wire.Marshal(toWire(a))
+			body = wire.Marshal(v)
 		}
 		q.answer(c, body)
 	})
@@ -200,32 +221,18 @@ func clientCommand(c machine.Command) (id machine.SessionID, ok bool) {
 		return c.Session, true
 	case machine.Close:
 		return c.Session, true
+	case machine.Upgrade:
+		return c.Session, true
+	case machine.Downgrade:
+		return c.Session, true
+	case machine.SetValue:
+		return c.Session, true
+	case machine.Ask:
+		return c.Session, true
+	case machine.Break:
+		return c.Session, true
 	}
 	return id, false
-}
-
-func checkQuery(q replica.Query) error {
-	if len(q.Key) > machine.MaxKey || len(q.Also) > replica.MaxAlso || q.Waiters < 0 || q.Waiters > replica.MaxListed ||
-		slices.ContainsFunc(q.Also, func(key string) bool { return len(key) > machine.MaxKey }) {
-		return &ConfigError{"query", "over its limits"}
-	}
-	return nil
-}
-
-func toWire(a replica.Answer) *wire.Answer {
-	w := &wire.Answer{Status: a.Status, Version: a.Version}
-	for _, o := range a.Also {
-		w.Also = append(w.Also, wire.Owner(o))
-	}
-	return w
-}
-
-func fromWire(w wire.Answer) replica.Answer {
-	a := replica.Answer{Status: w.Status, Version: w.Version}
-	for _, o := range w.Also {
-		a.Also = append(a.Also, replica.Owner(o))
-	}
-	return a
 }
 
 // serveControl answers what any member may ask of any other.

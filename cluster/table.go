@@ -3,13 +3,11 @@ package cluster
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"sync"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
-	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // table is this voter's copy of the lock table, with the little that belongs to
@@ -36,7 +34,12 @@ func newTable() *table {
 
 // apply applies one log entry and returns its outcomes, one for each command.
 // An entry that cannot be decoded does nothing, on every voter alike.
-func (t *table) apply(data []byte) []machine.Outcome {
+//
+// at is when the leader put the entry in its log, by its wall clock. It is part
+// of the entry, in every store and on the way to every voter, so the tables stay
+// equal; but nothing keeps it from running backward or from being wrong, so the
+// table only writes it down for people to read.
+func (t *table) apply(data []byte, at time.Time) []machine.Outcome {
 	commands, err := machine.DecodeEntry(data)
 	if err != nil {
 		return nil
@@ -44,6 +47,9 @@ func (t *table) apply(data []byte) []machine.Outcome {
 	a := applied{commands: commands, outcomes: make([]machine.Outcome, len(commands))}
 	now := time.Now()
 	t.mu.Lock()
+	if ms := at.UnixMilli(); ms > 0 { // else it was never set
+		t.m.Clock(uint64(ms))
+	}
 	for i, c := range commands {
 		var events []machine.Event
 		a.outcomes[i], events = t.m.Apply(c)
@@ -100,40 +106,6 @@ func (t *table) configIndex() uint64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.config
-}
-
-// answer reads what q asks for.
-func (t *table) answer(q replica.Query) replica.Answer {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	a := replica.Answer{Status: t.m.Status(q.Key, q.Waiters), Version: t.versionLocked(q)}
-	for _, key := range q.Also {
-		session, token := t.m.Owner(key)
-		a.Also = append(a.Also, replica.Owner{Session: session, Token: token})
-	}
-	return a
-}
-
-func (t *table) version(q replica.Query) uint64 {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.versionLocked(q)
-}
-
-// versionLocked digests the versions of all keys of q, so that an answer of
-// many keys has one version; it is never zero, which stands for none.
-func (t *table) versionLocked(q replica.Query) uint64 {
-	h := fnv.New64a()
-	var b [8]byte
-	add := func(key string) {
-		binary.BigEndian.PutUint64(b[:], t.m.Version(key))
-		h.Write(b[:])
-	}
-	add(q.Key)
-	for _, key := range q.Also {
-		add(key)
-	}
-	return h.Sum64() | 1
 }
 
 // tableImage is a snapshot: the table's image behind the configuration's index.

@@ -17,6 +17,7 @@ type upstream interface {
 	propose(cmd machine.Command, done func(machine.Outcome, wire.Code))
 	beat(id machine.SessionID, done func(wire.Code))
 	read(q replica.Query, done func(replica.Answer, wire.Code)) (cancel func())
+	scan(q replica.Scan, done func(replica.Scanned, wire.Code)) (cancel func())
 	granting(done func(wire.Code))
 	depart(name string, boot uint64, done func(wire.Code))
 	detach(id machine.SessionID)
@@ -32,9 +33,12 @@ type local struct {
 }
 
 func (u local) propose(cmd machine.Command, done func(machine.Outcome, wire.Code)) {
-	if id, ok := clientCommand(cmd); ok {
-		u.l.bind(u.m, id)
+	id, ok := clientCommand(cmd)
+	if !ok {
+		done(machine.Outcome{}, wire.CodeBad)
+		return
 	}
+	u.l.bind(u.m, id)
 	u.l.propose(cmd, done)
 }
 
@@ -45,6 +49,10 @@ func (u local) beat(id machine.SessionID, done func(wire.Code)) {
 
 func (u local) read(q replica.Query, done func(replica.Answer, wire.Code)) func() {
 	return u.l.read(q, done)
+}
+
+func (u local) scan(q replica.Scan, done func(replica.Scanned, wire.Code)) func() {
+	return u.l.scan(q, done)
 }
 
 func (u local) granting(done func(wire.Code)) { u.l.granting(done) }
@@ -118,23 +126,36 @@ func (u *remote) beginWaiting(t wire.Type, body []byte, done func(wire.Frame)) u
 }
 
 func (u *remote) read(q replica.Query, done func(replica.Answer, wire.Code)) func() {
-	send := u.begin
-	var id uint64
-	if q.Version != 0 {
-		send = func(t wire.Type, body []byte, done func(wire.Frame)) { id = u.beginWaiting(t, body, done) }
-	}
-	send(wire.Read, wire.Marshal((*wire.Query)(&q)), func(f wire.Frame) {
+	return u.ask(wire.Read, wire.Marshal((*wire.Query)(&q)), q.Version != 0, func(f wire.Frame) {
 		var a wire.Answer
 		if f.Code == wire.CodeOK && wire.Unmarshal(f.Body, &a) != nil {
 			f.Code = wire.CodeUnknown
 		}
-		done(fromWire(a), f.Code)
+		done(answerFromWire(a), f.Code)
 	})
-	return func() {
-		if id != 0 {
-			u.rpc.forget(id)
-			u.rpc.notify(wire.Cancel, wire.Marshal(id))
+}
+
+func (u *remote) scan(q replica.Scan, done func(replica.Scanned, wire.Code)) func() {
+	return u.ask(wire.Scan, wire.Marshal((*wire.ScanQuery)(&q)), q.Since != 0, func(f wire.Frame) {
+		var a wire.Scanned
+		if f.Code == wire.CodeOK && wire.Unmarshal(f.Body, &a) != nil {
+			f.Code = wire.CodeUnknown
 		}
+		done(replica.Scanned(a), f.Code)
+	})
+}
+
+// ask sends a question whose answer may wait for a change. The returned function
+// gives up.
+func (u *remote) ask(t wire.Type, body []byte, waits bool, done func(wire.Frame)) (cancel func()) {
+	if !waits {
+		u.begin(t, body, done)
+		return func() {}
+	}
+	id := u.beginWaiting(t, body, done)
+	return func() {
+		u.rpc.forget(id)
+		u.rpc.notify(wire.Cancel, wire.Marshal(id))
 	}
 }
 

@@ -86,6 +86,22 @@ func TestContextCarriesTheInnermostToken(t *testing.T) {
 	}
 }
 
+func TestContextTokenIsAskedForWhenItIsRead(t *testing.T) {
+	bg := context.Background()
+	now := Token(7)
+	ctx := NewContextFunc(NewContext(bg, 3), func() Token { return now })
+	for _, want := range []Token{7, 9, 0} { // zero hides, it does not inherit
+		now = want
+		if got, ok := FromContext(ctx); got != want || ok != (want != 0) {
+			t.Errorf("FromContext = %d, %v, want %d", got, ok, want)
+		}
+	}
+	now = 9
+	if got, _ := FromContext(NewContext(ctx, 11)); got != 11 {
+		t.Errorf("the inner context carries %d, want 11", got)
+	}
+}
+
 func FuzzParseToken(f *testing.F) {
 	for _, s := range []string{"", "0", "7", "007", "18446744073709551615", "18446744073709551616", "-1"} {
 		f.Add(s)

@@ -31,6 +31,10 @@ var errNoSession = errors.New("locks: no session")
 //     the place in the queue is gone.
 //   - *LostError: the key was granted and lost again before Acquire returned.
 //   - ErrTooManyWaiters: the queue is full.
+//   - *DeadlockError: ctx descends from the context of a lock that somebody waits
+//     for whom this call would have to wait for, perhaps by way of others. It is
+//     the request that would close the circle that is refused, at once.
+//   - *ChangedError, ErrTooOld: see the option IfToken; *CapacityError: see Permit.
 //   - *cluster.ConfigError: the key or an option cannot be used.
 //   - ErrClosed, or cluster.ErrStopped: the client or its node has ended.
 func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
@@ -82,47 +86,49 @@ func (c *Client) acquire(ctx, parent context.Context, req request) (*Lock, error
 	}
 }
 
-// acquire asks for a key in this session. It fails with errNoSession if the
-// session had ended before the request was heard.
+// acquire asks for req in this session. It fails with errNoSession if the session
+// had ended before the request was heard.
 func (s *session) acquire(ctx, parent context.Context, req request) (*Lock, error) {
+	if req.owner != "" {
+		return s.enter(ctx, parent, req)
+	}
+	return s.request(ctx, parent, req)
+}
+
+// request asks the cluster.
+func (s *session) request(ctx, parent context.Context, req request) (*Lock, error) {
 	wctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := s.awaitDebts(wctx, req.key); err != nil {
+	if err := s.awaitDebts(wctx, req.all()); err != nil {
 		return nil, callError("acquire", req.key, err)
 	}
+	cmd := req.command()
+	if !req.try { // which waits for nobody
+		held, err := under(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		cmd.Under = held
+	}
 	w := &waiter{
-		request: req,
-		asked:   time.Now(),
-		parent:  parent,
-		cancel:  cancel,
-		granted: make(chan struct{}),
+		request:  req,
+		since:    time.Now(),
+		parent:   parent,
+		cancel:   cancel,
+		answered: make(chan struct{}),
 	}
 	if err := s.register(w); err != nil {
 		return nil, err
 	}
+	cmd.Session, cmd.Seq = s.id, w.seq
 	out, err := s.propose(wctx, func(seen []uint64) machine.Command {
-		return machine.Acquire{
-			Session:    s.id,
-			Seq:        w.seq,
-			Key:        w.key,
-			Try:        w.try,
-			MaxWaiters: w.maxWaiters,
-			Meta:       w.meta,
-			Seen:       seen,
-		}
+		cmd.Seen = seen
+		return cmd
 	})
 	if err == nil {
-		switch out.Code {
-		case machine.Granted:
-			s.grant(w.seq, fence.Token(out.Token))
-		case machine.Queued:
-			select {
-			case <-w.granted:
-			case <-wctx.Done():
-			}
-		}
+		s.await(wctx, w, out)
 	}
-	return s.conclude(wctx, w, out, err)
+	return s.conclude(wctx, w, s.dismiss(w, out, err))
 }
 
 // register gives a waiter its seq, before the cluster hears of it: the grant may
@@ -139,97 +145,233 @@ func (s *session) register(w *waiter) error {
 	s.lastSeq++
 	w.seq = s.lastSeq
 	s.waiters[w.seq] = w
-	if len(s.waiters)+len(s.locks) == 1 {
+	if len(s.waiters)+len(s.grants) == 1 {
 		s.poke()
 	}
 	return nil
 }
 
-// grant makes a waiter's lock, if the session may still be trusted; if not the
-// session ends, which frees the key. A grant that nobody waits for is a repeated
-// one, or one that is being withdrawn.
-func (s *session) grant(seq uint64, token fence.Token) {
+// await takes the cluster's first answer to w. If that is to wait, it waits, until
+// the second has come or ctx ends.
+func (s *session) await(ctx context.Context, w *waiter, out machine.Outcome) {
+	switch out.Code {
+	case machine.Granted:
+		s.granted(w.seq, out)
+	case machine.Queued:
+		s.watchQueue(ctx, w, int(out.Behind))
+		select {
+		case <-w.answered:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// watchQueue tells Trace.Queued how many are before w, at first and whenever that
+// changes, for as long as w waits. Without such a function it returns at once.
+func (s *session) watchQueue(ctx context.Context, w *waiter, behind int) {
+	if !s.c.trace.wantsQueued() {
+		return
+	}
+	tell := func() {
+		s.c.trace.queued(LockEvent{Key: w.key, Behind: behind, Took: time.Since(w.since)})
+	}
+	tell()
+	var retry backoff
+	q := replica.Query{Key: w.key, Session: s.id, Seq: w.seq}
+	for ctx.Err() == nil {
+		a, err := s.c.rep.Read(ctx, q)
+		if err != nil {
+			if retry.wait(ctx, s.c.closing) != nil {
+				return
+			}
+			continue
+		}
+		if !a.Waits {
+			return // what it waits for now is to be told
+		}
+		retry.reset()
+		q.Version = a.Version
+		if int(a.Behind) != behind {
+			behind = int(a.Behind)
+			tell()
+		}
+	}
+}
+
+// granted makes a waiter's lock, or upgrades one, if the session may still be
+// trusted; if not the session ends, which frees the key. A grant that nobody
+// waits for is a repeated one, or one that is being withdrawn.
+func (s *session) granted(seq uint64, out machine.Outcome) {
 	if !s.alive() {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	w := s.waiters[seq]
 	if w == nil || s.draining || s.reason != 0 {
+		s.mu.Unlock()
 		return
 	}
-	delete(s.waiters, seq)
-	l := &Lock{s: s, key: w.key, token: token, parent: w.parent, since: time.Now()}
-	s.locks[token] = l
-	s.seen = append(s.seen, seq)
-	w.lock = l
-	close(w.granted)
+	if w.upgrades != nil {
+		w.upgrades.promoted(out)
+	} else {
+		w.lock = s.newLock(w, out)
+	}
+	lost := w.early.lost
+	s.answer(w, out)
+	s.mu.Unlock()
 	// Its proposal may still be looking for a leader, to be told what is known.
-	defer w.cancel(nil)
-	s.c.trace.acquired(LockEvent{Key: w.key, Token: token, Took: l.since.Sub(w.asked)})
+	w.cancel(nil)
+	if lost != 0 {
+		s.loseGrant(seq, w.key, out.Token, lost)
+	}
 }
 
-// conclude answers the call of a waiter: out and err are what proposing it came
-// to, and ctx may have ended. What the call does not return is given back.
-func (s *session) conclude(ctx context.Context, w *waiter, out machine.Outcome, err error) (*Lock, error) {
+// newLock makes the lock that w was granted. The caller holds s.mu.
+func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
+	g := &grant{
+		s:       s,
+		key:     w.key,
+		seq:     w.seq,
+		since:   time.Now(),
+		token:   fence.Token(out.Token),
+		mode:    w.mode,
+		unclean: out.Unclean,
+	}
+	g.lock = &Lock{g: g, parent: w.parent}
+	if w.keys != nil {
+		g.extra().keys = w.keys
+	}
+	if out.Value != "" {
+		g.extra().value = out.Value
+	}
+	s.grants[w.seq] = g
+	s.c.trace.acquired(LockEvent{Key: g.key, Token: g.token, Took: g.since.Sub(w.since)})
+	if w.early.asked {
+		g.noteAsked(w.early.by)
+	}
+	if w.early.contended || out.Waiters > 0 {
+		g.noteContended()
+	}
+	return g.lock
+}
+
+// refused ends a wait that the cluster refused late.
+func (s *session) refused(seq uint64, out machine.Outcome) {
 	s.mu.Lock()
-	if l := w.lock; l != nil {
+	w := s.waiters[seq]
+	if w == nil {
 		s.mu.Unlock()
-		// Also if ctx has ended: to give the grant back would serve nobody.
-		if err := l.Err(); err != nil {
-			return nil, err
-		}
-		return l, nil
+		return
+	}
+	s.answer(w, out)
+	s.mu.Unlock()
+	w.cancel(nil)
+}
+
+// answer notes the verdict on w, which is to be told as seen. The caller holds
+// s.mu.
+func (s *session) answer(w *waiter, verdict machine.Outcome) {
+	delete(s.waiters, w.seq)
+	s.seen = append(s.seen, w.seq)
+	w.verdict = verdict
+	close(w.answered)
+}
+
+// outcome is what a waiter's call came to.
+type outcome struct {
+	out       machine.Outcome
+	err       error // of proposing it
+	withdrawn bool  // it was given up without a verdict
+}
+
+// dismiss ends w's part, for its call returns: out and err are what proposing it
+// came to. What the call does not return is given back, in the background.
+func (s *session) dismiss(w *waiter, out machine.Outcome, err error) outcome {
+	s.mu.Lock()
+	if w.verdict.Code != 0 {
+		s.mu.Unlock()
+		return outcome{out: w.verdict}
 	}
 	delete(s.waiters, w.seq)
-	var unheard *replica.Error
-	withdraw := false
+	o := outcome{out: out, err: err}
 	switch {
-	case err != nil && errors.As(err, &unheard) && !unheard.Unknown:
-		s.seen = append(s.seen, w.seq) // never used, but a gap among the seqs costs the table
+	case err != nil && unknown(err):
+		o.withdrawn = true
 	case err != nil:
-		withdraw = true
+		s.seen = append(s.seen, w.seq) // never used, but a gap among the seqs costs the table
 	case out.Code == machine.Granted, out.Code == machine.Queued, out.Code == machine.Withdrawn:
-		withdraw = true
+		o.withdrawn = true
 	case out.Code != machine.NoSession:
 		s.seen = append(s.seen, w.seq)
 	}
-	s.mu.Unlock()
-	if withdraw {
-		s.cleanUp(&debt{key: w.key, seq: w.seq})
+	if o.withdrawn && w.upgrades != nil {
+		w.upgrades.unsure = true
 	}
+	s.mu.Unlock()
+	if o.withdrawn {
+		s.cleanUp(&debt{keys: w.all(), seq: w.seq, upgrades: w.upgrades})
+	}
+	return o
+}
 
-	switch {
+// conclude answers the call of a waiter that asked for a lock; ctx may have ended.
+func (s *session) conclude(ctx context.Context, w *waiter, o outcome) (*Lock, error) {
+	switch out, err := o.out, o.err; {
+	case w.lock != nil:
+		// Also if ctx has ended: to give the grant back would serve nobody.
+		if err := w.lock.Err(); err != nil {
+			return nil, err
+		}
+		return w.lock, nil
 	case err == nil && out.Code == machine.NoSession:
 		s.lose(SessionExpired)
 		return nil, errNoSession
-	case ctx.Err() != nil && (err != nil || withdraw):
+	case ctx.Err() != nil && (err != nil || o.withdrawn):
 		return nil, callError("acquire", w.key, whyEnded(ctx, err))
 	case err != nil:
 		return nil, callError("acquire", w.key, err)
-	case withdraw:
+	case o.withdrawn:
 		// Granted, but not to be trusted: the session has just ended.
 		return nil, &SessionError{Key: w.key, Reason: s.why()}
 	}
-	return nil, refusal(w.key, out)
+	return nil, refusal(&w.request, o.out)
 }
 
 // refusal is the error of an Acquire that the cluster refused.
-func refusal(key string, out machine.Outcome) error {
+func refusal(req *request, out machine.Outcome) error {
+	key := req.key
 	switch out.Code {
 	case machine.Held:
 		return &HeldError{
-			Key:    key,
-			Client: out.Holder.Client,
-			Node:   out.Holder.Node,
-			Token:  fence.Token(out.Holder.Token),
+			Key:      key,
+			Client:   out.Holder.Client,
+			Node:     out.Holder.Node,
+			Token:    fence.Token(out.Holder.Token),
+			Conflict: out.Holder.Key,
+			Delayed:  out.Holder.Client != "" && out.Holder.Session == machine.SessionID{},
 		}
 	case machine.TooManyWaiters:
 		return fmt.Errorf("%w: %d wait for %q", ErrTooManyWaiters, out.Limit, key)
 	case machine.Founding:
 		return callError("acquire", key, cluster.ErrFounding)
+	case machine.Deadlock:
+		return deadlockError("acquire", key, out.Cycle)
+	case machine.Changed:
+		return &ChangedError{Key: key, Since: fence.Token(req.ifToken), Token: fence.Token(out.Token)}
+	case machine.TooOld:
+		return fmt.Errorf("%w: %q since token %d, nothing is known up to %d", ErrTooOld, key, uint64(req.ifToken), uint64(out.Token))
+	case machine.WrongCapacity:
+		return &CapacityError{Key: key, Of: int(req.of), Have: int(out.Limit)}
 	}
 	return callError("acquire", key, outcomeError("acquire", out))
+}
+
+func deadlockError(verb, key string, cycle []machine.Link) error {
+	e := &DeadlockError{Key: key, verb: verb}
+	for _, l := range cycle {
+		e.Cycle = append(e.Cycle, Wait{Client: l.Client, Key: l.Key, Token: fence.Token(l.Token)})
+	}
+	return e
 }
 
 // outcomeError is the error of an outcome that a sound client does not see.

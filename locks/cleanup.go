@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -16,10 +17,43 @@ import (
 
 // A debt is what the cluster has not yet heard.
 type debt struct {
-	key   string
-	token fence.Token   // to be released, or
-	seq   uint64        // to be withdrawn
-	paid  chan struct{} // closed when the cluster has heard, or the session ended
+	keys     []string
+	token    fence.Token   // to be released; 0 for a wait that was given up
+	seq      uint64        // of the request to be withdrawn; 0: released by token
+	to       string        // the client to release to, if it waits
+	missed   error         // why it was not released to that one
+	upgrades *grant        // what the request withdrawn was to upgrade
+	paid     chan struct{} // closed when the cluster has heard, or the session ended
+}
+
+// command is what tells the cluster.
+func (d *debt) command(id machine.SessionID, seen []uint64) machine.Command {
+	if d.seq != 0 && d.to == "" {
+		return machine.Withdraw{Session: id, Seq: d.seq, Seen: seen}
+	}
+	return machine.Release{Session: id, Token: machine.Token(d.token), To: d.to, Seen: seen}
+}
+
+// again reports whether what a command came to asks for another command, which it
+// changes the debt to: where the key cannot be released to one, it is to whoever
+// is next.
+func (d *debt) again(out machine.Outcome, err error) bool {
+	switch {
+	case d.to == "":
+		return false
+	case errors.Is(err, ErrVersion):
+		d.missed = ErrVersion
+	case err != nil:
+		return false
+	case out.Code == machine.NoSuccessor:
+		d.missed = ErrNoSuccessor
+	case out.Code == machine.NotHeld && d.seq != 0:
+		// Perhaps held under another token, or heard before.
+	default:
+		return false
+	}
+	d.to = ""
+	return true
 }
 
 // maxCleaners bounds the debts that are told at the same time.
@@ -46,7 +80,9 @@ func (s *session) cleanUp(d *debt) {
 	if cl.byKey == nil {
 		cl.byKey = make(map[string][]*debt)
 	}
-	cl.byKey[d.key] = append(cl.byKey[d.key], d)
+	for _, key := range d.keys {
+		cl.byKey[key] = append(cl.byKey[key], d)
+	}
 	start := cl.workers < maxCleaners
 	if start {
 		cl.workers++
@@ -74,10 +110,12 @@ func (s *session) clean() {
 		s.pay(d)
 
 		s.mu.Lock()
-		if rest := slices.DeleteFunc(cl.byKey[d.key], func(o *debt) bool { return o == d }); len(rest) > 0 {
-			cl.byKey[d.key] = rest
-		} else {
-			delete(cl.byKey, d.key)
+		for _, key := range d.keys {
+			if rest := slices.DeleteFunc(cl.byKey[key], func(o *debt) bool { return o == d }); len(rest) > 0 {
+				cl.byKey[key] = rest
+			} else {
+				delete(cl.byKey, key)
+			}
 		}
 		s.mu.Unlock()
 		close(d.paid)
@@ -89,16 +127,18 @@ func (s *session) pay(d *debt) {
 	var retry backoff
 	for s.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(s.ctx, grace(s.ttl))
-		out, err := s.propose(ctx, func(seen []uint64) machine.Command {
-			if d.token != 0 {
-				return machine.Release{Session: s.id, Token: machine.Token(d.token), Seen: seen}
-			}
-			return machine.Withdraw{Session: s.id, Seq: d.seq, Seen: seen}
-		})
+		out, err := s.propose(ctx, func(seen []uint64) machine.Command { return d.command(s.id, seen) })
 		cancel()
 		switch {
+		case d.again(out, err):
+			continue
 		case err != nil:
 		case out.Code == machine.OK, out.Code == machine.NotHeld:
+			if d.upgrades != nil && out.Token != 0 {
+				s.mu.Lock()
+				d.upgrades.adopt(out.Token)
+				s.mu.Unlock()
+			}
 			return
 		default:
 			// The session is gone, or has asked for so much that the table
@@ -109,16 +149,27 @@ func (s *session) pay(d *debt) {
 		if s.ctx.Err() != nil {
 			return
 		}
-		s.c.trace.cleanupFailed(LockEvent{Key: d.key, Token: d.token, Err: err})
+		s.c.trace.cleanupFailed(LockEvent{Key: d.keys[0], Token: d.token, Err: err})
 		_ = retry.wait(s.ctx, s.ctx)
 	}
 }
 
-// awaitDebts waits until the cluster has heard what this client owes it for key:
+// owes reports whether the release of a grant is among what is owed. The caller
+// holds s.mu.
+func (s *session) owes(key string, token fence.Token) bool {
+	return slices.ContainsFunc(s.cleaning.byKey[key], func(d *debt) bool { return d.token == token })
+}
+
+// awaitDebts waits until the cluster has heard what this client owes it for keys:
 // a new request must not meet the remains of an earlier one.
-func (s *session) awaitDebts(ctx context.Context, key string) error {
+func (s *session) awaitDebts(ctx context.Context, keys []string) error {
+	var debts []*debt
 	s.mu.Lock()
-	debts := slices.Clone(s.cleaning.byKey[key])
+	if len(s.cleaning.byKey) > 0 {
+		for _, key := range keys {
+			debts = append(debts, s.cleaning.byKey[key]...)
+		}
+	}
 	s.mu.Unlock()
 	for _, d := range debts {
 		select {

@@ -254,10 +254,6 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 	if ttl == 0 {
 		ttl = max(c.rep.TTL(), minTTL)
 	}
-	name := c.opts.Name
-	if name == "" {
-		name = c.rep.Member()
-	}
 	var heard error // of the attempts before
 	for {
 		// An attempt is given up when its trust is spent: an answer would be
@@ -268,7 +264,7 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 		actx, cancel := context.WithTimeout(ctx, trust.left(trust.sent))
 		out, err := c.rep.Propose(actx, machine.Open{
 			Session: id,
-			Client:  name,
+			Client:  c.name(),
 			Node:    c.rep.Member(),
 			TTL:     uint64(ttl / time.Millisecond),
 			Meta:    c.meta,
@@ -297,6 +293,14 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 			heard = err
 		}
 	}
+}
+
+// name is what others see as the holder.
+func (c *Client) name() string {
+	if c.opts.Name != "" {
+		return c.opts.Name
+	}
+	return c.rep.Member()
 }
 
 // begin reserves name for one Spread at a time.

@@ -36,14 +36,15 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 	if err != nil {
 		return err
 	}
-	lost, err := c.hold(l, work)
+	lost, err := c.hold(l, work, nil)
 	return both(err, lost)
 }
 
-// hold runs work under a lock and releases it, however work ends. It returns
-// how the lock ended if it did so before work, and work's error. If its context has
-// ended already, work is not run.
-func (c *Client) hold(l *Lock, work Work) (lost *LostError, err error) {
+// hold runs work under a lock and releases it, however work ends; by letGo if that
+// is not nil, which is told work's error. It returns how the lock ended if it did
+// so before work, and work's error. If its context has ended already, work is not
+// run.
+func (c *Client) hold(l *Lock, work Work, letGo func(ctx context.Context, err error) error) (lost *LostError, err error) {
 	ctx := l.Context()
 	returned := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { c.goTask(func() { c.watchStuck(l, returned) }) })
@@ -52,25 +53,29 @@ func (c *Client) hold(l *Lock, work Work) (lost *LostError, err error) {
 		// own end, but not with the key.
 		stop()
 		close(returned)
-		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(l.s.ttl))
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(l.g.s.ttl))
 		defer cancel()
+		release := l.Release
+		if letGo != nil {
+			release = func(ctx context.Context) error { return letGo(ctx, err) }
+		}
 		// An error is one of the cluster's, which clean-up goes on with and
 		// tells, or the loss that is returned.
-		errors.As(l.Release(rctx), &lost)
+		errors.As(release(rctx), &lost)
 	}()
 	if ctx.Err() != nil {
-		return nil, callError("hold", l.key, whyEnded(ctx, nil))
+		return nil, callError("hold", l.g.key, whyEnded(ctx, nil))
 	}
 	return nil, work(ctx, l)
 }
 
 // watchStuck reports work that runs on for a TTL after its context ended.
 func (c *Client) watchStuck(l *Lock, returned <-chan struct{}) {
-	timer := time.NewTimer(l.s.ttl)
+	timer := time.NewTimer(l.g.s.ttl)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		c.trace.stuck(LockEvent{Key: l.key, Token: l.token, Took: time.Since(l.since), Err: endOf(l.Context())})
+		c.trace.stuck(LockEvent{Key: l.g.key, Token: l.Token(), Took: time.Since(l.g.since), Err: endOf(l.Context())})
 	case <-returned:
 	}
 }

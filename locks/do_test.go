@@ -350,7 +350,7 @@ func TestElectEndings(t *testing.T) {
 			if l.Token() > 3 {
 				return errWork
 			}
-			l.s.lose(QuorumUnreachable)
+			l.g.s.lose(QuorumUnreachable)
 			<-ctx.Done()
 			return ctx.Err()
 		}, errWork},
@@ -358,7 +358,7 @@ func TestElectEndings(t *testing.T) {
 			if l.Token() > 3 {
 				return errWork
 			}
-			l.s.lose(QuorumUnreachable)
+			l.g.s.lose(QuorumUnreachable)
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}, errWork},

@@ -1,19 +1,22 @@
 // Package locks acquires distributed locks in the cluster that this process is
 // part of, and says in time when they are lost.
 //
-// There are three types:
+// There are a few types:
 //
 //   - Client has a session in the cluster, kept by beats in the background:
 //     one for all its locks. Acquire and TryAcquire give locks; Do, Elect and
 //     Spread run a function under one and are the front door.
 //   - Lock is one grant of one key, with a fencing token and a context that ends
 //     when the grant does. Acquired again, the key is another Lock with a larger
-//     token; the old one never comes back.
+//     token; the old one never comes back. Options make it one of readers, one of
+//     a number of permits, or one of a whole tree of keys.
+//   - Set is one grant of several keys at once, by AcquireAll.
 //   - Status is what Inspect and Watch tell of a key.
 //
 // # Guarantees
 //
-//   - One holder. No two grants of a key are in force in the cluster at once.
+//   - One holder. No two grants of a key are in force in the cluster at once,
+//     save such as share it: readers, and permits up to their number.
 //   - Tokens rise. A grant's token is larger than that of every grant before it,
 //     of any key.
 //   - Loss is told first. While a process runs, the context of its grant has
@@ -24,7 +27,10 @@
 //   - A failed call leaves nothing. An Acquire that returned an error holds
 //     nothing, and no grant comes late: what may have reached the cluster is
 //     withdrawn. After Release, whatever it returned, this process does not hold.
-//   - Waiters are served in the order in which the cluster heard of them.
+//   - Waiters are served in the order in which the cluster heard of them, save
+//     where they ask for a Priority, are named by HandOver, or upgrade.
+//   - A wait that would never end is refused: see ErrDeadlock. This knows of the
+//     locks that the waiter's context descends from, and of no others.
 //   - Every loss has a Reason, as the cause of the lock's context and in Err.
 //
 // Less formally: believe in a lock as long as its context lives, ask Err or

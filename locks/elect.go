@@ -1,6 +1,10 @@
 package locks
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
 
 // Elect stands for election for as long as ctx lasts: it acquires the key, runs
 // lead while it holds it, releases it once lead has returned, and stands again,
@@ -14,13 +18,17 @@ import "context"
 // to Trace.Stuck.
 //
 // When lead returns nil, or an error that only says that its context ended (or,
-// once the lock is lost, that the fence refused its token), Elect stands again. It also stands again, after a short pause and with a word
+// once the lock is lost, that the fence refused its token), Elect stands again. So
+// it does when lead returns Resign, which names who shall lead next. It also stands again, after a short pause and with a word
 // to Trace.Retrying, when its session is lost or no leader of the cluster can be
 // reached. It returns, holding nothing:
 //
 //   - lead's error, if lead returned one of its own;
 //   - the cause of ctx, once ctx has ended;
-//   - ErrTooManyWaiters, *cluster.ConfigError, ErrClosed or cluster.ErrStopped.
+//   - ErrTooManyWaiters, *DeadlockError, *CapacityError, *cluster.ConfigError,
+//     ErrClosed or cluster.ErrStopped.
+//
+// The options IfToken and Reentrant cannot be used with it.
 func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Option) error {
 	if err := c.enter(); err != nil {
 		return err
@@ -30,14 +38,17 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 	if err != nil {
 		return err
 	}
+	if req.excludes(optIfToken|optReentrant, "Elect"); req.err != nil {
+		return req.err
+	}
 	var retry backoff
 	for ctx.Err() == nil {
 		l, err := c.acquire(ctx, ctx, req)
 		if err == nil {
 			retry.reset()
 			var lost *LostError
-			lost, err = c.hold(l, lead)
-			if own := ownError(l, err); own != nil {
+			lost, err = c.hold(l, lead, func(ctx context.Context, err error) error { return c.resign(ctx, l, err) })
+			if own := ownError(l, err); own != nil && !resigned(own) {
 				return both(own, lost)
 			}
 			if lost == nil {
@@ -60,9 +71,54 @@ func (c *Client) standAgain(ctx context.Context, retry *backoff, key string, err
 		return ErrClosed
 	case ctx.Err() != nil:
 		return whyEnded(ctx, err)
-	case c.final(ctx, err):
+	case c.final(ctx, err), hopeless(err):
 		return err
 	}
 	c.trace.retrying(LockEvent{Key: key, Err: err})
 	return retry.wait(ctx, c.closing)
+}
+
+// hopeless reports whether asking anew would come to the same.
+func hopeless(err error) bool {
+	return errors.Is(err, ErrDeadlock) || errors.Is(err, ErrCapacity)
+}
+
+// Resign returns an error for the lead of Elect to return: Elect then gives the
+// key up and stands again, behind all who wait by then. The key goes to the first
+// waiter of the client named successor, before the others, as by Lock.HandOver,
+// and to whoever is next if successor is empty. If there is no such successor the
+// key goes to whoever is next, too, and Trace.Retrying is told. Only Elect knows
+// this error; it may be wrapped.
+func Resign(successor string) error { return &resignation{successor} }
+
+type resignation struct{ successor string }
+
+func (r *resignation) Error() string {
+	if r.successor == "" {
+		return "locks: resigned"
+	}
+	return fmt.Sprintf("locks: resigned for %s", r.successor)
+}
+
+func resigned(err error) bool {
+	var r *resignation
+	return errors.As(err, &r)
+}
+
+// resign gives up a lock whose lead has returned err.
+func (c *Client) resign(ctx context.Context, l *Lock, err error) error {
+	var r *resignation
+	if !errors.As(err, &r) || r.successor == "" {
+		return l.Release(ctx)
+	}
+	err = l.HandOver(ctx, r.successor)
+	if l.end() == nil {
+		// The successor's name cannot be one.
+		c.trace.retrying(LockEvent{Key: l.g.key, Token: l.Token(), Err: err})
+		return l.Release(ctx)
+	}
+	if errors.Is(err, ErrNoSuccessor) || errors.Is(err, ErrVersion) {
+		c.trace.retrying(LockEvent{Key: l.g.key, Token: l.Token(), Err: err})
+	}
+	return err
 }

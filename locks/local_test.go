@@ -32,6 +32,7 @@ type world struct {
 	resumed   []func()      // what arrived meanwhile
 	changed   chan struct{} // closed at the next command
 	deadlines map[machine.SessionID]*deadline
+	delays    []*time.Timer
 	members   []*member
 	applied   []machine.Command // all commands, in order, without keepalives
 }
@@ -157,6 +158,7 @@ func (w *world) apply(cmd machine.Command) machine.Outcome {
 }
 
 func (w *world) applyLocked(cmd machine.Command) machine.Outcome {
+	w.table.Clock(uint64(time.Now().UnixMilli()))
 	out, events := w.table.Apply(cmd)
 	w.applied = append(w.applied, cmd)
 	if w.check {
@@ -175,15 +177,25 @@ func (w *world) applyLocked(cmd machine.Command) machine.Outcome {
 				delete(w.deadlines, e.Session)
 			}
 			fallthrough
-		case machine.EventGranted, machine.EventLost:
+		case machine.EventGranted, machine.EventLost, machine.EventRefused, machine.EventAsked, machine.EventContended:
 			for _, m := range w.members {
 				m.push(e, w.rng)
 			}
+		case machine.EventDelayed:
+			w.delays = append(w.delays, time.AfterFunc(time.Duration(e.Delay)*time.Millisecond, func() { w.endDelay(e.Token) }))
 		}
 	}
 	close(w.changed)
 	w.changed = make(chan struct{})
 	return out
+}
+
+// endDelay is what the leader does when a grant's delay is over. Its clock does not
+// stand still for that while it is paused: a delay is not a promise to anybody.
+func (w *world) endDelay(token machine.Token) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.applyLocked(machine.EndDelay{Token: token, Term: w.term})
 }
 
 // deadlineLocked counts a whole TTL of a session from now.
@@ -217,6 +229,11 @@ func (w *world) expire(id machine.SessionID) {
 	w.applyLocked(machine.Expire{Session: id, Term: w.term})
 }
 
+// expire is the leader's verdict on one client.
+func expire(w *world, c *Client) machine.Command {
+	return machine.Expire{Session: c.current().id, Term: w.term}
+}
+
 // expireNow has the leader believe that all sessions are silent.
 func (w *world) expireNow() {
 	w.mu.Lock()
@@ -247,6 +264,12 @@ func (w *world) counts() machine.Counts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.table.Counts()
+}
+
+// busy counts what is held and waited for.
+func (w *world) busy() int {
+	n := w.counts()
+	return n.Grants + n.Waiters
 }
 
 func (w *world) status(key string) machine.Status {
@@ -564,6 +587,12 @@ func (m *member) Read(ctx context.Context, q replica.Query) (replica.Answer, err
 
 func (w *world) answer(q replica.Query) replica.Answer {
 	a := replica.Answer{Status: w.table.Status(q.Key, q.Waiters)}
+	if q.Value {
+		a.Status.Value = w.table.Value(q.Key)
+	}
+	if q.Seq != 0 {
+		a.Behind, a.Waits = w.table.Behind(q.Session, q.Seq)
+	}
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d", q.Key, w.table.Version(q.Key))
 	for _, key := range q.Also {
@@ -575,6 +604,60 @@ func (w *world) answer(q replica.Query) replica.Answer {
 	return a
 }
 
+func (m *member) Scan(ctx context.Context, q replica.Scan) (replica.Scanned, error) {
+	for {
+		type view struct {
+			replica.Scanned
+			changed chan struct{}
+		}
+		a, _, err := m.ask(ctx, false, func() any {
+			m.w.mu.Lock()
+			defer m.w.mu.Unlock()
+			return view{m.w.scan(q), m.w.changed}
+		})
+		if err != nil {
+			return replica.Scanned{}, &replica.Error{Err: err}
+		}
+		v := a.(view)
+		if q.Since == 0 || len(v.Keys) > 0 || v.Lost {
+			return v.Scanned, nil
+		}
+		q.Since = v.Version
+		select {
+		case <-v.changed:
+		case <-m.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (w *world) scan(q replica.Scan) replica.Scanned {
+	limit := q.Limit
+	if limit <= 0 || limit > replica.MaxScanned {
+		limit = replica.MaxScanned
+	}
+	r := replica.Scanned{Version: w.table.Commands()}
+	var keys []string
+	if q.Since == 0 {
+		keys = w.table.Keys(q.Prefix, q.From, limit+1)
+		if r.More = len(keys) > limit; r.More {
+			keys = keys[:limit]
+		}
+	} else {
+		upTo, ok := uint64(0), false
+		keys, upTo, ok = w.table.Changes(q.Prefix, q.Since, limit)
+		if !ok {
+			r.Lost = true
+			return r
+		}
+		r.More, r.Version = upTo < r.Version, upTo
+	}
+	for _, key := range keys {
+		r.Keys = append(r.Keys, w.table.Status(key, replica.MaxScannedEach))
+	}
+	return r
+}
+
 func (m *member) stop() { close(m.done) }
 
 var _ replica.Replica = (*member)(nil)
@@ -583,5 +666,5 @@ var _ replica.Replica = (*member)(nil)
 func (s *session) sizes() (waiters, locks int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waiters), len(s.locks)
+	return len(s.waiters), len(s.grants)
 }

@@ -48,15 +48,98 @@ func shutdown(t *testing.T, c *Client) {
 	}
 }
 
-func acquire(t *testing.T, c *Client, key string) *Lock {
+func acquire(t *testing.T, c *Client, key string, opts ...Option) *Lock {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(bg, time.Minute)
 	defer cancel()
-	l, err := c.Acquire(ctx, key)
+	l, err := c.Acquire(ctx, key, opts...)
 	if err != nil {
 		t.Fatalf("acquire %q: %v", key, err)
 	}
 	return l
+}
+
+func release(t *testing.T, l interface{ Release(context.Context) error }) {
+	t.Helper()
+	if err := l.Release(bg); err != nil {
+		t.Errorf("release: %v", err)
+	}
+}
+
+// A call runs in a goroutine of its own.
+type call[T any] struct {
+	done  chan struct{}
+	value T
+	err   error
+}
+
+func start[T any](f func() (T, error)) *call[T] {
+	c := &call[T]{done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.value, c.err = f()
+	}()
+	return c
+}
+
+// waiting acquires key in a goroutine of its own, which waits when this returns.
+func waiting(t *testing.T, ctx context.Context, c *Client, key string, opts ...Option) *call[*Lock] {
+	t.Helper()
+	call := start(func() (*Lock, error) { return c.Acquire(ctx, key, opts...) })
+	call.pends(t)
+	return call
+}
+
+// does runs a method in a goroutine of its own.
+func does(f func(context.Context) error, ctx context.Context) *call[struct{}] {
+	return start(func() (struct{}, error) { return struct{}{}, f(ctx) })
+}
+
+// settle waits until all events that are on their way have arrived: a world without
+// faults tells them within a few nanoseconds.
+func settle() {
+	time.Sleep(time.Millisecond)
+	synctest.Wait()
+}
+
+// pends checks that the call has not returned.
+func (c *call[T]) pends(t *testing.T) {
+	t.Helper()
+	settle()
+	select {
+	case <-c.done:
+		t.Fatalf("the call has returned %v, %v", c.value, c.err)
+	default:
+	}
+}
+
+// ends waits, for a minute at most, until the call has returned.
+func (c *call[T]) ends(t *testing.T) (T, error) {
+	t.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(time.Minute):
+		t.Fatal("the call does not return")
+	}
+	return c.value, c.err
+}
+
+// ok is ends for a call that should not have failed.
+func (c *call[T]) ok(t *testing.T) T {
+	t.Helper()
+	v, err := c.ends(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func wantConfig(t *testing.T, err error, field string) {
+	t.Helper()
+	var config *cluster.ConfigError
+	if !errors.As(err, &config) || config.Field != field || config.Reason == "" {
+		t.Errorf("%v, want a ConfigError of %s", err, field)
+	}
 }
 
 func within(d time.Duration) context.Context {
@@ -383,9 +466,22 @@ func TestErrorTexts(t *testing.T) {
 		{&LostError{"invoices", 7, SessionExpired}, `locks: lost "invoices" (token 7): session expired`, []error{ErrLost}},
 		{&LostError{"k", 7, NodeStopped}, `locks: lost "k" (token 7): node stopped`, []error{ErrLost, cluster.ErrStopped}},
 		{&SessionError{"k", ClientClosed}, `locks: wait for "k" ended: client closed`, []error{ErrSessionLost, ErrClosed}},
-		{&HeldError{"k", "c", "n", 7}, `locks: "k" is held by c on n (token 7)`, []error{ErrHeld}},
+		{&LostError{"k", 7, Broken}, `locks: lost "k" (token 7): broken by an operator`, []error{ErrLost}},
+		{&HeldError{Key: "k", Client: "c", Node: "n", Token: 7}, `locks: "k" is held by c on n (token 7)`, []error{ErrHeld}},
+		{&HeldError{Key: "k", Client: "c", Node: "n"}, `locks: "k" is waited for by c on n`, []error{ErrHeld}},
+		{&HeldError{Key: "k", Client: "c", Node: "n", Token: 7, Delayed: true}, `locks: "k" was held by c on n, and the delay of its grant runs (token 7)`, nil},
+		{&HeldError{Key: "a/b", Client: "c", Node: "n", Token: 7, Conflict: "a"}, `locks: "a/b" is taken: "a" is held by c on n (token 7)`, nil},
+		{&HeldError{Key: "a", Client: "c", Node: "n", Conflict: "a/b"}, `locks: "a" is taken: "a/b" is waited for by c on n`, nil},
+		{&HeldError{Key: "a", Conflict: "a/"}, `locks: "a" is taken: something below "a" is held`, []error{ErrHeld}},
+		{&DeadlockError{Key: "b", Cycle: []Wait{{"x", "b", 5}, {"y", "a", 4}}},
+			`locks: acquire "b": deadlock: x waits for "b" (token 5), y waits for "a" (token 4)`, []error{ErrDeadlock}},
+		{&DeadlockError{Key: "b", verb: "upgrade", Cycle: []Wait{{"x", "b", 0}}}, `locks: upgrade "b": deadlock: x waits for "b"`, []error{ErrDeadlock}},
+		{&ChangedError{"k", 5, 7}, `locks: acquire "k": granted to others since token 5, last under token 7`, []error{ErrChanged}},
+		{&CapacityError{"k", 3, 5}, `locks: acquire "k": a permit of 3 was asked for, but others' are of 5`, []error{ErrCapacity}},
+		{refusal(&request{key: "k", ifToken: 5}, machine.Outcome{Code: machine.TooOld, Token: 9}),
+			`locks: what was granted since is forgotten: "k" since token 5, nothing is known up to 9`, []error{ErrTooOld}},
 		{&BudgetError{"k", 7, 2 * time.Second, time.Second}, `locks: "k" (token 7) is certain for 1s, need 2s`, nil},
-		{refusal("k", machine.Outcome{Code: machine.TooManyWaiters, Limit: 5}), `locks: too many waiters: 5 wait for "k"`, []error{ErrTooManyWaiters}},
+		{refusal(&request{key: "k"}, machine.Outcome{Code: machine.TooManyWaiters, Limit: 5}), `locks: too many waiters: 5 wait for "k"`, []error{ErrTooManyWaiters}},
 		{callError("acquire", "k", &replica.Error{Err: cluster.ErrStopped}), `locks: acquire "k": cluster: node stopped`, []error{cluster.ErrStopped}},
 	} {
 		if test.err.Error() != test.want {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/machine"
 )
 
 // DESIGN P8: no goroutine and no timer per lock, and little memory.
@@ -34,11 +34,11 @@ func TestHundredThousandLocksAreCheap(t *testing.T) {
 		before, goroutines := heap(), runtime.NumGoroutine()
 		// Grants as they come from the cluster, without its tables.
 		for i, key := range keys {
-			wt := &waiter{request: request{key: key}, asked: time.Now(), parent: bg, granted: make(chan struct{}), cancel: func(error) {}}
+			wt := &waiter{request: request{key: key}, since: time.Now(), parent: bg, answered: make(chan struct{}), cancel: func(error) {}}
 			if err := s.register(wt); err != nil {
 				t.Fatal(err)
 			}
-			s.grant(wt.seq, first.Token()+1+fence.Token(i))
+			s.granted(wt.seq, machine.Outcome{Code: machine.Granted, Token: machine.Token(first.Token()) + 1 + machine.Token(i)})
 			held[i] = wt.lock
 		}
 		if used := heap() - before; used > 100<<20 {

@@ -68,68 +68,12 @@ func checkKey(key string) error {
 		return configError("key", "empty")
 	case len(key) > machine.MaxKey:
 		return configError("key", "%d bytes exceed %d", len(key), machine.MaxKey)
+	case key[0] == 0:
+		return configError("key", "keys that begin with a NUL byte are reserved")
 	case !utf8.ValidString(key):
 		return configError("key", "not valid UTF-8")
 	}
 	return nil
-}
-
-// Option changes how a key is acquired.
-type Option func(*request)
-
-// request is what is asked of the cluster for one key.
-type request struct {
-	key        string
-	try        bool
-	maxWaiters uint32
-	meta       []byte
-	err        error // the first option's that cannot be used
-}
-
-func newRequest(key string, opts []Option) (request, error) {
-	r := request{key: key}
-	if err := checkKey(key); err != nil {
-		return r, err
-	}
-	for _, o := range opts {
-		if o != nil {
-			o(&r)
-		}
-	}
-	return r, r.err
-}
-
-func (r *request) refuse(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
-
-// MaxWaiters makes the call fail with ErrTooManyWaiters, at once and with
-// nothing changed, if n requests wait for the key already. n is 1 to 10,000;
-// without this option it is 10,000. Spread applies it to the number of callers
-// that share a name.
-func MaxWaiters(n int) Option {
-	return func(r *request) {
-		if n < 1 || n > machine.MaxWaiters {
-			r.refuse(configError("MaxWaiters", "%d is not within 1 and %d", n, machine.MaxWaiters))
-			return
-		}
-		r.maxWaiters = uint32(n)
-	}
-}
-
-// Meta attaches m to the grant, for Inspect and Watch to tell: up to 4 KiB when
-// encoded, which adds a few bytes to each key and value. It is copied.
-func Meta(m map[string]string) Option {
-	meta := encodeMeta(m)
-	return func(r *request) {
-		if len(meta) > machine.MaxMeta {
-			r.refuse(configError("Meta", "%d bytes when encoded exceed %d", len(meta), machine.MaxMeta))
-			return
-		}
-		r.meta = meta
-	}
 }
 
 // encodeMeta writes m as its keys in ascending order, each with its value, all

@@ -121,7 +121,7 @@ func randomRound(t *testing.T, w *world, seed uint64) int {
 	cancel()
 	wg.Wait()
 	time.Sleep(3 * testTTL)
-	if n := w.counts(); n.Keys != 0 {
+	if n := w.counts(); w.busy() != 0 {
 		t.Errorf("the table keeps %+v", n)
 	}
 	return b.n

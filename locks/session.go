@@ -1,10 +1,12 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -48,7 +50,8 @@ type session struct {
 	draining bool   // the client is closing: nothing more is granted
 	lastSeq  uint64
 	waiters  map[uint64]*waiter
-	locks    map[fence.Token]*Lock
+	grants   map[uint64]*grant // by the seqs of their requests, since tokens may rise
+	entries  map[entryName]*entry
 	seen     []uint64  // seqs to be told as seen with the next command
 	beats    []*beat   // under way, the oldest first
 	wake     time.Time // when run means to look at the clocks next
@@ -59,12 +62,26 @@ type session struct {
 // waiter is a request that was not yet answered for good.
 type waiter struct {
 	request
-	seq     uint64
-	asked   time.Time
-	parent  context.Context         // of the lock's context
-	cancel  context.CancelCauseFunc // ends the call
-	granted chan struct{}           // closed when lock is set
-	lock    *Lock
+	seq      uint64
+	since    time.Time
+	parent   context.Context         // of the lock's context
+	upgrades *grant                  // not nil: this is no request for a lock
+	cancel   context.CancelCauseFunc // ends the call
+	answered chan struct{}           // closed when verdict is set
+
+	// Guarded by the session's mu.
+	verdict machine.Outcome // Granted, or why it was refused late
+	lock    *Lock           // what was granted
+	early   early
+}
+
+// early is what the cluster told of a grant before it told of the grant: events
+// overtake answers.
+type early struct {
+	asked     bool
+	by        string // who asked
+	contended bool
+	lost      Reason
 }
 
 func newSessionID() (id machine.SessionID) {
@@ -81,7 +98,8 @@ func newSession(c *Client, id machine.SessionID, t trust) *session {
 		closed:  make(chan struct{}),
 		trust:   t,
 		waiters: make(map[uint64]*waiter),
-		locks:   make(map[fence.Token]*Lock),
+		grants:  make(map[uint64]*grant),
+		entries: make(map[entryName]*entry),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -136,7 +154,7 @@ func (s *session) look(now instant, due time.Duration) (time.Duration, bool) {
 	s.mu.Lock()
 	left := s.trust.left(now)
 	d := min(left, max(due, 0))
-	if len(s.locks)+len(s.waiters) > 0 {
+	if len(s.grants)+len(s.waiters) > 0 {
 		d = min(d, sleepCheck)
 	}
 	over := s.reason != 0
@@ -213,19 +231,11 @@ func (s *session) lose(reason Reason) {
 // caller holds s.mu.
 func (s *session) endLocks(reason Reason) []func() {
 	var cancels []func()
+	grants := slices.Collect(maps.Values(s.grants))
 	// In the order of the grants, for the Trace.
-	tokens := make([]fence.Token, 0, len(s.locks))
-	for token := range s.locks {
-		tokens = append(tokens, token)
-	}
-	slices.Sort(tokens)
-	for _, token := range tokens {
-		l := s.locks[token]
-		lost := &LostError{Key: l.key, Token: token, Reason: reason}
-		if cancel := l.finish(lost); cancel != nil {
-			cancels = append(cancels, cancel)
-		}
-		s.c.trace.lost(LockEvent{Key: l.key, Token: token, Took: time.Since(l.since), Err: lost})
+	slices.SortFunc(grants, func(a, b *grant) int { return cmp.Compare(a.token, b.token) })
+	for _, g := range grants {
+		cancels = g.lose(reason, cancels)
 	}
 	return cancels
 }
@@ -298,35 +308,82 @@ func (s *session) tellClosed(ctx context.Context) error {
 func (s *session) event(e machine.Event) {
 	switch e.Kind {
 	case machine.EventGranted:
-		s.grant(e.Seq, fence.Token(e.Token))
+		s.granted(e.Seq, machine.Outcome{
+			Code:    machine.Granted,
+			Token:   e.Token,
+			Waiters: e.Waiters,
+			Value:   e.Value,
+			Unclean: e.Unclean,
+		})
+	case machine.EventRefused:
+		s.refused(e.Seq, machine.Outcome{Code: e.Code, Token: e.Token})
+	case machine.EventAsked, machine.EventContended:
+		s.noted(e)
 	case machine.EventLost:
-		s.loseLock(fence.Token(e.Token), reasonOf(e.Reason))
+		s.loseGrant(e.Seq, e.Key, e.Token, reasonOf(e.Reason))
 	case machine.EventEnded:
 		s.lose(reasonOf(e.Reason))
 	}
 }
 
 func reasonOf(r machine.Reason) Reason {
-	if r == machine.Closed {
+	switch r {
+	case machine.Closed:
 		return ClientClosed
+	case machine.Broken:
+		return Broken
 	}
 	return SessionExpired
 }
 
-// loseLock ends one lock.
-func (s *session) loseLock(token fence.Token, reason Reason) {
+// noted takes what the holder of a grant is to know.
+func (s *session) noted(e machine.Event) {
 	s.mu.Lock()
-	l := s.locks[token]
-	if l == nil {
+	defer s.mu.Unlock()
+	if g := s.grants[e.Seq]; g != nil {
+		g.adopt(e.Token)
+		if e.Kind == machine.EventAsked {
+			g.noteAsked(e.By)
+		} else {
+			g.noteContended()
+		}
+		return
+	}
+	if w := s.waiters[e.Seq]; w != nil {
+		if e.Kind == machine.EventAsked {
+			w.early.asked, w.early.by = true, e.By
+		} else {
+			w.early.contended = true
+		}
+	}
+}
+
+// loseGrant ends one grant, the seq of whose request is given. One that was broken
+// is freed in the cluster as soon as its locks have ended: that it is, tells the
+// cluster that nobody believes in it any more. This goes also for one that is not
+// known here: its lock was released or ended by Close before.
+func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason Reason) {
+	s.mu.Lock()
+	g := s.grants[seq]
+	if w := s.waiters[seq]; w != nil && g == nil {
+		w.early.lost = reason // the answer that it was granted is still to come
 		s.mu.Unlock()
 		return
 	}
-	lost := &LostError{Key: l.key, Token: token, Reason: reason}
-	cancel := l.finish(lost)
-	s.c.trace.lost(LockEvent{Key: l.key, Token: token, Took: time.Since(l.since), Err: lost})
+	d := &debt{keys: []string{key}, token: fence.Token(token)}
+	var cancels []func()
+	if g != nil {
+		g.adopt(token)
+		d = g.debt("")
+		cancels = g.lose(reason, nil)
+	}
+	owed := reason != Broken || s.owes(d.keys[0], d.token)
 	s.mu.Unlock()
-	if cancel != nil {
+	for _, cancel := range cancels {
 		cancel()
+	}
+	if !owed {
+		s.cleanUp(d)
 	}
 }
 

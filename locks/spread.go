@@ -61,6 +61,9 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 	if err != nil {
 		return err
 	}
+	if group.excludes(^optionSet(0), "Spread"); group.err != nil {
+		return group.err
+	}
 	keys := make([]string, shards)
 	for i := range keys {
 		keys[i] = name + "/" + strconv.Itoa(i)
@@ -262,7 +265,7 @@ func (sp *spread) serve(ctx context.Context, shard int) report {
 		return r
 	}
 	var lost *LostError
-	lost, err = sp.c.hold(l, func(ctx context.Context, l *Lock) error { return sp.work(ctx, shard, l) })
+	lost, err = sp.c.hold(l, func(ctx context.Context, l *Lock) error { return sp.work(ctx, shard, l) }, nil)
 	r.own = ownError(l, err)
 	switch {
 	case r.own != nil:

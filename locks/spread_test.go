@@ -133,7 +133,7 @@ func TestSpreadDividesEvenlyAndMovesLittle(t *testing.T) {
 		wg.Wait()
 		s.balanced(t, 0, "b")
 		time.Sleep(time.Second)
-		if n := w.counts().Keys; n != 0 {
+		if n := w.busy(); n != 0 {
 			t.Errorf("%d keys are taken", n)
 		}
 	})
@@ -220,7 +220,7 @@ func TestErrorOfOneWorkEndsSpread(t *testing.T) {
 		}
 		s.balanced(t, 0, "a")
 		time.Sleep(time.Second)
-		if n := w.counts().Keys; n != 0 {
+		if n := w.busy(); n != 0 {
 			t.Errorf("%d keys are taken", n)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,8 +39,116 @@ func TestInspectTellsHolderAndQueue(t *testing.T) {
 		if h.Client != "a" || h.Node != "node-a" || h.Token != l.Token() || !maps.Equal(h.Meta, map[string]string{"job": "7", "": ""}) {
 			t.Errorf("holder %+v", h)
 		}
-		if st.Waiters[0] != (Waiter{"b", "node-b"}) || st.Waiters[1] != (Waiter{"c", "node-c"}) {
-			t.Errorf("waiters %+v", st.Waiters)
+		for i, name := range []string{"b", "c"} {
+			if got := st.Waiters[i]; got.Client != name || got.Node != "node-"+name {
+				t.Errorf("waiter %d: %+v", i, got)
+			}
+		}
+	})
+}
+
+func TestInspectTellsHowAKeyIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		m := w.join("node-a")
+		a := m.client(Options{Name: "a", Meta: map[string]string{"zone": "1"}})
+		t.Cleanup(func() { shutdown(t, a) })
+		b, mb := w.client(t, "b")
+		inspect := func(key string) Status {
+			t.Helper()
+			st, err := a.Inspect(bg, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st
+		}
+		if st := inspect("free"); !st.same(Status{Key: "free", Clean: true}) {
+			t.Errorf("a key nobody knows: %+v", st)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		began := time.Now()
+		l := acquire(t, a, "k", Shared(), Tree(), Meta(map[string]string{"job": "7"}))
+		acquire(t, b, "k", Shared(), Tree())
+		time.Sleep(time.Second)
+		go l.Upgrade(bg)
+		synctest.Wait()
+		go b.Acquire(within(time.Hour), "k", Priority(3))
+		synctest.Wait()
+		if err := b.Ask(bg, "k"); err != nil {
+			t.Fatal(err)
+		}
+		st := inspect("k")
+		if st.Holding != 2 || len(st.Holders) != 2 || st.Queue != 2 || len(st.Waiters) != 2 || st.Token != st.Holders[1].Token {
+			t.Fatalf("%+v", st)
+		}
+		if h := st.Holders[0]; h.Client != "a" || h.Node != "node-a" || h.Mode != ModeShared || !h.Tree || h.Of != 0 || h.Keys != 1 ||
+			!h.Acquired.Equal(began) || !h.Asked || h.Broken || h.Delayed || h.Meta["job"] != "7" || h.ClientMeta["zone"] != "1" {
+			t.Errorf("%+v", h)
+		}
+		if v := st.Waiters[0]; !v.Upgrade || v.Client != "a" || v.Mode != ModeExclusive || !v.Since.Equal(began.Add(time.Second)) {
+			t.Errorf("%+v", v)
+		}
+		if v := st.Waiters[1]; v.Upgrade || v.Client != "b" || v.Priority != 3 || v.Passed != 0 || v.Keys != 1 {
+			t.Errorf("%+v", v)
+		}
+		acquire(t, b, "seats", Permit(5))
+		if h := inspect("seats").Holders[0]; h.Mode != ModePermit || h.Of != 5 || h.Mode.String() != "permit" {
+			t.Errorf("%+v", h)
+		}
+		acquireAll(t, b, []string{"x", "y", "z"})
+		if h := inspect("y").Holders[0]; h.Keys != 3 || h.Mode.String() != "exclusive" {
+			t.Errorf("%+v", h)
+		}
+		once := acquire(t, b, "once")
+		release(t, once)
+		if st := inspect("once"); st.Held() || st.Token != once.Token() || !st.Clean {
+			t.Errorf("%+v", st)
+		}
+		late := acquire(t, b, "late", Delay(time.Hour))
+		lost := acquire(t, b, "lost")
+		mb.isolate()
+		time.Sleep(2 * testTTL)
+		if st := inspect("late"); st.Clean || !st.Held() || !st.Holders[0].Delayed || st.Holders[0].Client != "b" || st.Token != late.Token() {
+			t.Errorf("%+v", st)
+		}
+		if st := inspect("lost"); st.Clean || st.Held() || st.Token != lost.Token() {
+			t.Errorf("%+v", st)
+		}
+		mb.heal()
+	})
+}
+
+// A change of what Status does not tell, or tells only for the moment, is no news.
+func TestWatchYieldsNoStateTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		ctx, cancel := context.WithCancel(bg)
+		var states []Status
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for st, err := range b.Watch(ctx, "k") {
+				if err == nil {
+					states = append(states, st)
+				}
+			}
+		})
+		synctest.Wait()
+		l := acquire(t, a, "k")
+		synctest.Wait()
+		for i := range 5 {
+			if err := l.SetValue(bg, []byte{byte(i)}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		w.lead()
+		time.Sleep(time.Minute)
+		release(t, l)
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		if len(states) != 3 || states[0].Held() || !states[1].Held() || states[2].Held() {
+			t.Errorf("%d states: %+v", len(states), states)
 		}
 	})
 }

@@ -24,7 +24,15 @@ type Trace struct {
 	// call of Lost for each lock came before.
 	SessionLost func(Reason)
 
-	// Acquired: the client was granted a key, Took after it asked.
+	// Queued: a request waits, for Took so far, behind so many holders and
+	// waiters as Behind says: at first, and whenever that number changes. With
+	// this function each wait watches its queue, which costs the leader a read
+	// for each change of it.
+	Queued func(LockEvent)
+
+	// Acquired: the client was granted a key, or several of which Key is the
+	// first, Took after it asked. That an owner entered again, or that a lock
+	// was upgraded, is not told.
 	Acquired func(LockEvent)
 
 	// Released: the client let a key go, Took after the grant. The cluster
@@ -33,6 +41,13 @@ type Trace struct {
 
 	// Lost: a grant ended otherwise, Took after it; Err is the *LostError.
 	Lost func(LockEvent)
+
+	// Asked: somebody, the client By where that is known, asks the holder to let
+	// go. Once in the life of a grant.
+	Asked func(LockEvent)
+
+	// Contended: somebody waits for what is held, the first since the grant.
+	Contended func(LockEvent)
 
 	// CleanupFailed: the cluster could not be told that a key was released
 	// (Token is set) or that a wait was given up (Token is 0). It is tried
@@ -44,7 +59,7 @@ type Trace struct {
 	BeatFailed func(error)
 
 	// Retrying: Elect or Spread had a failure that it hopes will pass, and
-	// stands again.
+	// stands again; or a leader resigned for a successor that there was not.
 	Retrying func(LockEvent)
 
 	// Stuck: the work of Do, Elect or Spread still runs a TTL after its context
@@ -56,10 +71,12 @@ type Trace struct {
 
 // LockEvent is what Trace functions are told of a key.
 type LockEvent struct {
-	Key   string
-	Token fence.Token   // 0 if nothing was granted
-	Took  time.Duration // see the function
-	Err   error         // see the function
+	Key    string
+	Token  fence.Token   // 0 if nothing was granted
+	Took   time.Duration // see the function
+	Err    error         // see the function
+	Behind int           // Queued
+	By     string        // Asked
 }
 
 // maxTraced bounds what waits for a Trace function that blocks.
@@ -141,6 +158,26 @@ func (t *tracer) sessionLost(r Reason) {
 func (t *tracer) beatFailed(err error) {
 	if t.to != nil && t.to.BeatFailed != nil {
 		t.call(func() { t.to.BeatFailed(err) })
+	}
+}
+
+func (t *tracer) wantsQueued() bool { return t.to != nil && t.to.Queued != nil }
+
+func (t *tracer) queued(e LockEvent) {
+	if t.to != nil {
+		t.lock(t.to.Queued, e)
+	}
+}
+
+func (t *tracer) asked(e LockEvent) {
+	if t.to != nil {
+		t.lock(t.to.Asked, e)
+	}
+}
+
+func (t *tracer) contended(e LockEvent) {
+	if t.to != nil {
+		t.lock(t.to.Contended, e)
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 )
 
 // Apply takes one step. The outcome answers the proposer; the events are the
-// step's effects on others, in an order that is part of the contract: losses
-// and the grants that follow from them, then the session's end, then one
+// step's effects on others, in an order that is part of the contract: losses,
+// then the grants that follow from them, then the session's end, then one
 // EventChanged for each key, sorted. Apply never panics on a command that was
 // decoded; a nil or unknown one is refused as BadCommand.
 //
@@ -24,6 +24,7 @@ func (s *State) Apply(c Command) (Outcome, []Event) {
 	events := slices.Grow(s.events, len(s.touched))
 	for _, key := range s.touched {
 		events = append(events, Event{Kind: EventChanged, Key: key})
+		s.changes.add(s.commands, key)
 	}
 	if cap(s.touched) > maxScratch {
 		s.touched = nil
@@ -39,7 +40,8 @@ const maxScratch = 1024
 func (s *State) apply(c Command) Outcome {
 	if !s.founded {
 		switch c.(type) {
-		case Lift, Bound, Open, Acquire, Withdraw, Release, Silence, Hear, Expire, Close:
+		case Lift, Bound, Open, Acquire, Upgrade, Downgrade, SetValue, Withdraw, Release, Ask, Break, EndDelay,
+			Silence, Hear, Expire, Close:
 			return Outcome{Code: NotFounded}
 		}
 	}
@@ -82,9 +84,24 @@ func (s *State) apply(c Command) Outcome {
 		if c.Term != s.term {
 			return s.wrongTerm()
 		}
-		return s.end(c.Session, Expired)
+		return s.finish(c.Session, Expired)
 	case Close:
-		return s.end(c.Session, Closed)
+		return s.finish(c.Session, Closed)
+	case Upgrade:
+		return s.upgrade(c)
+	case Downgrade:
+		return s.downgrade(c)
+	case SetValue:
+		return s.setValue(c)
+	case Ask:
+		return s.ask(c)
+	case Break:
+		return s.breakGrant(c)
+	case EndDelay:
+		if c.Term != s.term {
+			return s.wrongTerm()
+		}
+		return s.endDelay(c.Token)
 	}
 	return bad("Command", 0)
 }
@@ -119,15 +136,10 @@ func (s *State) lift(c Lift) Outcome {
 	s.lifted = true
 	// Every record is a queue, since nobody holds before this. In key order, so
 	// that tokens do not hang on a map's.
-	keys := make([]string, 0, s.keys.n)
-	s.keys.all(func(key string, _ *record) bool {
-		keys = append(keys, key)
-		return true
-	})
-	slices.Sort(keys)
-	for _, key := range keys {
-		s.serve(key, s.edit(key))
+	for key := range s.names.from("", "") {
+		s.dirty = append(s.dirty, key)
 	}
+	s.settle()
 	return Outcome{Code: OK}
 }
 
@@ -136,27 +148,241 @@ func (s *State) acquire(c Acquire) Outcome {
 	if owner == nil {
 		return out
 	}
-	if c.Seq == 0 {
-		return bad("Seq", 0)
+	if out, known := s.recall(owner, c.Seq); known {
+		return out
 	}
-	if ref, ok := owner.index.refs[c.Seq]; ok {
-		return s.recall(owner, c.Seq, ref)
+	keys, out := c.check()
+	if out.Code != 0 {
+		return out
 	}
-	if owner.spent.has(c.Seq) {
-		return Outcome{Code: Withdrawn}
+	if out := s.spend(owner, c.Seq); out.Code != 0 {
+		return out
+	}
+	w := waiter{
+		session:     c.Session,
+		seq:         c.Seq,
+		since:       s.commands,
+		order:       s.commands,
+		at:          s.at,
+		delay:       c.Delay,
+		ifToken:     c.IfToken,
+		of:          c.Of,
+		mode:        c.Mode,
+		tree:        c.Tree,
+		set:         c.Key == "",
+		conditional: c.Conditional,
+		priority:    c.Priority,
+		meta:        string(c.Meta),
+		under:       slices.Clone(c.Under),
+	}
+	refuse := func(out Outcome) Outcome { return s.reply(owner, c.Seq, &answer{out: out}) }
+	if c.Conditional {
+		if out := s.since(c.Key, c.IfToken); out.Code != Granted {
+			return refuse(out)
+		}
+	}
+	if c.Mode == Permit {
+		if of := s.capacity(c.Key); of != 0 && of != c.Of {
+			return refuse(Outcome{Code: WrongCapacity, Limit: uint64(of)})
+		}
+	}
+	place, taken := 0, !s.lifted
+	limit := MaxWaiters
+	if c.MaxWaiters > 0 {
+		limit = min(limit, int(c.MaxWaiters))
+	}
+	full := false
+	trees := s.trees > 0 || w.tree
+	for _, key := range keys {
+		if !trees {
+			if r, ok := s.keys.get(key); !ok || r.rest != 0 {
+				continue // free, and nothing to look at
+			}
+		}
+		r, ok := s.keys.get(key)
+		if !ok {
+			r = &record{}
+		}
+		place, w.order = s.place(key, &w, s.waives(r, owner.client))
+		full = full || len(r.queue) >= limit
+		taken = taken || s.barred(key, r, &w, owner.client) || r.queues(&w, place) || trees && s.follows(key, &w)
+	}
+	if !taken {
+		out := s.give(owner, &w, keys, false)
+		owner.index.unseen++
+		if s.conditions > 0 {
+			s.dirty = append(s.dirty, keys...)
+		}
+		s.settle()
+		return out
 	}
 	switch {
-	case c.Key == "" || len(c.Key) > MaxKey || !utf8.ValidString(c.Key):
-		return bad("Key", MaxKey)
-	case c.Mode != Exclusive:
-		return bad("Mode", uint64(Exclusive))
+	case c.Try && !s.lifted:
+		return refuse(Outcome{Code: Founding})
+	case c.Try:
+		for _, key := range keys {
+			if h := s.inTheWay(key, &w, owner.client); h != (Holder{}) {
+				if w.set && h.Key == "" {
+					h.Key = key
+				}
+				return refuse(Outcome{Code: Held, Holder: h})
+			}
+		}
+	case full:
+		return refuse(Outcome{Code: TooManyWaiters, Limit: uint64(limit)})
+	}
+	if cycle := s.try(owner, w, keys, place); cycle != nil {
+		return refuse(Outcome{Code: Deadlock, Cycle: cycle})
+	}
+	return s.enqueue(owner, w, keys, place)
+}
+
+// try puts w in its queues on trial, if it is made under other grants, and returns
+// the cycle of waits that it would close.
+func (s *State) try(owner *session, w waiter, keys []string, place int) (cycle []Link) {
+	if len(w.under) == 0 {
+		return nil
+	}
+	x, q := owner.index, request{w.session, w.seq}
+	x.refs[w.seq] = ref{key: keys[0], set: w.set, state: waiting}
+	if w.set {
+		s.sets.set(q, keys)
+	}
+	made := keys[:0:0]
+	for _, key := range keys {
+		if _, ok := s.keys.get(key); !ok {
+			made = append(made, key)
+			s.record(key)
+		}
+		r := s.edit(key)
+		if at := len(r.queue); w.set {
+			s.insert(key, r, at, w)
+		} else {
+			s.insert(key, r, place, w)
+		}
+	}
+	if cycle = s.deadlock(node{request: q}); cycle == nil && w.upgrade != 0 {
+		cycle = s.deadlock(node{token: w.upgrade, key: keys[0]})
+	}
+	for _, key := range keys {
+		r := s.edit(key)
+		s.take(key, r, r.position(w.session, w.seq))
+	}
+	for _, key := range made {
+		s.drop(key)
+	}
+	s.sets.del(q)
+	delete(x.refs, w.seq)
+	return cycle
+}
+
+// check returns the keys of a request that can be asked for, or what is wrong.
+func (c *Acquire) check() (keys []string, out Outcome) {
+	set := c.Key == "" && c.Keys != nil
+	switch {
+	case !set && (c.Keys != nil || !validKey(c.Key)):
+		return nil, bad("Key", MaxKey)
+	case c.Mode > Permit:
+		return nil, bad("Mode", uint64(Permit))
+	case c.Mode == Permit && (c.Of == 0 || c.Of > MaxHolders), c.Mode != Permit && c.Of != 0:
+		return nil, bad("Of", MaxHolders)
+	case c.Tree && c.Mode == Permit:
+		return nil, bad("Tree", 0)
+	case c.Priority != 0 && (set || c.Tree):
+		return nil, bad("Priority", 0)
+	case c.Delay > MaxDelay, c.Delay > 0 && set:
+		return nil, bad("Delay", MaxDelay)
+	case c.Conditional && set, !c.Conditional && c.IfToken != 0:
+		return nil, bad("IfToken", 0)
+	case set && c.Mode == Permit:
+		return nil, bad("Keys", 0)
 	case len(c.Meta) > MaxMeta:
-		return bad("Meta", MaxMeta)
-	case s.last >= MaxToken:
+		return nil, bad("Meta", MaxMeta)
+	case len(c.Under) > MaxUnder:
+		return nil, bad("Under", MaxUnder)
+	}
+	if !set {
+		return []string{c.Key}, Outcome{}
+	}
+	if len(c.Keys) == 0 || len(c.Keys) > MaxKeys {
+		return nil, bad("Keys", MaxKeys)
+	}
+	size := 0
+	for i, key := range c.Keys {
+		if !validKey(key) {
+			return nil, bad("Key", MaxKey)
+		}
+		if i > 0 && c.Keys[i-1] >= key {
+			return nil, bad("Keys", 0)
+		}
+		size += len(key)
+	}
+	if size > MaxKeyBytes {
+		return nil, bad("Keys", MaxKeyBytes)
+	}
+	return slices.Clone(c.Keys), Outcome{}
+}
+
+func validKey(key string) bool { return key != "" && len(key) <= MaxKey && utf8.ValidString(key) }
+
+// capacity returns what the permits of key are out of; 0 if there is none.
+func (s *State) capacity(key string) uint32 {
+	r, ok := s.keys.get(key)
+	if !ok {
+		return 0
+	}
+	if len(r.holders) > 0 && r.holders[0].mode == Permit {
+		return r.holders[0].of
+	}
+	for i := range r.queue {
+		if r.queue[i].mode == Permit {
+			return r.queue[i].of
+		}
+	}
+	return 0
+}
+
+// waives reports whether a delay of key was left by the client of that name.
+func (s *State) waives(r *record, client string) bool {
+	return len(s.delays) > 0 && slices.ContainsFunc(r.holders, func(g grant) bool {
+		return g.ghost != nil && g.ghost.client == client
+	})
+}
+
+// recall answers a second copy of a request with what is now true of the first.
+func (s *State) recall(owner *session, seq uint64) (out Outcome, known bool) {
+	if seq == 0 {
+		return bad("Seq", 0), true
+	}
+	at, ok := owner.index.refs[seq]
+	switch {
+	case !ok && owner.spent.has(seq):
+		return Outcome{Code: Withdrawn}, true
+	case !ok:
+		return Outcome{}, false
+	case at.state == waiting:
+		out := Outcome{Code: Queued}
+		for _, key := range s.keysOf(owner, seq, at) {
+			r, _ := s.keys.get(key)
+			out.Behind = max(out.Behind, r.behind(r.position(owner.id, seq)))
+		}
+		return out, true
+	case at.state == granted:
+		return s.told(owner, seq, at), true
+	case at.state == answered:
+		a, _ := s.answers.get(request{owner.id, seq})
+		return a.out, true
+	}
+	return Outcome{Code: Withdrawn}, true // seen, and forgotten
+}
+
+// spend notes that seq was used. It refuses what there is no room to remember.
+func (s *State) spend(owner *session, seq uint64) Outcome {
+	if s.last >= MaxToken {
 		// For good: the counter never falls, so the seq need not be spent.
 		return Outcome{Code: TokensSpent}
 	}
-	if !owner.spent.add(c.Seq) {
+	if !owner.spent.add(seq) {
 		return bad("Seq", MaxGaps)
 	}
 	if owner.index.unseen >= MaxUnseen {
@@ -164,62 +390,116 @@ func (s *State) acquire(c Acquire) Outcome {
 		// a late copy is refused too, if in other words.
 		return Outcome{Code: TooManyUnseen, Limit: MaxUnseen}
 	}
+	return Outcome{}
+}
 
-	r, taken := s.keys.get(c.Key)
-	if s.lifted && !taken {
-		r = &record{epoch: s.keys.epoch}
-		s.keys.set(c.Key, r)
-		s.touch(c.Key, r)
-		s.give(r, owner, c.Key, grant{session: c.Session, seq: c.Seq, meta: string(c.Meta), unseen: true})
+func (s *State) upgrade(c Upgrade) Outcome {
+	owner, out := s.heed(c.Session, c.Seen)
+	if owner == nil {
+		return out
+	}
+	if out, known := s.recall(owner, c.Seq); known {
+		return out
+	}
+	if len(c.Under) > MaxUnder {
+		return bad("Under", MaxUnder)
+	}
+	_, at, g := s.holding(owner, c.Token)
+	switch {
+	case g == nil || g.broken:
+		return Outcome{Code: NotHeld} // for good, so the seq need not be spent
+	case g.mode != Shared || g.set:
+		return Outcome{Code: WrongMode}
+	}
+	r, _ := s.keys.get(at.key)
+	if slices.ContainsFunc(r.queue, func(w waiter) bool { return w.upgrade == g.token }) {
+		return Outcome{Code: WrongMode}
+	}
+	if out := s.spend(owner, c.Seq); out.Code != 0 {
+		return out
+	}
+	w := waiter{
+		session: c.Session,
+		seq:     c.Seq,
+		since:   s.commands,
+		order:   0, // before everyone, at this key and above and below it
+		at:      s.at,
+		upgrade: g.token,
+		mode:    Exclusive,
+		tree:    g.tree,
+		under:   append([]Token{g.token}, c.Under...),
+	}
+	if cycle := s.try(owner, w, []string{at.key}, 0); cycle != nil {
+		return s.reply(owner, c.Seq, &answer{out: Outcome{Code: Deadlock, Cycle: cycle}})
+	}
+	if !s.barred(at.key, r, &w, owner.client) {
 		owner.index.unseen++
-		return Outcome{Code: Granted, Token: r.holder.token}
+		out := s.promote(owner, at.key, &w, false)
+		s.dirty = append(s.dirty, at.key) // conditions of waiters may not hold any more
+		s.settle()
+		return out
 	}
-	if c.Try {
-		out := Outcome{Code: Founding}
-		if s.lifted {
-			holder, _ := s.sessions.get(r.holder.session)
-			out = Outcome{Code: Held, Holder: Holder{
-				Session: holder.id,
-				Client:  holder.client,
-				Node:    holder.node,
-				Token:   r.holder.token,
-			}}
-		}
-		return s.remember(owner, c.Seq, out)
-	}
-	limit := MaxWaiters
-	if c.MaxWaiters > 0 {
-		limit = min(limit, int(c.MaxWaiters))
-	}
-	if taken && len(r.queue) >= limit {
-		return s.remember(owner, c.Seq, Outcome{Code: TooManyWaiters, Limit: uint64(limit)})
-	}
-	return s.enqueue(owner, c)
-}
-
-// recall answers a second copy of a request with what is now true of the first.
-func (s *State) recall(owner *session, seq uint64, ref ref) Outcome {
-	switch ref.state {
-	case waiting:
-		r, _ := s.keys.get(ref.key)
-		return queued(r, owner.id, seq)
-	case granted:
-		r, _ := s.keys.get(ref.key)
-		return Outcome{Code: Granted, Token: r.holder.token}
-	case refused:
-		out, _ := s.refusals.get(request{owner.id, seq})
-		return *out
-	}
-	return Outcome{Code: Withdrawn} // seen, and forgotten
-}
-
-// remember keeps a refusal until its client has seen it: without, a late copy
-// of a Try that was refused could be granted to nobody.
-func (s *State) remember(owner *session, seq uint64, out Outcome) Outcome {
-	s.refusals.set(request{owner.id, seq}, &out)
-	owner.index.refs[seq] = ref{state: refused}
+	r = s.edit(at.key)
+	s.touch(at.key, r)
+	s.insert(at.key, r, 0, w)
+	s.contend(at.key)
+	owner.index.refs[w.seq] = ref{key: at.key, state: waiting}
+	owner.index.waits++
 	owner.index.unseen++
-	return out
+	return Outcome{Code: Queued, Behind: uint32(len(r.holders) - 1)}
+}
+
+// promote makes a shared grant exclusive, under the next token: whoever shared the
+// key meanwhile may have shown a larger one than it had.
+func (s *State) promote(owner *session, key string, w *waiter, waited bool) Outcome {
+	r := s.edit(key)
+	s.touch(key, r)
+	i := r.holder(w.upgrade)
+	g := &r.holders[i]
+	x := owner.index
+	s.last++
+	delete(x.tokens, g.token)
+	delete(x.former, g.former)
+	g.former, g.token, g.mode = g.token, s.last, Exclusive
+	s.spot(key, r)
+	r.last = g.token
+	x.tokens[g.token] = g.seq
+	x.was(g.former, g.seq)
+	at := x.refs[g.seq]
+	at.token = g.token
+	x.refs[g.seq] = at
+	x.unseen-- // reply counts it again
+	out := Outcome{Code: Granted, Token: g.token, Waiters: uint32(len(r.queue)), Value: r.value, Unclean: r.unclean}
+	return s.reply(owner, w.seq, &answer{out: out, key: key, late: waited})
+}
+
+func (s *State) downgrade(c Downgrade) Outcome {
+	owner, out := s.heed(c.Session, c.Seen)
+	if owner == nil {
+		return out
+	}
+	_, at, g := s.holding(owner, c.Token)
+	switch {
+	case g == nil || g.broken:
+		return Outcome{Code: NotHeld}
+	case g.mode == Permit || g.set:
+		return Outcome{Code: WrongMode}
+	case g.mode == Exclusive:
+		s.demote(at)
+		s.settle()
+	}
+	return Outcome{Code: OK}
+}
+
+// demote makes an exclusive grant a shared one.
+func (s *State) demote(at ref) {
+	r := s.edit(at.key)
+	s.touch(at.key, r)
+	g := &r.holders[r.holder(at.token)]
+	g.mode = Shared
+	s.spot(at.key, r)
+	r.unclean = false
+	s.left(at.key, g.tree)
 }
 
 func (s *State) withdraw(c Withdraw) Outcome {
@@ -230,20 +510,33 @@ func (s *State) withdraw(c Withdraw) Outcome {
 	if c.Seq == 0 {
 		return bad("Seq", 0)
 	}
-	ref, ok := owner.index.refs[c.Seq]
+	out = Outcome{Code: OK}
+	at, ok := owner.index.refs[c.Seq]
 	switch {
 	case !ok:
 		if !owner.spent.add(c.Seq) {
 			return bad("Seq", MaxGaps)
 		}
-	case ref.state == waiting:
-		s.leave(owner, c.Seq, ref.key)
-	case ref.state == refused:
+	case at.state == waiting:
+		s.leave(owner, c.Seq, at)
+	case at.state == answered:
+		a, _ := s.answers.get(request{owner.id, c.Seq})
 		s.forget(owner, c.Seq)
+		if a.out.Code != Granted {
+			break
+		}
+		// An upgrade. Its grant may be gone, or be another's by now.
+		if _, at, g := s.holding(owner, a.out.Token); g != nil && g.token == a.out.Token {
+			out.Token = g.token
+			if g.mode == Exclusive && !g.broken {
+				s.demote(at)
+			}
+		}
 	default:
-		s.free(owner, c.Seq, ref.key)
+		s.end(owner, c.Seq, at, true)
 	}
-	return Outcome{Code: OK}
+	s.settle()
+	return out
 }
 
 func (s *State) release(c Release) Outcome {
@@ -251,12 +544,129 @@ func (s *State) release(c Release) Outcome {
 	if owner == nil {
 		return out
 	}
-	seq, ok := owner.index.tokens[c.Token]
+	seq, at, g := s.holding(owner, c.Token)
+	if g == nil {
+		return Outcome{Code: NotHeld}
+	}
+	if c.To != "" {
+		if g.set {
+			return Outcome{Code: WrongMode}
+		}
+		if !s.favour(at.key, c.To) {
+			return Outcome{Code: NoSuccessor}
+		}
+	}
+	// Who releases a token has seen it: freeing also forgets the outcome.
+	s.end(owner, seq, at, true)
+	s.settle()
+	return Outcome{Code: OK}
+}
+
+// favour puts the first waiter of the client of that name before all others at
+// key, if they may all be passed.
+func (s *State) favour(key, client string) bool {
+	r, _ := s.keys.get(key)
+	i := slices.IndexFunc(r.queue, func(w waiter) bool {
+		o, _ := s.sessions.get(w.session)
+		return w.upgrade == 0 && o.client == client
+	})
+	if i < 0 {
+		return false
+	}
+	if i == 0 {
+		return true
+	}
+	w := r.queue[i]
+	var floor uint64
+	if s.trees > 0 {
+		floor = s.treesBefore(key)
+	}
+	if w.set || w.tree || slices.ContainsFunc(r.queue[:i], func(v waiter) bool { return !v.passable() || v.order <= floor }) {
+		return false
+	}
+	r = s.edit(key)
+	pass(r.queue[:i])
+	copy(r.queue[1:i+1], r.queue[:i])
+	w.order = r.queue[1].order
+	r.queue[0] = w
+	return true
+}
+
+func (s *State) ask(c Ask) Outcome {
+	asker, ok := s.sessions.get(c.Session)
+	if !ok {
+		return Outcome{Code: NoSession}
+	}
+	if !validKey(c.Key) {
+		return bad("Key", MaxKey)
+	}
+	r, ok := s.keys.get(c.Key)
+	if !ok || len(r.holders) == 0 {
+		return Outcome{Code: NotHeld}
+	}
+	for _, g := range slices.Clone(r.holders) {
+		if g.ghost != nil {
+			continue
+		}
+		owner, _ := s.sessions.get(g.session)
+		if !g.asked {
+			s.note(owner, g.seq, func(g *grant) { g.asked = true })
+			s.touch(c.Key, s.edit(c.Key))
+		}
+		s.events = append(s.events, Event{
+			Kind:    EventAsked,
+			Session: g.session,
+			Seq:     g.seq,
+			Key:     owner.index.refs[g.seq].key,
+			Token:   g.token,
+			By:      asker.client,
+		})
+	}
+	return Outcome{Code: OK}
+}
+
+func (s *State) breakGrant(c Break) Outcome {
+	if _, ok := s.sessions.get(c.Session); !ok {
+		return Outcome{Code: NoSession}
+	}
+	if !validKey(c.Key) {
+		return bad("Key", MaxKey)
+	}
+	r, ok := s.keys.get(c.Key)
 	if !ok {
 		return Outcome{Code: NotHeld}
 	}
-	// Who releases a token has seen it: freeing also forgets the outcome.
-	s.free(owner, seq, owner.index.refs[seq].key)
+	i := r.holder(c.Token)
+	if i < 0 {
+		out := Outcome{Code: NotHeld}
+		if len(r.holders) > 0 {
+			out.Holder = s.describe(&r.holders[0])
+		}
+		return out
+	}
+	g := r.holders[i]
+	switch {
+	case g.ghost != nil:
+		return s.endDelay(g.token)
+	case g.broken:
+		return Outcome{Code: OK}
+	}
+	owner, _ := s.sessions.get(g.session)
+	at := owner.index.refs[g.seq]
+	s.note(owner, g.seq, func(g *grant) { g.broken = true })
+	r = s.edit(c.Key)
+	s.touch(c.Key, r)
+	s.dropUpgrade(owner, c.Key, r, g.token)
+	s.events = append(s.events, Event{
+		Kind:    EventLost,
+		Session: g.session,
+		Seq:     g.seq,
+		Key:     at.key,
+		Token:   g.token,
+		Reason:  Broken,
+	})
+	s.left(c.Key, g.tree)
+	s.settle()
 	return Outcome{Code: OK}
 }
 

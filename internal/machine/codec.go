@@ -16,8 +16,12 @@ import (
 // voter, and must be the same for ever, which is easier to see of bytes that
 // are written out. testdata/golden keeps them.
 
-// EntryVersion is the version of log entries that EncodeEntry writes.
+// EntryVersion is the version of log entries that EncodeEntry writes. It is that
+// of the frames: a new kind of command is a new frame, and the version stays.
 const EntryVersion = 1
+
+// MaxFormat is the format version that this package reads, with all before it.
+const MaxFormat = 2
 
 // Kinds of commands in the log: never renumber.
 const (
@@ -33,6 +37,24 @@ const (
 	kindHear        = 10
 	kindExpire      = 11
 	kindClose       = 12
+
+	// Since format 2.
+	kindAcquire2  = 13 // what kindAcquire has no place for
+	kindUpgrade   = 14
+	kindDowngrade = 15
+	kindSetValue  = 16
+	kindRelease2  = 17 // with To
+	kindAsk       = 18
+	kindBreak     = 19
+	kindEndDelay  = 20
+)
+
+// Flags of kindAcquire2.
+const (
+	acquireTry = 1 << iota
+	acquireTree
+	acquireConditional
+	acquireFlags = 1<<iota - 1 // all there are
 )
 
 // Unknown stands for a command in a log entry that could not be decoded. It
@@ -48,6 +70,8 @@ var (
 	errTrailing = errors.New("machine: bytes left over after encoding")
 	errVarint   = errors.New("machine: integer not in its shortest form")
 	errFlag     = errors.New("machine: flag is neither 0 nor 1")
+	errFlags    = errors.New("machine: flag that nobody knows")
+	errForm     = errors.New("machine: not the form in which this value is encoded")
 	errLimit    = errors.New("machine: count over its limit")
 )
 
@@ -125,6 +149,10 @@ func AppendCommand(dst []byte, c Command) []byte {
 		b = binary.AppendUvarint(b, c.TTL)
 		b = appendBytes(b, c.Meta)
 	case Acquire:
+		if !c.inFormat1() {
+			b = appendAcquire2(b, &c)
+			break
+		}
 		b = append(b, kindAcquire)
 		b = append(b, c.Session[:]...)
 		b = binary.AppendUvarint(b, c.Seq)
@@ -140,9 +168,16 @@ func AppendCommand(dst []byte, c Command) []byte {
 		b = binary.AppendUvarint(b, c.Seq)
 		b = appendSeqs(b, c.Seen)
 	case Release:
-		b = append(b, kindRelease)
+		if c.To == "" {
+			b = append(b, kindRelease)
+		} else {
+			b = append(b, kindRelease2)
+		}
 		b = append(b, c.Session[:]...)
 		b = binary.AppendUvarint(b, uint64(c.Token))
+		if c.To != "" {
+			b = appendBytes(b, c.To)
+		}
 		b = appendSeqs(b, c.Seen)
 	case Silence:
 		b = appendVerdict(b, kindSilence, c.Session, c.Term)
@@ -153,15 +188,129 @@ func AppendCommand(dst []byte, c Command) []byte {
 	case Close:
 		b = append(b, kindClose)
 		b = append(b, c.Session[:]...)
+	case Upgrade:
+		b = append(b, kindUpgrade)
+		b = append(b, c.Session[:]...)
+		b = binary.AppendUvarint(b, c.Seq)
+		b = binary.AppendUvarint(b, uint64(c.Token))
+		b = appendTokens(b, c.Under)
+		b = appendSeqs(b, c.Seen)
+	case Downgrade:
+		b = append(b, kindDowngrade)
+		b = append(b, c.Session[:]...)
+		b = binary.AppendUvarint(b, uint64(c.Token))
+		b = appendSeqs(b, c.Seen)
+	case SetValue:
+		b = append(b, kindSetValue)
+		b = append(b, c.Session[:]...)
+		b = binary.AppendUvarint(b, uint64(c.Token))
+		b = appendBytes(b, c.Value)
+		b = appendFlag(b, c.Fade)
+		b = appendSeqs(b, c.Seen)
+	case Ask:
+		b = append(b, kindAsk)
+		b = append(b, c.Session[:]...)
+		b = appendBytes(b, c.Key)
+	case Break:
+		b = append(b, kindBreak)
+		b = append(b, c.Session[:]...)
+		b = appendBytes(b, c.Key)
+		b = binary.AppendUvarint(b, uint64(c.Token))
+	case EndDelay:
+		b = append(b, kindEndDelay)
+		b = binary.AppendUvarint(b, uint64(c.Token))
+		b = binary.AppendUvarint(b, c.Term)
 	case Unknown:
 		b = append(b, c.Raw...)
 	}
 	return b
 }
 
+// Format returns the least format version whose voters read c: 1 if it is
+// encoded as they did at first, and 2 otherwise. Who proposes c sees to it that
+// no voter is of an earlier one: to that voter c would be Unknown, and its table
+// would part from the others'.
+func Format(c Command) int {
+	switch c := c.(type) {
+	case Found, LeaderStart, Lift, Bound, Open, Withdraw, Silence, Hear, Expire, Close:
+		return 1
+	case Acquire:
+		if c.inFormat1() {
+			return 1
+		}
+	case Release:
+		if c.To == "" {
+			return 1
+		}
+	}
+	return 2
+}
+
+// inFormat1 reports whether kindAcquire says all of c. It has a place for the
+// mode, but nobody read another than Exclusive there: who did not know Shared and
+// Permit refused them, so they are never written there, and read as Unknown. A
+// mode that is none, refused then and now, keeps its place.
+func (c *Acquire) inFormat1() bool {
+	return len(c.Keys) == 0 &&
+		c.Mode != Shared && c.Mode != Permit && c.Of == 0 &&
+		!c.Tree && c.Priority == 0 && c.Delay == 0 &&
+		!c.Conditional && c.IfToken == 0 &&
+		len(c.Under) == 0
+}
+
+func appendAcquire2(b []byte, c *Acquire) []byte {
+	b = append(b, kindAcquire2)
+	b = append(b, c.Session[:]...)
+	b = binary.AppendUvarint(b, c.Seq)
+	b = appendBytes(b, c.Key)
+	b = appendStrings(b, c.Keys)
+	var flags byte
+	if c.Try {
+		flags |= acquireTry
+	}
+	if c.Tree {
+		flags |= acquireTree
+	}
+	if c.Conditional {
+		flags |= acquireConditional
+	}
+	b = append(b, byte(c.Mode), flags, byte(c.Priority))
+	b = binary.AppendUvarint(b, uint64(c.Of))
+	b = binary.AppendUvarint(b, uint64(c.MaxWaiters))
+	b = binary.AppendUvarint(b, c.Delay)
+	b = binary.AppendUvarint(b, uint64(c.IfToken))
+	b = appendTokens(b, c.Under)
+	b = appendBytes(b, c.Meta)
+	return appendSeqs(b, c.Seen)
+}
+
+func (r *reader) acquire2() (c Acquire) {
+	c.Session = r.id()
+	c.Seq = r.uvarint()
+	c.Key = r.string()
+	c.Keys = r.strings(MaxKeys)
+	c.Mode = Mode(r.byte())
+	flags := r.flags(acquireFlags)
+	c.Try = flags&acquireTry != 0
+	c.Tree = flags&acquireTree != 0
+	c.Conditional = flags&acquireConditional != 0
+	c.Priority = int8(r.byte())
+	c.Of = r.uint32()
+	c.MaxWaiters = r.uint32()
+	c.Delay = r.uvarint()
+	c.IfToken = Token(r.uvarint())
+	c.Under = r.tokens(MaxUnder)
+	c.Meta = r.copy()
+	c.Seen = r.seqs()
+	if c.inFormat1() {
+		r.fail(errForm)
+	}
+	return c
+}
+
 // DecodeCommand decodes one command and returns the bytes after it. It checks
-// the shape of the bytes and the number of Seen; all other limits are for Apply
-// to refuse, so that they are refused by outcome.
+// the shape of the bytes and the numbers of Keys, Under and Seen; all other
+// limits are for Apply to refuse, so that they are refused by outcome.
 func DecodeCommand(b []byte) (Command, []byte, error) {
 	r := reader{b: b}
 	var c Command
@@ -177,7 +326,7 @@ func DecodeCommand(b []byte) (Command, []byte, error) {
 	case kindOpen:
 		c = Open{Session: r.id(), Client: r.string(), Node: r.string(), TTL: r.uvarint(), Meta: r.copy()}
 	case kindAcquire:
-		c = Acquire{
+		a := Acquire{
 			Session:    r.id(),
 			Seq:        r.uvarint(),
 			Key:        r.string(),
@@ -187,6 +336,10 @@ func DecodeCommand(b []byte) (Command, []byte, error) {
 			Meta:       r.copy(),
 			Seen:       r.seqs(),
 		}
+		if !a.inFormat1() {
+			r.fail(errForm)
+		}
+		c = a
 	case kindWithdraw:
 		c = Withdraw{Session: r.id(), Seq: r.uvarint(), Seen: r.seqs()}
 	case kindRelease:
@@ -199,6 +352,26 @@ func DecodeCommand(b []byte) (Command, []byte, error) {
 		c = Expire{Session: r.id(), Term: r.uvarint()}
 	case kindClose:
 		c = Close{Session: r.id()}
+	case kindAcquire2:
+		c = r.acquire2()
+	case kindUpgrade:
+		c = Upgrade{Session: r.id(), Seq: r.uvarint(), Token: Token(r.uvarint()), Under: r.tokens(MaxUnder), Seen: r.seqs()}
+	case kindDowngrade:
+		c = Downgrade{Session: r.id(), Token: Token(r.uvarint()), Seen: r.seqs()}
+	case kindSetValue:
+		c = SetValue{Session: r.id(), Token: Token(r.uvarint()), Value: r.copy(), Fade: r.flag(), Seen: r.seqs()}
+	case kindRelease2:
+		a := Release{Session: r.id(), Token: Token(r.uvarint()), To: r.string(), Seen: r.seqs()}
+		if a.To == "" {
+			r.fail(errForm)
+		}
+		c = a
+	case kindAsk:
+		c = Ask{Session: r.id(), Key: r.string()}
+	case kindBreak:
+		c = Break{Session: r.id(), Key: r.string(), Token: Token(r.uvarint())}
+	case kindEndDelay:
+		c = EndDelay{Token: Token(r.uvarint()), Term: r.uvarint()}
 	default:
 		r.fail(fmt.Errorf("machine: unknown command kind %d", kind))
 	}
@@ -208,7 +381,8 @@ func DecodeCommand(b []byte) (Command, []byte, error) {
 	return c, r.b, nil
 }
 
-// AppendOutcome appends the encoding of o to dst.
+// AppendOutcome appends the encoding of o to dst. What few outcomes have stands
+// at the end, after a flag that says whether there is any of it.
 func AppendOutcome(dst []byte, o Outcome) []byte {
 	b := append(dst, byte(o.Code))
 	b = binary.AppendUvarint(b, uint64(o.Token))
@@ -219,9 +393,30 @@ func AppendOutcome(dst []byte, o Outcome) []byte {
 		b = appendBytes(b, o.Holder.Client)
 		b = appendBytes(b, o.Holder.Node)
 		b = binary.AppendUvarint(b, uint64(o.Holder.Token))
+		b = appendBytes(b, o.Holder.Key)
 	}
 	b = appendBytes(b, o.Field)
-	return binary.AppendUvarint(b, o.Limit)
+	b = binary.AppendUvarint(b, o.Limit)
+	b = appendFlag(b, o.more())
+	if !o.more() {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(o.Waiters))
+	b = appendBytes(b, o.Value)
+	b = appendFlag(b, o.Unclean)
+	b = binary.AppendUvarint(b, uint64(len(o.Cycle)))
+	for i := range o.Cycle {
+		l := &o.Cycle[i]
+		b = appendBytes(b, l.Client)
+		b = appendBytes(b, l.Key)
+		b = binary.AppendUvarint(b, uint64(l.Token))
+	}
+	return b
+}
+
+// more reports whether o has anything that few outcomes have.
+func (o *Outcome) more() bool {
+	return o.Waiters != 0 || o.Value != "" || o.Unclean || len(o.Cycle) > 0
 }
 
 // DecodeOutcome decodes one outcome and returns the bytes after it.
@@ -234,14 +429,39 @@ func DecodeOutcome(b []byte) (Outcome, []byte, error) {
 	return o, r.b, nil
 }
 
-func (r *reader) outcome() (o Outcome) {
+func (r *reader) outcome() Outcome {
+	o := r.outcomeIn(2)
+	if !r.flag() {
+		return o
+	}
+	o.Waiters = r.uint32()
+	o.Value = r.string()
+	o.Unclean = r.flag()
+	if n := r.count(MaxCycle); n > 0 {
+		o.Cycle = make([]Link, n)
+		for i := range o.Cycle {
+			o.Cycle[i] = Link{Client: r.string(), Key: r.string(), Token: Token(r.uvarint())}
+		}
+	}
+	if !o.more() {
+		r.fail(errForm)
+	}
+	return o
+}
+
+// outcomeIn reads what an outcome begins with, which in format 1 was all of it.
+// Images of that format have such outcomes.
+func (r *reader) outcomeIn(format int) (o Outcome) {
 	o.Code = Code(r.byte())
 	o.Token = Token(r.uvarint())
 	o.Behind = r.uint32()
 	if r.flag() {
 		o.Holder = Holder{Session: r.id(), Client: r.string(), Node: r.string(), Token: Token(r.uvarint())}
+		if format > 1 {
+			o.Holder.Key = r.string()
+		}
 		if o.Holder == (Holder{}) {
-			r.fail(errFlag)
+			r.fail(errForm)
 		}
 	}
 	o.Field = r.string()
@@ -249,14 +469,30 @@ func (r *reader) outcome() (o Outcome) {
 	return o
 }
 
-// AppendEvent appends the encoding of e to dst.
+// AppendEvent appends the encoding of e to dst. What few events have stands at
+// the end, after a flag that says whether there is any of it.
 func AppendEvent(dst []byte, e Event) []byte {
 	b := append(dst, byte(e.Kind))
 	b = append(b, e.Session[:]...)
 	b = binary.AppendUvarint(b, e.Seq)
 	b = appendBytes(b, e.Key)
 	b = binary.AppendUvarint(b, uint64(e.Token))
-	return append(b, byte(e.Reason))
+	b = append(b, byte(e.Reason))
+	b = appendFlag(b, e.more())
+	if !e.more() {
+		return b
+	}
+	b = append(b, byte(e.Code))
+	b = binary.AppendUvarint(b, uint64(e.Waiters))
+	b = appendBytes(b, e.Value)
+	b = appendFlag(b, e.Unclean)
+	b = appendBytes(b, e.By)
+	return binary.AppendUvarint(b, e.Delay)
+}
+
+// more reports whether e has anything that few events have.
+func (e *Event) more() bool {
+	return e.Code != 0 || e.Waiters != 0 || e.Value != "" || e.Unclean || e.By != "" || e.Delay != 0
 }
 
 // DecodeEvent decodes one event and returns the bytes after it.
@@ -269,6 +505,17 @@ func DecodeEvent(b []byte) (Event, []byte, error) {
 		Key:     r.string(),
 		Token:   Token(r.uvarint()),
 		Reason:  Reason(r.byte()),
+	}
+	if r.flag() {
+		e.Code = Code(r.byte())
+		e.Waiters = r.uint32()
+		e.Value = r.string()
+		e.Unclean = r.flag()
+		e.By = r.string()
+		e.Delay = r.uvarint()
+		if !e.more() {
+			r.fail(errForm)
+		}
 	}
 	if r.err != nil {
 		return Event{}, nil, r.err
@@ -298,6 +545,22 @@ func appendSeqs(b []byte, seqs []uint64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(seqs)))
 	for _, seq := range seqs {
 		b = binary.AppendUvarint(b, seq)
+	}
+	return b
+}
+
+func appendTokens(b []byte, tokens []Token) []byte {
+	b = binary.AppendUvarint(b, uint64(len(tokens)))
+	for _, t := range tokens {
+		b = binary.AppendUvarint(b, uint64(t))
+	}
+	return b
+}
+
+func appendStrings(b []byte, texts []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(texts)))
+	for _, t := range texts {
+		b = appendBytes(b, t)
 	}
 	return b
 }
@@ -347,6 +610,16 @@ func (r *reader) flag() bool {
 		r.fail(errFlag)
 	}
 	return v == 1
+}
+
+// flags reads a byte of flags, of which only the known ones may be set.
+func (r *reader) flags(known byte) byte {
+	v := r.byte()
+	if v&^known != 0 {
+		r.fail(errFlags)
+		return 0
+	}
+	return v
 }
 
 func (r *reader) uvarint() uint64 {
@@ -415,4 +688,28 @@ func (r *reader) seqs() []uint64 {
 		seqs[i] = r.uvarint()
 	}
 	return seqs
+}
+
+func (r *reader) tokens(limit int) []Token {
+	n := r.count(limit)
+	if n == 0 {
+		return nil
+	}
+	tokens := make([]Token, n)
+	for i := range tokens {
+		tokens[i] = Token(r.uvarint())
+	}
+	return tokens
+}
+
+func (r *reader) strings(limit int) []string {
+	n := r.count(limit)
+	if n == 0 {
+		return nil
+	}
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = r.string()
+	}
+	return texts
 }

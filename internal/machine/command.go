@@ -17,14 +17,31 @@ type ClusterID [16]byte
 // Limits. A command over one of them is refused and changes nothing.
 const (
 	MaxKey      = 512     // bytes of valid UTF-8 in a key; at least 1
+	MaxKeys     = 1024    // keys of one Acquire
+	MaxKeyBytes = 1 << 18 // bytes of all keys of one Acquire
 	MaxName     = 128     // bytes of valid UTF-8 in a client's or node's name
 	MaxMeta     = 4 << 10 // bytes of a session's or a grant's meta
+	MaxValue    = 64 << 10
 	MaxWaiters  = 10_000  // waiters per key, unless the command asks for fewer
+	MaxHolders  = 10_000  // shared holders or permits per key
+	MaxPassed   = 16      // times that a waiter is passed
+	MaxUnder    = 256     // grants that a request is made under
 	MaxUnseen   = 1 << 20 // remembered outcomes per session
 	MaxSeen     = 4096    // entries of a command's Seen list
+	MaxCycle    = 64      // links of a cycle that are told
 	MinTTL      = 300     // milliseconds
 	MaxTTL      = 24 * 60 * 60 * 1000
-	MaxCommands = 1024 // commands in one log entry
+	MaxDelay    = 24 * 60 * 60 * 1000 // milliseconds
+	MaxCommands = 1024                // commands in one log entry
+)
+
+// What the table remembers of keys that nobody holds or waits for.
+const (
+	MaxPast       = 1 << 16  // keys without a value: their last tokens; the longest free are forgotten first
+	MaxFading     = 1 << 14  // keys with a value that may fade, and
+	MaxFadingSize = 16 << 20 // bytes of those; the longest free are forgotten first
+	MaxValues     = 1 << 16  // keys with a value that may not, held or free, and
+	MaxValuesSize = 64 << 20 // bytes of those; one more is refused
 )
 
 // A Command is one step of the machine: what the log carries. Commands are
@@ -70,42 +87,117 @@ type Open struct {
 	Meta    []byte
 }
 
-// Mode says how an Acquire shares the key.
+// Mode says how an Acquire shares its keys. Modes travel in the log: never
+// renumber.
 type Mode uint8
 
-// Exclusive is the one mode so far: one holder, everyone else waits.
-const Exclusive Mode = 0
+const (
+	Exclusive Mode = 0 // one holder, everyone else waits
+	Shared    Mode = 1 // any number of shared holders, up to MaxHolders, and nobody else
+	Permit    Mode = 2 // as many holders as the capacity that all of them name
+)
 
-// Acquire asks for a grant of Key. It is known by (Session, Seq): a second copy
-// gets the first one's outcome. Seen lists seqs whose outcome the client has
-// and will not ask for again; the table forgets those outcomes, but not that
-// the seqs were used.
+// Acquire asks for a grant of Key, or of all Keys under one token. It is known
+// by (Session, Seq): a second copy gets the first one's outcome. Seen lists seqs
+// whose outcome the client has and will not ask for again; the table forgets
+// those outcomes, but not that the seqs were used.
 type Acquire struct {
 	Session    SessionID
-	Seq        uint64 // 1, 2, 3 … in the session's order of asking
-	Key        string
+	Seq        uint64   // 1, 2, 3 … in the session's order of asking
+	Key        string   // or
+	Keys       []string // in ascending order, none twice, one at least: granted all at once
 	Mode       Mode
+	Of         uint32 // Permit: the capacity, 1 to MaxHolders
+	Tree       bool   // conflict with every holder above and below the key, by path segment
 	Try        bool   // refuse instead of queueing
 	MaxWaiters uint32 // refuse if so many wait already; 0 means MaxWaiters
-	Meta       []byte
-	Seen       []uint64 // at most MaxSeen, in any order; one that still waits is passed over
+	Priority   int8   // pass waiters of lower priority, each at most MaxPassed times; one Key only
+	Delay      uint64 // milliseconds for which the key stays taken after the session expired
+
+	// With Conditional, the grant is refused if any was made after IfToken.
+	Conditional bool
+	IfToken     Token
+
+	// Under lists the grants that the caller holds on to while it waits: who
+	// waits for one of them waits for this request too.
+	Under []Token
+
+	Meta []byte
+	Seen []uint64 // at most MaxSeen, in any order; one that still waits is passed over
 }
 
-// Withdraw takes back the Acquire (Session, Seq), whatever became of it: a
-// waiter leaves the queue, a grant is freed, and one not applied yet is
-// refused when it arrives.
+// Upgrade asks for the shared grant Token to become exclusive, under a new token.
+// It goes before everyone who waits for the key. It is known by (Session, Seq),
+// like an Acquire; Release and Withdraw of the grant may go on naming the old
+// token and the first Seq.
+type Upgrade struct {
+	Session SessionID
+	Seq     uint64
+	Token   Token
+	Under   []Token // besides Token
+	Seen    []uint64
+}
+
+// Downgrade makes the exclusive grant Token a shared one. The token stays.
+type Downgrade struct {
+	Session SessionID
+	Token   Token
+	Seen    []uint64
+}
+
+// SetValue leaves a value with the key of the exclusive grant Token, for the
+// next holders to read; an empty one is none. A value that may fade is forgotten
+// when there are too many of its kind, any other is refused if there are.
+type SetValue struct {
+	Session SessionID
+	Token   Token
+	Value   []byte
+	Fade    bool
+	Seen    []uint64
+}
+
+// Withdraw takes back the request (Session, Seq), whatever became of it: a
+// waiter leaves the queue, a grant is freed, an upgrade is undone (the outcome
+// tells the token that the grant has now), and one not applied yet is refused
+// when it arrives.
 type Withdraw struct {
 	Session SessionID
 	Seq     uint64
 	Seen    []uint64
 }
 
-// Release frees the grant Token of Session and grants the key to its next
-// waiter, in this one step. A token that Session does not hold frees nothing.
+// Release frees the grant Token of Session and grants its keys to their next
+// waiters, in this one step. A token that Session does not hold frees nothing.
+//
+// With To, the first waiter of the client of that name goes before the others,
+// each of which is passed once by that; if none waits, or one may not be passed,
+// the release is refused as NoSuccessor and changes nothing.
 type Release struct {
 	Session SessionID
 	Token   Token
+	To      string
 	Seen    []uint64
+}
+
+// Ask tells the holders of Key that somebody would like them to let go.
+type Ask struct {
+	Session SessionID // who asks
+	Key     string
+}
+
+// Break takes the grant Token of Key away. Its holder is told by EventLost; the
+// key is free once the holder released it in answer, or its session ended.
+type Break struct {
+	Session SessionID // who breaks
+	Key     string
+	Token   Token
+}
+
+// EndDelay frees the keys that an expired session's grant Token left taken for
+// its Delay. Refused outside its term.
+type EndDelay struct {
+	Token Token
+	Term  uint64
 }
 
 // Silence marks a session that its leader has not heard for most of its TTL.
@@ -144,3 +236,9 @@ func (Silence) command()     {}
 func (Hear) command()        {}
 func (Expire) command()      {}
 func (Close) command()       {}
+func (Upgrade) command()     {}
+func (Downgrade) command()   {}
+func (SetValue) command()    {}
+func (Ask) command()         {}
+func (Break) command()       {}
+func (EndDelay) command()    {}

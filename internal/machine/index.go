@@ -3,37 +3,41 @@ package machine
 import (
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // index finds a session's requests. It is derived from the tables.
 type index struct {
 	refs    map[uint64]ref
 	tokens  map[Token]uint64    // of its grants, to their seqs
-	pending map[uint64]struct{} // grants that only an event told of, unseen
+	former  map[Token]uint64    // the same for their tokens before an upgrade
+	pending map[uint64]struct{} // requests that there is something to tell about again: see Pending
 	waits   int
-	unseen  int // outcomes remembered: waiters, unseen grants, refusals
+	unseen  int // outcomes remembered: waiters, unseen grants, answers
 }
 
 // ref says where a request is.
 type ref struct {
-	key   string // unless refused
+	key   string // the first of its keys; none if refused at once
+	token Token  // of its grant, as it is now
+	set   bool   // it is for several keys
 	state state
 }
 
 type state uint8
 
 const (
-	waiting state = iota
-	granted       // the outcome is not seen yet
-	seen          // granted, and the outcome seen
-	refused
+	waiting  state = iota
+	granted        // the outcome is not seen yet
+	seen           // granted, and the outcome seen
+	answered       // the outcome is in no record
 )
 
 func newIndex() *index {
 	return &index{refs: make(map[uint64]ref), tokens: make(map[Token]uint64)}
 }
 
-// await notes a grant that the client learns of by an event alone.
+// await notes a request that the client must be told about by an event.
 func (x *index) await(seq uint64) {
 	if x.pending == nil {
 		x.pending = make(map[uint64]struct{})
@@ -41,8 +45,20 @@ func (x *index) await(seq uint64) {
 	x.pending[seq] = struct{}{}
 }
 
-// reindex fills the empty indexes of all sessions from the tables. It fails if
-// a request has no session, no seq of its own, or more than one place.
+// was notes the token that the grant of seq had before an upgrade.
+func (x *index) was(former Token, seq uint64) {
+	if x.former == nil {
+		x.former = make(map[Token]uint64)
+	}
+	x.former[former] = seq
+}
+
+// pends reports whether the client must be told about g again when it comes back.
+func (g *grant) pends() bool { return g.unseen && g.waited || g.asked || g.contended || g.broken }
+
+// reindex fills the empty indexes of the State and of all sessions from the
+// tables. It fails if a request has no session, no seq of its own, or is in more
+// than one place.
 func (s *State) reindex() error {
 	var err error
 	enter := func(q request, to ref) *index {
@@ -70,38 +86,118 @@ func (s *State) reindex() error {
 		}
 		return x
 	}
+	// first reports whether key is the first of a request's, where it is entered.
+	first := func(q request, set bool, key string) bool {
+		if !set {
+			return true
+		}
+		keys, _ := s.sets.get(q)
+		if !slices.Contains(keys, key) {
+			err = broken(8, "session %x seq %d is at %q, which is not among its keys", q.session, q.seq, key)
+			return false
+		}
+		return keys[0] == key
+	}
+	rests := make([]resting, 0)
+	names := make([]string, 0, s.keys.n)
 	s.keys.all(func(key string, r *record) bool {
-		if g := &r.holder; r.held() {
-			to := ref{key: key, state: seen}
+		names = append(names, key)
+		if r.keeps() {
+			s.kept++
+			s.keptSize += len(r.value)
+		}
+		if r.rest != 0 {
+			rests = append(rests, resting{key, r.rest})
+		}
+		for i := range r.holders {
+			g := &r.holders[i]
+			s.grants++
+			s.countTrees(g.tree, 1)
+			if g.ghost != nil {
+				s.delays[g.token] = key
+				continue
+			}
+			q := request{g.session, g.seq}
+			if !first(q, g.set, key) {
+				if err != nil {
+					return false
+				}
+				continue
+			}
+			to := ref{key: key, token: g.token, set: g.set, state: seen}
 			if g.unseen {
 				to.state = granted
 			}
-			x := enter(request{g.session, g.seq}, to)
+			x := enter(q, to)
 			if x == nil {
 				return false
 			}
-			if g.unseen && g.waited {
+			if g.pends() {
 				x.await(g.seq)
 			}
 			x.tokens[g.token] = g.seq
-			s.grants++
+			if g.former != 0 {
+				x.was(g.former, g.seq)
+			}
 		}
 		for i := range r.queue {
 			w := &r.queue[i]
-			x := enter(request{w.session, w.seq}, ref{key: key, state: waiting})
+			q := request{w.session, w.seq}
+			s.waiters++
+			s.countTrees(w.tree, 1)
+			if w.conditional {
+				s.conditions++
+			}
+			if !first(q, w.set, key) {
+				if err != nil {
+					return false
+				}
+				continue
+			}
+			x := enter(q, ref{key: key, set: w.set, state: waiting})
 			if x == nil {
 				return false
 			}
 			x.waits++
-			s.waiters++
+			s.nest(w.under, q)
 		}
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	s.refusals.all(func(q request, _ *Outcome) bool {
-		return enter(q, ref{state: refused}) != nil
+	slices.Sort(names)
+	s.names.fill(names)
+	var in [len(s.below)][]string
+	for _, key := range names {
+		if !below(key) {
+			continue
+		}
+		r, _ := s.keys.get(key)
+		want := s.spots(r)
+		for i := range in {
+			if want&(1<<i) != 0 {
+				in[i] = append(in[i], key)
+			}
+		}
+		if r.in != want {
+			r.in = want
+		}
+	}
+	for i := range in {
+		s.below[i].fill(in[i])
+	}
+	slices.SortFunc(rests, func(a, b resting) int { return compareUint(a.rest, b.rest) })
+	for _, e := range rests {
+		r, _ := s.keys.get(e.key)
+		s.enter(e.key, r)
+	}
+	s.answers.all(func(q request, a *answer) bool {
+		x := enter(q, ref{key: a.key, state: answered})
+		if x != nil && a.late {
+			x.await(q.seq)
+		}
+		return x != nil
 	})
 	return err
 }
@@ -113,6 +209,8 @@ func (x *index) diff(want *index) string {
 		return fmt.Sprintf("requests %v of %v", x.refs, want.refs)
 	case !maps.Equal(x.tokens, want.tokens):
 		return fmt.Sprintf("tokens %v of %v", x.tokens, want.tokens)
+	case !maps.Equal(x.former, want.former):
+		return fmt.Sprintf("former tokens %v of %v", x.former, want.former)
 	case !maps.Equal(x.pending, want.pending):
 		return fmt.Sprintf("pending %v of %v", x.pending, want.pending)
 	case x.waits != want.waits:

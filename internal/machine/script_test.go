@@ -57,7 +57,7 @@ func firstDifference(want, got string) string {
 // script is a run of one file.
 type script struct {
 	s       *State
-	verbose bool // print the end of sessions too
+	verbose bool // print the end of sessions, and contention, too
 	out     strings.Builder
 }
 
@@ -172,6 +172,26 @@ func (w *words) num(name string, missing uint64) uint64 {
 	return n
 }
 
+func (w *words) int(name string) int {
+	v, ok := w.named[name]
+	if !ok {
+		return 0
+	}
+	delete(w.named, name)
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		w.err = err
+	}
+	return n
+}
+
+func (w *words) tokens(name string) (tokens []Token) {
+	for _, n := range w.seqs(name) {
+		tokens = append(tokens, Token(n))
+	}
+	return tokens
+}
+
 func number(v string) (uint64, error) {
 	switch v {
 	case "max":
@@ -271,19 +291,70 @@ func (sc *script) run(line string) error {
 			Try:        verb == "try",
 			Seq:        w.num("seq", 0),
 			Mode:       Mode(w.num("mode", 0)),
+			Of:         uint32(w.num("of", 0)),
 			MaxWaiters: uint32(w.num("max-waiters", 0)),
+			Priority:   int8(w.int("priority")),
+			Delay:      w.num("delay", 0),
+			Under:      w.tokens("under"),
 			Meta:       []byte(w.text("meta", "none")),
 			Seen:       w.seqs("seen"),
 		}
-		key = textOf(w.next())
-		a.Key = key
+		if a.Of > 0 {
+			a.Mode = Permit
+		}
+		if _, ok := w.named["if-token"]; ok {
+			a.Conditional, a.IfToken = true, Token(w.num("if-token", 0))
+		}
+		for len(w.bare) > 0 {
+			switch v := w.next(); v {
+			case "shared":
+				a.Mode = Shared
+			case "tree":
+				a.Tree = true
+			default:
+				for _, k := range strings.Split(v, ",") {
+					a.Keys = append(a.Keys, textOf(k))
+				}
+			}
+		}
+		if len(a.Keys) == 1 {
+			a.Key, a.Keys = a.Keys[0], nil
+		}
+		key = a.Key
+		if a.Keys != nil {
+			key = strings.Join(a.Keys, ",")
+		}
 		c = a
+	case "upgrade":
+		id = session16(w.next())
+		c = Upgrade{Session: id, Seq: w.num("seq", 0), Token: Token(w.num("token", 0)), Under: w.tokens("under"), Seen: w.seqs("seen")}
+		key = "upgrade"
+	case "downgrade":
+		id = session16(w.next())
+		c = Downgrade{Session: id, Token: Token(w.num("token", 0)), Seen: w.seqs("seen")}
+	case "set-value":
+		id = session16(w.next())
+		v := SetValue{Session: id, Token: Token(w.num("token", 0)), Value: []byte(w.text("value", "none")), Seen: w.seqs("seen")}
+		if w.next() == "fade" {
+			v.Fade = true
+		}
+		c = v
 	case "withdraw":
 		id = session16(w.next())
 		c = Withdraw{Session: id, Seq: w.num("seq", 0), Seen: w.seqs("seen")}
 	case "release":
 		id = session16(w.next())
-		c = Release{Session: id, Token: Token(w.num("token", 0)), Seen: w.seqs("seen")}
+		c = Release{Session: id, Token: Token(w.num("token", 0)), To: w.text("to", "none"), Seen: w.seqs("seen")}
+	case "ask":
+		id = session16(w.next())
+		c = Ask{Session: id, Key: w.next()}
+	case "break":
+		id = session16(w.next())
+		c = Break{Session: id, Key: w.next(), Token: Token(w.num("token", 0))}
+	case "end-delay":
+		c = EndDelay{Token: Token(w.num("token", 0)), Term: w.num("term", sc.s.Term())}
+	case "clock":
+		sc.s.Clock(w.num("at", 0))
 	case "silence":
 		id = session16(w.next())
 		c = Silence{Session: id, Term: w.num("term", sc.s.Term())}
@@ -306,12 +377,13 @@ func (sc *script) run(line string) error {
 		sc.session(session16(w.next()))
 	case "pending":
 		for _, e := range sc.s.Pending(session16(w.next())) {
-			fmt.Fprintf(&sc.out, "pending %s seq=%d %s token=%d\n", name(e.Session), e.Seq, e.Key, e.Token)
+			fmt.Fprintf(&sc.out, "pending ")
+			sc.event(e)
 		}
 	case "table":
 		n := sc.s.Counts()
-		fmt.Fprintf(&sc.out, "table   term=%d bound=%d lifted=%t last-token=%d keys=%d grants=%d waiters=%d sessions=%d refusals=%d\n",
-			sc.s.Term(), sc.s.Bound(), sc.s.Lifted(), sc.s.LastToken(), n.Keys, n.Grants, n.Waiters, n.Sessions, n.Refusals)
+		fmt.Fprintf(&sc.out, "table   term=%d bound=%d lifted=%t last-token=%d keys=%d grants=%d waiters=%d sessions=%d answers=%d values=%d\n",
+			sc.s.Term(), sc.s.Bound(), sc.s.Lifted(), sc.s.LastToken(), n.Keys, n.Grants, n.Waiters, n.Sessions, n.Answers, n.Values)
 	default:
 		return fmt.Errorf("unknown verb")
 	}
@@ -327,18 +399,43 @@ func (sc *script) run(line string) error {
 	out, events := sc.s.Apply(c)
 	sc.outcome(id, key, term(c), out)
 	for _, e := range events {
-		switch e.Kind {
-		case EventGranted:
-			fmt.Fprintf(&sc.out, "granted %s %s token=%d\n", name(e.Session), e.Key, e.Token)
-		case EventLost:
-			fmt.Fprintf(&sc.out, "lost    %s %s token=%d reason=%s\n", name(e.Session), e.Key, e.Token, reason(e.Reason))
-		case EventEnded:
-			if sc.verbose {
-				fmt.Fprintf(&sc.out, "ended   %s reason=%s\n", name(e.Session), reason(e.Reason))
-			}
+		if e.Kind != EventChanged && (e.Kind != EventEnded && e.Kind != EventContended || sc.verbose) {
+			sc.event(e)
 		}
 	}
 	return nil
+}
+
+func (sc *script) event(e Event) {
+	p := func(format string, args ...any) { fmt.Fprintf(&sc.out, format, args...) }
+	switch e.Kind {
+	case EventGranted:
+		p("granted %s %s token=%d", name(e.Session), e.Key, e.Token)
+		sc.left(e.Value, e.Unclean)
+	case EventLost:
+		p("lost    %s %s token=%d reason=%s", name(e.Session), e.Key, e.Token, reason(e.Reason))
+	case EventEnded:
+		p("ended   %s reason=%s", name(e.Session), reason(e.Reason))
+	case EventRefused:
+		p("refused %s %s seq=%d code=%d token=%d", name(e.Session), e.Key, e.Seq, e.Code, e.Token)
+	case EventAsked:
+		p("asked   %s %s token=%d by=%s", name(e.Session), e.Key, e.Token, e.By)
+	case EventContended:
+		p("wanted  %s %s token=%d", name(e.Session), e.Key, e.Token)
+	case EventDelayed:
+		p("delayed %s token=%d for=%d", e.Key, e.Token, e.Delay)
+	}
+	p("\n")
+}
+
+// left tells what a holder finds.
+func (sc *script) left(value string, unclean bool) {
+	if value != "" {
+		fmt.Fprintf(&sc.out, " value=%s", value)
+	}
+	if unclean {
+		fmt.Fprint(&sc.out, " unclean")
+	}
 }
 
 func reason(r Reason) string {
@@ -347,6 +444,8 @@ func reason(r Reason) string {
 		return "expired"
 	case Closed:
 		return "closed"
+	case Broken:
+		return "broken"
 	}
 	return fmt.Sprintf("reason-%d", r)
 }
@@ -366,6 +465,8 @@ func term(c Command) uint64 {
 		return c.Term
 	case Expire:
 		return c.Term
+	case EndDelay:
+		return c.Term
 	}
 	return 0
 }
@@ -378,11 +479,17 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 	switch o.Code {
 	case OK:
 	case Granted:
-		p("granted %s %s token=%d", name(id), key, o.Token)
+		fmt.Fprintf(&sc.out, "granted %s %s token=%d", name(id), key, o.Token)
+		sc.left(o.Value, o.Unclean)
+		p("")
 	case Queued:
 		p("queued  %s %s behind=%d", name(id), key, o.Behind)
 	case Held:
-		p("refused: held by %s of %s on %s, token=%d", name(o.Holder.Session), o.Holder.Client, o.Holder.Node, o.Holder.Token)
+		at := ""
+		if o.Holder.Key != "" {
+			at = " of " + o.Holder.Key
+		}
+		p("refused: held by %s of %s on %s, token=%d%s", name(o.Holder.Session), o.Holder.Client, o.Holder.Node, o.Holder.Token, at)
 	case TooManyWaiters:
 		p("refused: %d wait already", o.Limit)
 	case Founding:
@@ -405,6 +512,27 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 		p("refused: tokens are spent")
 	case TooManyUnseen:
 		p("refused: %d outcomes unseen", o.Limit)
+	case Deadlock:
+		fmt.Fprint(&sc.out, "refused: deadlock")
+		for _, l := range o.Cycle {
+			fmt.Fprintf(&sc.out, ", %s waits for %s", l.Client, l.Key)
+			if l.Token > 0 {
+				fmt.Fprintf(&sc.out, " token=%d", l.Token)
+			}
+		}
+		p("")
+	case WrongCapacity:
+		p("refused: permits are of %d", o.Limit)
+	case Changed:
+		p("refused: granted since, token=%d", o.Token)
+	case TooOld:
+		p("refused: grants up to token=%d are forgotten", o.Token)
+	case WrongMode:
+		p("refused: wrong mode")
+	case NoSuccessor:
+		p("refused: no successor")
+	case ValuesFull:
+		p("refused: values are full, limit %d", o.Limit)
 	default:
 		p("code %d", o.Code)
 	}
@@ -412,23 +540,67 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 
 func (sc *script) status(key string, waiters int) {
 	st := sc.s.Status(key, waiters)
+	p := func(format string, args ...any) { fmt.Fprintf(&sc.out, format, args...) }
 	if len(st.Holders) == 0 && st.Queue == 0 {
-		fmt.Fprintf(&sc.out, "free    %s\n", key)
+		p("free    %s", key)
+		sc.left(sc.s.Value(key), st.Unclean)
+		p("\n")
 		return
 	}
 	for _, g := range st.Holders {
-		fmt.Fprintf(&sc.out, "holder  %s %s seq=%d token=%d", name(g.Session), key, g.Seq, g.Token)
-		if len(g.Meta) > 0 {
-			fmt.Fprintf(&sc.out, " meta=%s", g.Meta)
+		p("holder  %s %s", name(g.Session), key)
+		if g.Seq > 0 {
+			p(" seq=%d", g.Seq)
 		}
-		fmt.Fprintln(&sc.out)
+		p(" token=%d%s", g.Token, modeText(g.Mode, g.Of, g.Tree, g.Keys))
+		if g.At > 0 {
+			p(" at=%d", g.At)
+		}
+		for _, f := range []struct {
+			is   bool
+			text string
+		}{{g.Asked, " asked"}, {g.Broken, " broken"}, {g.Delayed, " delayed, was " + g.Client + "'s"}} {
+			if f.is {
+				p("%s", f.text)
+			}
+		}
+		if len(g.Meta) > 0 {
+			p(" meta=%s", g.Meta)
+		}
+		p("\n")
 	}
 	for _, w := range st.Waiters {
-		fmt.Fprintf(&sc.out, "waiter  %s %s seq=%d\n", name(w.Session), key, w.Seq)
+		p("waiter  %s %s seq=%d%s", name(w.Session), key, w.Seq, modeText(w.Mode, w.Of, w.Tree, w.Keys))
+		if w.Upgrade {
+			p(" upgrade")
+		}
+		if w.Priority != 0 {
+			p(" priority=%d", w.Priority)
+		}
+		if w.Passed != 0 {
+			p(" passed=%d", w.Passed)
+		}
+		p("\n")
 	}
 	if st.Queue > len(st.Waiters) {
-		fmt.Fprintf(&sc.out, "and %d more\n", st.Queue-len(st.Waiters))
+		p("and %d more\n", st.Queue-len(st.Waiters))
 	}
+}
+
+func modeText(m Mode, of uint32, tree bool, keys int) (s string) {
+	switch m {
+	case Shared:
+		s = " shared"
+	case Permit:
+		s = fmt.Sprintf(" of=%d", of)
+	}
+	if tree {
+		s += " tree"
+	}
+	if keys > 1 {
+		s += fmt.Sprintf(" keys=%d", keys)
+	}
+	return s
 }
 
 func (sc *script) session(id SessionID) {

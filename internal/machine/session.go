@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"maps"
 	"slices"
 	"unicode/utf8"
 )
@@ -90,26 +91,47 @@ func (s *State) heed(id SessionID, seen []uint64) (*session, Outcome) {
 // never heard of is spent by it: its client has given it up. A request that
 // waits has no outcome to be seen yet, so it goes on waiting.
 func (s *State) see(o *session, seq uint64) bool {
-	r, ok := o.index.refs[seq]
+	at, ok := o.index.refs[seq]
 	if !ok {
 		return o.spent.add(seq)
 	}
-	switch r.state {
+	switch at.state {
 	case granted:
-		s.edit(r.key).holder.unseen = false
-		o.index.refs[seq] = ref{key: r.key, state: seen}
+		for _, key := range s.keysOf(o, seq, at) {
+			r := s.edit(key)
+			g := &r.holders[r.holder(at.token)]
+			g.unseen = false
+			if !g.pends() {
+				delete(o.index.pending, seq)
+			}
+		}
+		at.state = seen
+		o.index.refs[seq] = at
 		o.index.unseen--
-		delete(o.index.pending, seq)
-	case refused:
+	case answered:
 		s.forget(o, seq)
 	}
 	return true
 }
 
-// forget drops a remembered refusal.
+// reply keeps the outcome of a request that is in no record, until its client
+// has seen it: without, a late copy of a Try that was refused could be granted
+// to nobody.
+func (s *State) reply(o *session, seq uint64, a *answer) Outcome {
+	s.answers.set(request{o.id, seq}, a)
+	o.index.refs[seq] = ref{key: a.key, state: answered}
+	o.index.unseen++
+	if a.late {
+		o.index.await(seq)
+	}
+	return a.out
+}
+
+// forget drops what reply keeps.
 func (s *State) forget(o *session, seq uint64) {
-	s.refusals.del(request{o.id, seq})
+	s.answers.del(request{o.id, seq})
 	delete(o.index.refs, seq)
+	delete(o.index.pending, seq)
 	o.index.unseen--
 }
 
@@ -128,55 +150,121 @@ func (s *State) mark(id SessionID, term uint64, silent bool) Outcome {
 	return Outcome{Code: OK}
 }
 
-// end ends a session. All of its waiters leave before any of its grants is
+// finish ends a session. All of its waiters leave before any of its grants is
 // freed, so none of them is granted; then its grants are freed in the order of
-// their tokens, each serving its key's next waiter.
-func (s *State) end(id SessionID, reason Reason) Outcome {
+// their tokens, save those that a delay keeps taken; then who waited for them is
+// served.
+func (s *State) finish(id SessionID, reason Reason) Outcome {
 	o, ok := s.sessions.get(id)
 	if !ok {
 		return Outcome{Code: NoSession}
 	}
 	// Queue by queue, and not waiter by waiter: all of a session's thousands
-	// may stand in one queue. The keys need no order: with their holders in
-	// place, or the founding wait, nobody is granted here.
+	// may stand in one queue.
 	queues := make(map[string]struct{})
-	for seq, r := range o.index.refs {
-		switch r.state {
+	for seq, at := range o.index.refs {
+		switch at.state {
 		case waiting:
-			queues[r.key] = struct{}{}
-		case refused:
-			s.refusals.del(request{id, seq})
+			for _, key := range s.keysOf(o, seq, at) {
+				queues[key] = struct{}{}
+			}
+			if at.set {
+				s.sets.del(request{id, seq})
+			}
+		case answered:
+			s.answers.del(request{id, seq})
 		}
 	}
-	for key := range queues {
+	for _, key := range slices.Sorted(maps.Keys(queues)) {
 		r := s.edit(key)
-		before := len(r.queue)
-		r.queue = slices.DeleteFunc(r.queue, func(w waiter) bool { return w.session == id })
-		s.waiters -= before - len(r.queue)
-		s.serve(key, r)
+		s.touch(key, r)
+		var gone []waiter
+		r.queue = slices.DeleteFunc(r.queue, func(w waiter) bool {
+			if w.session == id {
+				gone = append(gone, w)
+			}
+			return w.session == id
+		})
+		tree := false
+		for i := range gone {
+			s.taken(key, r, &gone[i])
+			tree = tree || gone[i].tree
+		}
+		s.left(key, tree)
 	}
 
-	tokens := make([]Token, 0, len(o.index.tokens))
-	for token := range o.index.tokens {
-		tokens = append(tokens, token)
-	}
-	slices.Sort(tokens)
-	for _, token := range tokens {
+	waited := slices.Clone(s.dirty)
+	s.dirty = s.dirty[:0]
+
+	for _, token := range slices.Sorted(maps.Keys(o.index.tokens)) {
 		seq := o.index.tokens[token]
-		key := o.index.refs[seq].key
+		at := o.index.refs[seq]
 		s.events = append(s.events, Event{
 			Kind:    EventLost,
 			Session: id,
 			Seq:     seq,
-			Key:     key,
+			Key:     at.key,
 			Token:   token,
 			Reason:  reason,
 		})
-		s.free(o, seq, key)
+		if _, _, g := s.holding(o, token); reason == Expired && g.delay > 0 && !g.broken {
+			s.delay(o, at)
+		} else {
+			s.end(o, seq, at, reason == Closed)
+		}
 	}
+	s.dirty = append(s.dirty, waited...)
+	s.settle()
 	s.sessions.del(id)
 	s.events = append(s.events, Event{Kind: EventEnded, Session: id, Reason: reason})
 	return Outcome{Code: OK}
+}
+
+// delay makes a grant of an expired session one that stands in everybody's way
+// but its own client's, until EndDelay.
+func (s *State) delay(o *session, at ref) {
+	r := s.edit(at.key)
+	s.touch(at.key, r)
+	g := &r.holders[r.holder(at.token)]
+	*g = grant{
+		token: g.token,
+		at:    g.at,
+		delay: g.delay,
+		of:    g.of,
+		mode:  g.mode,
+		tree:  g.tree,
+		meta:  g.meta,
+		ghost: &ghost{client: o.client, node: o.node},
+	}
+	if g.mode == Exclusive {
+		r.unclean = true
+	}
+	s.delays[g.token] = at.key
+	s.left(at.key, g.tree) // its own client may be waiting already
+	s.events = append(s.events, Event{Kind: EventDelayed, Key: at.key, Token: g.token, Delay: g.delay})
+}
+
+// endDelay frees the key of a grant whose session has ended.
+func (s *State) endDelay(token Token) Outcome {
+	key, ok := s.delays[token]
+	if !ok {
+		return Outcome{Code: NotHeld}
+	}
+	delete(s.delays, token)
+	s.vacate(key, s.edit(key), token)
+	s.settle()
+	return Outcome{Code: OK}
+}
+
+// Delays calls f for each grant of an expired session whose delay, in
+// milliseconds, runs, in no order, until it returns false.
+func (s *State) Delays(f func(token Token, delay uint64) bool) {
+	for token, key := range s.delays {
+		r, _ := s.keys.get(key)
+		if !f(token, r.holders[r.holder(token)].delay) {
+			return
+		}
+	}
 }
 
 // Session describes an open session.
@@ -205,25 +293,45 @@ func (o *session) status() SessionStatus {
 	}
 }
 
-// Pending returns, in the order of their seqs, the grants that a session holds
-// after waiting for them and has not said it knows of: the events to tell again
-// to a client that may have lost them. It is empty if the session is not open.
+// Pending returns, in the order of their seqs, the events to tell again to a
+// client that may have lost them: requests answered by an event alone that it has
+// not said it knows of, and what the holder of a grant is to know. It is empty if
+// the session is not open.
 func (s *State) Pending(id SessionID) []Event {
 	o, ok := s.sessions.get(id)
 	if !ok || len(o.index.pending) == 0 {
 		return nil
 	}
 	events := make([]Event, 0, len(o.index.pending))
-	for seq := range o.index.pending {
-		key := o.index.refs[seq].key
-		r, _ := s.keys.get(key)
-		events = append(events, Event{Kind: EventGranted, Session: id, Seq: seq, Key: key, Token: r.holder.token})
-	}
-	slices.SortFunc(events, func(a, b Event) int {
-		if a.Seq < b.Seq {
-			return -1
+	for _, seq := range slices.Sorted(maps.Keys(o.index.pending)) {
+		at := o.index.refs[seq]
+		if at.state == answered {
+			a, _ := s.answers.get(request{id, seq})
+			if a.out.Code == Granted {
+				events = append(events, grantedEvent(id, seq, at.key, a.out))
+			} else {
+				events = append(events, Event{Kind: EventRefused, Session: id, Seq: seq, Key: at.key, Code: a.out.Code, Token: a.out.Token})
+			}
+			continue
 		}
-		return 1
-	})
+		r, _ := s.keys.get(at.key)
+		g := &r.holders[r.holder(at.token)]
+		if g.unseen && g.waited {
+			events = append(events, grantedEvent(id, seq, at.key, s.told(o, seq, at)))
+		}
+		e := Event{Session: id, Seq: seq, Key: at.key, Token: g.token}
+		if g.contended {
+			e.Kind = EventContended
+			events = append(events, e)
+		}
+		if g.asked {
+			e.Kind = EventAsked
+			events = append(events, e)
+		}
+		if g.broken {
+			e.Kind, e.Reason = EventLost, Broken
+			events = append(events, e)
+		}
+	}
 	return events
 }

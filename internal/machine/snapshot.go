@@ -13,22 +13,35 @@ import (
 	"strings"
 )
 
-// SnapshotVersion is the version of images that WriteTo writes.
-const SnapshotVersion = 1
+// SnapshotVersion is the version of images that WriteTo writes. Restore reads
+// those before it too.
+const SnapshotVersion = 2
 
 // An image is the magic, a version byte, and chunks. A chunk is its kind, the
 // length of its body in four bytes, the body, and the CRC32C of kind and body.
-// The first holds the header; then come sessions, refusals and keys, a chunk
-// for each shard that has any, with elements in ascending order. Nothing is
-// left to choice, so equal States have equal images.
+// The first holds the header; then come sessions, sets, answers and keys, a
+// chunk for each shard that has any, with elements in ascending order. Nothing
+// is left to choice, so equal States have equal images.
+//
+// Version 1 had refusals in place of sets and answers, and records with one
+// holder, which was exclusive.
 const magic = "wardmote"
 
 const (
 	chunkHeader   = 'h'
 	chunkSessions = 's'
-	chunkRefusals = 'r'
+	chunkSets     = 't'
+	chunkAnswers  = 'a'
 	chunkKeys     = 'k'
+
+	chunkRefusals1 = 'r' // of version 1
 )
+
+// chunkOrder is the kinds of each version's chunks, in their places.
+var chunkOrder = [...]string{
+	1: "hsrk",
+	2: "hstak",
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -38,16 +51,18 @@ type Image struct {
 	header   header
 	keys     frozen[string, *record]
 	sessions frozen[SessionID, *session]
-	refusals frozen[request, *Outcome]
+	sets     frozen[request, []string]
+	answers  frozen[request, *answer]
 }
 
 type header struct {
-	cluster                  ClusterID
-	founded, lifted          bool
-	term, bound              uint64
-	last                     Token
-	commands                 uint64
-	sessions, refusals, keys uint64 // how many
+	cluster                       ClusterID
+	founded, lifted               bool
+	term, bound                   uint64
+	last                          Token
+	commands, at, idles           uint64
+	forgotten                     Token
+	sessions, sets, answers, keys uint64 // how many
 }
 
 // Snapshot takes an image, in a time that does not depend on the table's size.
@@ -55,20 +70,25 @@ type header struct {
 func (s *State) Snapshot() *Image {
 	return &Image{
 		header: header{
-			cluster:  s.cluster,
-			founded:  s.founded,
-			lifted:   s.lifted,
-			term:     s.term,
-			bound:    s.bound,
-			last:     s.last,
-			commands: s.commands,
-			sessions: uint64(s.sessions.n),
-			refusals: uint64(s.refusals.n),
-			keys:     uint64(s.keys.n),
+			cluster:   s.cluster,
+			founded:   s.founded,
+			lifted:    s.lifted,
+			term:      s.term,
+			bound:     s.bound,
+			last:      s.last,
+			commands:  s.commands,
+			at:        s.at,
+			idles:     s.idles,
+			forgotten: s.forgotten,
+			sessions:  uint64(s.sessions.n),
+			sets:      uint64(s.sets.n),
+			answers:   uint64(s.answers.n),
+			keys:      uint64(s.keys.n),
 		},
 		keys:     s.keys.freeze(),
 		sessions: s.sessions.freeze(),
-		refusals: s.refusals.freeze(),
+		sets:     s.sets.freeze(),
+		answers:  s.answers.freeze(),
 	}
 }
 
@@ -91,10 +111,11 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	eachShard(c, chunkSessions, &i.sessions, compareSessions, func(b []byte, _ SessionID, o *session) []byte {
 		return o.append(b)
 	})
-	eachShard(c, chunkRefusals, &i.refusals, compareRequests, func(b []byte, r request, out *Outcome) []byte {
-		b = append(b, r.session[:]...)
-		b = binary.AppendUvarint(b, r.seq)
-		return AppendOutcome(b, *out)
+	eachShard(c, chunkSets, &i.sets, compareRequests, func(b []byte, q request, keys []string) []byte {
+		return appendStrings(q.append(b), keys)
+	})
+	eachShard(c, chunkAnswers, &i.answers, compareRequests, func(b []byte, q request, a *answer) []byte {
+		return a.append(q.append(b))
 	})
 	eachShard(c, chunkKeys, &i.keys, strings.Compare, func(b []byte, key string, r *record) []byte {
 		return r.append(b, key)
@@ -193,13 +214,16 @@ func (h *header) append(b []byte) []byte {
 	b = append(b, h.cluster[:]...)
 	b = appendFlag(b, h.founded)
 	b = appendFlag(b, h.lifted)
-	for _, v := range []uint64{h.term, h.bound, uint64(h.last), h.commands, h.sessions, h.refusals, h.keys} {
+	for _, v := range []uint64{
+		h.term, h.bound, uint64(h.last), h.commands, h.at, h.idles, uint64(h.forgotten),
+		h.sessions, h.sets, h.answers, h.keys,
+	} {
 		b = binary.AppendUvarint(b, v)
 	}
 	return b
 }
 
-func (h *header) read(r *reader) {
+func (h *header) read(r *reader, version byte) {
 	h.cluster = r.id()
 	h.founded = r.flag()
 	h.lifted = r.flag()
@@ -207,9 +231,53 @@ func (h *header) read(r *reader) {
 	h.bound = r.uvarint()
 	h.last = Token(r.uvarint())
 	h.commands = r.uvarint()
+	if version > 1 {
+		h.at = r.uvarint()
+		h.idles = r.uvarint()
+		h.forgotten = Token(r.uvarint())
+	}
 	h.sessions = r.uvarint()
-	h.refusals = r.uvarint()
+	if version > 1 {
+		h.sets = r.uvarint()
+	}
+	h.answers = r.uvarint() // the refusals, in version 1
 	h.keys = r.uvarint()
+}
+
+func (q request) append(b []byte) []byte {
+	b = append(b, q.session[:]...)
+	return binary.AppendUvarint(b, q.seq)
+}
+
+func (q *request) read(r *reader) {
+	q.session = r.id()
+	q.seq = r.uvarint()
+}
+
+// readSet reads the keys of a request for several.
+func readSet(r *reader) []string {
+	keys := r.strings(MaxKeys)
+	if len(keys) == 0 {
+		r.fail(errors.New("set of no keys"))
+	}
+	for i := 1; i < len(keys); i++ {
+		if keys[i-1] >= keys[i] {
+			r.fail(errors.New("keys of a set out of order"))
+		}
+	}
+	return keys
+}
+
+func (a *answer) append(b []byte) []byte {
+	b = AppendOutcome(b, a.out)
+	b = appendBytes(b, a.key)
+	return appendFlag(b, a.late)
+}
+
+func (a *answer) read(r *reader) {
+	a.out = r.outcome()
+	a.key = r.string()
+	a.late = r.flag()
 }
 
 func (o *session) append(b []byte) []byte {
@@ -248,25 +316,63 @@ func (o *session) read(r *reader) {
 	o.index = newIndex()
 }
 
+// Flags of a record, of a grant and of a waiter.
+const (
+	recordFade = 1 << iota
+	recordUnclean
+	recordFlags = 1<<iota - 1 // all there are
+)
+
+const (
+	grantTree = 1 << iota
+	grantSet
+	grantUnseen
+	grantWaited
+	grantAsked
+	grantContended
+	grantBroken
+	grantFlags = 1<<iota - 1
+)
+
+const (
+	waiterTree = 1 << iota
+	waiterSet
+	waiterConditional
+	waiterFlags = 1<<iota - 1
+)
+
+// The fewest bytes of a grant and of a waiter: their sessions, and one for
+// everything else. A count is believed as far as the bytes that are left cover
+// it.
+const (
+	minGrant  = 16 + 9
+	minWaiter = 16 + 14
+
+	minWaiter1 = 16 + 3 // in version 1
+)
+
+// bit returns flag if it is set.
+func bit(set bool, flag byte) byte {
+	if set {
+		return flag
+	}
+	return 0
+}
+
 func (k *record) append(b []byte, key string) []byte {
 	b = appendBytes(b, key)
 	b = binary.AppendUvarint(b, k.version)
-	g := &k.holder
-	b = binary.AppendUvarint(b, uint64(g.token))
-	if k.held() {
-		b = append(b, g.session[:]...)
-		b = binary.AppendUvarint(b, g.seq)
-		b = appendBytes(b, g.meta)
-		b = appendFlag(b, g.unseen)
-		b = appendFlag(b, g.waited)
+	b = binary.AppendUvarint(b, uint64(k.last))
+	b = binary.AppendUvarint(b, k.rest)
+	b = append(b, bit(k.fade, recordFade)|bit(k.unclean, recordUnclean))
+	b = appendBytes(b, k.value)
+	b = binary.AppendUvarint(b, uint64(len(k.holders)))
+	for i := range k.holders {
+		b = k.holders[i].append(b)
 	}
 	b = binary.AppendUvarint(b, uint64(len(k.queue)))
 	for i := range k.queue {
-		w := &k.queue[i]
-		b = append(b, w.session[:]...)
-		b = binary.AppendUvarint(b, w.seq)
-		b = binary.AppendUvarint(b, w.since)
-		b = appendBytes(b, w.meta)
+		b = k.queue[i].append(b)
 	}
 	return b
 }
@@ -274,31 +380,147 @@ func (k *record) append(b []byte, key string) []byte {
 func (k *record) read(r *reader) (key string) {
 	key = r.string()
 	k.version = r.uvarint()
-	k.holder.token = Token(r.uvarint())
-	if g := &k.holder; k.held() {
-		g.session = r.id()
-		g.seq = r.uvarint()
-		g.meta = r.string()
-		g.unseen = r.flag()
-		g.waited = r.flag()
-	}
-	if n := r.count(MaxWaiters); n > 0 {
-		// A waiter takes 19 bytes at least: the claim must be covered.
-		if n > len(r.b)/19 {
-			r.fail(errShort)
-			return key
+	k.last = Token(r.uvarint())
+	k.rest = r.uvarint()
+	flags := r.flags(recordFlags)
+	k.fade = flags&recordFade != 0
+	k.unclean = flags&recordUnclean != 0
+	k.value = r.string()
+	if n := r.count(min(MaxHolders, len(r.b)/minGrant)); n > 0 {
+		k.holders = make([]grant, n)
+		for i := range k.holders {
+			k.holders[i].read(r)
 		}
+	}
+	// An upgrade comes on top of MaxWaiters.
+	if n := r.count(min(MaxWaiters+1, len(r.b)/minWaiter)); n > 0 {
 		k.queue = make([]waiter, n)
 		for i := range k.queue {
-			k.queue[i] = waiter{session: r.id(), seq: r.uvarint(), since: r.uvarint(), meta: r.string()}
+			k.queue[i].read(r)
 		}
 	}
 	return key
 }
 
-// Restore reads an image, to the end of rd, into a new State. It refuses
-// another version, a damaged or cut image, and one that breaks an invariant;
-// what it allocates is in proportion to what it has read.
+// read1 reads a record of version 1: at most one holder, and nothing of what
+// keys were once.
+func (k *record) read1(r *reader) (key string) {
+	key = r.string()
+	k.version = r.uvarint()
+	if k.last = Token(r.uvarint()); k.last != 0 {
+		k.holders = []grant{{
+			token:   k.last,
+			session: r.id(),
+			seq:     r.uvarint(),
+			meta:    r.string(),
+			unseen:  r.flag(),
+			waited:  r.flag(),
+		}}
+	}
+	if k.last != 0 && k.holders[0].session == (SessionID{}) {
+		r.fail(errors.New("grant of no session")) // there were no ghosts yet
+	}
+	if n := r.count(min(MaxWaiters, len(r.b)/minWaiter1)); n > 0 {
+		k.queue = make([]waiter, n)
+		for i := range k.queue {
+			w := &k.queue[i]
+			*w = waiter{session: r.id(), seq: r.uvarint(), since: r.uvarint(), meta: r.string()}
+			w.order = w.since
+		}
+	}
+	return key
+}
+
+func (g *grant) append(b []byte) []byte {
+	b = append(b, g.session[:]...)
+	b = binary.AppendUvarint(b, g.seq)
+	b = binary.AppendUvarint(b, uint64(g.token))
+	b = binary.AppendUvarint(b, uint64(g.former))
+	b = binary.AppendUvarint(b, g.at)
+	b = binary.AppendUvarint(b, g.delay)
+	b = binary.AppendUvarint(b, uint64(g.of))
+	b = append(b, byte(g.mode), bit(g.tree, grantTree)|
+		bit(g.set, grantSet)|
+		bit(g.unseen, grantUnseen)|
+		bit(g.waited, grantWaited)|
+		bit(g.asked, grantAsked)|
+		bit(g.contended, grantContended)|
+		bit(g.broken, grantBroken))
+	b = appendBytes(b, g.meta)
+	if g.session == (SessionID{}) {
+		b = appendBytes(b, g.ghost.client)
+		b = appendBytes(b, g.ghost.node)
+	}
+	return b
+}
+
+func (g *grant) read(r *reader) {
+	g.session = r.id()
+	g.seq = r.uvarint()
+	g.token = Token(r.uvarint())
+	g.former = Token(r.uvarint())
+	g.at = r.uvarint()
+	g.delay = r.uvarint()
+	g.of = r.uint32()
+	g.mode = Mode(r.byte())
+	flags := r.flags(grantFlags)
+	g.tree = flags&grantTree != 0
+	g.set = flags&grantSet != 0
+	g.unseen = flags&grantUnseen != 0
+	g.waited = flags&grantWaited != 0
+	g.asked = flags&grantAsked != 0
+	g.contended = flags&grantContended != 0
+	g.broken = flags&grantBroken != 0
+	g.meta = r.string()
+	if g.session == (SessionID{}) {
+		g.ghost = &ghost{client: r.string(), node: r.string()}
+	}
+}
+
+func (w *waiter) append(b []byte) []byte {
+	b = append(b, w.session[:]...)
+	b = binary.AppendUvarint(b, w.seq)
+	b = binary.AppendUvarint(b, w.since)
+	b = binary.AppendUvarint(b, w.order)
+	b = binary.AppendUvarint(b, w.at)
+	b = binary.AppendUvarint(b, w.delay)
+	b = binary.AppendUvarint(b, uint64(w.ifToken))
+	b = binary.AppendUvarint(b, uint64(w.upgrade))
+	b = binary.AppendUvarint(b, uint64(w.of))
+	b = append(b, byte(w.mode), bit(w.tree, waiterTree)|
+		bit(w.set, waiterSet)|
+		bit(w.conditional, waiterConditional),
+		byte(w.priority), w.passed)
+	b = appendBytes(b, w.meta)
+	return appendTokens(b, w.under)
+}
+
+func (w *waiter) read(r *reader) {
+	w.session = r.id()
+	w.seq = r.uvarint()
+	w.since = r.uvarint()
+	w.order = r.uvarint()
+	w.at = r.uvarint()
+	w.delay = r.uvarint()
+	w.ifToken = Token(r.uvarint())
+	w.upgrade = Token(r.uvarint())
+	w.of = r.uint32()
+	w.mode = Mode(r.byte())
+	flags := r.flags(waiterFlags)
+	w.tree = flags&waiterTree != 0
+	w.set = flags&waiterSet != 0
+	w.conditional = flags&waiterConditional != 0
+	w.priority = int8(r.byte())
+	w.passed = r.byte()
+	w.meta = r.string()
+	w.under = r.tokens(MaxUnder + 1) // an upgrade is under its grant too
+}
+
+// Restore reads an image, to the end of rd, into a new State. It refuses a
+// version that it does not know, a damaged or cut image, and one whose tables
+// break an invariant; what it allocates is in proportion to what it has read.
+// Whether all who wait have to, I4 and I7, it takes from the image: to find out
+// costs more than to restore.
 func Restore(rd io.Reader) (*State, error) {
 	s, err := restore(bufio.NewReaderSize(rd, 1<<16))
 	if err != nil {
@@ -315,9 +537,12 @@ func restore(rd io.Reader) (*State, error) {
 	if string(head[:len(magic)]) != magic {
 		return nil, errors.New("not a snapshot of a lock table")
 	}
-	if v := head[len(magic)]; v != SnapshotVersion {
-		return nil, fmt.Errorf("version %d, want %d", v, SnapshotVersion)
+	version := head[len(magic)]
+	if version < 1 || version > SnapshotVersion {
+		return nil, fmt.Errorf("version %d, want 1 to %d", version, SnapshotVersion)
 	}
+	// -1 for an unknown kind, which has no place.
+	order := func(kind byte) int { return strings.IndexByte(chunkOrder[version], kind) }
 
 	s := New()
 	var h header
@@ -336,7 +561,7 @@ func restore(rd io.Reader) (*State, error) {
 			return nil, errors.New("header not in its place")
 		}
 		if k == chunkHeader {
-			h.read(r)
+			h.read(r, version)
 			if err := r.end(); err != nil {
 				return nil, err
 			}
@@ -355,15 +580,29 @@ func restore(rd io.Reader) (*State, error) {
 				o.read(r)
 				return o.id, o
 			})
-		case chunkRefusals:
-			err = readShard(r, &s.refusals, n, compareRequests, func() (request, *Outcome) {
-				q := request{session: r.id(), seq: r.uvarint()}
-				out := r.outcome()
-				return q, &out
+		case chunkSets:
+			err = readShard(r, &s.sets, n, compareRequests, func() (q request, keys []string) {
+				q.read(r)
+				return q, readSet(r)
+			})
+		case chunkAnswers:
+			err = readShard(r, &s.answers, n, compareRequests, func() (q request, _ *answer) {
+				a := &answer{}
+				q.read(r)
+				a.read(r)
+				return q, a
+			})
+		case chunkRefusals1:
+			err = readShard(r, &s.answers, n, compareRequests, func() (q request, _ *answer) {
+				q.read(r)
+				return q, &answer{out: r.outcomeIn(1)}
 			})
 		case chunkKeys:
 			err = readShard(r, &s.keys, n, strings.Compare, func() (string, *record) {
 				v := &record{}
+				if version == 1 {
+					return v.read1(r), v
+				}
 				return v.read(r), v
 			})
 		}
@@ -374,23 +613,21 @@ func restore(rd io.Reader) (*State, error) {
 	if kind == 0 {
 		return nil, io.ErrUnexpectedEOF
 	}
-	if h.sessions != uint64(s.sessions.n) || h.refusals != uint64(s.refusals.n) || h.keys != uint64(s.keys.n) {
-		return nil, fmt.Errorf("header counts %d sessions, %d refusals and %d keys; read %d, %d and %d",
-			h.sessions, h.refusals, h.keys, s.sessions.n, s.refusals.n, s.keys.n)
+	claimed := [...]uint64{h.sessions, h.sets, h.answers, h.keys}
+	found := [...]uint64{uint64(s.sessions.n), uint64(s.sets.n), uint64(s.answers.n), uint64(s.keys.n)}
+	if claimed != found {
+		return nil, fmt.Errorf("header counts sessions, sets, answers and keys as %d; read %d", claimed, found)
 	}
 	s.cluster = h.cluster
 	s.founded, s.lifted = h.founded, h.lifted
 	s.term, s.bound = h.term, h.bound
 	s.last, s.commands = h.last, h.commands
+	s.at, s.idles, s.forgotten = h.at, h.idles, h.forgotten
+	s.changes.start = s.commands // what changed before is not known
 	if err := s.reindex(); err != nil {
 		return nil, err
 	}
 	return s, s.checkTables()
-}
-
-// order gives chunks their places; -1 for an unknown kind, which has none.
-func order(kind byte) int {
-	return bytes.IndexByte([]byte{chunkHeader, chunkSessions, chunkRefusals, chunkKeys}, kind)
 }
 
 // readChunk reads one chunk's body into body and returns its kind, or io.EOF at

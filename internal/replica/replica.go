@@ -48,6 +48,11 @@ type Replica interface {
 	// call. With q.Version set it waits until the answer's version differs.
 	Read(ctx context.Context, q Query) (Answer, error)
 
+	// Scan lists keys by prefix, from state that was current at some moment
+	// during the call. With q.Since set it waits until there is something to
+	// tell.
+	Scan(ctx context.Context, q Scan) (Scanned, error)
+
 	// Done is closed when the node stops; every call then fails with a *Error
 	// wrapping the node's ErrStopped.
 	Done() <-chan struct{}
@@ -55,28 +60,59 @@ type Replica interface {
 
 // Query asks for the state of keys.
 type Query struct {
-	Key  string   // told whole: holders, and up to Waiters of its queue
+	Key  string   // told whole: holders and queue, each up to Waiters of it
 	Also []string // told by holder only; at most MaxAlso
-	// Waiters bounds the list of Key's waiters; at most MaxListed.
+	// Waiters bounds the lists of Key's holders and waiters; at most MaxListed.
 	Waiters int
+	// Value asks for what was left with Key.
+	Value bool
+	// Session and Seq, if not zero, ask how many this request waits behind.
+	Session machine.SessionID
+	Seq     uint64
 	// Version, if not zero, is an earlier answer's: wait until it differs.
 	Version uint64
 }
 
-// Limits of a Query.
+// Scan asks for the keys that begin with a prefix and are held or waited for.
+type Scan struct {
+	Prefix string
+	From   string // the first key to tell
+	Limit  int    // at most MaxScanned
+	// Since, if not zero, is an earlier answer's Version: wait, and tell instead
+	// the keys that changed after it, those that are free now too.
+	Since uint64
+}
+
+// Limits of a Query and a Scan.
 const (
-	MaxAlso   = 4096
-	MaxListed = 1024
+	MaxAlso    = 4096
+	MaxListed  = 1024
+	MaxScanned = 256
+	// Of each scanned key so many holders and waiters are told at most.
+	MaxScannedEach = 16
 )
 
 // Answer is the state asked for, all of one moment.
 type Answer struct {
 	Status  machine.Status
 	Also    []Owner // one for each of Query.Also
+	Behind  uint32  // whom the request waits for
+	Waits   bool    // the request waits
 	Version uint64  // of all keys asked for; never zero
 }
 
-// Owner is the holder of one of Query.Also; zero if nobody holds the key.
+// Scanned is the keys asked for, all of one moment, in ascending order if Since
+// was zero.
+type Scanned struct {
+	Keys []machine.Status
+	// More tells that there are more keys: go on from after the last one, or,
+	// with Since, from Version.
+	More    bool
+	Version uint64 // changes after this were not seen; never zero
+	Lost    bool   // what changed after Since is not remembered: list anew
+}
+
+// Owner is the first holder of one of Query.Also; zero if nobody holds the key.
 type Owner struct {
 	Session machine.SessionID
 	Token   machine.Token

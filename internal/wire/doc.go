@@ -12,5 +12,6 @@
 //
 // To change the format: add fields (a decoder ignores what it does not know,
 // and leaves zero what is missing), never rename or retype one, never renumber a
-// Type or a Code, and add a golden file under testdata/golden.
+// Type or a Code, and add a golden file under testdata/golden, whose earlier
+// files stay as they are and are read for ever.
 package wire

@@ -33,8 +33,9 @@ const (
 	Read    Type = 4  // Query → Answer
 	Ready   Type = 5  // nothing → nothing, once the cluster grants
 	Detach  Type = 6  // session ID; notice
-	Cancel  Type = 7  // the ID of a Read that nobody waits for any more; notice
+	Cancel  Type = 7  // the ID of a Read or Scan that nobody waits for any more; notice
 	Depart  Type = 8  // DepartRequest → nothing, once the voter is replaced
+	Scan    Type = 9  // ScanQuery → Scanned
 	Event   Type = 16 // leader to member: machine event; notice
 	Bound   Type = 17 // leader to member: AttachAnswer, when the bound of TTLs changes; notice
 )
@@ -63,7 +64,8 @@ const (
 	CodeUnknown   Code = 4 // may have been appended, or may yet be
 	CodeNoSession Code = 5 // the session is not open
 	CodeBusy      Code = 6 // definite: a queue is full, try again later
-	CodeBad       Code = 7 // malformed; the stream will be closed
+	CodeBad       Code = 7 // malformed, or not known to this version
+	CodeVersion   Code = 8 // definite: some voter does not read such a command yet
 )
 
 var errFrame = errors.New("wire: malformed frame")

@@ -36,6 +36,9 @@ type Query struct {
 	Key     string
 	Also    []string
 	Waiters int
+	Value   bool
+	Session machine.SessionID
+	Seq     uint64
 	Version uint64
 }
 
@@ -43,6 +46,8 @@ type Query struct {
 type Answer struct {
 	Status  machine.Status
 	Also    []Owner
+	Behind  uint32
+	Waits   bool
 	Version uint64
 }
 
@@ -50,6 +55,22 @@ type Answer struct {
 type Owner struct {
 	Session machine.SessionID
 	Token   machine.Token
+}
+
+// ScanQuery is replica.Scan.
+type ScanQuery struct {
+	Prefix string
+	From   string
+	Limit  int
+	Since  uint64
+}
+
+// Scanned is replica.Scanned.
+type Scanned struct {
+	Keys    []machine.Status
+	More    bool
+	Version uint64
+	Lost    bool
 }
 
 // ConfirmRequest asks a voter whether its term is not above Term.

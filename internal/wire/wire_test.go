@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
-// samples has one filled message of each kind: what version 1 looks like.
+// samples has one filled message of each kind of version 1.
 var samples = []any{
 	&Hint{Term: 3, Leader: "ann", Addr: "10.0.0.1:7000"},
 	&AttachRequest{Sessions: []machine.SessionID{{1}, {2}}, Term: 3},
@@ -48,19 +49,85 @@ var samples = []any{
 	&InConfigRequest{Raft: "ann#1"},
 }
 
-// Every message of version 1 is read for ever as it was written.
-func TestGoldenMessages(t *testing.T) {
-	path := filepath.Join("testdata", "golden", "messages-v1.txt")
-	var out strings.Builder
-	for _, m := range samples {
-		out.WriteString(reflect.TypeOf(m).Elem().Name() + " " + hex.EncodeToString(Marshal(m)) + "\n")
+// samples2 has the messages that version 2 has added, or fields to.
+var samples2 = []any{
+	&Query{
+		Key: "k", Also: []string{"k/0", "k/1"}, Waiters: 10, Value: true,
+		Session: machine.SessionID{4}, Seq: 6, Version: 5,
+	},
+	&Answer{
+		Status: filledStatus, Also: []Owner{{machine.SessionID{3}, 4}},
+		Behind: 2, Waits: true, Version: 11,
+	},
+	&ScanQuery{Prefix: "k", From: "k/1", Limit: 256, Since: 7},
+	&Scanned{Keys: []machine.Status{filledStatus}, More: true, Version: 9, Lost: true},
+}
+
+var filledStatus = machine.Status{
+	Key: "k",
+	Holders: []machine.Grant{{
+		Session: machine.SessionID{1}, Seq: 2, Token: 3, Client: "c", Node: "n", Mode: machine.Permit, Of: 4,
+		Tree: true, Keys: 5, At: 6, Asked: true, Broken: true, Delayed: true, Delay: 7,
+		Meta: []byte("m"), SessionMeta: []byte("s"), Left: 8, Beats: 9,
+	}},
+	Held: 1,
+	Waiters: []machine.Waiter{{
+		Session: machine.SessionID{2}, Seq: 1, Client: "d", Node: "o", Mode: machine.Shared, Of: 4, Tree: true,
+		Keys: 5, Upgrade: true, Priority: -1, Passed: 2, At: 6, Meta: []byte("m"),
+	}},
+	Queue: 1, Last: 12, Value: "v", Unclean: true, Version: 9,
+}
+
+// What version 2 added is in samples2, or a golden file would not show a change.
+func TestSamplesAreWhole(t *testing.T) {
+	var check func(path string, v reflect.Value)
+	check = func(path string, v reflect.Value) {
+		switch {
+		case v.IsZero():
+			t.Errorf("%s is zero", path)
+		case v.Kind() == reflect.Pointer:
+			check(path, v.Elem())
+		case v.Kind() == reflect.Struct:
+			for i := range v.NumField() {
+				check(path+"."+v.Type().Field(i).Name, v.Field(i))
+			}
+		case v.Kind() == reflect.Slice:
+			check(path+"[]", v.Index(0))
+		}
 	}
+	for _, m := range samples2 {
+		check(reflect.TypeOf(m).Elem().Name(), reflect.ValueOf(m))
+	}
+}
+
+// Every message of an earlier version is read for ever as it was written, and
+// those of this one are written as they were.
+func TestGoldenMessages(t *testing.T) {
+	// What has grown since is written otherwise now, so version 1 is only read.
+	golden(t, "messages-v1.txt", samples, false)
+	golden(t, "messages-v2.txt", append(unchanged(), samples2...), true)
+}
+
+// unchanged are the messages of version 1 that are written as they were.
+func unchanged() []any {
+	return slices.DeleteFunc(slices.Clone(samples), func(m any) bool {
+		return slices.ContainsFunc(samples2, func(o any) bool { return reflect.TypeOf(m) == reflect.TypeOf(o) })
+	})
+}
+
+func golden(t *testing.T, name string, samples []any, written bool) {
+	t.Helper()
+	path := filepath.Join("testdata", "golden", name)
 	frame, err := AppendFrame(nil, Frame{Type: Propose, ID: 300, Code: CodeOK, Body: []byte("body")})
 	if err != nil {
 		t.Fatal(err)
 	}
+	var out strings.Builder
+	for _, m := range samples {
+		out.WriteString(reflect.TypeOf(m).Elem().Name() + " " + hex.EncodeToString(Marshal(m)) + "\n")
+	}
 	out.WriteString("Frame " + hex.EncodeToString(frame) + "\n")
-	if *rewrite {
+	if *rewrite && written {
 		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -69,10 +136,13 @@ func TestGoldenMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := out.String(); got != string(want) {
-		t.Errorf("the format has changed; version 1 must stay readable.\ngot:\n%s\nwant:\n%s", got, want)
+	if got := out.String(); written && got != string(want) {
+		t.Errorf("%s: the format has changed.\ngot:\n%s\nwant:\n%s", name, got, want)
 	}
 	lines := strings.Split(strings.TrimSpace(string(want)), "\n")
+	if len(lines) != len(samples)+1 {
+		t.Fatalf("%s: %d lines for %d messages", name, len(lines), len(samples))
+	}
 	for i, m := range samples {
 		b, err := hex.DecodeString(strings.Fields(lines[i])[1])
 		if err != nil {
@@ -80,8 +150,11 @@ func TestGoldenMessages(t *testing.T) {
 		}
 		got := reflect.New(reflect.TypeOf(m).Elem()).Interface()
 		if err := Unmarshal(b, got); err != nil || !reflect.DeepEqual(got, m) {
-			t.Errorf("%T: %+v, %v; want %+v", m, got, err, m)
+			t.Errorf("%s: %T: %+v, %v; want %+v", name, m, got, err, m)
 		}
+	}
+	if got := strings.Fields(lines[len(samples)])[1]; got != hex.EncodeToString(frame) {
+		t.Errorf("%s: a frame is %x now, was %s", name, frame, got)
 	}
 }
 
@@ -154,11 +227,12 @@ func FuzzDecodeFrame(f *testing.F) {
 }
 
 func FuzzUnmarshal(f *testing.F) {
-	for i, m := range samples {
+	all := append(slices.Clone(samples), samples2...)
+	for i, m := range all {
 		f.Add(uint8(i), Marshal(m))
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
-		m := reflect.New(reflect.TypeOf(samples[int(kind)%len(samples)]).Elem()).Interface()
+		m := reflect.New(reflect.TypeOf(all[int(kind)%len(all)]).Elem()).Interface()
 		if Unmarshal(b, m) == nil {
 			Marshal(m)
 		}

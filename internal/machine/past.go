@@ -1,0 +1,192 @@
+package machine
+
+import "slices"
+
+// What is remembered of keys that nobody holds or waits for: the token granted
+// last, so that IfToken has an answer, and the value left with the key. A key
+// comes to rest when its last holder or waiter goes; those longest at rest are
+// forgotten first.
+
+// fifo is the records at rest of one kind, the longest at rest first. Records
+// that came away from rest meanwhile leave stale entries, which the number of
+// their rest tells.
+type fifo struct {
+	n     int // entries that are not stale
+	queue []resting
+}
+
+type resting struct {
+	key  string
+	rest uint64
+}
+
+func (f *fifo) push(key string, rest uint64) {
+	f.n++
+	f.queue = append(f.queue, resting{key, rest})
+}
+
+// shrink drops stale entries once they are the most.
+func (f *fifo) shrink(s *State) {
+	if len(f.queue) > 2*f.n+1024 {
+		f.queue = slices.DeleteFunc(f.queue, func(e resting) bool { return !s.rests(e) })
+	}
+}
+
+func (s *State) rests(e resting) bool {
+	r, ok := s.keys.get(e.key)
+	return ok && r.rest == e.rest
+}
+
+// pop removes the entry longest at rest. There must be one.
+func (f *fifo) pop(s *State) string {
+	for {
+		e := f.queue[0]
+		f.queue[0] = resting{}
+		f.queue = f.queue[1:]
+		if s.rests(e) {
+			f.n--
+			return e.key
+		}
+	}
+}
+
+// enter notes in the indexes a record that is at rest.
+func (s *State) enter(key string, r *record) {
+	switch {
+	case r.value == "":
+		s.past.push(key, r.rest)
+	case r.fade:
+		s.fading.push(key, r.rest)
+		s.fadingSize += len(r.value)
+	}
+}
+
+// rest puts a record to rest that is neither held nor waited for, and forgets
+// what is too much then. A record of which nothing is known goes at once.
+func (s *State) rest(key string, r *record) {
+	if r.last == 0 && r.value == "" {
+		s.drop(key)
+		return
+	}
+	s.idles++
+	r.rest = s.idles
+	s.enter(key, r)
+	for s.past.n > MaxPast {
+		s.forgetKey(s.past.pop(s))
+	}
+	for s.fading.n > MaxFading || s.fadingSize > MaxFadingSize {
+		key := s.fading.pop(s)
+		r, _ := s.keys.get(key)
+		s.fadingSize -= len(r.value)
+		s.forgetKey(key)
+	}
+	s.past.shrink(s)
+	s.fading.shrink(s)
+}
+
+// wake takes a record from its rest.
+func (s *State) wake(r *record) {
+	switch {
+	case r.rest == 0:
+		return
+	case r.value == "":
+		s.past.n--
+	case r.fade:
+		s.fading.n--
+		s.fadingSize -= len(r.value)
+	}
+	r.rest = 0
+}
+
+func (s *State) forgetKey(key string) {
+	r, _ := s.keys.get(key)
+	s.forgotten = max(s.forgotten, r.last)
+	s.drop(key)
+}
+
+// drop removes a record.
+func (s *State) drop(key string) {
+	s.keys.del(key)
+	s.names.remove(key)
+}
+
+// since reports what is known of grants of key after t: Granted stands for none.
+func (s *State) since(key string, t Token) Outcome {
+	r, ok := s.keys.get(key)
+	switch {
+	case ok && r.last > t:
+		return Outcome{Code: Changed, Token: r.last}
+	case ok && r.last > 0, t >= s.forgotten:
+		return Outcome{Code: Granted}
+	}
+	// No record, or one made by waiters alone: it may have been forgotten before.
+	return Outcome{Code: TooOld, Token: s.forgotten}
+}
+
+func (s *State) setValue(c SetValue) Outcome {
+	owner, out := s.heed(c.Session, c.Seen)
+	if owner == nil {
+		return out
+	}
+	if len(c.Value) > MaxValue {
+		return bad("Value", MaxValue)
+	}
+	_, at, g := s.holding(owner, c.Token)
+	switch {
+	case g == nil || g.broken:
+		return Outcome{Code: NotHeld}
+	case g.mode != Exclusive || g.set:
+		return Outcome{Code: WrongMode}
+	}
+	r, _ := s.keys.get(at.key)
+	kept, size := s.kept, s.keptSize
+	if r.keeps() {
+		kept, size = kept-1, size-len(r.value)
+	}
+	if len(c.Value) > 0 && !c.Fade {
+		kept, size = kept+1, size+len(c.Value)
+		if kept > MaxValues {
+			return Outcome{Code: ValuesFull, Limit: MaxValues}
+		}
+		if size > MaxValuesSize {
+			return Outcome{Code: ValuesFull, Limit: MaxValuesSize}
+		}
+	}
+	s.kept, s.keptSize = kept, size
+	r = s.edit(at.key)
+	r.value = string(c.Value)
+	r.fade = c.Fade && len(c.Value) > 0
+	s.touch(at.key, r)
+	return Outcome{Code: OK}
+}
+
+// keeps reports whether the record has a value that may not fade.
+func (r *record) keeps() bool { return r.value != "" && !r.fade }
+
+// MaxChanges bounds how far back Changes looks.
+const MaxChanges = 1 << 16
+
+// changes is the latest changes of keys, oldest first, in a ring.
+type changes struct {
+	ring  []change
+	next  int    // where the next goes
+	start uint64 // versions up to this one have left the ring, or were never in it
+}
+
+type change struct {
+	version uint64
+	key     string
+}
+
+func (c *changes) add(version uint64, key string) {
+	if len(c.ring) < MaxChanges {
+		c.ring = append(c.ring, change{version, key})
+		return
+	}
+	c.start = c.ring[c.next].version
+	c.ring[c.next] = change{version, key}
+	c.next = (c.next + 1) % MaxChanges
+}
+
+// i returns the i-th change, counted from the oldest.
+func (c *changes) i(i int) change { return c.ring[(c.next+i)%len(c.ring)] }

@@ -1,0 +1,231 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+func isAsk(c machine.Command) bool { _, ok := c.(machine.Ask); return ok }
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// TESTING A15.
+func TestAskedHolderMayLetGo(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		asked := l.Asked()
+		if closed(asked) {
+			t.Error("asked by nobody")
+		}
+		next := waiting(t, bg, b, "k")
+		if closed(asked) {
+			t.Error("a waiter does not ask")
+		}
+		if err := b.Ask(bg, "k"); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if !closed(asked) || !closed(l.Asked()) || l.Err() != nil {
+			t.Error("the holder was not told, or ended")
+		}
+		release(t, l)
+		next.ok(t)
+	})
+}
+
+func TestAskForAFreeKeyDoesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		if err := a.Ask(bg, "k"); err != nil || w.sent(isAsk) != 1 {
+			t.Error(err)
+		}
+		l := acquire(t, a, "k")
+		if settle(); closed(l.Asked()) {
+			t.Error("asked before it was held")
+		}
+	})
+}
+
+func TestEveryHolderIsAsked(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		r1, r2 := acquire(t, a, "k", Shared()), acquire(t, b, "k", Shared())
+		s := acquireAll(t, a, []string{"x", "y"})
+		for _, key := range []string{"k", "y"} {
+			if err := b.Ask(bg, key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle()
+		if !closed(r1.Asked()) || !closed(r2.Asked()) || !closed(s.Asked()) {
+			t.Error("somebody was not asked")
+		}
+	})
+}
+
+func TestAskFailsWithoutAQuorum(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		m.isolate()
+		if err := a.Ask(within(time.Second), "k"); !errors.Is(err, cluster.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("ask: %v", err)
+		}
+		call := does(func(ctx context.Context) error { return a.Ask(ctx, "k") }, bg)
+		call.pends(t)
+		if err := a.Close(bg); err != nil { // there is no session
+			t.Error(err)
+		}
+		if _, err := call.ends(t); !errors.Is(err, ErrClosed) {
+			t.Errorf("ask: %v", err)
+		}
+		m.heal()
+	})
+}
+
+func TestAskInASessionThatIsGoneOpensAnother(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		acquire(t, a, "mine")
+		m.set(faults{losePush: 1})
+		w.expireNow()
+		m.set(faults{})
+		l := acquire(t, b, "k")
+		if err := a.Ask(bg, "k"); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if !closed(l.Asked()) || w.sent(isOpen) != 3 {
+			t.Errorf("asked %v, %d sessions", closed(l.Asked()), w.sent(isOpen))
+		}
+	})
+}
+
+func TestContendedTellsThatSomebodyWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		early := l.Contended()
+		if closed(early) {
+			t.Error("contended by nobody")
+		}
+		next := waiting(t, bg, b, "k")
+		third := waiting(t, bg, a, "k")
+		if !closed(early) || !closed(l.Contended()) {
+			t.Error("the holder was not told")
+		}
+		// Who is granted while others wait knows from the start, whether by an
+		// event or by the answer.
+		release(t, l)
+		n := next.ok(t)
+		if !closed(n.Contended()) {
+			t.Error("the next was not told")
+		}
+		release(t, n)
+		if last := third.ok(t); closed(last.Contended()) {
+			t.Error("the last is contended by nobody")
+		}
+	})
+}
+
+// holdAnswers is a replica whose answers to Acquire come a second late: events
+// overtake them.
+func holdAnswers(m *member) *late { return &late{member: m} }
+
+type late struct{ *member }
+
+func (r *late) Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error) {
+	out, err := r.member.Propose(ctx, cmd)
+	if isAcquire(cmd) {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+	return out, err
+}
+
+func TestWhatOvertakesTheGrantsAnswerIsNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		var asked, contended []LockEvent
+		m := w.join("slow")
+		a := newClient(holdAnswers(m), Options{Name: "a", Trace: &Trace{
+			Asked:     func(e LockEvent) { mu.Lock(); asked = append(asked, e); mu.Unlock() },
+			Contended: func(e LockEvent) { mu.Lock(); contended = append(contended, e); mu.Unlock() },
+		}})
+		defer shutdown(t, a)
+		b, _ := w.client(t, "b")
+		call := waiting(t, bg, a, "k")
+		other := waiting(t, bg, b, "k")
+		if err := b.Ask(bg, "k"); err != nil {
+			t.Fatal(err)
+		}
+		l := call.ok(t)
+		if !closed(l.Asked()) || !closed(l.Contended()) {
+			t.Error("what came before the answer is lost")
+		}
+		m.resync() // tells it again
+		settle()
+		mu.Lock()
+		if len(asked) != 1 || asked[0] != (LockEvent{Key: "k", Token: l.Token(), By: "b"}) ||
+			len(contended) != 1 || contended[0] != (LockEvent{Key: "k", Token: l.Token()}) {
+			t.Errorf("traced %+v and %+v", asked, contended)
+		}
+		mu.Unlock()
+		release(t, l)
+		other.ok(t)
+
+		// The same with the loss of what was not told to be granted yet.
+		call = waiting(t, bg, a, "l")
+		_, token := w.owner("l")
+		w.apply(machine.Break{Session: b.current().id, Key: "l", Token: token})
+		_, err := call.ends(t)
+		var lost *LostError
+		if !errors.As(err, &lost) || lost.Reason != Broken {
+			t.Errorf("acquire: %v", err)
+		}
+		settle()
+		if _, token := w.owner("l"); token != 0 {
+			t.Error("the key is still taken")
+		}
+	})
+}
+
+func TestLostSignalsAreToldAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		m.set(faults{losePush: 1})
+		waiting(t, bg, b, "k")
+		if err := b.Ask(bg, "k"); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if closed(l.Asked()) || closed(l.Contended()) {
+			t.Error("nothing was lost")
+		}
+		time.Sleep(3 * time.Second)
+		if !closed(l.Asked()) || !closed(l.Contended()) {
+			t.Error("the signals are lost for good")
+		}
+	})
+}

@@ -1,0 +1,311 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+func isBreak(c machine.Command) bool { _, ok := c.(machine.Break); return ok }
+
+// TESTING A13, PEERS 44.
+func TestBrokenHolderIsToldBeforeTheKeyIsFree(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l, other := acquire(t, a, "k"), acquire(t, a, "other")
+		ctx := l.Context()
+		next := waiting(t, bg, b, "k")
+		m.hook(hooks{proposed: func(cmd machine.Command) {
+			if isRelease(cmd) && ctx.Err() == nil {
+				t.Error("the key was freed under a holder who did not know")
+			}
+		}})
+		if err := b.Break(within(time.Second), "k", l.Token()); err != nil {
+			t.Fatal(err)
+		}
+		wantLost(t, l, Broken)
+		if n := next.ok(t); n.Token() <= l.Token() {
+			t.Errorf("token %d after %d", n.Token(), l.Token())
+		} else if _, clean := n.Value(); clean {
+			t.Error("the broken holder is said to have released")
+		}
+		if other.Err() != nil {
+			t.Errorf("the session's other lock: %v", other.Err())
+		}
+		if err := l.Release(bg); !errors.Is(err, ErrLost) {
+			t.Errorf("release: %v", err)
+		}
+		// The client may ask for it again.
+		release(t, next.value)
+		acquire(t, a, "k")
+	})
+}
+
+func TestBreakOfAStoppedHolderWaitsForItsTrustToEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		began := time.Now()
+		m.isolate()
+		if err := b.Break(within(time.Second), "k", l.Token()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("break: %v", err)
+		}
+		if l.Err() != nil {
+			t.Error(l.Err())
+		}
+		if _, token := w.owner("k"); token == 0 {
+			t.Error("the key is free though its holder does not know")
+		}
+		if err := b.Break(bg, "k", l.Token()); err != nil { // again, to the end
+			t.Error(err)
+		}
+		if l.Err() == nil || time.Since(began) < testTTL-time.Second || time.Since(began) > testTTL {
+			t.Errorf("%v after %v", l.Err(), time.Since(began))
+		}
+		m.heal()
+	})
+}
+
+// The break goes on by itself after its caller has given up.
+func TestBreakReachesAHolderThatComesBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		m.isolate()
+		if err := b.Break(within(time.Second), "k", l.Token()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("break: %v", err)
+		}
+		m.heal()
+		settle()
+		wantLost(t, l, Broken)
+		if !w.free("k") {
+			t.Error("the key is still taken")
+		}
+	})
+}
+
+func TestBreakOfWhatIsNotHeldChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		if err := b.Break(bg, "k", 7); !errors.Is(err, ErrNotHeld) {
+			t.Errorf("a free key: %v", err)
+		}
+		l := acquire(t, a, "k")
+		err := b.Break(bg, "k", l.Token()+1)
+		var held *HeldError
+		if want := (HeldError{Key: "k", Client: "a", Node: "node-a", Token: l.Token()}); !errors.As(err, &held) || *held != want {
+			t.Errorf("another token: %v", err)
+		}
+		if l.Err() != nil || w.sent(isBreak) != 0 {
+			t.Error("something was changed")
+		}
+		release(t, l)
+		if err := b.Break(bg, "k", l.Token()); !errors.Is(err, ErrNotHeld) {
+			t.Errorf("a released grant: %v", err)
+		}
+	})
+}
+
+func TestBreakIsOfOneGrantOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		r1, r2 := acquire(t, a, "k", Shared()), acquire(t, a, "k", Shared())
+		s := acquireAll(t, a, []string{"x", "y"})
+		if err := b.Break(bg, "k", r2.Token()); err != nil {
+			t.Error(err)
+		}
+		if err := b.Break(bg, "y", s.Token()); err != nil {
+			t.Error(err)
+		}
+		wantLost(t, r2, Broken)
+		if r1.Err() != nil || !matches(s.Err(), LostError{"x", s.Token(), Broken}) {
+			t.Errorf("%v, %v", r1.Err(), s.Err())
+		}
+		if !w.free("x") || !w.free("y") {
+			t.Error("the set is still held")
+		}
+	})
+}
+
+func TestBreakEndsADelay(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k", Delay(time.Hour))
+		m.isolate()
+		time.Sleep(2 * testTTL)
+		next := waiting(t, bg, b, "k")
+		if err := b.Break(bg, "k", l.Token()); err != nil {
+			t.Error(err)
+		}
+		next.ok(t)
+		m.heal()
+	})
+}
+
+func TestBreakWhoseAnswerIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, m := w.client(t, "b")
+		l := acquire(t, a, "k")
+		release(t, acquire(t, b, "other"))
+		m.hook(hooks{proposed: func(machine.Command) { m.set(faults{loseAnswer: 1}) }})
+		call := does(func(ctx context.Context) error { return b.Break(ctx, "k", l.Token()) }, bg)
+		time.Sleep(time.Second)
+		m.hook(hooks{})
+		m.set(faults{})
+		// The second copy finds that the grant is gone: the first was heard.
+		call.ok(t)
+		wantLost(t, l, Broken)
+	})
+}
+
+func TestBreakEndsWithItsClient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		m.isolate()
+		call := does(func(ctx context.Context) error { return b.Break(ctx, "k", l.Token()) }, bg)
+		call.pends(t)
+		if err := b.Close(bg); err != nil {
+			t.Error(err)
+		}
+		if _, err := call.ends(t); !errors.Is(err, ErrClosed) {
+			t.Errorf("break: %v", err)
+		}
+		m.heal()
+		b2, m2 := w.client(t, "b2")
+		m2.isolate()
+		if err := b2.Break(within(time.Second), "k", 1); !errors.Is(err, cluster.ErrNoQuorum) {
+			t.Errorf("break: %v", err)
+		}
+		m2.heal()
+	})
+}
+
+// The operator asked for the key, not for the work's leave.
+func TestBreakDoesNotWaitForTheWork(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		var l *Lock
+		ended := make(chan time.Time, 1)
+		work := does(func(ctx context.Context) error {
+			return a.Do(ctx, "k", func(ctx context.Context, held *Lock) error {
+				l = held
+				<-ctx.Done()
+				ended <- time.Now()
+				time.Sleep(time.Minute / 2) // it ignores that
+				return nil
+			})
+		}, bg)
+		work.pends(t)
+		began := time.Now()
+		next := waiting(t, bg, b, "k")
+		if err := b.Break(bg, "k", l.Token()); err != nil {
+			t.Error(err)
+		}
+		n := next.ok(t)
+		if time.Since(began) > time.Second || (<-ended).After(began.Add(time.Second)) {
+			t.Errorf("it took %v", time.Since(began))
+		}
+		if _, err := work.ends(t); !errors.Is(err, ErrLost) {
+			t.Errorf("do: %v", err)
+		}
+		if n.Err() != nil {
+			t.Error("the end of the work freed the successor")
+		}
+	})
+}
+
+func TestElectedStandsAgainAfterABreak(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		var terms atomic.Int64
+		ctx, cancel := context.WithCancel(bg)
+		var held atomic.Pointer[Lock]
+		elect := does(func(ctx context.Context) error {
+			return a.Elect(ctx, "k", func(ctx context.Context, l *Lock) error {
+				held.Store(l)
+				terms.Add(1)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		}, ctx)
+		for want := range int64(3) {
+			elect.pends(t)
+			if n := terms.Load(); n != want+1 {
+				t.Fatalf("%d terms, want %d", n, want+1)
+			}
+			if err := b.Break(bg, "k", held.Load().Token()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		cancel()
+		elect.ends(t)
+	})
+}
+
+// What Close has ended already is let go of, too: the trust is over here.
+func TestBreakWhileTheClientCloses(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		var token atomic.Uint64
+		stop := make(chan struct{})
+		work := does(func(ctx context.Context) error {
+			return a.Do(ctx, "k", func(ctx context.Context, l *Lock) error {
+				token.Store(uint64(l.Token()))
+				<-stop
+				return nil
+			})
+		}, bg)
+		work.pends(t)
+		if err := a.Close(within(time.Second)); err == nil {
+			t.Error("closed under the work")
+		}
+		held := w.status("k").Holders
+		if len(held) != 1 {
+			t.Fatalf("held by %+v", held)
+		}
+		if err := b.Break(within(time.Second), "k", fence.Token(token.Load())); err != nil {
+			t.Errorf("break: %v", err)
+		}
+		close(stop)
+		work.ends(t)
+	})
+}
+
+// The list of holders that a read tells is bounded.
+func TestBreakOfOneOfVeryManyHolders(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.check = false
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		var last *Lock
+		for range 1100 {
+			last = acquire(t, a, "k", Permit(2000))
+		}
+		if err := b.Break(bg, "k", last.Token()); err != nil {
+			t.Error(err)
+		}
+		wantLost(t, last, Broken)
+		if n := w.status("k").Held; n != 1099 {
+			t.Errorf("%d hold", n)
+		}
+	})
+}

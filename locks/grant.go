@@ -1,0 +1,152 @@
+package locks
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+// grant is what the session has of one key in the cluster, or of several under
+// one token. Locks are the handles on it: one, unless an owner has entered again.
+type grant struct {
+	s     *session
+	key   string // the first, if there are several
+	seq   uint64 // of the request that it answered: its name for as long as it lasts
+	since time.Time
+
+	// Guarded by s.mu.
+	token     fence.Token // an upgrade raises it
+	lock      *Lock       // the first handle
+	more      *extra      // what few grants have; nil if nothing
+	mode      machine.Mode
+	easing    bool // exclusive, but the cluster may have heard that it is to be shared
+	unsure    bool // the token may have risen unnoticed: an upgrade was given up
+	unclean   bool // the exclusive holder before did not release
+	asked     bool // somebody asked to let go,
+	contended bool // somebody waits
+}
+
+type extra struct {
+	keys      []string // if there are several
+	value     string   // left by the holder before
+	asked     chan struct{}
+	contended chan struct{}
+	entry     *entry        // of the owner who may enter again
+	changing  chan struct{} // size 1: held by who changes the mode
+}
+
+// extra returns the grant's, made if there is none. The caller holds s.mu.
+func (g *grant) extra() *extra {
+	if g.more == nil {
+		g.more = &extra{}
+	}
+	return g.more
+}
+
+// keys returns all that is held. It never changes.
+func (g *grant) keys() []string {
+	if g.more != nil && g.more.keys != nil {
+		return g.more.keys
+	}
+	return []string{g.key}
+}
+
+// depth counts the locks that are held on the grant. The caller holds s.mu.
+func (g *grant) depth() int {
+	if g.more != nil && g.more.entry != nil {
+		return len(g.more.entry.locks)
+	}
+	return 1
+}
+
+// finish ends the grant and all of its locks for the given cause, and returns
+// what cancels their contexts, added to cancels. The caller holds s.mu, and runs
+// it after unlocking.
+func (g *grant) finish(cause error, cancels []func()) []func() {
+	delete(g.s.grants, g.seq)
+	end := func(l *Lock) {
+		if cancel := l.finish(cause); cancel != nil {
+			cancels = append(cancels, cancel)
+		}
+	}
+	if g.more == nil || g.more.entry == nil {
+		end(g.lock)
+		return cancels
+	}
+	e := g.more.entry
+	delete(g.s.entries, e.name)
+	for l := range e.locks {
+		end(l)
+	}
+	clear(e.locks)
+	return cancels
+}
+
+// leave ends the lock at its holder's wish. It reports whether that was the
+// grant's last, which then has ended, too. The caller holds the session's mu and
+// runs cancels after unlocking.
+func (l *Lock) leave() (last bool, cancels []func()) {
+	if l.g.depth() == 1 {
+		return true, l.g.finish(ErrReleased, nil)
+	}
+	locks := l.g.more.entry.locks
+	delete(locks, l)
+	l.depth = len(locks)
+	if cancel := l.finish(ErrReleased); cancel != nil {
+		cancels = append(cancels, cancel)
+	}
+	return false, cancels
+}
+
+// lose ends the grant because it was lost, and adds to cancels like finish. The
+// caller holds s.mu.
+func (g *grant) lose(reason Reason, cancels []func()) []func() {
+	lost := &LostError{Key: g.key, Token: g.token, Reason: reason}
+	cancels = g.finish(lost, cancels)
+	g.s.c.trace.lost(LockEvent{Key: g.key, Token: g.token, Took: time.Since(g.since), Err: lost})
+	return cancels
+}
+
+// adopt takes a token that the cluster says the grant has. The caller holds s.mu.
+func (g *grant) adopt(token machine.Token) { g.token = max(g.token, fence.Token(token)) }
+
+// debt returns what the cluster is owed when the grant has ended here: its
+// release, to the client of the given name if there is one. The caller holds s.mu.
+func (g *grant) debt(to string) *debt {
+	d := &debt{keys: g.keys(), token: g.token, to: to}
+	if g.unsure {
+		// Taking back the request frees the grant under whatever token.
+		d.seq = g.seq
+	}
+	return d
+}
+
+// noteAsked notes that somebody asked to let go. The caller holds s.mu.
+func (g *grant) noteAsked(by string) {
+	if g.asked {
+		return // told again
+	}
+	g.asked = true
+	if g.more != nil && g.more.asked != nil {
+		close(g.more.asked)
+	}
+	g.s.c.trace.asked(LockEvent{Key: g.key, Token: g.token, By: by})
+}
+
+// noteContended notes that somebody waits. The caller holds s.mu.
+func (g *grant) noteContended() {
+	if g.contended {
+		return
+	}
+	g.contended = true
+	if g.more != nil && g.more.contended != nil {
+		close(g.more.contended)
+	}
+	g.s.c.trace.contended(LockEvent{Key: g.key, Token: g.token})
+}
+
+func (g *grant) wrongMode(verb, why string) error {
+	return fmt.Errorf("%w: cannot %s %q: %s", ErrWrongMode, verb, g.key, why)
+}

@@ -1,0 +1,356 @@
+package locks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+)
+
+// reload is a leader change to a voter whose table came from a snapshot, which
+// does not know what changed before.
+func (w *world) reload() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var image bytes.Buffer
+	if _, err := w.table.Snapshot().WriteTo(&image); err != nil {
+		w.t.Error(err)
+	}
+	table, err := machine.Restore(&image)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	w.table = table
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+func list(t *testing.T, c *Client, prefix string) (keys []string) {
+	t.Helper()
+	for st, err := range c.List(within(time.Minute), prefix) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, st.Key)
+	}
+	return keys
+}
+
+func TestListTellsEveryKeyOfAPrefix(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.check = false
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		if keys := list(t, a, ""); len(keys) > 0 {
+			t.Errorf("an empty cluster has %q", keys)
+		}
+		var want []string
+		for i := range 2*replica.MaxScanned + 10 {
+			key := fmt.Sprintf("jobs/%04d", i)
+			want = append(want, key)
+			acquire(t, a, key)
+		}
+		freed := acquire(t, a, "jobs/zzz")
+		release(t, freed)
+		acquire(t, a, "other")
+		done := make(chan struct{})
+		go b.Once(bg, "hidden", func(ctx context.Context) ([]byte, error) {
+			close(done)
+			<-ctx.Done()
+			return nil, nil
+		})
+		<-done
+		if got := list(t, b, "jobs/"); !slices.Equal(got, want) {
+			t.Errorf("%d keys: %q", len(got), got)
+		}
+		if got := list(t, b, ""); !slices.Equal(got, append(want, "other")) {
+			t.Errorf("%d keys: %q", len(got), got)
+		}
+		if got := list(t, b, "jobs/00"); len(got) != 100 {
+			t.Errorf("%d keys: %q", len(got), got)
+		}
+		for range b.List(bg, "jobs/") {
+			break
+		}
+		for _, prefix := range []string{"\x00once/", "\xff", strings.Repeat("x", machine.MaxKey+1)} {
+			for _, seq := range []func(context.Context, string) (int, error){count(b.List), count(b.WatchPrefix)} {
+				var bad *cluster.ConfigError
+				if n, err := seq(bg, prefix); n != 0 || !errors.As(err, &bad) {
+					t.Errorf("%q: %d, %v", prefix, n, err)
+				}
+			}
+		}
+		ctx, cancel := context.WithCancel(bg)
+		cancel()
+		if n, err := count(b.List)(ctx, ""); n != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
+// count runs a sequence to its end.
+func count[S ~func(func(Status, error) bool)](f func(context.Context, string) S) func(context.Context, string) (int, error) {
+	return func(ctx context.Context, prefix string) (n int, last error) {
+		for _, err := range f(ctx, prefix) {
+			if last != nil {
+				return n, errors.New("something after the error")
+			}
+			if last = err; err == nil {
+				n++
+			}
+		}
+		return n, last
+	}
+}
+
+// prefixView is what a loop of WatchPrefix has seen.
+type prefixView struct {
+	mu     sync.Mutex
+	states map[string]Status // the latest
+	told   int
+	err    error
+}
+
+// view watches a prefix until ctx ends; pause slows each round down.
+func view(ctx context.Context, t *testing.T, c *Client, prefix string, pause func()) (*prefixView, *sync.WaitGroup) {
+	v := &prefixView{states: make(map[string]Status)}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for st, err := range c.WatchPrefix(ctx, prefix) {
+			v.mu.Lock()
+			if err != nil {
+				v.err = err
+			} else {
+				old := v.states[st.Key]
+				if st.Token < old.Token {
+					t.Errorf("%s: token %d after %d", st.Key, st.Token, old.Token)
+				}
+				if !strings.HasPrefix(st.Key, prefix) {
+					t.Errorf("told of %q", st.Key)
+				}
+				v.states[st.Key] = st
+				v.told++
+			}
+			v.mu.Unlock()
+			pause()
+		}
+	})
+	return v, &wg
+}
+
+// busy lists the keys that are held or waited for, with their tokens.
+func (v *prefixView) busy() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []string
+	for key, st := range v.states {
+		if !st.vacant() {
+			out = append(out, fmt.Sprintf("%s=%d/%d/%d", key, st.Token, st.Holding, st.Queue))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+func (w *world) busyKeys(prefix string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []string
+	for _, key := range w.table.Keys(prefix, "", 1<<20) {
+		st := w.table.Status(key, 0)
+		out = append(out, fmt.Sprintf("%s=%d/%d/%d", key, st.Last, st.Held, st.Queue))
+	}
+	return strings.Join(out, " ")
+}
+
+// Whatever happens, a watcher of a prefix comes to know the latest state of each
+// key: over leader changes, while it is cut off, behind a leader that has
+// forgotten what changed, and when it is slow.
+func TestWatchPrefixComesToTheLatestState(t *testing.T) {
+	for seed := range uint64(12) {
+		bubble(t, func(t *testing.T, w *world) {
+			w.check = false
+			rng := rand.New(rand.NewPCG(seed, 7))
+			a, _ := w.client(t, "a")
+			b, m := w.client(t, "b")
+			ctx, cancel := context.WithCancel(bg)
+			held := make(map[string]*Lock)
+			for i := range rng.IntN(400) {
+				key := fmt.Sprintf("p/%03d", i)
+				held[key] = acquire(t, a, key)
+			}
+			fast, wg1 := view(ctx, t, b, "p/", func() {})
+			slow, wg2 := view(ctx, t, b, "p/", func() { time.Sleep(time.Duration(seed) * time.Millisecond) })
+			all, wg3 := view(ctx, t, b, "", func() {})
+			cut := false
+			for range 150 {
+				switch n := rng.IntN(40); {
+				case n == 0:
+					w.lead()
+				case n == 1 && seed%2 == 0:
+					w.reload()
+				case n == 2:
+					if cut = !cut; cut {
+						m.isolate()
+					} else {
+						m.heal()
+					}
+				case n < 5:
+					time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
+				case n == 5:
+					// More than one answer can tell.
+					var keys []string
+					for i := range 300 {
+						keys = append(keys, fmt.Sprintf("p/set/%03d", i))
+					}
+					release(t, acquireAll(t, a, keys))
+				default:
+					key := fmt.Sprintf("p/%03d", rng.IntN(300))
+					if rng.IntN(4) == 0 {
+						key = "q" + key
+					}
+					if l := held[key]; l != nil {
+						release(t, l)
+						delete(held, key)
+					} else {
+						held[key] = acquire(t, a, key)
+					}
+				}
+			}
+			if cut {
+				m.heal()
+			}
+			time.Sleep(5 * time.Minute) // the slow one too has seen it all by then
+			synctest.Wait()
+			if got, want := fast.busy(), w.busyKeys("p/"); got != want {
+				t.Errorf("seed %d: the watcher knows\n%s\nbut it is\n%s", seed, got, want)
+			}
+			if got, want := slow.busy(), w.busyKeys("p/"); got != want {
+				t.Errorf("seed %d: the slow watcher knows\n%s\nbut it is\n%s", seed, got, want)
+			}
+			if got, want := all.busy(), w.busyKeys(""); got != want {
+				t.Errorf("seed %d: the watcher of all knows\n%s\nbut it is\n%s", seed, got, want)
+			}
+			before := fast.told
+			acquire(t, a, "p/last")
+			synctest.Wait()
+			if fast.told != before+1 {
+				t.Errorf("one change was told in %d states", fast.told-before)
+			}
+			cancel()
+			wg1.Wait()
+			wg2.Wait()
+			wg3.Wait()
+			if !errors.Is(fast.err, context.Canceled) {
+				t.Errorf("the last: %v", fast.err)
+			}
+		})
+	}
+}
+
+func TestWatchPrefixPassesOverWhatItHasTold(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
+		kept := acquire(t, a, "p/kept")
+		gone := acquire(t, a, "p/gone")
+		var told []string
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for st, err := range b.WatchPrefix(ctx, "p/") {
+				if err != nil {
+					return
+				}
+				told = append(told, fmt.Sprintf("%s %t %d", st.Key, st.Held(), st.Token))
+				if st.Key == "p/gone" && st.Held() {
+					// While the body runs: it goes, and the leader forgets that.
+					release(t, gone)
+					w.reload()
+				}
+			}
+		})
+		synctest.Wait()
+		want := fmt.Sprintf("p/gone true %d, p/kept true %d, p/gone false %d", gone.Token(), kept.Token(), gone.Token())
+		if got := strings.Join(told, ", "); got != want {
+			t.Errorf("told %s\nwant %s", got, want)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
+func TestObserveTellsWhoLeads(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, ma := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		o, _ := w.client(t, "o")
+		ctx, cancel := context.WithCancel(bg)
+		var told []string
+		var last fence.Token
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for e, err := range o.Observe(ctx, "boss") {
+				if err != nil {
+					told = append(told, err.Error())
+					continue
+				}
+				if e.Token != 0 && e.Token < last {
+					t.Errorf("token %d after %d", e.Token, last)
+				}
+				last = max(last, e.Token)
+				told = append(told, fmt.Sprintf("%s@%s %t %s", e.Client, e.Node, e.Token != 0, e.Meta["at"]))
+			}
+		})
+		synctest.Wait()
+		lead := func(c *Client) func() {
+			ctx, stop := context.WithCancel(bg)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				c.Elect(ctx, "boss", func(ctx context.Context, l *Lock) error {
+					<-ctx.Done()
+					return nil
+				}, Meta(map[string]string{"at": "x"}))
+			})
+			synctest.Wait()
+			return func() { stop(); wg.Wait() }
+		}
+		stopA := lead(a)
+		stopB := lead(b) // waits, which is nobody's concern
+		w.lead()
+		synctest.Wait()
+		stopA()
+		synctest.Wait()
+		stopB()
+		synctest.Wait()
+		// A delay keeps the key, but who left it leads no more.
+		acquire(t, a, "boss", Delay(time.Hour))
+		synctest.Wait()
+		ma.isolate()
+		time.Sleep(2 * testTTL)
+		if st, err := o.Inspect(bg, "boss"); err != nil || !st.Held() || !st.Holders[0].Delayed {
+			t.Errorf("%+v, %v", st, err)
+		}
+		cancel()
+		wg.Wait()
+		ma.heal()
+		want := "@ false , a@node-a true x, b@node-b true x, @ false , a@node-a true , @ false , " + `locks: watch "boss": context canceled`
+		if got := strings.Join(told, ", "); got != want {
+			t.Errorf("told %s\nwant %s", got, want)
+		}
+	})
+}

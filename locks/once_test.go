@@ -1,0 +1,399 @@
+package locks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+)
+
+func TestOnceRunsOnceAndTellsEverybody(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var runs atomic.Int64
+		var wg sync.WaitGroup
+		fn := func(ctx context.Context) ([]byte, error) {
+			runs.Add(1)
+			if token, ok := fence.FromContext(ctx); !ok || token == 0 {
+				t.Error("no token")
+			}
+			time.Sleep(10 * time.Second)
+			return []byte("result"), nil
+		}
+		began := time.Now()
+		for i := range 10 {
+			c, _ := w.client(t, fmt.Sprint("c", i))
+			for range 3 {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i) * time.Second)
+					v, err := c.Once(bg, "job", fn)
+					if string(v) != "result" || err != nil {
+						t.Errorf("%q, %v", v, err)
+					}
+					if took := time.Since(began); took > 11*time.Second {
+						t.Errorf("told after %v", took)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if n := runs.Load(); n != 1 {
+			t.Errorf("run %d times", n)
+		}
+		// Who comes later costs the cluster no command.
+		c, _ := w.client(t, "late")
+		before := w.sent(func(machine.Command) bool { return true })
+		if v, err := c.Once(bg, "job", fn); string(v) != "result" || err != nil {
+			t.Errorf("%q, %v", v, err)
+		}
+		if n := w.sent(func(machine.Command) bool { return true }); n != before {
+			t.Errorf("%d commands for a known result", n-before)
+		}
+		if w.busy() != 0 {
+			t.Error("something is held")
+		}
+	})
+}
+
+func TestOnceTellsAFailure(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		never := func(context.Context) ([]byte, error) { t.Error("run again"); return nil, nil }
+		told := func(id, text string) {
+			t.Helper()
+			_, err := b.Once(bg, id, never)
+			var once *OnceError
+			if !errors.As(err, &once) || !errors.Is(err, ErrOnce) || errors.Is(err, ErrUnfinished) || once.ID != id || !strings.Contains(once.Text, text) {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+		oops := errors.New("oops")
+		if v, err := a.Once(bg, "fails", func(context.Context) ([]byte, error) { return []byte("part"), oops }); !errors.Is(err, oops) || string(v) != "part" {
+			t.Errorf("%q, %v", v, err)
+		}
+		told("fails", "oops")
+
+		long := errors.New(strings.Repeat("x", 100<<10))
+		if _, err := a.Once(bg, "long", func(context.Context) ([]byte, error) { return nil, long }); err != long {
+			t.Error(err)
+		}
+		told("long", "xxx")
+
+		big := make([]byte, maxOnceResult+1)
+		var bad *cluster.ConfigError
+		if v, err := a.Once(bg, "big", func(context.Context) ([]byte, error) { return big, nil }); !errors.As(err, &bad) || len(v) != len(big) {
+			t.Errorf("%d bytes, %v", len(v), err)
+		}
+		told("big", "too long")
+		most := bytes.Repeat([]byte("m"), maxOnceResult)
+		if _, err := a.Once(bg, "most", func(context.Context) ([]byte, error) { return most, nil }); err != nil {
+			t.Error(err)
+		}
+		if v, err := b.Once(bg, "most", never); err != nil || !bytes.Equal(v, most) {
+			t.Errorf("%d bytes, %v", len(v), err)
+		}
+
+		func() {
+			defer func() {
+				if recover() != "boom" {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			a.Once(bg, "panics", func(context.Context) ([]byte, error) { panic("boom") })
+		}()
+		told("panics", "panicked")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			a.Once(bg, "exits", func(context.Context) ([]byte, error) { runtime.Goexit(); return nil, nil })
+		})
+		wg.Wait()
+		told("exits", "goroutine")
+
+		for _, id := range []string{"", "\xff", strings.Repeat("x", maxOnceID+1)} {
+			if _, err := a.Once(bg, id, never); !errors.As(err, &bad) {
+				t.Errorf("%q: %v", id, err)
+			}
+		}
+		if _, err := a.Once(bg, strings.Repeat("x", maxOnceID), func(context.Context) ([]byte, error) { return nil, nil }); err != nil {
+			t.Error(err)
+		}
+		if w.busy() != 0 {
+			t.Error("something is held")
+		}
+	})
+}
+
+// A runner that is gone has left something half done, maybe: nobody runs it again,
+// and all who wait are told.
+func TestOnceIsNotRunAgainWhenItsRunnerIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		never := func(context.Context) ([]byte, error) { t.Error("run again"); return nil, nil }
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			v, err := a.Once(bg, "job", func(ctx context.Context) ([]byte, error) {
+				m.isolate()
+				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), ErrLost) {
+					t.Error(context.Cause(ctx))
+				}
+				return []byte("mine"), nil
+			})
+			// What it did is its own to know; that nobody else knows, too.
+			if string(v) != "mine" || err == nil || errors.Is(err, ErrOnce) {
+				t.Errorf("%q, %v", v, err)
+			}
+		})
+		synctest.Wait()
+		began := time.Now()
+		for range 5 {
+			wg.Go(func() {
+				if _, err := b.Once(bg, "job", never); !errors.Is(err, ErrUnfinished) || !errors.Is(err, ErrOnce) {
+					t.Error(err)
+				}
+				if took := time.Since(began); took > testTTL+time.Second {
+					t.Errorf("told after %v", took)
+				}
+			})
+		}
+		wg.Wait()
+		m.heal()
+		time.Sleep(time.Minute)
+		for _, c := range []*Client{a, b} {
+			if _, err := c.Once(bg, "job", never); !errors.Is(err, ErrUnfinished) {
+				t.Error(err)
+			}
+		}
+		if w.busy() != 0 {
+			t.Error("something is held")
+		}
+	})
+}
+
+// The session's end while the result is on its way, or a leader change, does not
+// make it run twice; and what the cluster took is told.
+func TestOnceStoresItsResultWhateverEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		meet  func(w *world, c *Client, m *member, cancel func())
+		lost  bool // the cluster cannot know the result
+		later time.Duration
+	}{
+		{name: "leader changes", meet: func(w *world, _ *Client, _ *member, _ func()) { w.lead(); w.reload() }},
+		{name: "caller gives up", meet: func(_ *world, _ *Client, _ *member, cancel func()) { cancel() }},
+		{name: "client closes", meet: func(_ *world, c *Client, _ *member, _ func()) { go c.Close(bg) }},
+		{name: "session expires", meet: func(w *world, _ *Client, _ *member, _ func()) { w.expireNow() }, lost: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				m := w.join("node-a")
+				a := m.client(Options{Name: "a"})
+				b, _ := w.client(t, "b")
+				ctx, cancel := context.WithCancel(bg)
+				defer cancel()
+				v, err := a.Once(ctx, "job", func(context.Context) ([]byte, error) {
+					tt.meet(w, a, m, cancel)
+					synctest.Wait()
+					return []byte("done"), nil
+				})
+				if string(v) != "done" || (err != nil) != tt.lost {
+					t.Errorf("%q, %v", v, err)
+				}
+				v, err = b.Once(bg, "job", func(context.Context) ([]byte, error) { t.Error("run again"); return nil, nil })
+				switch {
+				case tt.lost && !errors.Is(err, ErrUnfinished):
+					t.Errorf("%q, %v", v, err)
+				case !tt.lost && (string(v) != "done" || err != nil):
+					t.Errorf("%q, %v", v, err)
+				}
+				shutdown(t, a)
+			})
+		})
+	}
+}
+
+// The end of ctx ends the run, and a wait for another's.
+func TestOnceEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		began := time.Now()
+		_, err := a.Once(within(3*time.Second), "job", func(ctx context.Context) ([]byte, error) {
+			if _, err := b.Once(within(time.Second), "job", nil); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		if _, err := b.Once(bg, "job", nil); !errors.Is(err, ErrOnce) || errors.Is(err, ErrUnfinished) {
+			t.Error(err)
+		}
+		// Who would wait for itself is told, by whatever way round.
+		_, err = a.Once(bg, "outer", func(ctx context.Context) ([]byte, error) {
+			_, err := b.Once(ctx, "inner", func(ctx context.Context) ([]byte, error) { return a.Once(ctx, "outer", nil) })
+			return nil, err
+		})
+		if !errors.Is(err, ErrDeadlock) {
+			t.Error(err)
+		}
+		// Before fn: nothing has happened, and it can be run yet.
+		ctx, cancel := context.WithCancel(bg)
+		cancel()
+		if _, err := a.Once(ctx, "not yet", nil); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if _, err := a.Once(bg, "not yet", func(context.Context) ([]byte, error) { return nil, nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// While a voter does not know values yet, nothing is begun.
+func TestOnceIsNotBegunWhereItCannotBeNoted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		m.hook(hooks{refuse: func(c machine.Command) *replica.Error {
+			if machine.Format(c) > 1 {
+				return &replica.Error{Err: cluster.ErrVersion}
+			}
+			return nil
+		}})
+		if _, err := a.Once(bg, "job", func(context.Context) ([]byte, error) { t.Error("run"); return nil, nil }); !errors.Is(err, cluster.ErrVersion) {
+			t.Error(err)
+		}
+		m.hook(hooks{})
+		if v, err := a.Once(bg, "job", func(context.Context) ([]byte, error) { return []byte("v"), nil }); string(v) != "v" || err != nil {
+			t.Errorf("%q, %v", v, err)
+		}
+		// The answer to the beginning's mark is lost for good: it is not run, and
+		// the mark is taken back if the cluster can be told.
+		m.hook(hooks{proposed: func(c machine.Command) {
+			if v, ok := c.(machine.SetValue); ok {
+				m.set(faults{})
+				if len(v.Value) > 0 {
+					m.set(faults{loseAnswer: 1})
+				}
+			}
+		}})
+		if _, err := a.Once(within(2*time.Second), "unsure", func(context.Context) ([]byte, error) { t.Error("run"); return nil, nil }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		m.hook(hooks{})
+		if v, err := a.Once(bg, "unsure", func(context.Context) ([]byte, error) { return []byte("v"), nil }); string(v) != "v" || err != nil {
+			t.Errorf("%q, %v", v, err)
+		}
+	})
+}
+
+// Whatever the network does, and whoever dies: at most once, and everybody who is
+// told a result is told the same.
+func TestOnceUnderFaults(t *testing.T) {
+	for seed := range uint64(40) {
+		bubble(t, func(t *testing.T, w *world) {
+			w.check = false
+			w.seed(seed)
+			const ids, clients = 4, 6
+			var runs [ids]atomic.Int64
+			var mu sync.Mutex
+			results := make(map[string]map[string]int) // what callers were told, by id
+			var wg sync.WaitGroup
+			for i := range clients {
+				c, m := w.client(t, fmt.Sprint("c", i))
+				m.set(faults{latency: 300 * time.Millisecond, loseAsk: 0.15, loseAnswer: 0.15, twice: 0.15, losePush: 0.3})
+				if i%3 == int(seed%3) {
+					time.AfterFunc(time.Duration(seed)*300*time.Millisecond, func() {
+						m.isolate()
+						time.AfterFunc(2*testTTL, m.heal)
+					})
+				}
+				for id := range ids {
+					wg.Go(func() {
+						for try := range 3 {
+							ctx, cancel := context.WithTimeout(bg, time.Duration(3+try*10)*time.Second)
+							v, err := c.Once(ctx, fmt.Sprint(id), func(ctx context.Context) ([]byte, error) {
+								runs[id].Add(1)
+								select {
+								case <-time.After(time.Duration(id) * 2 * time.Second):
+								case <-ctx.Done():
+								}
+								return fmt.Appendf(nil, "%d by %d in %d", id, i, try), nil
+							})
+							cancel()
+							mu.Lock()
+							if results[fmt.Sprint(id)] == nil {
+								results[fmt.Sprint(id)] = make(map[string]int)
+							}
+							if v != nil {
+								results[fmt.Sprint(id)][string(v)]++
+							}
+							var once *OnceError
+							if errors.As(err, &once) && !once.Unfinished {
+								t.Errorf("seed %d: %v", seed, err)
+							}
+							mu.Unlock()
+						}
+					})
+				}
+			}
+			for range 4 {
+				time.Sleep(4 * time.Second)
+				w.lead()
+			}
+			wg.Wait()
+			for id := range ids {
+				if n := runs[id].Load(); n > 1 {
+					t.Errorf("seed %d: %d was run %d times", seed, id, n)
+				}
+				if r := results[fmt.Sprint(id)]; len(r) > 1 {
+					t.Errorf("seed %d: %d came to %v", seed, id, r)
+				}
+			}
+		})
+	}
+}
+
+// The memory of ids is bounded: the oldest go first, and the newest stay.
+func TestOnceForgetsTheOldest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many ids")
+	}
+	bubble(t, func(t *testing.T, w *world) {
+		w.check = false
+		a, _ := w.client(t, "a")
+		big := make([]byte, maxOnceResult)
+		n := machine.MaxFadingSize/maxOnceResult + 10
+		for i := range n {
+			if _, err := a.Once(bg, fmt.Sprint(i), func(context.Context) ([]byte, error) { return big, nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again := func(id string) (ran bool) {
+			if _, err := a.Once(bg, id, func(context.Context) ([]byte, error) { ran = true; return nil, nil }); err != nil {
+				t.Error(err)
+			}
+			return ran
+		}
+		if again(fmt.Sprint(n - 1)) {
+			t.Error("the newest was forgotten")
+		}
+		if !again("0") {
+			t.Error("the oldest is still known")
+		}
+	})
+}

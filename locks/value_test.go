@@ -1,0 +1,146 @@
+package locks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+func isSetValue(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok }
+
+func TestValueIsLeftForTheNextHolder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		if v, clean := l.Value(); v != nil || !clean {
+			t.Errorf("a new key has value %q, clean %v", v, clean)
+		}
+		next := waiting(t, bg, b, "k")
+		v := []byte("one")
+		if err := l.SetValue(bg, v); err != nil {
+			t.Fatal(err)
+		}
+		copy(v, "two") // TESTING A12
+		if v, _ := l.Value(); v != nil {
+			t.Errorf("its own holder reads %q", v)
+		}
+		release(t, l)
+		n := next.ok(t)
+		got, clean := n.Value()
+		if string(got) != "one" || !clean {
+			t.Errorf("value %q, clean %v", got, clean)
+		}
+		got[0] = 'X'
+		if again, _ := n.Value(); string(again) != "one" {
+			t.Error("the caller changed the value")
+		}
+		release(t, n)
+		// It is kept while nobody holds the key, and readers read it too.
+		r := acquire(t, a, "k", Shared())
+		if v, clean := r.Value(); string(v) != "one" || !clean {
+			t.Errorf("value %q, clean %v", v, clean)
+		}
+		release(t, r)
+		l = acquire(t, a, "k")
+		if err := l.SetValue(bg, nil); err != nil {
+			t.Fatal(err)
+		}
+		release(t, l)
+		if v, _ := acquire(t, a, "k").Value(); v != nil {
+			t.Errorf("value %q", v)
+		}
+	})
+}
+
+func TestValueOfALostHolderIsUnclean(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		if err := l.SetValue(bg, []byte("half")); err != nil {
+			t.Fatal(err)
+		}
+		m.isolate()
+		n := acquire(t, b, "k")
+		if v, clean := n.Value(); string(v) != "half" || clean {
+			t.Errorf("value %q, clean %v", v, clean)
+		}
+		m.heal()
+		if err := l.SetValue(bg, []byte("late")); !errors.Is(err, ErrLost) {
+			t.Errorf("set by a lost lock: %v", err)
+		}
+		release(t, n)
+		if v, clean := acquire(t, b, "k").Value(); string(v) != "half" || !clean {
+			t.Errorf("value %q, clean %v", v, clean)
+		}
+	})
+}
+
+func TestValueIsSetByExclusiveLocksOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		for _, l := range []*Lock{acquire(t, a, "s", Shared()), acquire(t, a, "p", Permit(2))} {
+			if err := l.SetValue(bg, []byte("v")); !errors.Is(err, ErrWrongMode) {
+				t.Errorf("%q: %v", l.Key(), err)
+			}
+		}
+		l := acquire(t, a, "k")
+		wantConfig(t, l.SetValue(bg, make([]byte, machine.MaxValue+1)), "value")
+		if n := w.sent(isSetValue); n != 0 {
+			t.Errorf("%d were sent", n)
+		}
+		big := bytes.Repeat([]byte{7}, machine.MaxValue)
+		if err := l.SetValue(bg, big); err != nil {
+			t.Error(err)
+		}
+		release(t, l)
+		if v, _ := acquire(t, a, "k").Value(); !bytes.Equal(v, big) {
+			t.Errorf("%d bytes", len(v))
+		}
+	})
+}
+
+func TestValuesFull(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.check = false
+		a, _ := w.client(t, "a")
+		big := make([]byte, machine.MaxValue)
+		for i := range machine.MaxValuesSize / machine.MaxValue {
+			l := acquire(t, a, string(rune('A'+i%26))+string(rune('a'+i/26)))
+			if err := l.SetValue(bg, big); err != nil {
+				t.Fatal(err)
+			}
+			release(t, l)
+		}
+		l := acquire(t, a, "k")
+		if err := l.SetValue(bg, []byte("v")); !errors.Is(err, ErrValuesFull) {
+			t.Errorf("one more: %v", err)
+		}
+		if err := l.setValue(bg, []byte("v"), true); err != nil {
+			t.Errorf("one that may fade: %v", err)
+		}
+		if l.Err() != nil {
+			t.Error(l.Err())
+		}
+	})
+}
+
+func TestSetValueOfUnknownOutcome(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		l := acquire(t, a, "k")
+		m.set(faults{loseAnswer: 1})
+		if err := l.SetValue(within(time.Second), []byte("v")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("set value: %v", err)
+		}
+		m.set(faults{})
+		if err := l.SetValue(bg, []byte("w")); err != nil || l.Err() != nil {
+			t.Errorf("again: %v, %v", err, l.Err())
+		}
+	})
+}
