@@ -425,7 +425,7 @@ func TestSessionsAreReattached(t *testing.T) {
 func TestLiftIsProposedUntilItIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t: t, table: newTable()}
-		s.apply(machine.LeaderStart{Term: 1}, machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 3000})
+		s.apply(machine.LeaderStart{Term: 1}, machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 3000}, machine.Raise{Term: 1, Format: machine.MaxFormat})
 		fail := make(chan struct{})
 		s.commits = fail
 		s.lead(1)
@@ -444,7 +444,7 @@ func TestLiftIsProposedUntilItIsDone(t *testing.T) {
 func TestTheFoundingWaitIsNotCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t: t, table: newTable()}
-		s.apply(machine.LeaderStart{Term: 1}, machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 30_000})
+		s.apply(machine.LeaderStart{Term: 1}, machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 30_000}, machine.Raise{Term: 1, Format: machine.MaxFormat})
 		s.apply(machine.Bound{Term: 1, TTL: 1000})
 		s.lead(1)
 		time.Sleep(29 * time.Second)

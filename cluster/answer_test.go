@@ -116,6 +116,36 @@ func TestAScanWaitsForChangesOfItsPrefixOnly(t *testing.T) {
 	})
 }
 
+// One that was registered after its change came is answered all the same; one
+// prefix's end is not that of another of its length; and a key begins with itself.
+func TestScansDoNotMissWhatTheyWaitFor(t *testing.T) {
+	onWatchingStage(t, func(s *stage) {
+		s.open(1)
+		list, _ := s.scan(replica.Scan{Limit: 10}).answer()
+		s.acquire(1, 1, "early")
+		late := scanning{answers: make(chan replica.Scanned, 1), codes: make(chan wire.Code, 1)}
+		s.l.watches.scan(replica.Scan{Limit: 10, Since: list.Version}, func(a replica.Scanned, c wire.Code) { late.answers <- a; late.codes <- c })
+		if a, ok := late.answer(); !ok || keysOf(a) != "early*" {
+			t.Errorf("%+v", a)
+		}
+		answers := make(chan replica.Answer, 1)
+		s.l.watches.read(replica.Query{Key: "early", Version: 1}, func(a replica.Answer, c wire.Code) { answers <- a })
+		synctest.Wait()
+		if len(answers) != 1 {
+			t.Error("a read of what has changed waits")
+		}
+		list, _ = s.scan(replica.Scan{Limit: 10}).answer()
+		gone := s.scan(replica.Scan{Prefix: "a/1", Limit: 10, Since: list.Version})
+		stays := s.scan(replica.Scan{Prefix: "b/1", Limit: 10, Since: list.Version})
+		synctest.Wait()
+		gone.cancel()
+		s.acquire(1, 2, "b/1")
+		if a, ok := stays.answer(); !ok || keysOf(a) != "b/1*" {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
 func TestAScanOfAQuietPrefixIsNotLeftBehind(t *testing.T) {
 	onWatchingStage(t, func(s *stage) {
 		s.open(1)
@@ -274,6 +304,8 @@ func TestAnswersFitInAFrame(t *testing.T) {
 		}
 		size(answerToWire(a))
 
+		start := uint64(0)
+		s.table.view(func(m *machine.State) { start = m.Commands() })
 		for i := range 100 {
 			fill(fmt.Sprintf("%s%03d", strings.Repeat("p", machine.MaxKey-3), i), false, 20, 20)
 		}
@@ -295,6 +327,20 @@ func TestAnswersFitInAFrame(t *testing.T) {
 		}
 		if told != 100 {
 			t.Errorf("%d keys told", told)
+		}
+		changed := make(map[string]bool)
+		for since := start; ; {
+			a := s.table.scan(replica.Scan{Prefix: "p", Limit: replica.MaxScanned, Since: since})
+			size((*wire.Scanned)(&a))
+			for _, st := range a.Keys {
+				changed[st.Key] = true
+			}
+			if since = a.Version; !a.More || a.Lost {
+				break
+			}
+		}
+		if len(changed) != 100 {
+			t.Errorf("%d keys that changed were told", len(changed))
 		}
 	})
 }

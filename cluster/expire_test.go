@@ -33,6 +33,7 @@ func onStage(t *testing.T, f func(s *stage)) {
 		s := &stage{t: t, table: newTable()}
 		s.apply(machine.LeaderStart{Term: 1},
 			machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: uint64(stageTTL / time.Millisecond)},
+			machine.Raise{Term: 1, Format: machine.MaxFormat},
 			machine.Lift{Term: 1})
 		s.lead(1)
 		f(s)

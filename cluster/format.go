@@ -1,51 +1,52 @@
 package cluster
 
 import (
-	"sync"
-	"time"
-
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/wire"
 )
 
 // While a cluster is being upgraded some members read formats of log entries
-// that others do not know yet. Each tells by gossip up to which it reads, and a
-// leader proposes nothing that a server of the raft configuration may not
-// understand: to that one it would be Unknown, and its table would part from the
-// others' in silence.
+// that others do not know yet. Each tells by gossip up to which it reads. Once
+// all voters read a later format the leader has the table raised to it, by an
+// entry, so that every voter's table changes at one point of the log; from then
+// on nobody becomes a voter who reads less. Before that, commands of the later
+// format are refused: to some voter they would be Unknown, and its table would
+// part from the others' in silence.
 
 // leastFormat is what every member reads, and those read that say nothing.
 const leastFormat = 1
 
-// formats keeps the last look at what all servers read.
-type formats struct {
-	mu    sync.Mutex
-	least int
-	at    time.Time
+// readable is the newest format that all servers of the raft configuration read,
+// those that are only catching up too.
+func (n *Node) readable(r *raftNode) int {
+	servers := r.servers()
+	if len(servers) == 0 {
+		return leastFormat
+	}
+	least := machine.MaxFormat
+	for _, s := range servers {
+		least = min(least, n.gossip.format(s.ID))
+	}
+	return least
 }
 
-// format is the newest format that all servers of the raft configuration read,
-// those that are only catching up too. It is up to a tick old, and a server takes
-// longer than that to be added.
-func (l *leader) format() int {
-	if l.n == nil {
-		return machine.MaxFormat
+// reconcileFormat raises the table's format to what all voters read.
+func (l *leader) reconcileFormat() {
+	f := l.n.readable(l.raft)
+	if f <= l.table.format() {
+		return
 	}
-	f := &l.formats
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	if f.least > 0 && now.Sub(f.at) < tickInterval {
-		return f.least
-	}
-	f.at, f.least = now, machine.MaxFormat
-	servers := l.raft.servers()
-	if len(servers) == 0 {
-		f.least = leastFormat
-	}
-	for _, s := range servers {
-		f.least = min(f.least, l.n.gossip.format(s.ID))
-	}
-	return f.least
+	l.proposer.propose(machine.Raise{Term: l.term, Format: uint64(f)}, func(o machine.Outcome, c wire.Code) {
+		if c == wire.CodeOK && o.Code == machine.OK {
+			l.n.log.Info("table format raised", "format", f)
+		}
+	})
+}
+
+// format is what the table does.
+func (t *table) format() (f int) {
+	t.view(func(m *machine.State) { f = m.Format() })
+	return f
 }
 
 // format is what the newest process with a raft ID says that it reads. A process

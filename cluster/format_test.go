@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,71 +13,70 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
+// formOf starts three nodes of which one, n1, says that it reads the given format.
+func (b *bubble) formOf(format uint8) (nodes []*Node) {
+	for _, name := range []string{"n1", "n2", "n3"} {
+		nodes = append(nodes, b.start(name))
+	}
+	nodes[0].gossip.update(func(m *metadata) { m.Format = format })
+	b.ready(nodes...)
+	return nodes
+}
+
 // While one voter reads the first format only, nothing of a later one is
-// proposed; and nothing is in its way once that voter has been upgraded.
+// proposed; and nothing is in its way once that voter has been upgraded. From
+// then on a member that reads less is not made a voter.
 func TestNothingIsProposedThatAVoterDoesNotRead(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		nodes := b.form()
-		leader := b.leader()
-		old := nodes[0]
-		if old == leader {
-			old = nodes[1]
-		}
-		thin := b.start("thin", func(c *Config) { c.InitialSize = 0 })
-		b.ready(thin)
-		b.propose(thin, machine.Open{Session: sid(1), Client: "c", Node: "n", TTL: 2000})
-		defer b.beating(thin, 1)()
-		shared := func(seq uint64) machine.Acquire {
-			return machine.Acquire{Session: sid(1), Seq: seq, Key: "k", Mode: machine.Shared}
-		}
-		for _, advertised := range []uint8{0, 1} {
-			old.gossip.update(func(m *metadata) { m.Format = advertised })
+	for _, advertised := range []uint8{0, 1} {
+		inBubble(t, func(b *bubble) {
+			nodes := b.formOf(advertised)
+			thin := b.start("thin", func(c *Config) { c.InitialSize = 0 })
+			b.ready(thin)
+			b.propose(thin, machine.Open{Session: sid(1), Client: "c", Node: "n", TTL: 2000})
+			defer b.beating(thin, 1)()
+			shared := func(seq uint64) machine.Acquire {
+				return machine.Acquire{Session: sid(1), Seq: seq, Key: "k", Mode: machine.Shared}
+			}
 			time.Sleep(10 * time.Second)
-			for _, n := range []*Node{thin, leader} {
+			for _, n := range []*Node{thin, b.leader()} {
 				_, err := n.link.Propose(b.within(5*time.Second), shared(1))
 				var e *replica.Error
 				if !errors.Is(err, ErrVersion) || !errors.As(err, &e) || e.Unknown {
 					t.Errorf("%s: %v", n.Name(), err)
 				}
 			}
-		}
-		if o := b.propose(thin, machine.Acquire{Session: sid(1), Seq: 2, Key: "plain"}); o.Code != machine.Granted {
-			t.Errorf("a plain acquire: %+v", o)
-		}
-		// A thin member's format is nobody's concern.
-		thin.gossip.update(func(m *metadata) { m.Format = 1 })
-		old.gossip.update(func(m *metadata) { m.Format = machine.MaxFormat })
-		time.Sleep(10 * time.Second)
-		// Nothing was applied before: the seq is as good as new.
-		if o := b.propose(thin, shared(1)); o.Code != machine.Granted {
-			t.Errorf("%+v", o)
-		}
-		// A voter that is not seen is of the first format.
-		if f := leader.gossip.format("n9#1"); f != 1 {
-			t.Errorf("format %d", f)
-		}
-	})
+			if o := b.propose(thin, machine.Acquire{Session: sid(1), Seq: 2, Key: "plain"}); o.Code != machine.Granted {
+				t.Errorf("a plain acquire: %+v", o)
+			}
+			// A thin member's format is nobody's concern.
+			thin.gossip.update(func(m *metadata) { m.Format = 1 })
+			nodes[0].gossip.update(func(m *metadata) { m.Format = machine.MaxFormat })
+			time.Sleep(10 * time.Second)
+			// Nothing was applied before: the seq is as good as new.
+			if o := b.propose(thin, shared(1)); o.Code != machine.Granted {
+				t.Errorf("%+v", o)
+			}
+			// A voter that is not seen is of the first format.
+			if f := b.leader().gossip.format("n9#1"); f != 1 {
+				t.Errorf("format %d", f)
+			}
+			b.crash("n2")
+			time.Sleep(2 * time.Minute)
+			if l := b.leader(); l == thin || slices.ContainsFunc(l.roles.current().servers(), func(s server) bool {
+				return strings.HasPrefix(s.ID, "thin#")
+			}) {
+				t.Error("a member that does not read the table's format was made a voter")
+			}
+		})
+	}
 }
 
-// The end of a delay is of the second format too. It waits.
-func TestADelayWaitsForTheVoterThatDoesNotKnowItsEnd(t *testing.T) {
+// A cluster whose members read everything has the latest format before it serves.
+func TestNewClustersHaveTheLatestFormat(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		nodes := b.form()
-		b.propose(nodes[0], machine.Open{Session: sid(1), Client: "c", Node: "n", TTL: 2000})
-		b.propose(nodes[0], machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Delay: 1000})
-		nodes[0].gossip.update(func(m *metadata) { m.Format = 1 })
-		time.Sleep(20 * time.Second)
-		held := func() (held int) {
-			b.leader().leader.Load().table.view(func(m *machine.State) { held = m.Status("k", 0).Held })
-			return held
-		}
-		if held() != 1 {
-			t.Error("the delay was ended")
-		}
-		nodes[0].gossip.update(func(m *metadata) { m.Format = machine.MaxFormat })
-		time.Sleep(10 * time.Second)
-		if held() != 0 {
-			t.Error("the delay was not ended")
+		b.form()
+		if f := b.leader().leader.Load().table.format(); f != machine.MaxFormat {
+			t.Errorf("format %d", f)
 		}
 	})
 }

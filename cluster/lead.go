@@ -96,6 +96,9 @@ func (r *raftNode) establish(n *Node, term uint64) *leader {
 			TTL:     founding.TTL,
 		})
 	}
+	if f := n.readable(r); f > r.table.format() {
+		commands = append(commands, machine.Raise{Term: term, Format: uint64(f)})
+	}
 	outcomes, code := r.commit(machine.EncodeEntry(commands))
 	if code != wire.CodeOK || len(outcomes) != len(commands) {
 		return nil

@@ -25,7 +25,6 @@ type leader struct {
 	rounds   *rounds
 	keeper   *keeper
 	watches  *watches
-	formats  formats
 
 	mu       sync.Mutex
 	sessions map[machine.SessionID]*member // whose stream carries a session's events
@@ -299,10 +298,9 @@ func (l *leader) detach(id machine.SessionID) {
 }
 
 // propose has cmd committed; done gets its outcome. See proposer.propose. What
-// some server would not understand is refused: its table would part from the
-// others'.
+// the table's format does not have is refused.
 func (l *leader) propose(cmd machine.Command, done func(machine.Outcome, wire.Code)) {
-	if f := machine.Format(cmd); f > leastFormat && f > l.format() {
+	if f := machine.Format(cmd); f > leastFormat && f > l.table.format() {
 		done(machine.Outcome{}, wire.CodeVersion)
 		return
 	}

@@ -124,6 +124,7 @@ func (l *leader) reconcile(ctx context.Context) {
 		case <-l.departing:
 		}
 		l.reconcileBound()
+		l.reconcileFormat()
 		servers, candidates := l.viewServers(ctx, checks)
 		now := time.Now()
 		for i := range servers {
@@ -252,8 +253,9 @@ func (l *leader) viewServers(ctx context.Context, checks map[string]int) (server
 		}
 		servers = append(servers, v)
 	}
+	format := l.table.format()
 	for _, m := range sightings {
-		if m.alive && !taken[m.name] && m.meta.Version == protocolVersion && m.meta.Durable == durable && !m.meta.Leaving && m.meta.Generation != 0 &&
+		if m.alive && !taken[m.name] && max(int(m.meta.Format), leastFormat) >= format && m.meta.Version == protocolVersion && m.meta.Durable == durable && !m.meta.Leaving && m.meta.Generation != 0 &&
 			m.meta.Cluster != (machine.ClusterID{}) && now.Sub(m.since) >= stableAfter {
 			candidates = append(candidates, m)
 		}

@@ -40,14 +40,22 @@ const maxScratch = 1024
 func (s *State) apply(c Command) Outcome {
 	if !s.founded {
 		switch c.(type) {
-		case Lift, Bound, Open, Acquire, Upgrade, Downgrade, SetValue, Withdraw, Release, Ask, Break, EndDelay,
+		case Lift, Bound, Raise, Open, Acquire, Upgrade, Downgrade, SetValue, Withdraw, Release, Ask, Break, EndDelay,
 			Silence, Hear, Expire, Close:
 			return Outcome{Code: NotFounded}
+		}
+	}
+	if Format(c) > int(s.format) {
+		switch c.(type) {
+		case Acquire, Upgrade, Downgrade, SetValue, Release, Ask, Break, EndDelay:
+			return Outcome{Code: WrongFormat, Limit: s.format}
 		}
 	}
 	switch c := c.(type) {
 	case Found:
 		return s.found(c)
+	case Raise:
+		return s.raise(c)
 	case LeaderStart:
 		if c.Term <= s.term {
 			return s.wrongTerm()
@@ -123,6 +131,22 @@ func (s *State) found(c Found) Outcome {
 	s.founded = true
 	s.last = c.Floor - 1
 	s.bound = c.TTL
+	return Outcome{Code: OK}
+}
+
+func (s *State) raise(c Raise) Outcome {
+	if c.Term != s.term {
+		return s.wrongTerm()
+	}
+	if c.Format > MaxFormat {
+		return bad("Format", MaxFormat)
+	}
+	if c.Format > s.format {
+		s.format = c.Format
+		// Nothing is known of keys that were held before, or in an earlier
+		// cluster of that name.
+		s.forgotten = s.last
+	}
 	return Outcome{Code: OK}
 }
 

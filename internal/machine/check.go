@@ -114,6 +114,10 @@ func (s *State) checkSet(q request, keys []string) error {
 
 func (s *State) checkHeader() error {
 	switch {
+	case s.format < 1 || s.format > MaxFormat:
+		return broken(9, "format %d", s.format)
+	case s.forgotten > s.last:
+		return broken(2, "token %d is forgotten, %d was the last", s.forgotten, s.last)
 	case s.last > MaxToken:
 		return broken(2, "token %d exceeds %d", s.last, MaxToken)
 	case !s.founded && (s.lifted || s.last != 0 || s.bound != 0 || s.cluster != ClusterID{} || s.sessions.n > 0):

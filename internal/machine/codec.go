@@ -47,6 +47,7 @@ const (
 	kindAsk       = 18
 	kindBreak     = 19
 	kindEndDelay  = 20
+	kindRaise     = 21
 )
 
 // Flags of kindAcquire2.
@@ -216,6 +217,10 @@ func AppendCommand(dst []byte, c Command) []byte {
 		b = append(b, c.Session[:]...)
 		b = appendBytes(b, c.Key)
 		b = binary.AppendUvarint(b, uint64(c.Token))
+	case Raise:
+		b = append(b, kindRaise)
+		b = binary.AppendUvarint(b, c.Term)
+		b = binary.AppendUvarint(b, c.Format)
 	case EndDelay:
 		b = append(b, kindEndDelay)
 		b = binary.AppendUvarint(b, uint64(c.Token))
@@ -372,6 +377,8 @@ func DecodeCommand(b []byte) (Command, []byte, error) {
 		c = Break{Session: r.id(), Key: r.string(), Token: Token(r.uvarint())}
 	case kindEndDelay:
 		c = EndDelay{Token: Token(r.uvarint()), Term: r.uvarint()}
+	case kindRaise:
+		c = Raise{Term: r.uvarint(), Format: r.uvarint()}
 	default:
 		r.fail(fmt.Errorf("machine: unknown command kind %d", kind))
 	}
@@ -387,13 +394,14 @@ func AppendOutcome(dst []byte, o Outcome) []byte {
 	b := append(dst, byte(o.Code))
 	b = binary.AppendUvarint(b, uint64(o.Token))
 	b = binary.AppendUvarint(b, uint64(o.Behind))
-	b = appendFlag(b, o.Holder != Holder{})
-	if o.Holder != (Holder{}) {
+	holder := o.Holder
+	holder.Key = "" // stands at the end
+	b = appendFlag(b, holder != Holder{})
+	if holder != (Holder{}) {
 		b = append(b, o.Holder.Session[:]...)
 		b = appendBytes(b, o.Holder.Client)
 		b = appendBytes(b, o.Holder.Node)
 		b = binary.AppendUvarint(b, uint64(o.Holder.Token))
-		b = appendBytes(b, o.Holder.Key)
 	}
 	b = appendBytes(b, o.Field)
 	b = binary.AppendUvarint(b, o.Limit)
@@ -404,6 +412,7 @@ func AppendOutcome(dst []byte, o Outcome) []byte {
 	b = binary.AppendUvarint(b, uint64(o.Waiters))
 	b = appendBytes(b, o.Value)
 	b = appendFlag(b, o.Unclean)
+	b = appendBytes(b, o.Holder.Key)
 	b = binary.AppendUvarint(b, uint64(len(o.Cycle)))
 	for i := range o.Cycle {
 		l := &o.Cycle[i]
@@ -416,13 +425,17 @@ func AppendOutcome(dst []byte, o Outcome) []byte {
 
 // more reports whether o has anything that few outcomes have.
 func (o *Outcome) more() bool {
-	return o.Waiters != 0 || o.Value != "" || o.Unclean || len(o.Cycle) > 0
+	return o.Waiters != 0 || o.Value != "" || o.Unclean || o.Holder.Key != "" || len(o.Cycle) > 0
 }
 
-// DecodeOutcome decodes one outcome and returns the bytes after it.
+// DecodeOutcome decodes one outcome and returns the bytes after it. A leader of
+// format 1 sends no end, and one of its members passes over ours.
 func DecodeOutcome(b []byte) (Outcome, []byte, error) {
 	r := reader{b: b}
-	o := r.outcome()
+	o := r.outcomeHead()
+	if r.err == nil && len(r.b) > 0 {
+		r.outcomeEnd(&o)
+	}
 	if r.err != nil {
 		return Outcome{}, nil, r.err
 	}
@@ -430,13 +443,19 @@ func DecodeOutcome(b []byte) (Outcome, []byte, error) {
 }
 
 func (r *reader) outcome() Outcome {
-	o := r.outcomeIn(2)
+	o := r.outcomeHead()
+	r.outcomeEnd(&o)
+	return o
+}
+
+func (r *reader) outcomeEnd(o *Outcome) {
 	if !r.flag() {
-		return o
+		return
 	}
 	o.Waiters = r.uint32()
 	o.Value = r.string()
 	o.Unclean = r.flag()
+	o.Holder.Key = r.string()
 	if n := r.count(MaxCycle); n > 0 {
 		o.Cycle = make([]Link, n)
 		for i := range o.Cycle {
@@ -446,20 +465,16 @@ func (r *reader) outcome() Outcome {
 	if !o.more() {
 		r.fail(errForm)
 	}
-	return o
 }
 
-// outcomeIn reads what an outcome begins with, which in format 1 was all of it.
+// outcomeHead reads what an outcome begins with, which in format 1 was all of it.
 // Images of that format have such outcomes.
-func (r *reader) outcomeIn(format int) (o Outcome) {
+func (r *reader) outcomeHead() (o Outcome) {
 	o.Code = Code(r.byte())
 	o.Token = Token(r.uvarint())
 	o.Behind = r.uint32()
 	if r.flag() {
 		o.Holder = Holder{Session: r.id(), Client: r.string(), Node: r.string(), Token: Token(r.uvarint())}
-		if format > 1 {
-			o.Holder.Key = r.string()
-		}
 		if o.Holder == (Holder{}) {
 			r.fail(errForm)
 		}
@@ -506,7 +521,7 @@ func DecodeEvent(b []byte) (Event, []byte, error) {
 		Token:   Token(r.uvarint()),
 		Reason:  Reason(r.byte()),
 	}
-	if r.flag() {
+	if r.err == nil && len(r.b) > 0 && r.flag() { // format 1 ends here
 		e.Code = Code(r.byte())
 		e.Waiters = r.uint32()
 		e.Value = r.string()

@@ -76,6 +76,16 @@ type Bound struct {
 	TTL  uint64 // milliseconds
 }
 
+// Raise makes the table do what a later format says. It never falls. The first
+// format knows commands as they were before there was anything but exclusive
+// locks: it refuses all others, and remembers nothing of a key that is free. So
+// voters of two versions keep one table until the leader knows that every voter
+// reads the later format, and says so in the log. Refused outside its term.
+type Raise struct {
+	Term   uint64
+	Format uint64 // at most MaxFormat
+}
+
 // Open opens a session. Opening an open session again is not an error and
 // changes nothing; a closed or expired ID is never opened again by its owner,
 // since owners draw a new one.
@@ -242,3 +252,4 @@ func (SetValue) command()    {}
 func (Ask) command()         {}
 func (Break) command()       {}
 func (EndDelay) command()    {}
+func (Raise) command()       {}

@@ -29,6 +29,7 @@ const (
 	WrongMode      Code = 32 // the grant is not of the mode that this can be done with
 	NoSuccessor    Code = 33 // Release: no waiter of that client may go first
 	ValuesFull     Code = 34 // SetValue: no room; Limit says how many values or bytes there may be
+	WrongFormat    Code = 35 // the table's format, in Limit, has no such command: see Raise
 )
 
 // Holder describes the grant that stands in somebody's way; with Token 0, a

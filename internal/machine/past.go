@@ -5,7 +5,7 @@ import "slices"
 // What is remembered of keys that nobody holds or waits for: the token granted
 // last, so that IfToken has an answer, and the value left with the key. A key
 // comes to rest when its last holder or waiter goes; those longest at rest are
-// forgotten first.
+// forgotten first. In format 1 nothing is remembered.
 
 // fifo is the records at rest of one kind, the longest at rest first. Records
 // that came away from rest meanwhile leave stale entries, which the number of
@@ -64,7 +64,7 @@ func (s *State) enter(key string, r *record) {
 // rest puts a record to rest that is neither held nor waited for, and forgets
 // what is too much then. A record of which nothing is known goes at once.
 func (s *State) rest(key string, r *record) {
-	if r.last == 0 && r.value == "" {
+	if s.format < 2 || r.last == 0 && r.value == "" {
 		s.drop(key)
 		return
 	}

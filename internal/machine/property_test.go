@@ -92,6 +92,8 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 			}
 		}
 		return c
+	case n >= 129:
+		return Raise{Term: term(), Format: rapid.Uint64Range(1, 3).Draw(t, "format")}
 	case n >= 125:
 		return EndDelay{Token: token(), Term: term()}
 	case n >= 122:
@@ -555,6 +557,9 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 		if rapid.IntRange(0, 4).Draw(t, "start") > 0 {
 			step(Found{Cluster: ClusterID{1}, Floor: 5, TTL: 1000})
 			step(LeaderStart{Term: 1})
+			if rapid.IntRange(0, 9).Draw(t, "raise") > 0 {
+				step(Raise{Term: 1, Format: 2})
+			}
 			for _, n := range []string{"a", "b", "c"} {
 				step(Open{Session: session16(n), Client: clientOf(session16(n)), TTL: 1000})
 			}

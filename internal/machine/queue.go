@@ -209,7 +209,7 @@ func (s *State) give(owner *session, w *waiter, keys []string, waited bool) Outc
 		x.await(w.seq)
 	}
 	out := s.told(owner, w.seq, x.refs[w.seq])
-	if contended {
+	if contended && s.format > 1 {
 		s.note(owner, w.seq, func(g *grant) { g.contended = true })
 	}
 	return out
@@ -419,7 +419,7 @@ func (s *State) end(owner *session, seq uint64, at ref, clean bool) {
 		s.dropUpgrade(owner, key, r, at.token)
 		s.vacate(key, r, at.token)
 		if g.mode == Exclusive {
-			r.unclean = !clean || g.broken
+			r.unclean = s.format > 1 && (!clean || g.broken)
 		}
 		delete(x.former, g.former)
 	}
@@ -506,7 +506,7 @@ func (s *State) contend(key string) {
 
 func (s *State) contendAt(key string, trees bool) {
 	r, ok := s.keys.get(key)
-	if !ok {
+	if !ok || s.format < 2 {
 		return
 	}
 	for i := range r.holders {

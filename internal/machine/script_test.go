@@ -66,6 +66,7 @@ func founded() *State {
 	for _, c := range []Command{
 		Found{Cluster: ClusterID{1}, Floor: 1, TTL: 10_000},
 		LeaderStart{Term: 1},
+		Raise{Term: 1, Format: MaxFormat},
 		Lift{Term: 1},
 	} {
 		if out, _ := s.Apply(c); out.Code != OK {
@@ -270,6 +271,8 @@ func (sc *script) run(line string) error {
 		}
 	case "leader-start":
 		c = LeaderStart{Term: w.num("term", sc.s.Term()+1)}
+	case "raise":
+		c = Raise{Term: w.num("term", sc.s.Term()), Format: w.num("format", MaxFormat)}
 	case "lift":
 		c = Lift{Term: w.num("term", sc.s.Term())}
 	case "bound":
@@ -467,6 +470,8 @@ func term(c Command) uint64 {
 		return c.Term
 	case EndDelay:
 		return c.Term
+	case Raise:
+		return c.Term
 	}
 	return 0
 }
@@ -533,6 +538,8 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 		p("refused: no successor")
 	case ValuesFull:
 		p("refused: values are full, limit %d", o.Limit)
+	case WrongFormat:
+		p("refused: format %d has no such command", o.Limit)
 	default:
 		p("code %d", o.Code)
 	}

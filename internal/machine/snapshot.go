@@ -60,7 +60,7 @@ type header struct {
 	founded, lifted               bool
 	term, bound                   uint64
 	last                          Token
-	commands, at, idles           uint64
+	commands, format, at, idles   uint64
 	forgotten                     Token
 	sessions, sets, answers, keys uint64 // how many
 }
@@ -78,6 +78,7 @@ func (s *State) Snapshot() *Image {
 			last:      s.last,
 			commands:  s.commands,
 			at:        s.at,
+			format:    s.format,
 			idles:     s.idles,
 			forgotten: s.forgotten,
 			sessions:  uint64(s.sessions.n),
@@ -215,7 +216,7 @@ func (h *header) append(b []byte) []byte {
 	b = appendFlag(b, h.founded)
 	b = appendFlag(b, h.lifted)
 	for _, v := range []uint64{
-		h.term, h.bound, uint64(h.last), h.commands, h.at, h.idles, uint64(h.forgotten),
+		h.term, h.bound, uint64(h.last), h.commands, h.format, h.at, h.idles, uint64(h.forgotten),
 		h.sessions, h.sets, h.answers, h.keys,
 	} {
 		b = binary.AppendUvarint(b, v)
@@ -231,7 +232,9 @@ func (h *header) read(r *reader, version byte) {
 	h.bound = r.uvarint()
 	h.last = Token(r.uvarint())
 	h.commands = r.uvarint()
+	h.format = 1
 	if version > 1 {
+		h.format = r.uvarint()
 		h.at = r.uvarint()
 		h.idles = r.uvarint()
 		h.forgotten = Token(r.uvarint())
@@ -595,7 +598,7 @@ func restore(rd io.Reader) (*State, error) {
 		case chunkRefusals1:
 			err = readShard(r, &s.answers, n, compareRequests, func() (q request, _ *answer) {
 				q.read(r)
-				return q, &answer{out: r.outcomeIn(1)}
+				return q, &answer{out: r.outcomeHead()}
 			})
 		case chunkKeys:
 			err = readShard(r, &s.keys, n, strings.Compare, func() (string, *record) {
@@ -622,7 +625,7 @@ func restore(rd io.Reader) (*State, error) {
 	s.founded, s.lifted = h.founded, h.lifted
 	s.term, s.bound = h.term, h.bound
 	s.last, s.commands = h.last, h.commands
-	s.at, s.idles, s.forgotten = h.at, h.idles, h.forgotten
+	s.format, s.at, s.idles, s.forgotten = h.format, h.at, h.idles, h.forgotten
 	s.changes.start = s.commands // what changed before is not known
 	if err := s.reindex(); err != nil {
 		return nil, err

@@ -54,8 +54,10 @@ func rich(tb testing.TB) *State {
 	for _, c := range richCommands1() {
 		s.Apply(c)
 	}
-	// What comes from the leader's clock, and from forgetting thousands of keys.
-	s.at, s.forgotten = 1_700_000_000_000, 1<<52-1
+	apply(Raise{Term: 3, Format: 2}, OK)
+	// What comes from forgetting thousands of keys.
+	s.Clock(1_700_000_000_000)
+	s.forgotten = 1<<52 - 1
 
 	b, d, e, f := session16("b"), session16("d"), session16("e"), session16("f")
 	apply(Open{Session: d, Client: "docs", Node: "n3", TTL: 5_000}, OK)

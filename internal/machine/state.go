@@ -43,6 +43,7 @@ type State struct {
 	bound     uint64 // largest TTL of a session, in milliseconds
 	last      Token  // granted last, or one below the first to grant
 	commands  uint64 // applied so far
+	format    uint64 // 1 to MaxFormat: see Raise
 	at        uint64 // unix milliseconds by the leaders' clocks, never falling; decides nothing
 	idles     uint64 // keys that have come to rest so far
 	forgotten Token  // the largest last token of a key that was forgotten
@@ -83,6 +84,7 @@ func New() *State {
 	s := &State{
 		under:  make(map[Token][]request),
 		delays: make(map[Token]string),
+		format: 1,
 	}
 	s.keys.hash = hashKey
 	s.sessions.hash = hashSession
@@ -189,7 +191,14 @@ func (s *State) Commands() uint64 { return s.commands }
 // Clock tells the leader's wall clock, in unix milliseconds, when the commands
 // that follow were put in the log. It is written down with grants, for people to
 // read, and decides nothing.
-func (s *State) Clock(at uint64) { s.at = max(s.at, at) }
+func (s *State) Clock(at uint64) {
+	if s.format > 1 {
+		s.at = max(s.at, at)
+	}
+}
+
+// Format is what the table does: see Raise.
+func (s *State) Format() int { return int(s.format) }
 
 // Counts are sizes of the table.
 type Counts struct {
