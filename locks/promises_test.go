@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,147 +20,320 @@ import (
 // anybody's next grant of the key returns, by the bubble's clock; and tokens
 // rise. The contenders run on three voters and two thin members.
 func TestHolderIsToldBeforeTheNextGrantReturns(t *testing.T) {
-	rounds := 200
+	underFaults(t, 200, func(c *contender) {
+		c.hold(c.acquire(at("k")))
+	})
+}
+
+// The same in every mode, at keys above and below each other, one and several at
+// a time, upgraded and downgraded, nested, with priorities and delays, and while
+// an operator breaks what he sees.
+func TestNobodyHoldsBesideWhomHeConflictsWith(t *testing.T) {
+	underFaults(t, 120, func(c *contender) {
+		key := []string{"k", "k/a", "k/b", "k/a/x"}[c.r.IntN(4)]
+		switch c.r.IntN(12) {
+		case 0, 1:
+			c.hold(c.acquire(at(key), locks.Priority(c.r.IntN(3))))
+		case 2, 3:
+			h := c.acquire(&held{keys: []string{key}, shared: true}, locks.Shared())
+			if h != nil && c.r.IntN(2) == 0 {
+				c.upgrade(h)
+			}
+			c.hold(h)
+		case 4:
+			c.hold(c.acquire(&held{keys: []string{key}, tree: true}, locks.Tree()))
+		case 5:
+			c.hold(c.acquire(&held{keys: []string{key}, tree: true, shared: true}, locks.Tree(), locks.Shared()))
+		case 6, 7:
+			c.hold(c.acquire(&held{keys: []string{"permits"}, permit: true}, locks.Permit(2)))
+		case 8, 9:
+			c.hold(c.acquireAll("k/b", "permits of none", "k/a"))
+		case 10:
+			// Nested, in whatever order: what would wait for ever is refused.
+			if outer := c.acquire(at(key), locks.Delay(c.ttl/2)); outer != nil {
+				c.under = outer.l.Context()
+				c.hold(c.acquire(at([]string{"k/a", "k/b"}[c.r.IntN(2)])))
+				c.under = nil
+				c.hold(outer)
+			}
+		case 11:
+			ctx, cancel := context.WithTimeout(c.ctx, c.ttl)
+			defer cancel()
+			if st, err := c.client.Inspect(ctx, key); err == nil && st.Held() {
+				_ = c.client.Break(ctx, key, st.Holders[0].Token)
+			}
+		}
+	})
+}
+
+// held is one grant, as those see it who hold it.
+type held struct {
+	l            lock
+	by           string
+	keys         []string
+	shared, tree bool
+	permit       bool
+	dead         bool // its process was killed: its contexts count for nothing
+}
+
+type lock interface {
+	Context() context.Context
+	Token() fence.Token
+	Release(context.Context) error
+}
+
+// conflicts is what must not be held together.
+func (h *held) conflicts(o *held) bool {
+	if h.shared && o.shared || h.permit && o.permit {
+		return false
+	}
+	for _, a := range h.keys {
+		for _, b := range o.keys {
+			over := strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
+			if a == b || over && (h.tree || o.tree) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ledger is who holds what in the whole cluster.
+type ledger struct {
+	t *testing.T
+
+	mu     sync.Mutex
+	held   map[*held]bool
+	grants int
+	tokens map[string]fence.Token // the last exclusive grant's of each key
+}
+
+// enter judges a grant that was just made, or a shared one that is now exclusive.
+func (w *ledger) enter(h *held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.grants++
+	permits := 0
+	for o := range w.held {
+		switch {
+		case o == h:
+		case o.dead || o.l.Context().Err() != nil:
+			delete(w.held, o)
+		case h.conflicts(o):
+			w.t.Errorf("%v: %s was granted %v under token %d while %s's context for %v with token %d lives on",
+				time.Now(), h.by, h.keys, h.l.Token(), o.by, o.keys, o.l.Token())
+		case h.permit && o.permit:
+			permits++
+		}
+	}
+	if h.permit && permits > 1 {
+		w.t.Errorf("%d permits of 2", permits+1)
+	}
+	w.held[h] = true
+	if h.permit {
+		return
+	}
+	for _, key := range h.keys {
+		if h.l.Token() <= w.tokens[key] {
+			w.t.Errorf("%q: token %d after %d", key, h.l.Token(), w.tokens[key])
+		}
+		if !h.shared {
+			w.tokens[key] = h.l.Token()
+		}
+	}
+}
+
+// contender asks for keys in one of a member's goroutines.
+type contender struct {
+	t      *testing.T
+	ledger *ledger
+	name   string
+	client *locks.Client
+	ctx    context.Context // ends when the member is killed
+	under  context.Context // of a lock that is held meanwhile
+	r      *rand.Rand
+	ttl    time.Duration
+}
+
+func (c *contender) wait() (context.Context, context.CancelFunc) {
+	parent := c.ctx
+	if c.under != nil {
+		parent = c.under
+	}
+	return context.WithTimeout(parent, time.Duration(c.r.Int64N(int64(6*c.ttl))))
+}
+
+func at(key string) *held { return &held{keys: []string{key}} }
+
+func (c *contender) acquire(h *held, opts ...locks.Option) *held {
+	ctx, cancel := c.wait()
+	defer cancel()
+	l, err := c.client.Acquire(ctx, h.keys[0], opts...)
+	if err != nil {
+		return nil
+	}
+	h.l = l
+	return c.entered(h)
+}
+
+func (c *contender) acquireAll(keys ...string) *held {
+	ctx, cancel := c.wait()
+	defer cancel()
+	s, err := c.client.AcquireAll(ctx, keys)
+	if err != nil {
+		return nil
+	}
+	return c.entered(&held{l: s, keys: keys})
+}
+
+func (c *contender) entered(h *held) *held {
+	h.by = c.name
+	if c.ctx.Err() != nil {
+		// Perhaps killed, and the grant one that nobody sees.
+		return nil
+	}
+	c.ledger.enter(h)
+	return h
+}
+
+// upgrade makes h exclusive, and perhaps shared again.
+func (c *contender) upgrade(h *held) {
+	ctx, cancel := c.wait()
+	defer cancel()
+	l := h.l.(*locks.Lock)
+	if l.Upgrade(ctx) != nil || c.ctx.Err() != nil || l.Err() != nil {
+		return
+	}
+	c.ledger.mu.Lock()
+	h.shared = false
+	c.ledger.mu.Unlock()
+	c.ledger.enter(h)
+	if c.r.IntN(2) == 0 {
+		// Others may be granted before Downgrade returns.
+		c.ledger.mu.Lock()
+		h.shared = true
+		c.ledger.mu.Unlock()
+		_ = l.Downgrade(ctx)
+	}
+}
+
+// hold keeps what was granted for a while, if anything was, and lets it go.
+func (c *contender) hold(h *held) {
+	if h == nil {
+		return
+	}
+	select {
+	case <-time.After(time.Duration(c.r.Int64N(int64(2 * c.ttl)))):
+	case <-h.l.Context().Done():
+	case <-c.ctx.Done():
+	}
+	release, cancel := context.WithTimeout(context.Background(), time.Duration(c.r.IntN(500))*time.Millisecond)
+	defer cancel()
+	_ = h.l.Release(release)
+}
+
+// underFaults runs contend again and again in ten goroutines on five members,
+// while faults come and go.
+func underFaults(t *testing.T, rounds int, contend func(*contender)) {
 	if testing.Short() {
-		rounds = 40
+		rounds /= 5
 	}
 	// A short TTL makes expiries frequent; a long one outlives elections, so
 	// that new leaders meet holders that still trust their locks.
 	for _, ttl := range []time.Duration{time.Second, 5 * time.Second} {
-		t.Run(ttl.String(), func(t *testing.T) { contendUnderFaults(t, ttl, rounds/2) })
+		t.Run(ttl.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { storm(t, ttl, rounds/2, contend) })
+		})
 	}
 }
 
-func contendUnderFaults(t *testing.T, ttl time.Duration, rounds int) {
-	synctest.Test(t, func(t *testing.T) {
-		const members = 5
-		c := lockstest.New(t, members, lockstest.TTL(ttl))
-		seed := rand.Uint64()
-		t.Logf("seed %d (the order of goroutines is not repeated)", seed)
-		r := rand.New(rand.NewPCG(seed, 3))
+func storm(t *testing.T, ttl time.Duration, rounds int, contend func(*contender)) {
+	const members = 5
+	c := lockstest.New(t, members, lockstest.TTL(ttl))
+	seed := rand.Uint64()
+	t.Logf("seed %d (the order of goroutines is not repeated)", seed)
+	r := rand.New(rand.NewPCG(seed, 3))
 
-		var mu sync.Mutex
-		var last *locks.Lock
-		var lastBy string
-		var token fence.Token
-		grants, dead := 0, map[*locks.Lock]bool{}
-		granted := func(by string, l *locks.Lock) {
-			mu.Lock()
-			defer mu.Unlock()
-			grants++
-			// A killed process's contexts count for nothing: it is not there.
-			if last != nil && !dead[last] && last.Context().Err() == nil {
-				t.Errorf("%v: %s was granted token %d while %s's context with token %d lives on", time.Now(), by, l.Token(), lastBy, last.Token())
-			}
-			if l.Token() <= token {
-				t.Errorf("token %d after %d", l.Token(), token)
-			}
-			last, lastBy, token = l, by, l.Token()
-		}
-
-		ctx, stop := context.WithCancel(context.Background())
-		var wg sync.WaitGroup
-		t.Cleanup(func() { stop(); wg.Wait() })
-		var killing sync.Mutex // of which process a lock is
-		contend := func(i int, client *locks.Client) (kill func()) {
-			ctx, cancel := context.WithCancel(ctx)
-			name := fmt.Sprint("member ", i)
-			var mine []*locks.Lock
-			for range 2 {
-				r := rand.New(rand.NewPCG(r.Uint64(), 4))
-				wg.Go(func() {
-					for ctx.Err() == nil {
-						wait, cancel := context.WithTimeout(ctx, time.Duration(r.Int64N(int64(6*ttl))))
-						l, err := client.Acquire(wait, "k")
-						cancel()
-						if err != nil {
-							continue
-						}
-						killing.Lock()
-						mine = append(mine, l)
-						killing.Unlock()
-						if ctx.Err() == nil {
-							granted(name, l)
-						}
-						select {
-						case <-time.After(time.Duration(r.Int64N(int64(2 * ttl)))):
-						case <-l.Context().Done():
-						case <-ctx.Done():
-						}
-						release, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(500))*time.Millisecond)
-						_ = l.Release(release)
-						cancel()
-					}
-				})
-			}
-			return func() {
-				mu.Lock()
-				killing.Lock()
-				cancel()
-				for _, l := range mine {
-					dead[l] = true
+	w := &ledger{t: t, held: make(map[*held]bool), tokens: make(map[string]fence.Token)}
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	t.Cleanup(func() { stop(); wg.Wait() })
+	run := func(i int) (kill func()) {
+		ctx, cancel := context.WithCancel(ctx)
+		name := fmt.Sprint("member ", i)
+		for range 2 {
+			co := &contender{t: t, ledger: w, name: name, client: c.Client(i), ctx: ctx, r: rand.New(rand.NewPCG(r.Uint64(), 4)), ttl: ttl}
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					contend(co)
 				}
-				killing.Unlock()
-				mu.Unlock()
+			})
+		}
+		return func() {
+			w.mu.Lock()
+			cancel()
+			for h := range w.held {
+				h.dead = h.dead || h.by == name
 			}
+			w.mu.Unlock()
 		}
-		kill := make([]func(), members)
-		for i := range members {
-			kill[i] = contend(i, c.Client(i))
-		}
+	}
+	kill := make([]func(), members)
+	for i := range members {
+		kill[i] = run(i)
+	}
 
-		killed := -1
-		for round := range rounds {
-			switch r.IntN(8) {
-			case 0:
-				cut := r.Perm(members)
-				at := 1 + r.IntN(members-1)
-				c.Partition(cut[:at], cut[at:])
-			case 1:
-				c.Isolate(r.IntN(members))
-			case 2, 3:
-				c.Cut(r.IntN(members), r.IntN(members))
-			case 4:
-				c.Pause(r.IntN(members))
-			case 5, 6:
-				if killed < 0 {
-					c.Heal()
-					c.Settle()
-					killed = c.Leader()
-					kill[killed]()
-					c.Kill(killed)
-				}
-			case 7:
+	killed := -1
+	for round := range rounds {
+		switch r.IntN(8) {
+		case 0:
+			cut := r.Perm(members)
+			at := 1 + r.IntN(members-1)
+			c.Partition(cut[:at], cut[at:])
+		case 1:
+			c.Isolate(r.IntN(members))
+		case 2, 3:
+			c.Cut(r.IntN(members), r.IntN(members))
+		case 4:
+			c.Pause(r.IntN(members))
+		case 5, 6:
+			if killed < 0 {
 				c.Heal()
+				c.Settle()
+				killed = c.Leader()
+				kill[killed]()
+				c.Kill(killed)
 			}
-			time.Sleep(time.Duration(r.Int64N(int64(3 * ttl))))
-			if r.IntN(3) == 0 {
-				c.Heal()
-				time.Sleep(time.Duration(r.IntN(6000)) * time.Millisecond)
-				if killed >= 0 {
-					c.Restart(killed)
-					kill[killed] = contend(killed, c.Client(killed))
-					killed = -1
-				}
-			}
-			if t.Failed() {
-				t.Fatalf("round %d", round)
+		case 7:
+			c.Heal()
+		}
+		time.Sleep(time.Duration(r.Int64N(int64(3 * ttl))))
+		if r.IntN(3) == 0 {
+			c.Heal()
+			time.Sleep(time.Duration(r.IntN(6000)) * time.Millisecond)
+			if killed >= 0 {
+				c.Restart(killed)
+				kill[killed] = run(killed)
+				killed = -1
 			}
 		}
-		c.Heal()
-		mu.Lock()
-		before := grants
-		mu.Unlock()
-		time.Sleep(30 * ttl)
-		mu.Lock()
-		if grants < before+5 {
-			t.Errorf("%d grants in 30 TTLs after the last fault: the cluster is stuck", grants-before)
+		if t.Failed() {
+			t.Fatalf("round %d", round)
 		}
-		t.Logf("%d rounds, %d grants", rounds, grants)
-		mu.Unlock()
-		stop()
-		wg.Wait()
-	})
+	}
+	c.Heal()
+	w.mu.Lock()
+	before := w.grants
+	w.mu.Unlock()
+	time.Sleep(30 * ttl)
+	w.mu.Lock()
+	if w.grants < before+5 {
+		t.Errorf("%d grants in 30 TTLs after the last fault: the cluster is stuck", w.grants-before)
+	}
+	t.Logf("%d rounds, %d grants", rounds, w.grants)
+	w.mu.Unlock()
+	stop()
+	wg.Wait()
 }
 
 func TestDoAgainstARealCluster(t *testing.T) {
