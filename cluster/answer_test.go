@@ -239,7 +239,7 @@ func TestAnswersFitInAFrame(t *testing.T) {
 			if value {
 				seq++
 				token := s.acquire(1, seq, key)
-				s.apply(machine.SetValue{Session: sid(1), Token: token, Value: make([]byte, machine.MaxValue)},
+				s.apply(machine.SetValue{Session: sid(1), Token: token, Rev: 1, Value: make([]byte, machine.MaxValue)},
 					machine.Release{Session: sid(1), Token: token})
 			}
 			for i := range holders + waiters {

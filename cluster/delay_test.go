@@ -208,7 +208,7 @@ func TestAForgedEndOfADelayIsRefused(t *testing.T) {
 			t.Fatalf("upgrade: %+v", up)
 		}
 		for _, c := range []machine.Command{
-			machine.SetValue{Session: sid(2), Token: up.Token, Value: []byte("v")},
+			machine.SetValue{Session: sid(2), Token: up.Token, Rev: 1, Value: []byte("v")},
 			machine.Downgrade{Session: sid(2), Token: up.Token},
 		} {
 			if out := b.propose(nodes[2], c); out.Code != machine.OK {

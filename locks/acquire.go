@@ -121,14 +121,28 @@ func (s *session) request(ctx, parent context.Context, req request) (*Lock, erro
 		return nil, err
 	}
 	cmd.Session, cmd.Seq = s.id, w.seq
-	out, err := s.propose(wctx, func(seen []uint64) machine.Command {
-		cmd.Seen = seen
-		return cmd
-	})
+	ask := func() (machine.Outcome, error) {
+		return s.propose(wctx, func(seen []uint64) machine.Command {
+			cmd.Seen = seen
+			return cmd
+		})
+	}
+	out, err := ask()
+	if len(cmd.Under) > 0 && tooNew(out, err) {
+		// Members that know of no lineage find no deadlocks, but they can wait.
+		cmd.Under = nil
+		out, err = ask()
+	}
 	if err == nil {
 		s.await(wctx, w, out)
 	}
 	return s.conclude(wctx, w, s.dismiss(w, out, err))
+}
+
+// tooNew reports whether a command was refused because a member of the cluster, or
+// the table that all of them keep, does not know it yet.
+func tooNew(out machine.Outcome, err error) bool {
+	return err == nil && out.Code == machine.WrongFormat || errors.Is(err, ErrVersion)
 }
 
 // register gives a waiter its seq, before the cluster hears of it: the grant may
@@ -211,18 +225,22 @@ func (s *session) granted(seq uint64, out machine.Outcome) {
 		s.mu.Unlock()
 		return
 	}
+	var owed *debt
 	if w.upgrades != nil {
 		w.upgrades.promoted(out)
 	} else {
 		w.lock = s.newLock(w, out)
+		if g := w.lock.g; w.early.lost != 0 {
+			owed = g.debt("")
+			g.lose(w.early.lost, nil) // nobody has its context yet
+		}
 	}
-	lost := w.early.lost
 	s.answer(w, out)
 	s.mu.Unlock()
 	// Its proposal may still be looking for a leader, to be told what is known.
 	w.cancel(nil)
-	if lost != 0 {
-		s.loseGrant(seq, w.key, out.Token, lost)
+	if owed != nil {
+		s.cleanUp(owed)
 	}
 }
 
@@ -379,6 +397,8 @@ func outcomeError(verb string, out machine.Outcome) error {
 	switch out.Code {
 	case machine.BadCommand:
 		return configError(out.Field, "refused by the cluster, limit %d", out.Limit)
+	case machine.WrongFormat:
+		return ErrVersion
 	case machine.TokensSpent:
 		return errors.New("the cluster has no tokens left")
 	case machine.TooManyUnseen:

@@ -34,9 +34,10 @@ func TestBadOptionsSurfaceFromEveryCall(t *testing.T) {
 			var err4 error
 			for _, err4 = range c.Watch(bg, "k") {
 			}
+			_, err5 := c.AcquireAll(bg, []string{"k"})
 			work := func(context.Context, *Lock) error { return nil }
 			shard := func(context.Context, int, *Lock) error { return nil }
-			for i, err := range []error{err1, err2, err3, err4,
+			for i, err := range []error{err1, err2, err3, err4, err5, c.Ask(bg, "k"), c.Break(bg, "k", 1),
 				c.Do(bg, "k", work), c.Elect(bg, "k", work), c.Spread(bg, "k", 1, shard)} {
 				var config *cluster.ConfigError
 				if !errors.As(err, &config) || config.Field != test.field {

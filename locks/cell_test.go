@@ -54,10 +54,14 @@ func TestACellIsReadAndUpdated(t *testing.T) {
 		if n := w.sent(func(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok }); n != before {
 			t.Error("it was written all the same")
 		}
-		if err := y.Update(bg, func(old []byte) []byte {
-			old[0] = 'X' // the caller's own copy
-			return nil
-		}); err != nil {
+		// The old value is the caller's own copy, to be changed in place.
+		if err := y.Update(bg, func(old []byte) []byte { old[0] = 'X'; return old }); err != nil {
+			t.Error(err)
+		}
+		if v := cellValue(t, x); v != "X" {
+			t.Errorf("%q", v)
+		}
+		if err := y.Update(bg, func([]byte) []byte { return nil }); err != nil {
 			t.Error(err)
 		}
 		if v := cellValue(t, x); v != "" {
@@ -191,6 +195,16 @@ func TestAnUncertainUpdateSaysSo(t *testing.T) {
 			return nil
 		}})
 		if err := x.Update(bg, count1); !errors.Is(err, cluster.ErrVersion) || errors.Is(err, ErrUncertain) {
+			t.Error(err)
+		}
+		// A try before that may have come through: that is not.
+		m.hook(hooks{refuse: func(c machine.Command) *replica.Error {
+			if _, ok := c.(machine.SetValue); ok {
+				return &replica.Error{Unknown: true, Err: cluster.ErrVersion}
+			}
+			return nil
+		}})
+		if err := x.Update(bg, count1); !errors.Is(err, cluster.ErrVersion) || !errors.Is(err, ErrUncertain) {
 			t.Error(err)
 		}
 		m.hook(hooks{})

@@ -17,8 +17,8 @@ import (
 // already is left as it is.
 //
 // If ctx ends before the cluster answered, the error wraps its end; the lock is
-// held on, and it is not known whether it is shared by now. Calling Downgrade
-// again settles that. A lock that was lost returns its *LostError. For a lock
+// held on, and if the message may have left, nobody knows whether it is shared by
+// now. Calling Downgrade again settles that. A lock that was lost returns its *LostError. For a lock
 // acquired with Permit or Reentrant the error matches ErrWrongMode, and nothing
 // was changed.
 func (l *Lock) Downgrade(ctx context.Context) error {
@@ -138,9 +138,11 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 	return v.out, v.err
 }
 
-// learn asks for the grant's token if it may have risen unnoticed: the cluster
-// knows the one before by name, but none before that. What the client owes the
-// cluster for the key has been paid, so that it rises no more.
+// learn asks for the grant's token if it may have risen unnoticed, before it rises
+// again: the cluster takes the one before for it, but none before that. What the
+// client owed for the key has been paid, so that an upgrade given up is over. If it
+// was granted before that, nobody else held the key then, so that this grant is
+// among the first holders that are told.
 func (g *grant) learn(ctx context.Context) error {
 	s := g.s
 	s.mu.Lock()
@@ -161,7 +163,7 @@ func (g *grant) learn(ctx context.Context) error {
 			g.unsure = false
 		}
 	}
-	return nil // among more than can be told it is not found, and stays unsure
+	return nil
 }
 
 // promoted notes that an upgrade was granted. The caller holds s.mu.

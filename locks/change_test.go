@@ -167,16 +167,18 @@ func TestUpgradeGrantedAfterItWasCancelledIsUndone(t *testing.T) {
 		up.pends(t)
 		m.isolate()
 		release(t, other)
-		reader := waiting(t, bg, b, "k", Shared())
 		if _, err := up.ends(t); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("upgrade: %v", err)
 		}
-		reader.pends(t)
+		if w.status("k").Holders[0].Mode != machine.Exclusive {
+			t.Error("the upgrade was not granted")
+		}
 		m.heal()
-		release(t, reader.ok(t))
+		settle()
 		if l.Err() != nil || l.Token() <= before {
 			t.Errorf("the lock: %v, token %d after %d", l.Err(), l.Token(), before)
 		}
+		release(t, acquire(t, b, "k", Shared()))
 		if w.mode(t, "k", l.Token()) != machine.Shared {
 			t.Error("not shared")
 		}
@@ -186,6 +188,29 @@ func TestUpgradeGrantedAfterItWasCancelledIsUndone(t *testing.T) {
 		release(t, l)
 		if w.busy() != 0 {
 			t.Error("something is left")
+		}
+	})
+}
+
+// PEERS 2, of an upgrade.
+func TestUpgradeThatCrossesItsCancelTellsTheNewToken(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l, other := acquire(t, a, "k", Shared()), acquire(t, b, "k", Shared())
+		before := l.Token()
+		ctx, cancel := context.WithCancel(bg)
+		up := does(l.Upgrade, ctx)
+		up.pends(t)
+		m.set(faults{losePush: 1})
+		release(t, other)
+		cancel()
+		if _, err := up.ends(t); !errors.Is(err, context.Canceled) {
+			t.Errorf("upgrade: %v", err)
+		}
+		synctest.Wait()
+		if _, token := w.owner("k"); l.Token() != fence.Token(token) || l.Token() <= before || w.mode(t, "k", l.Token()) != machine.Shared {
+			t.Errorf("token %d here, %d in the cluster, before it was %d", l.Token(), token, before)
 		}
 	})
 }
@@ -417,13 +442,35 @@ func TestUpgradeSettlesADowngradeOfUnknownOutcomeFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k")
+		m.set(faults{loseAsk: 1})
+		if err := l.Downgrade(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("downgrade: %v", err)
+		}
+		m.set(faults{})
+		before := l.Token()
+		if err := l.Upgrade(bg); err != nil || w.mode(t, "k", l.Token()) != machine.Exclusive {
+			t.Errorf("upgrade: %v", err)
+		}
+		if w.sent(isDowngrade) != 1 || l.Token() <= before {
+			t.Errorf("%d downgrades, token %d after %d", w.sent(isDowngrade), l.Token(), before)
+		}
+	})
+}
+
+func TestDowngradeThatWasNeverSentLeavesTheLockExclusive(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		l := acquire(t, a, "k")
 		m.isolate()
 		if err := l.Downgrade(within(time.Second)); !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("downgrade: %v", err)
 		}
 		m.heal()
-		if err := l.Upgrade(bg); err != nil || w.mode(t, "k", l.Token()) != machine.Exclusive {
-			t.Errorf("upgrade: %v", err)
+		if err := l.SetValue(bg, []byte("v")); err != nil {
+			t.Errorf("set value: %v", err)
+		}
+		if err := l.Downgrade(bg); err != nil || w.mode(t, "k", l.Token()) != machine.Shared {
+			t.Errorf("downgrade: %v", err)
 		}
 	})
 }
@@ -469,4 +516,27 @@ func TestChangesNoticeThatTheSessionIsGone(t *testing.T) {
 			synctest.Wait()
 		})
 	}
+}
+
+// The answer to the first copy is here, the second is still under way.
+func TestLateSecondCopyOfADowngradeDoesNotUndoAnUpgrade(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		l := acquire(t, a, "k")
+		m.set(faults{twice: 1})
+		if err := l.Downgrade(bg); err != nil {
+			t.Fatal(err)
+		}
+		m.set(faults{})
+		if err := l.Upgrade(bg); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := w.sent(isDowngrade); n != 2 {
+			t.Fatalf("%d copies", n)
+		}
+		if w.mode(t, "k", l.Token()) != machine.Exclusive {
+			t.Error("the upgraded lock is shared")
+		}
+	})
 }

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -18,8 +17,8 @@ import (
 // A debt is what the cluster has not yet heard.
 type debt struct {
 	keys     []string
-	token    fence.Token   // to be released; 0 for a wait that was given up
-	seq      uint64        // of the request to be withdrawn; 0: released by token
+	token    fence.Token   // to be released, or
+	seq      uint64        // of the request to be withdrawn
 	to       string        // the client to release to, if it waits
 	missed   error         // why it was not released to that one
 	upgrades *grant        // what the request withdrawn was to upgrade
@@ -28,7 +27,7 @@ type debt struct {
 
 // command is what tells the cluster.
 func (d *debt) command(id machine.SessionID, seen []uint64) machine.Command {
-	if d.seq != 0 && d.to == "" {
+	if d.token == 0 {
 		return machine.Withdraw{Session: id, Seq: d.seq, Seen: seen}
 	}
 	return machine.Release{Session: id, Token: machine.Token(d.token), To: d.to, Seen: seen}
@@ -41,14 +40,12 @@ func (d *debt) again(out machine.Outcome, err error) bool {
 	switch {
 	case d.to == "":
 		return false
-	case errors.Is(err, ErrVersion):
+	case tooNew(out, err):
 		d.missed = ErrVersion
 	case err != nil:
 		return false
 	case out.Code == machine.NoSuccessor:
 		d.missed = ErrNoSuccessor
-	case out.Code == machine.NotHeld && d.seq != 0:
-		// Perhaps held under another token, or heard before.
 	default:
 		return false
 	}

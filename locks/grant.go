@@ -31,6 +31,7 @@ type grant struct {
 type extra struct {
 	keys      []string // if there are several
 	value     string   // left by the holder before
+	rev       uint64   // of the last SetValue
 	asked     chan struct{}
 	contended chan struct{}
 	entry     *entry        // of the owner who may enter again
@@ -43,6 +44,16 @@ func (g *grant) extra() *extra {
 		g.more = &extra{}
 	}
 	return g.more
+}
+
+// nextRev numbers a SetValue, so that a late copy of an earlier one changes
+// nothing.
+func (g *grant) nextRev() uint64 {
+	g.s.mu.Lock()
+	defer g.s.mu.Unlock()
+	x := g.extra()
+	x.rev++
+	return x.rev
 }
 
 // keys returns all that is held. It never changes.
@@ -115,12 +126,9 @@ func (g *grant) adopt(token machine.Token) { g.token = max(g.token, fence.Token(
 // debt returns what the cluster is owed when the grant has ended here: its
 // release, to the client of the given name if there is one. The caller holds s.mu.
 func (g *grant) debt(to string) *debt {
-	d := &debt{keys: g.keys(), token: g.token, to: to}
-	if g.unsure {
-		// Taking back the request frees the grant under whatever token.
-		d.seq = g.seq
-	}
-	return d
+	// The token may be one behind, if an upgrade was given up: the cluster takes
+	// the one before, too.
+	return &debt{keys: g.keys(), token: g.token, to: to}
 }
 
 // noteAsked notes that somebody asked to let go. The caller holds s.mu.

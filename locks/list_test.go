@@ -85,6 +85,19 @@ func TestListTellsEveryKeyOfAPrefix(t *testing.T) {
 		for range b.List(bg, "jobs/") {
 			break
 		}
+		ctx, cancel := context.WithCancel(bg)
+		v, wg := view(ctx, t, a, "", func() {})
+		synctest.Wait()
+		if _, err := b.Once(bg, "hidden, too", func(context.Context) ([]byte, error) { return nil, nil }); err != nil {
+			t.Error(err)
+		}
+		release(t, acquire(t, b, "shown"))
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		if len(v.states) != len(want)+2 {
+			t.Errorf("%d keys are watched", len(v.states))
+		}
 		for _, prefix := range []string{"\x00once/", "\xff", strings.Repeat("x", machine.MaxKey+1)} {
 			for _, seq := range []func(context.Context, string) (int, error){count(b.List), count(b.WatchPrefix)} {
 				var bad *cluster.ConfigError
@@ -93,8 +106,6 @@ func TestListTellsEveryKeyOfAPrefix(t *testing.T) {
 				}
 			}
 		}
-		ctx, cancel := context.WithCancel(bg)
-		cancel()
 		if n, err := count(b.List)(ctx, ""); n != 0 || !errors.Is(err, context.Canceled) {
 			t.Errorf("%d, %v", n, err)
 		}

@@ -108,6 +108,7 @@ func newWorld(t testing.TB) *world {
 	}
 	w.apply(machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: uint64(w.ttl / time.Millisecond)})
 	w.lead()
+	w.apply(machine.Raise{Term: w.term, Format: machine.MaxFormat})
 	w.apply(machine.Lift{Term: w.term})
 	return w
 }

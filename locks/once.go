@@ -129,13 +129,12 @@ func (o *once) turn(ctx context.Context) (over bool, err error) {
 	if begun {
 		req.mode = machine.Shared
 	}
-	// Its context must not end with ctx: the result is still to be stored then.
-	l, err := o.c.acquire(ctx, context.WithoutCancel(ctx), req)
+	l, err := o.c.acquire(ctx, ctx, req)
 	if err != nil {
 		return true, o.fail(err)
 	}
 	var verdict error
-	lost, err := o.c.hold(l, func(_ context.Context, l *Lock) error {
+	lost, err := o.c.hold(l, func(ctx context.Context, l *Lock) error {
 		value, _ := l.Value()
 		if over, verdict = o.known(value); !over && req.mode == machine.Exclusive {
 			over = true
@@ -171,7 +170,7 @@ func (o *once) known(value []byte) (over bool, err error) {
 	return true, o.fail(fmt.Errorf("what is known of it is of a kind that this version does not know: %d", value[0]))
 }
 
-// run runs fn under an exclusive lock, between the marks.
+// run runs fn under an exclusive lock, between the marks. ctx is the lock's.
 func (o *once) run(ctx context.Context, l *Lock) error {
 	if err := l.setValue(ctx, []byte{onceBegun}, true); err != nil {
 		if errors.Is(certain(err), ErrUncertain) {
@@ -181,17 +180,13 @@ func (o *once) run(ctx context.Context, l *Lock) error {
 		}
 		return o.fail(err)
 	}
-	fctx, cancel := context.WithCancelCause(l.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { cancel(endOf(ctx)) })()
-
 	returned := false
 	defer func() {
 		if !returned { // a panic or runtime.Goexit of fn's goes on
 			_ = o.store(ctx, l, append([]byte{onceFailed}, "it panicked, or ended its goroutine"...))
 		}
 	}()
-	result, err := o.fn(fctx)
+	result, err := o.fn(ctx)
 	returned = true
 
 	o.result = result
@@ -217,7 +212,7 @@ func (o *once) store(ctx context.Context, l *Lock, value []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(s.ttl))
 	defer cancel()
 	out, err := o.c.rep.Propose(ctx, machine.SetValue{
-		Session: s.id, Token: machine.Token(l.Token()), Value: value, Fade: len(value) > 0,
+		Session: s.id, Token: machine.Token(l.Token()), Rev: l.g.nextRev(), Value: value, Fade: len(value) > 0,
 	})
 	switch {
 	case err != nil:

@@ -132,7 +132,11 @@ func TestFirstEntriesOfOneOwnerShareARequest(t *testing.T) {
 			t.Errorf("%d requests were sent", n)
 		}
 		release(t, other)
+		settle()
 		for _, c := range calls {
+			if !closed(c.done) {
+				t.Error("who shares a request waits for more than its answer")
+			}
 			if l := c.ok(t); l.Token() != calls[0].value.Token() {
 				t.Error("another token")
 			}

@@ -55,8 +55,9 @@ func (l *Lock) setValue(ctx context.Context, v []byte, fade bool) error {
 		if !exclusive {
 			return machine.Outcome{}, g.wrongMode(verb, "the lock is not exclusive")
 		}
+		rev := g.nextRev()
 		return s.propose(ctx, func(seen []uint64) machine.Command {
-			return machine.SetValue{Session: s.id, Token: machine.Token(token), Value: v, Fade: fade, Seen: seen}
+			return machine.SetValue{Session: s.id, Token: machine.Token(token), Rev: rev, Value: v, Fade: fade, Seen: seen}
 		})
 	})
 }

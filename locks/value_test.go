@@ -144,3 +144,27 @@ func TestSetValueOfUnknownOutcome(t *testing.T) {
 		}
 	})
 }
+
+// The answer to the first copy is here, the second is still under way.
+func TestLateSecondCopyOfASetValueDoesNotBringTheOldValueBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		l := acquire(t, a, "k")
+		m.set(faults{twice: 1})
+		if err := l.SetValue(bg, []byte("old")); err != nil {
+			t.Fatal(err)
+		}
+		m.set(faults{})
+		if err := l.SetValue(bg, []byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := w.sent(isSetValue); n != 3 {
+			t.Fatalf("%d copies", n)
+		}
+		release(t, l)
+		if v, _ := acquire(t, a, "k").Value(); string(v) != "new" {
+			t.Errorf("value %q", v)
+		}
+	})
+}

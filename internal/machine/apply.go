@@ -160,7 +160,7 @@ func (s *State) lift(c Lift) Outcome {
 	s.lifted = true
 	// Every record is a queue, since nobody holds before this. In key order, so
 	// that tokens do not hang on a map's.
-	for key := range s.names.from("", "") {
+	for key := range s.busy.from("", "") {
 		s.dirty = append(s.dirty, key)
 	}
 	s.settle()
@@ -197,7 +197,7 @@ func (s *State) acquire(c Acquire) Outcome {
 		conditional: c.Conditional,
 		priority:    c.Priority,
 		meta:        string(c.Meta),
-		under:       slices.Clone(c.Under),
+		under:       s.heldBy(owner, c.Under),
 	}
 	refuse := func(out Outcome) Outcome { return s.reply(owner, c.Seq, &answer{out: out}) }
 	if c.Conditional {
@@ -232,6 +232,9 @@ func (s *State) acquire(c Acquire) Outcome {
 		taken = taken || s.barred(key, r, &w, owner.client) || r.queues(&w, place) || trees && s.follows(key, &w)
 	}
 	if !taken {
+		if r, ok := s.keys.get(keys[0]); ok && !w.set && place < len(r.queue) {
+			pass(s.edit(keys[0]).queue[place:]) // readers before a writer
+		}
 		out := s.give(owner, &w, keys, false)
 		owner.index.unseen++
 		if s.conditions > 0 {
@@ -300,11 +303,28 @@ func (s *State) try(owner *session, w waiter, keys []string, place int) (cycle [
 	return cycle
 }
 
+// heldBy returns those of the tokens that were granted, as they are now.
+func (s *State) heldBy(owner *session, under []Token) []Token {
+	var tokens []Token
+	for _, t := range under {
+		if t == 0 || t > s.last {
+			continue
+		}
+		if seq, ok := owner.index.former[t]; ok {
+			t = owner.index.refs[seq].token
+		}
+		if !slices.Contains(tokens, t) {
+			tokens = append(tokens, t)
+		}
+	}
+	return tokens
+}
+
 // check returns the keys of a request that can be asked for, or what is wrong.
 func (c *Acquire) check() (keys []string, out Outcome) {
-	set := c.Key == "" && c.Keys != nil
+	set := c.Key == "" && len(c.Keys) > 0
 	switch {
-	case !set && (c.Keys != nil || !validKey(c.Key)):
+	case !set && (len(c.Keys) > 0 || !validKey(c.Key)):
 		return nil, bad("Key", MaxKey)
 	case c.Mode > Permit:
 		return nil, bad("Mode", uint64(Permit))
@@ -328,7 +348,7 @@ func (c *Acquire) check() (keys []string, out Outcome) {
 	if !set {
 		return []string{c.Key}, Outcome{}
 	}
-	if len(c.Keys) == 0 || len(c.Keys) > MaxKeys {
+	if len(c.Keys) > MaxKeys {
 		return nil, bad("Keys", MaxKeys)
 	}
 	size := 0
@@ -394,10 +414,21 @@ func (s *State) recall(owner *session, seq uint64) (out Outcome, known bool) {
 	case at.state == granted:
 		return s.told(owner, seq, at), true
 	case at.state == answered:
-		a, _ := s.answers.get(request{owner.id, seq})
-		return a.out, true
+		if a, _ := s.answers.get(request{owner.id, seq}); s.stands(owner, a) {
+			return a.out, true
+		}
 	}
-	return Outcome{Code: Withdrawn}, true // seen, and forgotten
+	return Outcome{Code: Withdrawn}, true // seen and forgotten, or an upgrade of what is gone
+}
+
+// stands reports whether an answer is still true: one that grants an upgrade is
+// not when the grant has ended.
+func (s *State) stands(owner *session, a *answer) bool {
+	if a.out.Code != Granted {
+		return true
+	}
+	_, _, g := s.holding(owner, a.out.Token)
+	return g != nil
 }
 
 // spend notes that seq was used. It refuses what there is no room to remember.
@@ -451,7 +482,7 @@ func (s *State) upgrade(c Upgrade) Outcome {
 		upgrade: g.token,
 		mode:    Exclusive,
 		tree:    g.tree,
-		under:   append([]Token{g.token}, c.Under...),
+		under:   append([]Token{g.token}, s.heldBy(owner, c.Under)...),
 	}
 	if cycle := s.try(owner, w, []string{at.key}, 0); cycle != nil {
 		return s.reply(owner, c.Seq, &answer{out: Outcome{Code: Deadlock, Cycle: cycle}})
@@ -466,11 +497,11 @@ func (s *State) upgrade(c Upgrade) Outcome {
 	r = s.edit(at.key)
 	s.touch(at.key, r)
 	s.insert(at.key, r, 0, w)
-	s.contend(at.key)
+	s.contend(at.key, g.token)
 	owner.index.refs[w.seq] = ref{key: at.key, state: waiting}
 	owner.index.waits++
 	owner.index.unseen++
-	return Outcome{Code: Queued, Behind: uint32(len(r.holders) - 1)}
+	return Outcome{Code: Queued, Behind: r.behind(0)}
 }
 
 // promote makes a shared grant exclusive, under the next token: whoever shared the
@@ -493,7 +524,12 @@ func (s *State) promote(owner *session, key string, w *waiter, waited bool) Outc
 	at.token = g.token
 	x.refs[g.seq] = at
 	x.unseen-- // reply counts it again
-	out := Outcome{Code: Granted, Token: g.token, Waiters: uint32(len(r.queue)), Value: r.value, Unclean: r.unclean}
+	out := Outcome{Code: Granted, Token: g.token, Waiters: uint32(len(r.queue))}
+	// Who waits under the grant names it by its new token from now on.
+	former := g.former
+	for _, q := range slices.Clone(s.under[former]) {
+		s.renameUnder(q, former, out.Token)
+	}
 	return s.reply(owner, w.seq, &answer{out: out, key: key, late: waited})
 }
 
@@ -504,11 +540,12 @@ func (s *State) downgrade(c Downgrade) Outcome {
 	}
 	_, at, g := s.holding(owner, c.Token)
 	switch {
-	case g == nil || g.broken:
+	case g == nil || g.broken || g.token != c.Token:
 		return Outcome{Code: NotHeld}
 	case g.mode == Permit || g.set:
 		return Outcome{Code: WrongMode}
 	case g.mode == Exclusive:
+		s.edit(at.key).unclean = false // its holder is here, and lets go of it
 		s.demote(at)
 		s.settle()
 	}
@@ -522,7 +559,6 @@ func (s *State) demote(at ref) {
 	g := &r.holders[r.holder(at.token)]
 	g.mode = Shared
 	s.spot(at.key, r)
-	r.unclean = false
 	s.left(at.key, g.tree)
 }
 
@@ -556,8 +592,10 @@ func (s *State) withdraw(c Withdraw) Outcome {
 				s.demote(at)
 			}
 		}
+	case at.state == granted:
+		s.end(owner, c.Seq, at, unknown)
 	default:
-		s.end(owner, c.Seq, at, true)
+		s.end(owner, c.Seq, at, clean)
 	}
 	s.settle()
 	return out
@@ -576,20 +614,21 @@ func (s *State) release(c Release) Outcome {
 		if g.set {
 			return Outcome{Code: WrongMode}
 		}
-		if !s.favour(at.key, c.To) {
+		if !s.favour(owner, at, c.To) {
 			return Outcome{Code: NoSuccessor}
 		}
 	}
 	// Who releases a token has seen it: freeing also forgets the outcome.
-	s.end(owner, seq, at, true)
+	s.end(owner, seq, at, clean)
 	s.settle()
 	return Outcome{Code: OK}
 }
 
 // favour puts the first waiter of the client of that name before all others at
-// key, if they may all be passed.
-func (s *State) favour(key, client string) bool {
-	r, _ := s.keys.get(key)
+// the key of a grant that is to be released, if they may all be passed. An upgrade
+// of that grant is not in its way: it goes with it.
+func (s *State) favour(owner *session, at ref, client string) bool {
+	r, _ := s.keys.get(at.key)
 	i := slices.IndexFunc(r.queue, func(w waiter) bool {
 		o, _ := s.sessions.get(w.session)
 		return w.upgrade == 0 && o.client == client
@@ -597,18 +636,22 @@ func (s *State) favour(key, client string) bool {
 	if i < 0 {
 		return false
 	}
+	var floor uint64
+	if s.trees > 0 {
+		floor = s.treesBefore(at.key)
+	}
+	first := slices.IndexFunc(r.queue, func(w waiter) bool { return w.upgrade != at.token })
+	if w := &r.queue[i]; i > first && (w.set || w.tree) ||
+		slices.ContainsFunc(r.queue[first:i], func(v waiter) bool { return !v.passable() || v.order <= floor }) {
+		return false
+	}
+	r = s.edit(at.key)
+	s.dropUpgrade(owner, at.key, r, at.token)
+	i -= first
 	if i == 0 {
 		return true
 	}
 	w := r.queue[i]
-	var floor uint64
-	if s.trees > 0 {
-		floor = s.treesBefore(key)
-	}
-	if w.set || w.tree || slices.ContainsFunc(r.queue[:i], func(v waiter) bool { return !v.passable() || v.order <= floor }) {
-		return false
-	}
-	r = s.edit(key)
 	pass(r.queue[:i])
 	copy(r.queue[1:i+1], r.queue[:i])
 	w.order = r.queue[1].order
@@ -635,7 +678,7 @@ func (s *State) ask(c Ask) Outcome {
 		owner, _ := s.sessions.get(g.session)
 		if !g.asked {
 			s.note(owner, g.seq, func(g *grant) { g.asked = true })
-			s.touch(c.Key, s.edit(c.Key))
+			s.touchAll(owner, g.seq)
 		}
 		s.events = append(s.events, Event{
 			Kind:    EventAsked,
@@ -678,9 +721,8 @@ func (s *State) breakGrant(c Break) Outcome {
 	owner, _ := s.sessions.get(g.session)
 	at := owner.index.refs[g.seq]
 	s.note(owner, g.seq, func(g *grant) { g.broken = true })
-	r = s.edit(c.Key)
-	s.touch(c.Key, r)
-	s.dropUpgrade(owner, c.Key, r, g.token)
+	s.touchAll(owner, g.seq)
+	s.dropUpgrade(owner, c.Key, s.edit(c.Key), g.token)
 	s.events = append(s.events, Event{
 		Kind:    EventLost,
 		Session: g.session,

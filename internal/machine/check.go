@@ -283,8 +283,8 @@ func (s *State) checkIndexes() error {
 	if err := s.checkMemory(fresh); err != nil {
 		return err
 	}
-	if !slices.Equal(s.names.all(), fresh.names.all()) {
-		return broken(11, "names %q of %q", s.names.all(), fresh.names.all())
+	if !slices.Equal(s.busy.all(), fresh.busy.all()) {
+		return broken(11, "%q are held or waited for, of %q", s.busy.all(), fresh.busy.all())
 	}
 	for i := range s.below {
 		if kept, is := s.below[i].all(), fresh.below[i].all(); !slices.Equal(kept, is) {
@@ -331,11 +331,13 @@ func (s *State) checkMemory(fresh *State) error {
 			return broken(11, "%d keys at rest of %d", f.kept.n, len(f.is.queue))
 		}
 	}
-	if s.kept != fresh.kept || s.keptSize != fresh.keptSize || s.fadingSize != fresh.fadingSize {
+	if s.kept != fresh.kept || s.keptSize != fresh.keptSize || s.fadingSize != fresh.fadingSize ||
+		s.heldFading != fresh.heldFading || s.heldFadingSize != fresh.heldFadingSize {
 		return broken(11, "%d values of %d bytes, and %d that may fade; of %d, %d and %d",
 			s.kept, s.keptSize, s.fadingSize, fresh.kept, fresh.keptSize, fresh.fadingSize)
 	}
-	if s.past.n > MaxPast || s.fading.n > MaxFading || s.fadingSize > MaxFadingSize || s.kept > MaxValues || s.keptSize > MaxValuesSize {
+	if s.past.n > MaxPast || s.fading.n > MaxFading || s.fadingSize > MaxFadingSize || s.kept > MaxValues || s.keptSize > MaxValuesSize ||
+		s.heldFading > MaxFading || s.heldFadingSize > MaxFadingSize {
 		return broken(10, "%d keys, %d values and %d that may fade are remembered", s.past.n, s.kept, s.fading.n)
 	}
 	return nil

@@ -205,6 +205,7 @@ func AppendCommand(dst []byte, c Command) []byte {
 		b = append(b, kindSetValue)
 		b = append(b, c.Session[:]...)
 		b = binary.AppendUvarint(b, uint64(c.Token))
+		b = binary.AppendUvarint(b, c.Rev)
 		b = appendBytes(b, c.Value)
 		b = appendFlag(b, c.Fade)
 		b = appendSeqs(b, c.Seen)
@@ -364,7 +365,7 @@ func DecodeCommand(b []byte) (Command, []byte, error) {
 	case kindDowngrade:
 		c = Downgrade{Session: r.id(), Token: Token(r.uvarint()), Seen: r.seqs()}
 	case kindSetValue:
-		c = SetValue{Session: r.id(), Token: Token(r.uvarint()), Value: r.copy(), Fade: r.flag(), Seen: r.seqs()}
+		c = SetValue{Session: r.id(), Token: Token(r.uvarint()), Rev: r.uvarint(), Value: r.copy(), Fade: r.flag(), Seen: r.seqs()}
 	case kindRelease2:
 		a := Release{Session: r.id(), Token: Token(r.uvarint()), To: r.string(), Seen: r.seqs()}
 		if a.To == "" {

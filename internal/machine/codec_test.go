@@ -49,7 +49,7 @@ func commands2() []Command {
 		Acquire{Session: a, Seq: 9, Key: "k", Priority: 127},
 		Upgrade{Session: a, Seq: 10, Token: 11, Under: []Token{12}, Seen: []uint64{13}},
 		Downgrade{Session: b, Token: 14, Seen: []uint64{15}},
-		SetValue{Session: b, Token: 16, Value: []byte("value"), Fade: true, Seen: []uint64{17}},
+		SetValue{Session: b, Token: 16, Rev: 18, Value: []byte("value"), Fade: true, Seen: []uint64{17}},
 		Release{Session: b, Token: 18, To: "reports", Seen: []uint64{19}},
 		Ask{Session: a, Key: "orders"},
 		Break{Session: a, Key: "orders", Token: 20},
@@ -340,7 +340,7 @@ func anyCommand() *rapid.Generator[Command] {
 		case 12:
 			return Downgrade{Session: session(), Token: token("token"), Seen: seen()}
 		case 13:
-			return SetValue{Session: session(), Token: token("token"), Value: bytes("value"), Fade: flag("fade"), Seen: seen()}
+			return SetValue{Session: session(), Token: token("token"), Rev: num("rev"), Value: bytes("value"), Fade: flag("fade"), Seen: seen()}
 		case 14:
 			return Ask{Session: session(), Key: text("key")}
 		case 15:
@@ -517,7 +517,7 @@ func TestOneFormForEachValue(t *testing.T) {
 		"unknown flag":                 {command, append(append([]byte{kindAcquire2}, a[:]...), 1, 1, 'k', 0, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0), errFlags},
 		"known flag":                   {command, append(append([]byte{kindAcquire2}, a[:]...), 1, 1, 'k', 0, 1, 4, 0, 0, 0, 0, 0, 0, 0, 0), nil},
 		"second form of a release":     {command, append(append([]byte{kindRelease2}, a[:]...), 1, 0, 0), errForm},
-		"fade of 2":                    {command, append(append([]byte{kindSetValue}, a[:]...), 1, 0, 2, 0), errFlag},
+		"fade of 2":                    {command, append(append([]byte{kindSetValue}, a[:]...), 1, 1, 0, 2, 0), errFlag},
 		"as many keys as there may be": {command, acquire2(func(c *Acquire) { c.Keys = make([]string, MaxKeys) }), nil},
 		"more keys":                    {command, acquire2(func(c *Acquire) { c.Keys = make([]string, MaxKeys+1) }), errLimit},
 		"more keys than there are":     {command, append(append([]byte{kindAcquire2}, a[:]...), 1, 0, 4, 0, 0), errShort},

@@ -22,6 +22,7 @@ const (
 	MaxName     = 128     // bytes of valid UTF-8 in a client's or node's name
 	MaxMeta     = 4 << 10 // bytes of a session's or a grant's meta
 	MaxValue    = 64 << 10
+	MaxRev      = 1<<63 - 1
 	MaxWaiters  = 10_000  // waiters per key, unless the command asks for fewer
 	MaxHolders  = 10_000  // shared holders or permits per key
 	MaxPassed   = 16      // times that a waiter is passed
@@ -129,7 +130,8 @@ type Acquire struct {
 	IfToken     Token
 
 	// Under lists the grants that the caller holds on to while it waits: who
-	// waits for one of them waits for this request too.
+	// waits for one of them waits for this request too. What is not granted is
+	// passed over.
 	Under []Token
 
 	Meta []byte
@@ -148,7 +150,8 @@ type Upgrade struct {
 	Seen    []uint64
 }
 
-// Downgrade makes the exclusive grant Token a shared one. The token stays.
+// Downgrade makes the exclusive grant Token a shared one. The token stays. It
+// must be the present one: a late copy does not undo an upgrade.
 type Downgrade struct {
 	Session SessionID
 	Token   Token
@@ -161,6 +164,7 @@ type Downgrade struct {
 type SetValue struct {
 	Session SessionID
 	Token   Token
+	Rev     uint64 // 1, 2, 3 … in the grant's order of setting: a late copy changes nothing
 	Value   []byte
 	Fade    bool
 	Seen    []uint64

@@ -289,9 +289,11 @@ func (s *State) inTheWay(key string, w *waiter, client string) Holder {
 	if !ok {
 		r = &record{}
 	}
-	for i := range r.holders {
-		if !s.waived(&r.holders[i], w, client) {
-			return s.describe(&r.holders[i])
+	if s.barredHere(r, w, client) {
+		for i := range r.holders {
+			if !s.waived(&r.holders[i], w, client) {
+				return s.describe(&r.holders[i])
+			}
 		}
 	}
 	at := func(k string, h Holder) Holder { h.Key = k; return h }
@@ -300,8 +302,10 @@ func (s *State) inTheWay(key string, w *waiter, client string) Holder {
 			return at(k, s.describe(g))
 		}
 	}
-	if len(r.queue) > 0 {
-		return s.describeWaiter(&r.queue[0])
+	for i := range r.queue {
+		if v := &r.queue[i]; v.mode != Shared || w.mode != Shared {
+			return s.describeWaiter(v)
+		}
 	}
 	for v, k := range s.related(key, w) {
 		return at(k, s.describeWaiter(v))

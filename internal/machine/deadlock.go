@@ -39,6 +39,27 @@ func (s *State) unnest(under []Token, q request) {
 	}
 }
 
+// renameUnder has the waiter q wait under a grant's new token instead of its old.
+func (s *State) renameUnder(q request, old, token Token) {
+	owner, _ := s.sessions.get(q.session)
+	var under []Token
+	for _, key := range s.keysOf(owner, q.seq, owner.index.refs[q.seq]) {
+		r := s.edit(key)
+		w := &r.queue[r.position(q.session, q.seq)]
+		if under == nil {
+			under = slices.Clone(w.under)
+			for i := range under {
+				if under[i] == old {
+					under[i] = token
+				}
+			}
+			s.unnest(w.under, q)
+			s.nest(under, q)
+		}
+		w.under = under
+	}
+}
+
 // node is a waiter, by its request, or a grant, by its token and key.
 type node struct {
 	request
@@ -116,9 +137,6 @@ func (d *search) ofGrant(n node, needs *needs) {
 		return
 	}
 	children := slices.Clone(d.s.under[g.token])
-	if g.former != 0 {
-		children = append(children, d.s.under[g.former]...)
-	}
 	// The index is in no order after a restore.
 	slices.SortFunc(children, compareRequests)
 	for _, q := range slices.Compact(children) {

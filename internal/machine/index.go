@@ -99,15 +99,16 @@ func (s *State) reindex() error {
 		return keys[0] == key
 	}
 	rests := make([]resting, 0)
-	names := make([]string, 0, s.keys.n)
+	busy := make([]string, 0, s.keys.n)
 	s.keys.all(func(key string, r *record) bool {
-		names = append(names, key)
-		if r.keeps() {
-			s.kept++
-			s.keptSize += len(r.value)
+		if r.rest == 0 {
+			busy = append(busy, key)
 		}
+		s.keep(r, 1)
 		if r.rest != 0 {
 			rests = append(rests, resting{key, r.rest})
+		} else {
+			s.hold(r, 1)
 		}
 		for i := range r.holders {
 			g := &r.holders[i]
@@ -166,10 +167,10 @@ func (s *State) reindex() error {
 	if err != nil {
 		return err
 	}
-	slices.Sort(names)
-	s.names.fill(names)
+	slices.Sort(busy)
+	s.busy.fill(busy)
 	var in [len(s.below)][]string
-	for _, key := range names {
+	for _, key := range busy {
 		if !below(key) {
 			continue
 		}

@@ -50,6 +50,15 @@ func (f *fifo) pop(s *State) string {
 	}
 }
 
+// hold notes that a value that may fade is n times more with a key that does not
+// rest.
+func (s *State) hold(r *record, n int) {
+	if r.fade {
+		s.heldFading += n
+		s.heldFadingSize += n * len(r.value)
+	}
+}
+
 // enter notes in the indexes a record that is at rest.
 func (s *State) enter(key string, r *record) {
 	switch {
@@ -70,6 +79,8 @@ func (s *State) rest(key string, r *record) {
 	}
 	s.idles++
 	r.rest = s.idles
+	s.busy.remove(key)
+	s.hold(r, -1)
 	s.enter(key, r)
 	for s.past.n > MaxPast {
 		s.forgetKey(s.past.pop(s))
@@ -78,6 +89,7 @@ func (s *State) rest(key string, r *record) {
 		key := s.fading.pop(s)
 		r, _ := s.keys.get(key)
 		s.fadingSize -= len(r.value)
+		s.touched = append(s.touched, key)
 		s.forgetKey(key)
 	}
 	s.past.shrink(s)
@@ -85,10 +97,12 @@ func (s *State) rest(key string, r *record) {
 }
 
 // wake takes a record from its rest.
-func (s *State) wake(r *record) {
-	switch {
-	case r.rest == 0:
+func (s *State) wake(key string, r *record) {
+	if r.rest == 0 {
 		return
+	}
+	s.busy.add(key)
+	switch {
 	case r.value == "":
 		s.past.n--
 	case r.fade:
@@ -96,6 +110,7 @@ func (s *State) wake(r *record) {
 		s.fadingSize -= len(r.value)
 	}
 	r.rest = 0
+	s.hold(r, 1)
 }
 
 func (s *State) forgetKey(key string) {
@@ -107,7 +122,7 @@ func (s *State) forgetKey(key string) {
 // drop removes a record.
 func (s *State) drop(key string) {
 	s.keys.del(key)
-	s.names.remove(key)
+	s.busy.remove(key)
 }
 
 // since reports what is known of grants of key after t: Granted stands for none.
@@ -128,8 +143,11 @@ func (s *State) setValue(c SetValue) Outcome {
 	if owner == nil {
 		return out
 	}
-	if len(c.Value) > MaxValue {
+	switch {
+	case len(c.Value) > MaxValue:
 		return bad("Value", MaxValue)
+	case c.Rev == 0 || c.Rev > MaxRev:
+		return bad("Rev", MaxRev)
 	}
 	_, at, g := s.holding(owner, c.Token)
 	switch {
@@ -138,26 +156,58 @@ func (s *State) setValue(c SetValue) Outcome {
 	case g.mode != Exclusive || g.set:
 		return Outcome{Code: WrongMode}
 	}
-	r, _ := s.keys.get(at.key)
-	kept, size := s.kept, s.keptSize
-	if r.keeps() {
-		kept, size = kept-1, size-len(r.value)
-	}
-	if len(c.Value) > 0 && !c.Fade {
-		kept, size = kept+1, size+len(c.Value)
-		if kept > MaxValues {
+	if c.Rev <= g.rev {
+		// A copy. The answer counts only if nothing was set since.
+		if g.full {
 			return Outcome{Code: ValuesFull, Limit: MaxValues}
 		}
-		if size > MaxValuesSize {
-			return Outcome{Code: ValuesFull, Limit: MaxValuesSize}
-		}
+		return Outcome{Code: OK}
 	}
-	s.kept, s.keptSize = kept, size
-	r = s.edit(at.key)
+	r := s.edit(at.key)
+	g = &r.holders[r.holder(at.token)]
+	g.rev = c.Rev
+	limit := s.valueLimit(r, len(c.Value), c.Fade)
+	if g.full = limit > 0; g.full {
+		return Outcome{Code: ValuesFull, Limit: uint64(limit)}
+	}
+	s.keep(r, -1)
+	s.hold(r, -1)
 	r.value = string(c.Value)
 	r.fade = c.Fade && len(c.Value) > 0
+	s.keep(r, 1)
+	s.hold(r, 1)
 	s.touch(at.key, r)
 	return Outcome{Code: OK}
+}
+
+// valueLimit returns the limit that a value of that size, in place of r's, would
+// break; 0 if none.
+func (s *State) valueLimit(r *record, size int, fade bool) int {
+	if size == 0 {
+		return 0
+	}
+	n, bytes, most, mostBytes := s.kept+1, s.keptSize+size, MaxValues, MaxValuesSize
+	if fade {
+		n, bytes, most, mostBytes = s.heldFading+1, s.heldFadingSize+size, MaxFading, MaxFadingSize
+	}
+	if r.value != "" && r.fade == fade {
+		n, bytes = n-1, bytes-len(r.value)
+	}
+	switch {
+	case n > most:
+		return most
+	case bytes > mostBytes:
+		return mostBytes
+	}
+	return 0
+}
+
+// keep notes that a value that may not fade is n times more.
+func (s *State) keep(r *record, n int) {
+	if r.keeps() {
+		s.kept += n
+		s.keptSize += n * len(r.value)
+	}
 }
 
 // keeps reports whether the record has a value that may not fade.

@@ -17,7 +17,7 @@ func visit(t *testing.T, s *State, seq *uint64, key, value string, fade bool) To
 	a := session16("a")
 	out, _ := apply(t, s, Acquire{Session: a, Seq: *seq, Key: key}, Granted)
 	if value != "" {
-		apply(t, s, SetValue{Session: a, Token: out.Token, Value: []byte(value), Fade: fade}, OK)
+		apply(t, s, SetValue{Session: a, Token: out.Token, Rev: 1, Value: []byte(value), Fade: fade}, OK)
 	}
 	apply(t, s, Release{Session: a, Token: out.Token}, OK)
 	return out.Token
@@ -92,7 +92,7 @@ func TestValuesAreBounded(t *testing.T) {
 	a := session16("a")
 	seq++
 	out, _ := apply(t, s, Acquire{Session: a, Seq: seq, Key: "one more"}, Granted)
-	full, _ := apply(t, s, SetValue{Session: a, Token: out.Token, Value: []byte("v")}, ValuesFull)
+	full, _ := apply(t, s, SetValue{Session: a, Token: out.Token, Rev: 1, Value: []byte("v")}, ValuesFull)
 	if full.Limit != MaxValuesSize {
 		t.Fatalf("%+v", full)
 	}
@@ -100,8 +100,10 @@ func TestValuesAreBounded(t *testing.T) {
 	visit(t, s, &seq, "v0", "", false)
 	seq++
 	v1, _ := apply(t, s, Acquire{Session: a, Seq: seq, Key: "v1"}, Granted)
-	apply(t, s, SetValue{Session: a, Token: v1.Token}, OK)
-	apply(t, s, SetValue{Session: a, Token: out.Token, Value: []byte("v")}, OK)
+	apply(t, s, SetValue{Session: a, Token: v1.Token, Rev: 1}, OK)
+	// A late copy of the refused one stays refused.
+	apply(t, s, SetValue{Session: a, Token: out.Token, Rev: 1, Value: []byte("v")}, ValuesFull)
+	apply(t, s, SetValue{Session: a, Token: out.Token, Rev: 2, Value: []byte("v")}, OK)
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
 	}

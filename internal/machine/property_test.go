@@ -102,7 +102,7 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 		return Ask{Session: id, Key: key.Draw(t, "key")}
 	case n >= 113:
 		v := rapid.SampledFrom([][]byte{nil, {1}, {2, 2}}).Draw(t, "value")
-		return SetValue{Session: id, Token: token(), Value: v, Fade: rapid.Bool().Draw(t, "fade"), Seen: seen()}
+		return SetValue{Session: id, Token: token(), Rev: rapid.Uint64Range(0, 3).Draw(t, "rev"), Value: v, Fade: rapid.Bool().Draw(t, "fade"), Seen: seen()}
 	case n >= 109:
 		return Downgrade{Session: id, Token: token(), Seen: seen()}
 	case n >= 100:

@@ -25,11 +25,11 @@ func (s *State) record(key string) *record {
 	if _, ok := s.keys.get(key); !ok {
 		r := &record{epoch: s.keys.epoch}
 		s.keys.set(key, r)
-		s.names.add(key)
+		s.busy.add(key)
 		return r
 	}
 	r := s.edit(key)
-	s.wake(r)
+	s.wake(key, r)
 	return r
 }
 
@@ -103,7 +103,7 @@ func (s *State) enqueue(owner *session, w waiter, keys []string, i int) Outcome 
 		}
 		s.insert(key, r, at, w)
 		out.Behind = max(out.Behind, r.behind(at))
-		s.contend(key)
+		s.contend(key, 0)
 	}
 	owner.index.refs[w.seq] = ref{key: keys[0], set: w.set, state: waiting}
 	owner.index.waits++
@@ -150,7 +150,13 @@ func (s *State) taken(key string, r *record, w *waiter) {
 }
 
 // behind counts whom the waiter at index i of the queue waits for.
-func (r *record) behind(i int) uint32 { return uint32(len(r.holders) + i) }
+func (r *record) behind(i int) uint32 {
+	n := len(r.holders) + i
+	if r.queue[i].upgrade != 0 {
+		n-- // its own grant
+	}
+	return uint32(n)
+}
 
 // position finds a waiter in the queue, or returns -1.
 func (r *record) position(id SessionID, seq uint64) int {
@@ -198,6 +204,12 @@ func (s *State) give(owner *session, w *waiter, keys []string, waited bool) Outc
 		s.countTrees(g.tree, 1)
 		s.spot(key, r)
 		contended = contended || len(r.queue) > 0
+		if g.tree && !contended {
+			for range s.keysBelow(key, waitedFor) {
+				contended = true
+				break
+			}
+		}
 	}
 	x := owner.index
 	x.refs[w.seq] = ref{key: keys[0], token: g.token, set: w.set, state: granted}
@@ -406,9 +418,18 @@ func (s *State) leave(owner *session, seq uint64, at ref) {
 	delete(owner.index.refs, seq)
 }
 
-// end frees the grant that owner has under seq. Clean tells that its holder let
-// go of it by itself.
-func (s *State) end(owner *session, seq uint64, at ref, clean bool) {
+// ending says how a grant comes to its end: what the next holder is to think of the
+// state that it finds.
+type ending uint8
+
+const (
+	clean   ending = iota // its holder let go of it by itself
+	unclean               // it did not
+	unknown               // it never knew that it held
+)
+
+// end frees the grant that owner has under seq.
+func (s *State) end(owner *session, seq uint64, at ref, how ending) {
 	x := owner.index
 	if at.state == granted {
 		x.unseen--
@@ -418,8 +439,8 @@ func (s *State) end(owner *session, seq uint64, at ref, clean bool) {
 		g := r.holders[r.holder(at.token)]
 		s.dropUpgrade(owner, key, r, at.token)
 		s.vacate(key, r, at.token)
-		if g.mode == Exclusive {
-			r.unclean = s.format > 1 && (!clean || g.broken)
+		if g.mode == Exclusive && how != unknown {
+			r.unclean = s.format > 1 && (how == unclean || g.broken)
 		}
 		delete(x.former, g.former)
 	}
@@ -483,6 +504,13 @@ func (s *State) holding(owner *session, token Token) (seq uint64, at ref, g *gra
 	return seq, at, &r.holders[r.holder(at.token)]
 }
 
+// touchAll notes that a grant changes, at all of its keys.
+func (s *State) touchAll(owner *session, seq uint64) {
+	for _, key := range s.keysOf(owner, seq, owner.index.refs[seq]) {
+		s.touch(key, s.edit(key))
+	}
+}
+
 // note changes what a grant's holder is told, at all of its keys.
 func (s *State) note(owner *session, seq uint64, change func(*grant)) {
 	at := owner.index.refs[seq]
@@ -493,25 +521,26 @@ func (s *State) note(owner *session, seq uint64, change func(*grant)) {
 	owner.index.await(seq)
 }
 
-// contend tells key's holders, and those of trees above, that somebody waits.
-// Each is told once in the life of its grant.
-func (s *State) contend(key string) {
-	s.contendAt(key, false)
+// contend tells key's holders, and those of trees above, that somebody waits, save
+// the one of the token by. Each is told once in the life of its grant. Who holds
+// below a tree that waits is not told: there may be a million.
+func (s *State) contend(key string, by Token) {
+	s.contendAt(key, false, by)
 	if s.trees > 0 {
 		for p := range above(key) {
-			s.contendAt(p, true)
+			s.contendAt(p, true, by)
 		}
 	}
 }
 
-func (s *State) contendAt(key string, trees bool) {
+func (s *State) contendAt(key string, trees bool, by Token) {
 	r, ok := s.keys.get(key)
 	if !ok || s.format < 2 {
 		return
 	}
 	for i := range r.holders {
 		g := &r.holders[i]
-		if g.contended || g.ghost != nil || trees && !g.tree {
+		if g.contended || g.ghost != nil || g.token == by || trees && !g.tree {
 			continue
 		}
 		owner, _ := s.sessions.get(g.session)

@@ -57,6 +57,7 @@ func firstDifference(want, got string) string {
 // script is a run of one file.
 type script struct {
 	s       *State
+	rev     uint64
 	verbose bool // print the end of sessions, and contention, too
 	out     strings.Builder
 }
@@ -337,7 +338,8 @@ func (sc *script) run(line string) error {
 		c = Downgrade{Session: id, Token: Token(w.num("token", 0)), Seen: w.seqs("seen")}
 	case "set-value":
 		id = session16(w.next())
-		v := SetValue{Session: id, Token: Token(w.num("token", 0)), Value: []byte(w.text("value", "none")), Seen: w.seqs("seen")}
+		sc.rev++
+		v := SetValue{Session: id, Token: Token(w.num("token", 0)), Rev: w.num("rev", sc.rev), Value: []byte(w.text("value", "none")), Seen: w.seqs("seen")}
 		if w.next() == "fade" {
 			v.Fade = true
 		}

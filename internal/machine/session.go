@@ -210,7 +210,11 @@ func (s *State) finish(id SessionID, reason Reason) Outcome {
 		if _, _, g := s.holding(o, token); reason == Expired && g.delay > 0 && !g.broken {
 			s.delay(o, at)
 		} else {
-			s.end(o, seq, at, reason == Closed)
+			how := unclean
+			if reason == Closed {
+				how = clean
+			}
+			s.end(o, seq, at, how)
 		}
 	}
 	s.dirty = append(s.dirty, waited...)
@@ -307,6 +311,9 @@ func (s *State) Pending(id SessionID) []Event {
 		at := o.index.refs[seq]
 		if at.state == answered {
 			a, _ := s.answers.get(request{id, seq})
+			if !s.stands(o, a) {
+				continue
+			}
 			if a.out.Code == Granted {
 				events = append(events, grantedEvent(id, seq, at.key, a.out))
 			} else {

@@ -90,7 +90,7 @@ func rich(tb testing.TB) *State {
 
 	// Keys at rest: with a value, with one that may fade, with none.
 	for i, c := range []SetValue{{Value: []byte("kept")}, {Value: []byte("fading"), Fade: true}, {}} {
-		c.Session = d
+		c.Session, c.Rev = d, 1
 		c.Token = apply(Acquire{Session: d, Seq: 7 + uint64(i), Key: fmt.Sprint("rest ", i)}, Granted)
 		apply(c, OK)
 		apply(Release{Session: d, Token: c.Token}, OK)
@@ -109,10 +109,14 @@ func rich(tb testing.TB) *State {
 	apply(Release{Session: d, Token: late}, OK)
 	apply(Acquire{Session: e, Seq: 8, Key: "late", Conditional: true, IfToken: late + 1, Meta: []byte("if")}, Queued)
 
+	value := apply(Acquire{Session: e, Seq: 30, Key: "value"}, Granted)
+	apply(SetValue{Session: e, Token: value, Rev: 3, Value: []byte("v")}, OK)
+	s.edit("value").holders[0].full = true // as after 64 MiB
+
 	if err := s.Check(); err != nil {
 		tb.Fatal(err)
 	}
-	if n := s.Counts(); n != (Counts{Keys: 18, Grants: 14, Waiters: 11, Sessions: 5, Answers: 7, Values: 1}) {
+	if n := s.Counts(); n != (Counts{Keys: 19, Grants: 15, Waiters: 11, Sessions: 5, Answers: 7, Values: 2}) {
 		tb.Fatalf("not as rich as it should be: %+v", n)
 	}
 	return s
@@ -407,7 +411,7 @@ func TestImageStaysWhileApplyGoesOn(t *testing.T) {
 			out, _ := s.Apply(Acquire{Session: id, Seq: seq, Key: key})
 			switch {
 			case out.Code == Granted && i == 6:
-				s.Apply(SetValue{Session: id, Token: out.Token, Value: fmt.Append(nil, round), Fade: round%2 == 0})
+				s.Apply(SetValue{Session: id, Token: out.Token, Rev: 1, Value: fmt.Append(nil, round), Fade: round%2 == 0})
 				s.Apply(Downgrade{Session: id, Token: out.Token})
 				s.Apply(Acquire{Session: b, Seq: seq + 2000, Key: key, Mode: Shared})
 				s.Apply(Upgrade{Session: id, Seq: seq + 3000, Token: out.Token, Seen: []uint64{seq, seq + 2000}})
@@ -543,7 +547,7 @@ func TestStrangeElementsAreRefused(t *testing.T) {
 		}
 	}
 	// Where the flags are.
-	const ofRecord, ofGrant = 5, 8 + 16 + 7
+	const ofRecord, ofGrant = 5, 8 + 16 + 8
 	const ofWaiter = 8 + minGrant + 1 + 16 + 9
 	set := func(keys ...string) func() error {
 		return func() error {

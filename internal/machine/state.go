@@ -56,19 +56,21 @@ type State struct {
 	answers  table[request, *answer]  // outcomes that are in no record; never changed
 
 	// Derived from the tables, and from nothing else.
-	grants     int                 // holders in records, delays included
-	waiters    int                 // in queues
-	trees      int                 // among both
-	conditions int                 // among the waiters
-	names      ordered             // keys that have a record
-	below      [4]ordered          // keys that are below another, by path: see spots
-	under      map[Token][]request // who waits while it holds on to a grant
-	delays     map[Token]string    // grants of expired sessions, and their first key
-	past       fifo                // records at rest without a value,
-	fading     fifo                // with one that may fade
-	kept       int                 // how many values there are that may not fade,
-	keptSize   int                 // and their bytes
-	fadingSize int                 // bytes of the values in fading
+	grants         int                 // holders in records, delays included
+	waiters        int                 // in queues
+	trees          int                 // among both
+	conditions     int                 // among the waiters
+	busy           ordered             // keys that are held or waited for
+	below          [4]ordered          // keys that are below another, by path: see spots
+	under          map[Token][]request // who waits while it holds on to a grant
+	delays         map[Token]string    // grants of expired sessions, and their first key
+	past           fifo                // records at rest without a value,
+	fading         fifo                // with one that may fade
+	kept           int                 // how many values there are that may not fade,
+	keptSize       int                 // and their bytes
+	fadingSize     int                 // bytes of the values in fading
+	heldFading     int                 // values that may fade, of keys that do not rest,
+	heldFadingSize int                 // and their bytes
 
 	// What changed lately. Not derived: a restored State has none of it.
 	changes changes
@@ -127,7 +129,9 @@ type grant struct {
 	session   SessionID // zero if the session expired and the delay runs
 	seq       uint64    // of the Acquire
 	token     Token
-	former    Token // before the last upgrade; 0 if there was none
+	former    Token  // before the last upgrade; 0 if there was none
+	rev       uint64 // of the last SetValue
+	full      bool   // which was refused
 	at        uint64
 	delay     uint64
 	of        uint32
@@ -347,10 +351,7 @@ func (s *State) Behind(id SessionID, seq uint64) (uint32, bool) {
 // prefix and that somebody holds or waits for.
 func (s *State) Keys(prefix, first string, n int) []string {
 	var keys []string
-	for key := range s.names.from(first, prefix) {
-		if r, _ := s.keys.get(key); r.rest != 0 {
-			continue
-		}
+	for key := range s.busy.from(first, prefix) {
 		if len(keys) == n {
 			break
 		}

@@ -122,7 +122,7 @@ func TestCallersMemoryIsNotKept(t *testing.T) {
 	set, _ := apply(t, s, Acquire{Session: a, Seq: 2, Keys: keys}, Granted)
 	apply(t, s, Acquire{Session: b, Seq: 2, Keys: keys, Under: under}, Queued)
 	one, _ := apply(t, s, Acquire{Session: a, Seq: 3, Key: "v"}, Granted)
-	apply(t, s, SetValue{Session: a, Token: one.Token, Value: value}, OK)
+	apply(t, s, SetValue{Session: a, Token: one.Token, Rev: 1, Value: value}, OK)
 	before := s.Digest()
 	copy(meta, "xxxx")
 	keys[0], under[0] = "z", set.Token

@@ -1,0 +1,364 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/fence"
+)
+
+// holding is a Lock or a Set.
+type anyLock interface {
+	Token() fence.Token
+	Context() context.Context
+	Err() error
+	Release(context.Context) error
+}
+
+// hold is one entry of a register: what somebody believes to hold.
+type hold struct {
+	l     anyLock
+	ctx   context.Context
+	keys  []string
+	mode  string // "x", "s" or "p"
+	tree  bool
+	owner string
+}
+
+// register checks P3 for all modes: when a grant returns, the context of every
+// earlier one that it cannot be held beside has ended.
+type register struct {
+	t  *testing.T
+	mu sync.Mutex
+
+	holds    []*hold
+	n        int
+	upgrades int
+	dead     int
+	broken   int
+}
+
+const permits = 2
+
+func (b *register) granted(h *hold) {
+	h.ctx = h.l.Context()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.n++
+	b.check(h)
+	b.holds = append(b.holds, h)
+}
+
+// changed takes note of h's new mode.
+func (b *register) changed(h *hold, mode string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h.mode = mode
+	if mode == "x" {
+		b.upgrades++
+		b.check(h)
+	}
+}
+
+func (b *register) check(h *hold) {
+	if h.ctx.Err() != nil {
+		return // lost already, and it shows
+	}
+	live := b.holds[:0]
+	beside := 1
+	for _, o := range b.holds {
+		if o.ctx.Err() != nil {
+			continue
+		}
+		live = append(live, o)
+		if o == h || o.owner != "" && o.owner == h.owner && o.l.Token() == h.l.Token() {
+			continue
+		}
+		if o.l.Token() == h.l.Token() {
+			b.t.Errorf("token %d was granted twice", h.l.Token())
+		}
+		if h.mode == "p" && o.mode == "p" && h.keys[0] == o.keys[0] {
+			beside++
+		}
+		if o.conflicts(h) {
+			b.t.Errorf("%v: %v (%s, token %d) is granted while the context of %v (%s, token %d) has not ended",
+				time.Now().Format("15:04:05.000"), h.keys, h.mode, h.l.Token(), o.keys, o.mode, o.l.Token())
+		}
+	}
+	b.holds = live
+	if beside > permits {
+		b.t.Errorf("%d permits of %d", beside, permits)
+	}
+}
+
+func (o *hold) conflicts(h *hold) bool {
+	if o.mode == h.mode && h.mode != "x" {
+		return false
+	}
+	for _, a := range o.keys {
+		for _, b := range h.keys {
+			switch {
+			case a == b:
+				return true
+			case len(b) > len(a) && b[:len(a)+1] == a+"/" && (o.tree || h.tree),
+				len(a) > len(b) && a[:len(b)+1] == b+"/" && (o.tree || h.tree):
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A round's number is its seed; see TestRandomFaults.
+func TestRandomFaultsInAllModes(t *testing.T) {
+	rounds := 300
+	if testing.Short() {
+		rounds = 20
+	}
+	var sum register
+	for round := range rounds {
+		bubble(t, func(t *testing.T, w *world) {
+			b := randomModesRound(t, w, uint64(round))
+			sum.n += b.n
+			sum.upgrades += b.upgrades
+			sum.dead += b.dead
+			sum.broken += b.broken
+		})
+		if t.Failed() {
+			t.Fatalf("round %d", round)
+		}
+	}
+	t.Logf("%d grants, %d upgrades, %d deadlocks, %d breaks", sum.n, sum.upgrades, sum.dead, sum.broken)
+	if sum.n < rounds*30 || sum.upgrades < rounds/4 || sum.dead < rounds/4 || sum.broken < rounds/4 {
+		t.Error("too little happened")
+	}
+}
+
+func randomModesRound(t *testing.T, w *world, seed uint64) *register {
+	w.seed(seed)
+	w.check = seed%3 == 0
+	rng := rand.New(rand.NewPCG(seed, 3))
+	b := &register{t: t}
+	stop, cancel := context.WithCancel(bg)
+	var wg sync.WaitGroup
+	var members []*member
+	var clients []*Client
+	cut := make(map[*member]bool)
+	for i := range 4 {
+		c, m := w.client(t, fmt.Sprint("c", i))
+		members, clients = append(members, m), append(clients, c)
+		m.set(faults{
+			latency:    time.Duration(rng.Int64N(int64(400 * time.Millisecond))),
+			loseAsk:    rng.Float64() * 0.2,
+			loseAnswer: rng.Float64() * 0.2,
+			twice:      rng.Float64() * 0.2,
+			losePush:   rng.Float64() * 0.3,
+		})
+		for j := range 3 {
+			user := rand.New(rand.NewPCG(seed, uint64(10*i+j)))
+			wg.Go(func() {
+				u := &player{t: t, c: c, b: b, rng: user, stop: stop, name: fmt.Sprint("c", i, "o", j%2)}
+				u.run(bg, 0)
+			})
+		}
+	}
+	for range 30 {
+		m := members[rng.IntN(len(members))]
+		switch rng.IntN(8) {
+		case 0, 1:
+			if cut[m] {
+				m.heal()
+			} else {
+				m.isolate()
+			}
+			cut[m] = !cut[m]
+		case 2:
+			w.lead()
+		case 3:
+			resume := w.pause()
+			time.Sleep(time.Duration(rng.Int64N(int64(2 * testTTL))))
+			resume()
+			if rng.IntN(2) == 0 {
+				w.lead()
+			}
+		case 4:
+			m.resync()
+		default:
+			// An operator takes something away.
+			key := keysOfAll[rng.IntN(len(keysOfAll))]
+			if _, token := w.owner(key); token != 0 {
+				c := clients[rng.IntN(len(clients))]
+				ctx, cancel := context.WithTimeout(bg, time.Duration(rng.Int64N(int64(5*time.Second))))
+				if err := c.Break(ctx, key, fence.Token(token)); err == nil {
+					b.broken++
+				}
+				cancel()
+			}
+		}
+		time.Sleep(time.Duration(rng.Int64N(int64(5 * time.Second))))
+	}
+	// Once it is quiet, everyone gets through, and then nothing is left.
+	for _, m := range members {
+		if cut[m] {
+			m.heal()
+		}
+		m.set(faults{})
+	}
+	cancel()
+	wg.Wait()
+	time.Sleep(4 * testTTL)
+	if n := w.counts(); w.busy() != 0 {
+		t.Errorf("the table keeps %+v", n)
+	}
+	for _, c := range clients {
+		if s := c.current(); s != nil {
+			if waiters, grants := s.sizes(); waiters+grants != 0 || len(s.entries) != 0 {
+				t.Errorf("a session keeps %d waiters, %d grants, %d entries", waiters, grants, len(s.entries))
+			}
+		}
+	}
+	return b
+}
+
+var keysOfAll = []string{"a", "b", "t", "t/x", "rw", "p"}
+
+// player is one goroutine of a program: it acquires, changes, holds and releases.
+type player struct {
+	t    *testing.T
+	c    *Client
+	b    *register
+	rng  *rand.Rand
+	stop context.Context
+	name string
+}
+
+func (u *player) upTo(d time.Duration) time.Duration { return time.Duration(u.rng.Int64N(int64(d))) }
+
+// within returns a context of the given lineage that ends with stop.
+func (u *player) within(lineage context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(lineage, d)
+	off := context.AfterFunc(u.stop, cancel)
+	return ctx, func() { off(); cancel() }
+}
+
+// run works until stop or, within a lock's lineage, once.
+func (u *player) run(lineage context.Context, depth int) {
+	for u.stop.Err() == nil {
+		h := &hold{mode: "x"}
+		var l *Lock
+		ctx, cancel := u.within(lineage, time.Second+u.upTo(20*time.Second))
+		var err error
+		one := func(key string, opts ...Option) {
+			h.keys = []string{key}
+			if u.rng.IntN(8) == 0 {
+				opts = append(opts, Delay(time.Duration(1+u.rng.IntN(3000))*time.Millisecond))
+			}
+			call := u.c.Acquire
+			if u.rng.IntN(5) == 0 {
+				call = u.c.TryAcquire
+			}
+			if l, err = call(ctx, key, opts...); err == nil {
+				h.l = l
+			}
+		}
+		switch u.rng.IntN(8) {
+		case 0:
+			one([]string{"a", "b"}[u.rng.IntN(2)], Priority(u.rng.IntN(3)-1))
+		case 1, 2:
+			h.mode = "s"
+			one("rw", Shared())
+		case 3:
+			one("rw")
+		case 4:
+			h.mode = "p"
+			one("p", Permit(permits))
+		case 5:
+			var s *Set
+			h.keys = [][]string{{"a", "b"}, {"b", "rw"}, {"a", "t/x"}}[u.rng.IntN(3)]
+			if s, err = u.c.AcquireAll(ctx, h.keys); err == nil {
+				h.l = s
+			}
+		case 6:
+			if h.tree = u.rng.IntN(2) == 0; h.tree {
+				one("t", Tree())
+			} else {
+				one("t/x")
+			}
+		case 7:
+			h.owner = u.name
+			one("a", Reentrant(u.name))
+		}
+		cancel()
+		if errors.Is(err, ErrDeadlock) {
+			u.b.mu.Lock()
+			u.b.dead++
+			u.b.mu.Unlock()
+		}
+		if err != nil {
+			time.Sleep(u.upTo(time.Second))
+			if depth > 0 {
+				return
+			}
+			continue
+		}
+		u.b.granted(h)
+		if l != nil && h.keys[0] == "rw" {
+			u.change(l, h)
+		}
+		if depth < 2 && u.rng.IntN(3) == 0 {
+			u.run(h.ctx, depth+1)
+		}
+		limit := 8 * time.Second
+		if u.rng.IntN(3) == 0 {
+			limit = time.Millisecond
+		}
+		hold := time.NewTimer(u.upTo(limit))
+		select {
+		case <-hold.C:
+		case <-h.ctx.Done():
+			if !errors.Is(h.l.Err(), ErrLost) {
+				u.t.Errorf("the context of %q ended, but Err is %v", h.keys, h.l.Err())
+			}
+		}
+		hold.Stop()
+		rctx, cancel := context.WithTimeout(bg, u.upTo(3*time.Second))
+		if l != nil && u.rng.IntN(6) == 0 {
+			if errors.Is(l.HandOver(rctx, "c1"), ErrWrongMode) {
+				_ = l.Release(rctx)
+			}
+		} else {
+			_ = h.l.Release(rctx)
+		}
+		cancel()
+		if h.l.Err() == nil || h.ctx.Err() == nil {
+			u.t.Error("held after Release")
+		}
+		if depth > 0 {
+			return
+		}
+	}
+}
+
+// change goes back and forth between the modes.
+func (u *player) change(l *Lock, h *hold) {
+	for range u.rng.IntN(4) {
+		ctx, cancel := u.within(bg, u.upTo(6*time.Second)+1)
+		if h.mode == "s" {
+			if err := l.Upgrade(ctx); err == nil {
+				u.b.changed(h, "x")
+				if err := l.SetValue(ctx, []byte(fmt.Sprint(l.Token()))); errors.Is(err, ErrWrongMode) {
+					u.t.Errorf("an upgraded lock: %v", err)
+				}
+			}
+		} else {
+			u.b.changed(h, "s")
+			_ = l.Downgrade(ctx)
+		}
+		cancel()
+	}
+}

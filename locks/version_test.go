@@ -1,0 +1,93 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+)
+
+// oldWorld is a cluster that has just been upgraded, or not quite: its table
+// knows exclusive locks of one key, and nothing else.
+func oldWorld(w *world) {
+	w.table = machine.New()
+	w.apply(machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 9000})
+	w.lead()
+	w.apply(machine.Lift{Term: w.term})
+}
+
+func TestWhatAnOldClusterDoesNotKnowIsRefusedAndChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		oldWorld(w)
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		_, err1 := b.Acquire(bg, "s", Shared())
+		_, err2 := b.TryAcquire(bg, "p", Permit(2))
+		_, err3 := b.AcquireAll(bg, []string{"x", "y"})
+		err4 := b.Elect(bg, "e", func(context.Context, *Lock) error { return nil }, Priority(3))
+		for i, err := range []error{err1, err2, err3, err4, l.Downgrade(bg), l.SetValue(bg, []byte("v")), b.Ask(bg, "k"), b.Break(bg, "k", l.Token())} {
+			if !errors.Is(err, ErrVersion) {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		if l.Err() != nil {
+			t.Error(l.Err())
+		}
+		if n := w.counts(); n.Grants != 1 || n.Waiters != 0 {
+			t.Errorf("the table keeps %+v", n)
+		}
+		// Once it is upgraded in full, all of that works.
+		w.apply(machine.Raise{Term: w.term, Format: machine.MaxFormat})
+		if err := l.SetValue(bg, []byte("v")); err != nil {
+			t.Error(err)
+		}
+		if err := l.Downgrade(bg); err != nil {
+			t.Error(err)
+		}
+		release(t, acquire(t, b, "k", Shared()))
+	})
+}
+
+// What worked before there were lineages works on.
+func TestLocksNestInAnOldCluster(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		oldWorld(w)
+		a, m := w.client(t, "a")
+		l := acquire(t, a, "k")
+		inner, err := a.Acquire(l.Context(), "inner")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, inner)
+		// The same where it is the way to the leader that does not know them.
+		m.hook(hooks{refuse: func(c machine.Command) *replica.Error {
+			if machine.Format(c) > 1 {
+				return &replica.Error{Err: ErrVersion}
+			}
+			return nil
+		}})
+		if inner, err = a.Acquire(l.Context(), "inner"); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.counts().Grants; n != 2 {
+			t.Errorf("%d grants", n)
+		}
+	})
+}
+
+func TestHandOverInAnOldClusterReleases(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		oldWorld(w)
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		next := waiting(t, bg, b, "k")
+		if err := l.HandOver(bg, "b"); !errors.Is(err, ErrVersion) || errors.Is(err, ErrNoSuccessor) {
+			t.Errorf("hand over: %v", err)
+		}
+		next.ok(t)
+	})
+}
