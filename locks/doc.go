@@ -72,6 +72,60 @@
 // kernel; elsewhere a wall clock that ran ahead counts as sleep, and setting it
 // forward may end locks early.
 //
+// # Before you lock
+//
+// A lock is the last resort: it costs a majority's agreement, and whoever holds it
+// may stop. First make the work repeatable; then see whether one of these is enough:
+//
+//	a job that must run once        a record of its completion under a unique name, or Once
+//	read, change, write             compare and set: Cell, or a version column
+//	many writers of one thing       one writer: Spread makes the lock a matter of routing
+//	one scheduler, one primary      Elect, whose token is the epoch
+//	a periodic job, harmless twice  let it run twice
+//	a counter that all add to       a number for each writer, added up by the reader
+//	all writers share a database    its own locks and transactions
+//
+// And know which you want: efficiency, so that work is mostly not done twice, or
+// correctness, so that it never is. For correctness the protected resource must
+// compare tokens, before it is first read, too; one that cannot must be given an
+// idempotency key.
+//
+// # Choosing a TTL
+//
+// The TTL is how long a dead holder's keys stay taken. It should be well above the
+// longest pause of your processes (of garbage collection, of a starved host: take
+// the worst of a thousand) and below the time in which you must recover:
+//
+//	below 1 s    locks are lost to ordinary pauses
+//	1 to 5 s     quick recovery, and a lock lost now and then
+//	10 to 30 s   the usual balance; 10 s is the default
+//	60 s and up  nothing is lost, and recovery takes a minute
+//
+// There is no lock without one. Beats go out three times in a TTL, so that two may
+// be lost. Work that takes longer than a TTL is no reason for a longer one: beats
+// go on under it. What matters is that it asks Require before each side effect.
+//
+// # The four properties
+//
+//	mutual exclusion     yes, in committed order; and no two running holders trust
+//	                     the same key at a time, as long as clocks run at one rate
+//	deadlock freedom     yes: cycles that contexts tell of are refused when they close,
+//	                     a failed holder is free after its TTL
+//	starvation freedom   yes: served in commit order
+//	bounded wait         yes: nobody who came later is granted before a waiter, save by
+//	                     priority, delay or hand-over, and 16 of these at most
+//
+// In a partition the side without a majority of voters grants nothing, and its
+// holders lose their locks: safety comes before liveness. Members are trusted to
+// run this code.
+//
+// # What to watch
+//
+// Trace tells all of it. Waits (Acquired.Took), holds (Released.Took, Lost.Took),
+// failed beats, losses by reason, clean-ups that failed, and at the guard the tokens
+// it refused. Worth an alarm: refusals that rise, since each is a holder that wrote
+// too late; and holds that come near the TTL where work should be short.
+//
 // # What no lock can do
 //
 //   - A process may be paused after it asked Err and before it acts. When it
@@ -88,5 +142,5 @@
 // # How to test
 //
 // Package lockstest gives a test a whole cluster, in a testing/synctest bubble
-// or on the loopback interface, whose members it can kill, pause and isolate.
+// or outside of one, always in memory, whose members it can kill, pause and isolate.
 package locks

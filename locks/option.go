@@ -125,8 +125,9 @@ func Delay(d time.Duration) Option {
 // IfToken grants the key only if nobody was granted it after t, the token of an
 // earlier grant: then whatever that one left behind is still as it was. If
 // somebody was, the call fails with a *ChangedError, at once or as soon as that
-// happens; with ErrTooOld if so old a token is forgotten. 0 asks that nobody was
-// ever granted the key.
+// happens; with ErrTooOld if so old a token is forgotten. Of a key that was never
+// granted Inspect tells a token, too, to go on from: 0 is too old for any key of a
+// cluster that may have had a predecessor.
 func IfToken(t fence.Token) Option {
 	return func(r *request) {
 		r.given(optIfToken)

@@ -2,7 +2,9 @@ package machine
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -653,4 +655,13 @@ func TestSpansAreASet(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestMain has rapid draw more than its hundred cases: the world is small, but what
+// can meet in it is not.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "600"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
 }
