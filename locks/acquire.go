@@ -251,6 +251,7 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 		key:     w.key,
 		seq:     w.seq,
 		since:   time.Now(),
+		first:   fence.Token(out.Token),
 		token:   fence.Token(out.Token),
 		mode:    w.mode,
 		unclean: out.Unclean,

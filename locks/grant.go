@@ -16,6 +16,8 @@ type grant struct {
 	seq   uint64 // of the request that it answered: its name for as long as it lasts
 	since time.Time
 
+	first fence.Token // by which the cluster knows it in a lineage
+
 	// Guarded by s.mu.
 	token     fence.Token // an upgrade raises it
 	lock      *Lock       // the first handle

@@ -24,15 +24,14 @@ func withLineage(ctx context.Context, l *Lock) context.Context {
 	return context.WithValue(ctx, lineageKey{}, &lineage{lock: l, above: above})
 }
 
-// under returns the tokens of the locks in ctx's lineage that have not ended, of
-// whatever client, but for one.
+// under returns the tokens that the locks in ctx's lineage had first, of those that
+// have not ended, of whatever client, but for one.
 func under(ctx context.Context, but machine.Token) ([]machine.Token, error) {
 	var tokens []machine.Token
 	at, _ := ctx.Value(lineageKey{}).(*lineage)
 	for ; at != nil; at = at.above {
-		token, held := at.lock.holds()
-		t := machine.Token(token)
-		if !held || t == but || slices.Contains(tokens, t) {
+		t := machine.Token(at.lock.g.first)
+		if !at.lock.held() || t == but || slices.Contains(tokens, t) {
 			continue // the locks of one owner share a token
 		}
 		if len(tokens) == machine.MaxUnder {

@@ -60,13 +60,8 @@ func (l *Lock) Token() fence.Token {
 	return l.g.token
 }
 
-// holds returns the token, and whether the lock is held, as far as was noticed.
-func (l *Lock) holds() (fence.Token, bool) {
-	s := l.g.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return l.g.token, l.ended == nil
-}
+// held reports whether the lock has not ended, as far as was noticed.
+func (l *Lock) held() bool { return l.end() == nil }
 
 // Context ends when the lock does: by loss, with a *LostError as its cause, or by
 // Release, with ErrReleased. It carries the token for fence.FromContext and the

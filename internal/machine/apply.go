@@ -289,7 +289,7 @@ func (s *State) try(owner *session, w waiter, keys []string, place int) (cycle [
 		}
 	}
 	if cycle = s.deadlock(node{request: q}); cycle == nil && w.upgrade != 0 {
-		cycle = s.deadlock(node{token: w.upgrade, key: keys[0]})
+		cycle = s.deadlock(node{token: w.upgrade, key: keys[0], kind: aGrant})
 	}
 	for _, key := range keys {
 		r := s.edit(key)
@@ -303,15 +303,16 @@ func (s *State) try(owner *session, w waiter, keys []string, place int) (cycle [
 	return cycle
 }
 
-// heldBy returns those of the tokens that were granted, as they are now.
+// heldBy returns those of the tokens that were granted, each as the first of its
+// grant. Of other sessions' grants the first must be named.
 func (s *State) heldBy(owner *session, under []Token) []Token {
 	var tokens []Token
 	for _, t := range under {
 		if t == 0 || t > s.last {
 			continue
 		}
-		if seq, ok := owner.index.former[t]; ok {
-			t = owner.index.refs[seq].token
+		if _, _, g := s.holding(owner, t); g != nil {
+			t = g.name()
 		}
 		if !slices.Contains(tokens, t) {
 			tokens = append(tokens, t)
@@ -482,7 +483,7 @@ func (s *State) upgrade(c Upgrade) Outcome {
 		upgrade: g.token,
 		mode:    Exclusive,
 		tree:    g.tree,
-		under:   append([]Token{g.token}, s.heldBy(owner, c.Under)...),
+		under:   s.heldBy(owner, append([]Token{g.token}, c.Under...)),
 	}
 	if cycle := s.try(owner, w, []string{at.key}, 0); cycle != nil {
 		return s.reply(owner, c.Seq, &answer{out: Outcome{Code: Deadlock, Cycle: cycle}})
@@ -514,7 +515,12 @@ func (s *State) promote(owner *session, key string, w *waiter, waited bool) Outc
 	x := owner.index
 	s.last++
 	delete(x.tokens, g.token)
-	delete(x.former, g.former)
+	if g.first == 0 {
+		g.first = g.token
+	}
+	if g.former != g.first {
+		delete(x.former, g.former)
+	}
 	g.former, g.token, g.mode = g.token, s.last, Exclusive
 	s.spot(key, r)
 	r.last = g.token
@@ -525,11 +531,6 @@ func (s *State) promote(owner *session, key string, w *waiter, waited bool) Outc
 	x.refs[g.seq] = at
 	x.unseen-- // reply counts it again
 	out := Outcome{Code: Granted, Token: g.token, Waiters: uint32(len(r.queue))}
-	// Who waits under the grant names it by its new token from now on.
-	former := g.former
-	for _, q := range slices.Clone(s.under[former]) {
-		s.renameUnder(q, former, out.Token)
-	}
 	return s.reply(owner, w.seq, &answer{out: out, key: key, late: waited})
 }
 

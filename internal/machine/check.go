@@ -196,7 +196,7 @@ func (s *State) checkRecord(key string, r *record) error {
 func (s *State) checkGrant(key string, r *record, i int) error {
 	g := &r.holders[i]
 	switch {
-	case g.token == 0 || g.token > r.last || g.former >= g.token:
+	case g.token == 0 || g.token > r.last || g.former >= g.token || g.first > g.former || (g.first == 0) != (g.former == 0):
 		return broken(2, "token %d, %d before, of %q is above the last, %d", g.token, g.former, key, r.last)
 	case i > 0 && r.holders[i-1].token >= g.token:
 		return broken(2, "token %d granted after token %d at %q", g.token, r.holders[i-1].token, key)
@@ -291,8 +291,8 @@ func (s *State) checkIndexes() error {
 			return broken(11, "%q are in set %d of %q", kept, i, is)
 		}
 	}
-	if !maps.EqualFunc(s.under, fresh.under, sameRequests) {
-		return broken(11, "waits under grants %v of %v", s.under, fresh.under)
+	if !maps.EqualFunc(s.under, fresh.under, func(a, b *branch) bool { return maps.Equal(a.waiters, b.waiters) }) {
+		return broken(11, "%d grants are waited under, of %d, or others", len(s.under), len(fresh.under))
 	}
 	if !maps.Equal(s.delays, fresh.delays) {
 		return broken(11, "delays %v of %v", s.delays, fresh.delays)
@@ -341,13 +341,6 @@ func (s *State) checkMemory(fresh *State) error {
 		return broken(10, "%d keys, %d values and %d that may fade are remembered", s.past.n, s.kept, s.fading.n)
 	}
 	return nil
-}
-
-func sameRequests(a, b []request) bool {
-	a, b = slices.Clone(a), slices.Clone(b)
-	slices.SortFunc(a, compareRequests)
-	slices.SortFunc(b, compareRequests)
-	return slices.Equal(a, b)
 }
 
 // sizes counts a table's elements, shard by shard.

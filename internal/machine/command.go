@@ -129,9 +129,9 @@ type Acquire struct {
 	Conditional bool
 	IfToken     Token
 
-	// Under lists the grants that the caller holds on to while it waits: who
-	// waits for one of them waits for this request too. What is not granted is
-	// passed over.
+	// Under lists the grants that the caller holds on to while it waits, each by
+	// the token that it was granted under first: who waits for one of them waits
+	// for this request too. What is not granted is passed over.
 	Under []Token
 
 	Meta []byte

@@ -19,73 +19,78 @@ import "slices"
 // part in it, and no guess: a client's other goroutines that hold keys are in no
 // cycle unless what they hold is among somebody's Under.
 
+// branch is who waits under one grant.
+type branch struct {
+	holder  SessionID // of the grant, if it was found: see heldBelow
+	waiters map[request]struct{}
+}
+
 // nest notes that q waits while its caller holds on to the grants of under.
 func (s *State) nest(under []Token, q request) {
 	for _, t := range under {
-		if !slices.Contains(s.under[t], q) {
-			s.under[t] = append(s.under[t], q)
+		b := s.under[t]
+		if b == nil {
+			b = &branch{holder: q.session, waiters: make(map[request]struct{})}
+			s.under[t] = b
 		}
+		b.waiters[q] = struct{}{}
 	}
 }
 
 func (s *State) unnest(under []Token, q request) {
 	for _, t := range under {
-		rest := slices.DeleteFunc(s.under[t], func(o request) bool { return o == q })
-		if len(rest) == 0 {
-			delete(s.under, t)
-		} else {
-			s.under[t] = rest
-		}
-	}
-}
-
-// renameUnder has the waiter q wait under a grant's new token instead of its old.
-func (s *State) renameUnder(q request, old, token Token) {
-	owner, _ := s.sessions.get(q.session)
-	var under []Token
-	for _, key := range s.keysOf(owner, q.seq, owner.index.refs[q.seq]) {
-		r := s.edit(key)
-		w := &r.queue[r.position(q.session, q.seq)]
-		if under == nil {
-			under = slices.Clone(w.under)
-			for i := range under {
-				if under[i] == old {
-					under[i] = token
-				}
+		if b := s.under[t]; b != nil {
+			delete(b.waiters, q)
+			if len(b.waiters) == 0 {
+				delete(s.under, t)
 			}
-			s.unnest(w.under, q)
-			s.nest(under, q)
 		}
-		w.under = under
 	}
 }
 
-// node is a waiter, by its request, or a grant, by its token and key.
+// node is a step of the search: a waiter, by its request; a grant, by its token
+// and one of its keys; or all holders of a key, or one of them.
 type node struct {
 	request
 	token Token
-	key   string // of the grant, or of the waiter that another waits for
+	key   string
+	kind  uint8
 }
 
-// search explores who waits for whom, from one waiter on.
+const (
+	aWaiter    = iota
+	aGrant     // token and key
+	allHolders // of key
+	oneHolder  // of key
+)
+
+// search explores who waits for whom, from one node on.
 type search struct {
 	s     *State
 	nodes map[node]*needs
-	order []node // as found
+	order []node            // as found
+	place map[request]place // of waiters that were met in a queue, so as not to look for them there
+	below []node            // grants under which somebody waits, and that are below a key
+	known bool              // below is filled
 }
 
-// needs is what must end before a node does: all of the one list, and one of
-// each of the others.
+type place struct {
+	key string
+	i   int
+}
+
+// needs is what must end before a node does: all of them, or one.
 type needs struct {
-	all  []node
-	one  [][]node
-	ends bool
+	nodes []node
+	one   bool
+	ends  bool
 }
 
 // deadlock returns the cycle through start, or one that start waits for; nil if
-// start can end.
+// start can end. It takes time in proportion to the waiters that it meets, and to
+// the keys of those that wait for several.
 func (s *State) deadlock(start node) []Link {
-	d := &search{s: s, nodes: make(map[node]*needs)}
+	d := &search{s: s, nodes: make(map[node]*needs), place: make(map[request]place)}
 	d.explore(start)
 	// Those found last are the furthest from the start and mostly end first.
 	for changed := true; changed; {
@@ -103,9 +108,10 @@ func (s *State) deadlock(start node) []Link {
 }
 
 func (d *search) canEnd(n *needs) bool {
-	ends := func(o node) bool { return d.nodes[o].ends }
-	return !slices.ContainsFunc(n.all, func(o node) bool { return !ends(o) }) &&
-		!slices.ContainsFunc(n.one, func(some []node) bool { return !slices.ContainsFunc(some, ends) })
+	if n.one {
+		return slices.ContainsFunc(n.nodes, func(o node) bool { return d.nodes[o].ends })
+	}
+	return !slices.ContainsFunc(n.nodes, func(o node) bool { return !d.nodes[o].ends })
 }
 
 // explore finds all that start needs, directly or not.
@@ -120,28 +126,45 @@ func (d *search) explore(start node) {
 		needs := &needs{}
 		d.nodes[n] = needs
 		d.order = append(d.order, n)
-		if n.token != 0 {
-			d.ofGrant(n, needs)
-		} else {
-			d.ofWaiter(n, needs)
+		switch n.kind {
+		case aWaiter:
+			needs.nodes = d.ofWaiter(n.request)
+		case aGrant:
+			needs.nodes = d.ofGrant(n)
+		default:
+			r, _ := d.s.keys.get(n.key)
+			needs.nodes, needs.one = r.nodes(n.key), n.kind == oneHolder
 		}
-		work = append(work, needs.all...)
-		work = append(work, slices.Concat(needs.one...)...)
+		work = append(work, needs.nodes...)
 	}
 }
 
+// nodes returns the grants of key.
+func (r *record) nodes(key string) []node {
+	nodes := make([]node, len(r.holders))
+	for i := range r.holders {
+		nodes[i] = node{token: r.holders[i].token, key: key, kind: aGrant}
+	}
+	return nodes
+}
+
 // ofGrant: a grant needs all who wait under it.
-func (d *search) ofGrant(n node, needs *needs) {
+func (d *search) ofGrant(n node) []node {
 	g := d.grant(n)
-	if g.broken || g.ghost != nil {
-		return
+	b := d.s.under[g.name()]
+	if g.broken || g.ghost != nil || b == nil {
+		return nil
 	}
-	children := slices.Clone(d.s.under[g.token])
-	// The index is in no order after a restore.
-	slices.SortFunc(children, compareRequests)
-	for _, q := range slices.Compact(children) {
-		needs.all = append(needs.all, node{request: q})
+	waiters := make([]request, 0, len(b.waiters))
+	for q := range b.waiters {
+		waiters = append(waiters, q)
 	}
+	slices.SortFunc(waiters, compareRequests)
+	nodes := make([]node, len(waiters))
+	for i, q := range waiters {
+		nodes[i] = node{request: q}
+	}
+	return nodes
 }
 
 func (d *search) grant(n node) *grant {
@@ -152,110 +175,133 @@ func (d *search) grant(n node) *grant {
 // ofWaiter: a waiter needs all in its way at all of its keys. Of the waiters before
 // it in a queue, those behind the last that does not share are enough, and it:
 // the rest is in that one's way too.
-func (d *search) ofWaiter(n node, needs *needs) {
+func (d *search) ofWaiter(q request) (needs []node) {
 	s := d.s
-	owner, _ := s.sessions.get(n.session)
-	for _, key := range s.keysOf(owner, n.seq, owner.index.refs[n.seq]) {
+	owner, _ := s.sessions.get(q.session)
+	for _, key := range s.keysOf(owner, q.seq, owner.index.refs[q.seq]) {
 		r, _ := s.keys.get(key)
-		at := r.position(n.session, n.seq)
+		at := 0
+		if p, ok := d.place[q]; ok && p.key == key {
+			at = p.i
+		} else {
+			at = r.position(q.session, q.seq)
+		}
 		w := &r.queue[at]
 		if s.barredHere(r, w, owner.client) {
-			var holders []node
-			for i := range r.holders {
-				g := &r.holders[i]
-				if g.token == w.upgrade || s.waived(g, w, owner.client) {
-					continue
+			switch {
+			case w.mode == r.holders[0].mode && w.mode != Exclusive:
+				needs = append(needs, node{key: key, kind: oneHolder}) // no room among them
+			case w.upgrade != 0 || len(s.delays) > 0:
+				for i := range r.holders {
+					if g := &r.holders[i]; g.token != w.upgrade && !s.waived(g, w, owner.client) {
+						needs = append(needs, node{token: g.token, key: key, kind: aGrant})
+					}
 				}
-				holders = append(holders, node{token: g.token, key: key})
-			}
-			if w.mode == r.holders[0].mode && w.mode != Exclusive {
-				needs.one = append(needs.one, holders) // no room among them
-			} else {
-				needs.all = append(needs.all, holders...)
+			default:
+				needs = append(needs, node{key: key, kind: allHolders})
 			}
 		}
+		if s.trees > 0 {
+			needs = d.treeHolders(key, w, needs)
+		}
 		if w.upgrade != 0 {
-			d.treeHolders(key, w, needs)
 			continue
 		}
 		for i := at - 1; i >= 0; i-- {
 			v := &r.queue[i]
+			d.place[request{v.session, v.seq}] = place{key, i}
 			if v.mode != Shared || w.mode != Shared {
-				needs.all = append(needs.all, v.node(key))
+				needs = append(needs, v.node(key))
 			}
 			if v.mode != Shared {
 				break
 			}
 		}
 		if s.trees > 0 {
-			d.treeHolders(key, w, needs)
 			for v, k := range s.related(key, w) {
 				if precedes(v, w) {
-					needs.all = append(needs.all, v.node(k))
+					needs = append(needs, v.node(k))
 				}
 			}
 		}
 	}
+	return needs
 }
 
 // node is what those wait for that v goes before, at key.
 func (v *waiter) node(key string) node {
 	if v.upgrade != 0 {
-		return node{token: v.upgrade, key: key}
+		return node{token: v.upgrade, key: key, kind: aGrant}
 	}
 	return node{request: request{v.session, v.seq}}
 }
 
 // treeHolders adds the holders above and below key that are in w's way.
-func (d *search) treeHolders(key string, w *waiter, needs *needs) {
-	s := d.s
-	add := func(k string) {
-		r, ok := s.keys.get(k)
-		if !ok {
-			return
-		}
-		for i := range r.holders {
-			g := &r.holders[i]
-			if clash(g.tree, g.mode, w.tree, w.mode) {
-				needs.all = append(needs.all, node{token: g.token, key: k})
-			}
+func (d *search) treeHolders(key string, w *waiter, needs []node) []node {
+	add := func(o node) {
+		if g := d.grant(o); clash(g.tree, g.mode, w.tree, w.mode) {
+			needs = append(needs, o)
 		}
 	}
 	for p := range above(key) {
-		add(p)
+		if r, ok := d.s.keys.get(p); ok {
+			for _, o := range r.nodes(p) {
+				add(o)
+			}
+		}
 	}
 	// Below may be a million. Only those under which somebody waits can be in a
 	// cycle, and those are known.
-	tokens := make([]Token, 0, len(s.under))
-	for t := range s.under {
-		tokens = append(tokens, t)
+	if !d.known {
+		d.known, d.below = true, d.s.waitedUnder()
 	}
-	slices.Sort(tokens)
-	for _, t := range tokens {
-		for _, o := range s.heldBelow(key, t) {
-			if g := d.grant(o); clash(g.tree, g.mode, w.tree, w.mode) {
-				needs.all = append(needs.all, o)
-			}
+	for _, o := range d.below {
+		if isBelow(o.key, key) {
+			add(o)
 		}
 	}
+	return needs
 }
 
-// heldBelow returns what is held under t, or was before an upgrade, below key.
-// It asks the sessions, which are few, and not the keys.
-func (s *State) heldBelow(key string, t Token) (grants []node) {
-	s.sessions.all(func(_ SessionID, o *session) bool {
-		seq, at, g := s.holding(o, t)
-		if g == nil {
-			return true
+// waitedUnder returns the grants under which somebody waits.
+func (s *State) waitedUnder() (grants []node) {
+	names := make([]Token, 0, len(s.under))
+	for t := range s.under {
+		names = append(names, t)
+	}
+	slices.Sort(names)
+	for _, t := range names {
+		o := s.holderOf(t)
+		if o == nil {
+			continue
 		}
-		for _, k := range s.keysOf(o, seq, at) {
-			if isBelow(k, key) {
-				grants = append(grants, node{token: at.token, key: k})
-			}
+		seq, at, _ := s.holding(o, t)
+		for _, key := range s.keysOf(o, seq, at) {
+			grants = append(grants, node{token: at.token, key: key, kind: aGrant})
 		}
-		return false
-	})
+	}
 	return grants
+}
+
+// holderOf finds whose grant has that name; nil if nobody has it. It is mostly the
+// session that waits under it, and is looked for only once where it is not.
+func (s *State) holderOf(name Token) *session {
+	b := s.under[name]
+	has := func(o *session) bool {
+		_, _, g := s.holding(o, name)
+		return g != nil && g.name() == name
+	}
+	if o, ok := s.sessions.get(b.holder); ok && has(o) {
+		return o
+	}
+	var found *session
+	s.sessions.all(func(id SessionID, o *session) bool {
+		if has(o) {
+			b.holder, found = id, o
+		}
+		return found == nil
+	})
+	return found
 }
 
 // cycle returns the way from start through what cannot end, back to start: to a
@@ -269,7 +315,7 @@ func (d *search) cycle(start node) []Link {
 	seen := map[node]bool{start: true}
 	for i := 0; i < len(steps); i++ {
 		n := d.nodes[steps[i].n]
-		for _, o := range slices.Concat(n.all, slices.Concat(n.one...)) {
+		for _, o := range n.nodes {
 			if o == start {
 				var way []node
 				for j := i; j >= 0; j = steps[j].from {
@@ -291,14 +337,16 @@ func (d *search) cycle(start node) []Link {
 
 // links tells a way of nodes as who waits for what.
 func (d *search) links(way []node) []Link {
+	// Who waits for a key waits for some holder of it: the steps between are none.
+	way = slices.DeleteFunc(way, func(n node) bool { return n.kind == allHolders || n.kind == oneHolder })
 	var links []Link
 	for i, n := range way {
-		if n.token != 0 || len(links) == MaxCycle {
+		if n.kind != aWaiter || len(links) == MaxCycle {
 			continue // who waits under a grant has a link of its own
 		}
 		next := way[(i+1)%len(way)]
 		owner, key := d.waiter(n)
-		if next.token != 0 {
+		if next.kind == aGrant {
 			key = next.key
 		} else if next != n {
 			_, key = d.waiter(next)

@@ -10,7 +10,7 @@ import (
 type index struct {
 	refs    map[uint64]ref
 	tokens  map[Token]uint64    // of its grants, to their seqs
-	former  map[Token]uint64    // the same for their tokens before an upgrade
+	former  map[Token]uint64    // the same for their first tokens, and those before the last upgrade
 	pending map[uint64]struct{} // requests that there is something to tell about again: see Pending
 	waits   int
 	unseen  int // outcomes remembered: waiters, unseen grants, answers
@@ -139,6 +139,7 @@ func (s *State) reindex() error {
 			x.tokens[g.token] = g.seq
 			if g.former != 0 {
 				x.was(g.former, g.seq)
+				x.was(g.first, g.seq)
 			}
 		}
 		for i := range r.queue {

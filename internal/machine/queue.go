@@ -443,6 +443,7 @@ func (s *State) end(owner *session, seq uint64, at ref, how ending) {
 			r.unclean = s.format > 1 && (how == unclean || g.broken)
 		}
 		delete(x.former, g.former)
+		delete(x.former, g.first)
 	}
 	s.sets.del(request{owner.id, seq})
 	delete(x.refs, seq)
@@ -509,6 +510,15 @@ func (s *State) touchAll(owner *session, seq uint64) {
 	for _, key := range s.keysOf(owner, seq, owner.index.refs[seq]) {
 		s.touch(key, s.edit(key))
 	}
+}
+
+// name is the token by which requests say that they are made under the grant. It
+// never changes.
+func (g *grant) name() Token {
+	if g.first != 0 {
+		return g.first
+	}
+	return g.token
 }
 
 // note changes what a grant's holder is told, at all of its keys.

@@ -348,7 +348,7 @@ const (
 // everything else. A count is believed as far as the bytes that are left cover
 // it.
 const (
-	minGrant  = 16 + 10
+	minGrant  = 16 + 11
 	minWaiter = 16 + 14
 
 	minWaiter1 = 16 + 3 // in version 1
@@ -439,6 +439,7 @@ func (g *grant) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, g.seq)
 	b = binary.AppendUvarint(b, uint64(g.token))
 	b = binary.AppendUvarint(b, uint64(g.former))
+	b = binary.AppendUvarint(b, uint64(g.first))
 	rev := g.rev << 1 // below 1 << 63
 	if g.full {
 		rev |= 1
@@ -467,6 +468,7 @@ func (g *grant) read(r *reader) {
 	g.seq = r.uvarint()
 	g.token = Token(r.uvarint())
 	g.former = Token(r.uvarint())
+	g.first = Token(r.uvarint())
 	rev := r.uvarint()
 	g.rev, g.full = rev>>1, rev&1 != 0
 	g.at = r.uvarint()

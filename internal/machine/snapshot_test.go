@@ -547,7 +547,7 @@ func TestStrangeElementsAreRefused(t *testing.T) {
 		}
 	}
 	// Where the flags are.
-	const ofRecord, ofGrant = 5, 8 + 16 + 8
+	const ofRecord, ofGrant = 5, 8 + 16 + 9
 	const ofWaiter = 8 + minGrant + 1 + 16 + 9
 	set := func(keys ...string) func() error {
 		return func() error {

@@ -56,21 +56,21 @@ type State struct {
 	answers  table[request, *answer]  // outcomes that are in no record; never changed
 
 	// Derived from the tables, and from nothing else.
-	grants         int                 // holders in records, delays included
-	waiters        int                 // in queues
-	trees          int                 // among both
-	conditions     int                 // among the waiters
-	busy           ordered             // keys that are held or waited for
-	below          [4]ordered          // keys that are below another, by path: see spots
-	under          map[Token][]request // who waits while it holds on to a grant
-	delays         map[Token]string    // grants of expired sessions, and their first key
-	past           fifo                // records at rest without a value,
-	fading         fifo                // with one that may fade
-	kept           int                 // how many values there are that may not fade,
-	keptSize       int                 // and their bytes
-	fadingSize     int                 // bytes of the values in fading
-	heldFading     int                 // values that may fade, of keys that do not rest,
-	heldFadingSize int                 // and their bytes
+	grants         int               // holders in records, delays included
+	waiters        int               // in queues
+	trees          int               // among both
+	conditions     int               // among the waiters
+	busy           ordered           // keys that are held or waited for
+	below          [4]ordered        // keys that are below another, by path: see spots
+	under          map[Token]*branch // who waits while it holds on to a grant, by the first token of that
+	delays         map[Token]string  // grants of expired sessions, and their first key
+	past           fifo              // records at rest without a value,
+	fading         fifo              // with one that may fade
+	kept           int               // how many values there are that may not fade,
+	keptSize       int               // and their bytes
+	fadingSize     int               // bytes of the values in fading
+	heldFading     int               // values that may fade, of keys that do not rest,
+	heldFadingSize int               // and their bytes
 
 	// What changed lately. Not derived: a restored State has none of it.
 	changes changes
@@ -84,7 +84,7 @@ type State struct {
 // New returns the table of a cluster not yet founded.
 func New() *State {
 	s := &State{
-		under:  make(map[Token][]request),
+		under:  make(map[Token]*branch),
 		delays: make(map[Token]string),
 		format: 1,
 	}
@@ -130,6 +130,7 @@ type grant struct {
 	seq       uint64    // of the Acquire
 	token     Token
 	former    Token  // before the last upgrade; 0 if there was none
+	first     Token  // that it was granted under, if it was upgraded: its name in an Under
 	rev       uint64 // of the last SetValue
 	full      bool   // which was refused
 	at        uint64
@@ -169,7 +170,7 @@ type waiter struct {
 	priority    int8
 	passed      uint8
 	meta        string
-	under       []Token // never changed
+	under       []Token // first tokens of grants; never changed
 }
 
 // Cluster tells which cluster this table was founded for, if it was.
