@@ -14,8 +14,7 @@ import (
 // coming between.
 func ExampleLock_Upgrade() {
 	ctx := context.Background()
-	node := startAlone()
-	defer node.Stop()
+	node := alone()
 	client := locks.New(node, locks.Options{})
 	defer client.Close(ctx)
 
@@ -46,8 +45,7 @@ func ExampleLock_Upgrade() {
 // each other, whatever the order in which they name them.
 func ExampleClient_AcquireAll() {
 	ctx := context.Background()
-	node := startAlone()
-	defer node.Stop()
+	node := alone()
 	client := locks.New(node, locks.Options{})
 	defer client.Close(ctx)
 
@@ -69,8 +67,7 @@ func ExampleClient_AcquireAll() {
 // for whom.
 func ExampleReentrant() {
 	ctx := context.Background()
-	node := startAlone()
-	defer node.Stop()
+	node := alone()
 	client := locks.New(node, locks.Options{})
 	defer client.Close(ctx)
 
@@ -91,8 +88,7 @@ func ExampleReentrant() {
 // acquires another shows that by the context.
 func ExampleDeadlockError() {
 	ctx := context.Background()
-	node := startAlone()
-	defer node.Stop()
+	node := alone()
 	client := locks.New(node, locks.Options{Name: "clerk"})
 	defer client.Close(ctx)
 
@@ -114,8 +110,7 @@ func ExampleDeadlockError() {
 // A leader may say who shall follow it, and stands again behind that one.
 func ExampleResign() {
 	ctx, cancel := context.WithCancel(context.Background())
-	node := startAlone()
-	defer node.Stop()
+	node := alone()
 	tokyo := locks.New(node, locks.Options{Name: "tokyo"})
 	defer tokyo.Close(context.Background())
 	lima := locks.New(node, locks.Options{Name: "lima"})

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
@@ -13,21 +15,31 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// startAlone starts a cluster of one member on loopback, which is all that the
-// examples need. The TTL is short because a founding waits for one.
-func startAlone() *cluster.Node {
-	node, err := cluster.Start(context.Background(), cluster.Config{InitialSize: 1, TTL: 500 * time.Millisecond})
+// alone returns the one member of a cluster on loopback, which is all that the
+// examples need. They share it, since a founding waits for a TTL.
+var alone = sync.OnceValue(func() *cluster.Node {
+	node, err := cluster.Start(context.Background(), cluster.Config{InitialSize: 1, TTL: time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
+	stopAlone = node.Stop
 	return node
+})
+
+var stopAlone = func() error { return nil } // if no example ran
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if err := stopAlone(); err != nil {
+		log.Print(err)
+	}
+	os.Exit(status)
 }
 
 // Do runs a job on one process at a time, under a token that rises.
 func ExampleClient_Do() {
 	ctx := context.Background()
-	node := startAlone()
-	defer node.Stop()
+	node := alone()
 	client := locks.New(node, locks.Options{Name: "billing"})
 	defer client.Close(ctx)
 
@@ -47,8 +59,7 @@ func ExampleClient_Do() {
 // time that it takes.
 func ExampleLock_Require() {
 	ctx := context.Background()
-	node := startAlone()
-	defer node.Stop()
+	node := alone()
 	client := locks.New(node, locks.Options{})
 	defer client.Close(ctx)
 
@@ -71,8 +82,7 @@ func ExampleLock_Require() {
 // TryAcquire does not wait, and says who holds the key.
 func ExampleClient_TryAcquire() {
 	ctx := context.Background()
-	node := startAlone()
-	defer node.Stop()
+	node := alone()
 	ann := locks.New(node, locks.Options{Name: "ann"})
 	defer ann.Close(ctx)
 	ben := locks.New(node, locks.Options{Name: "ben"})
@@ -93,8 +103,7 @@ func ExampleClient_TryAcquire() {
 // steps down for good by returning an error of its own.
 func ExampleClient_Elect() {
 	ctx := context.Background()
-	node := startAlone()
-	defer node.Stop()
+	node := alone()
 
 	errDone := errors.New("had my turn")
 	var candidates sync.WaitGroup
@@ -123,8 +132,7 @@ func ExampleClient_Elect() {
 // Spread gives each shard one writer at a time.
 func ExampleClient_Spread() {
 	ctx, stop := context.WithCancel(context.Background())
-	node := startAlone()
-	defer node.Stop()
+	node := alone()
 	client := locks.New(node, locks.Options{})
 	defer client.Close(context.Background())
 
@@ -143,8 +151,7 @@ func ExampleClient_Spread() {
 // Watch tells of every change of a key, vacancy included.
 func ExampleClient_Watch() {
 	ctx := context.Background()
-	node := startAlone()
-	defer node.Stop()
+	node := alone()
 	client := locks.New(node, locks.Options{Name: "ann"})
 	defer client.Close(ctx)
 

@@ -24,9 +24,9 @@ type Status struct {
 	Queue   int      // how many wait in all: Waiters are as many as Holders may be
 
 	// Token is the last grant's: nobody was granted the key after it, which is
-	// what the option IfToken wants to know. It may be larger than the last
-	// grant's if that was so long ago that it is forgotten; it is 0 if nobody
-	// was ever granted the key.
+	// what the option IfToken wants to know. It is larger than the last grant's
+	// if that was so long ago that it is forgotten, and not 0 if there was none:
+	// an earlier cluster of that name may have granted the key.
 	Token fence.Token
 
 	// Clean tells that the last exclusive holder that is gone released the key

@@ -1,0 +1,254 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/locks"
+)
+
+// queued returns once n requests wait for key.
+func queued(client *locks.Client, key string, n int) {
+	for status, err := range client.Watch(context.Background(), key) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if status.Queue == n {
+			return
+		}
+	}
+}
+
+// Readers hold a key together, and a writer has it alone.
+func ExampleShared() {
+	ctx := context.Background()
+	node := alone()
+	client := locks.New(node, locks.Options{})
+	defer client.Close(ctx)
+
+	one, err := client.Acquire(ctx, "prices", locks.Shared())
+	if err != nil {
+		log.Fatal(err)
+	}
+	two, err := client.Acquire(ctx, "prices", locks.Shared())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("both read:", one.Err() == nil && two.Err() == nil)
+	_, err = client.TryAcquire(ctx, "prices")
+	fmt.Println("a writer beside them:", !errors.Is(err, locks.ErrHeld))
+
+	fmt.Println("release:", one.Release(ctx), two.Release(ctx))
+	_, err = client.TryAcquire(ctx, "prices")
+	fmt.Println("a writer after them:", err == nil)
+	// Output:
+	// both read: true
+	// a writer beside them: false
+	// release: <nil> <nil>
+	// a writer after them: true
+}
+
+// A key is a semaphore: here at most two at a time, in the whole cluster, call a
+// service that bears no more.
+func ExamplePermit() {
+	ctx := context.Background()
+	node := alone()
+	client := locks.New(node, locks.Options{})
+	defer client.Close(ctx)
+
+	one, err := client.Acquire(ctx, "geocoder", locks.Permit(2))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := client.Acquire(ctx, "geocoder", locks.Permit(2)); err != nil {
+		log.Fatal(err)
+	}
+	_, err = client.TryAcquire(ctx, "geocoder", locks.Permit(2))
+	fmt.Println("a third:", !errors.Is(err, locks.ErrHeld))
+	fmt.Println("release:", one.Release(ctx))
+	_, err = client.TryAcquire(ctx, "geocoder", locks.Permit(2))
+	fmt.Println("a third:", err == nil)
+
+	var other *locks.CapacityError
+	_, err = client.TryAcquire(ctx, "geocoder", locks.Permit(3))
+	if errors.As(err, &other) {
+		fmt.Println("all must agree on", other.Have)
+	}
+	// Output:
+	// a third: false
+	// release: <nil>
+	// a third: true
+	// all must agree on 2
+}
+
+// Who holds a tree holds everything below its key.
+func ExampleTree() {
+	ctx := context.Background()
+	node := alone()
+	client := locks.New(node, locks.Options{Name: "backup"})
+	defer client.Close(ctx)
+
+	if _, err := client.Acquire(ctx, "home/ann", locks.Tree()); err != nil {
+		log.Fatal(err)
+	}
+	for _, key := range []string{"home/ann/mail", "home/ben/mail"} {
+		_, err := client.TryAcquire(ctx, key)
+		var held *locks.HeldError
+		if errors.As(err, &held) {
+			fmt.Println(key, "is part of", held.Conflict, "held by", held.Client)
+		} else {
+			fmt.Println(key, "is free:", err == nil)
+		}
+	}
+	// Output:
+	// home/ann/mail is part of home/ann held by backup
+	// home/ben/mail is free: true
+}
+
+// A customer who waits goes before a report that came first, but nobody who
+// holds is disturbed.
+func ExamplePriority() {
+	ctx := context.Background()
+	node := alone()
+	client := locks.New(node, locks.Options{})
+	defer client.Close(ctx)
+
+	lock, err := client.Acquire(ctx, "database")
+	if err != nil {
+		log.Fatal(err)
+	}
+	var waiters sync.WaitGroup
+	wait := func(who string, priority int) {
+		waiters.Go(func() {
+			err := client.Do(ctx, "database", func(context.Context, *locks.Lock) error {
+				fmt.Println(who)
+				return nil
+			}, locks.Priority(priority))
+			if err != nil {
+				log.Print(err)
+			}
+		})
+	}
+	wait("report", -10)
+	queued(client, "database", 1)
+	wait("customer", 10)
+	queued(client, "database", 2)
+	if err := lock.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	waiters.Wait()
+	// Output:
+	// customer
+	// report
+}
+
+// Should this holder crash, the key stays taken for another ten minutes, in which
+// the payment that it may have sent comes through; a release waits for nothing.
+func ExampleDelay() {
+	ctx := context.Background()
+	node := alone()
+	ann := locks.New(node, locks.Options{Name: "ann"})
+	defer ann.Close(ctx)
+	ben := locks.New(node, locks.Options{Name: "ben"})
+	defer ben.Close(ctx)
+
+	lock, err := ann.Acquire(ctx, "payments", locks.Delay(10*time.Minute))
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = ben.TryAcquire(ctx, "payments")
+	var held *locks.HeldError
+	if errors.As(err, &held) {
+		// Delayed would say that ann is gone, and the ten minutes run.
+		fmt.Println("held by", held.Client, "delayed:", held.Delayed)
+	}
+	fmt.Println("release:", lock.Release(ctx))
+	_, err = ben.TryAcquire(ctx, "payments")
+	fmt.Println("free at once:", err == nil)
+	// Output:
+	// held by ann delayed: false
+	// release: <nil>
+	// free at once: true
+}
+
+// Compare and set: read and think without a lock, and write only if nobody held
+// the key since.
+func ExampleIfToken() {
+	ctx := context.Background()
+	node := alone()
+	client := locks.New(node, locks.Options{})
+	defer client.Close(ctx)
+
+	draft, err := client.Inspect(ctx, "article") // then read the article
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, editor := range []string{"ann", "ben"} { // both have read the same
+		lock, err := client.Acquire(ctx, "article", locks.IfToken(draft.Token))
+		var changed *locks.ChangedError
+		if errors.As(err, &changed) {
+			fmt.Println(editor, "must read again, since it changed:", changed.Token > draft.Token)
+			continue
+		} else if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(editor, "saves")
+		fmt.Println("release:", lock.Release(ctx))
+	}
+	// Output:
+	// ann saves
+	// release: <nil>
+	// ben must read again, since it changed: true
+}
+
+// Who would come too late anyhow does not join a long queue.
+func ExampleMaxWaiters() {
+	ctx := context.Background()
+	node := alone()
+	client := locks.New(node, locks.Options{})
+	defer client.Close(ctx)
+
+	lock, err := client.Acquire(ctx, "thumbnail")
+	if err != nil {
+		log.Fatal(err)
+	}
+	waited := make(chan error)
+	go func() {
+		_, err := client.Acquire(ctx, "thumbnail", locks.MaxWaiters(1))
+		waited <- err
+	}()
+	<-lock.Contended()
+	_, err = client.Acquire(ctx, "thumbnail", locks.MaxWaiters(1))
+	fmt.Println("no room for a second:", errors.Is(err, locks.ErrTooManyWaiters))
+	fmt.Println("release:", lock.Release(ctx))
+	fmt.Println("the first in line:", <-waited)
+	// Output:
+	// no room for a second: true
+	// release: <nil>
+	// the first in line: <nil>
+}
+
+// A holder tells others what they may want to know of it.
+func ExampleMeta() {
+	ctx := context.Background()
+	node := alone()
+	client := locks.New(node, locks.Options{Name: "ann"})
+	defer client.Close(ctx)
+
+	_, err := client.Acquire(ctx, "deploy", locks.Meta(map[string]string{"ticket": "OPS-7"}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	status, err := client.Inspect(ctx, "deploy")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, h := range status.Holders {
+		fmt.Println(h.Client, "deploys for", h.Meta["ticket"])
+	}
+	// Output: ann deploys for OPS-7
+}
