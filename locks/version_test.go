@@ -69,7 +69,7 @@ func TestLocksNestInAnOldCluster(t *testing.T) {
 			}
 			return nil
 		}})
-		if inner, err = a.Acquire(l.Context(), "inner"); err != nil {
+		if _, err = a.Acquire(l.Context(), "inner"); err != nil {
 			t.Fatal(err)
 		}
 		if n := w.counts().Grants; n != 2 {
