@@ -255,6 +255,7 @@ func (s *State) acquire(c Acquire) Outcome {
 				return refuse(Outcome{Code: Held, Holder: h})
 			}
 		}
+		return refuse(Outcome{Code: Held}) // by whom is not found
 	case full:
 		return refuse(Outcome{Code: TooManyWaiters, Limit: uint64(limit)})
 	}

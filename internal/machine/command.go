@@ -140,8 +140,8 @@ type Acquire struct {
 
 // Upgrade asks for the shared grant Token to become exclusive, under a new token.
 // It goes before everyone who waits for the key. It is known by (Session, Seq),
-// like an Acquire; Release and Withdraw of the grant may go on naming the old
-// token and the first Seq.
+// like an Acquire. Release, SetValue and a further Upgrade may go on naming the
+// first token, or the one before, and Withdraw the first Seq.
 type Upgrade struct {
 	Session SessionID
 	Seq     uint64
@@ -171,9 +171,9 @@ type SetValue struct {
 }
 
 // Withdraw takes back the request (Session, Seq), whatever became of it: a
-// waiter leaves the queue, a grant is freed, an upgrade is undone (the outcome
-// tells the token that the grant has now), and one not applied yet is refused
-// when it arrives.
+// waiter leaves the queue, a grant is freed, an upgrade whose outcome was not seen
+// is undone (the outcome tells the token that the grant has now), and one not
+// applied yet is refused when it arrives.
 type Withdraw struct {
 	Session SessionID
 	Seq     uint64

@@ -363,7 +363,8 @@ func (s *State) Keys(prefix, first string, n int) []string {
 
 // Changes returns keys that begin with prefix and changed after version, at most
 // n and each once, and the version up to which that is all. It is not ok if so
-// old a version is not remembered: list the keys anew.
+// old a version is not remembered: list the keys anew. So must who gets his own
+// version back: one command changed more than n keys.
 func (s *State) Changes(prefix string, version uint64, n int) (keys []string, upTo uint64, ok bool) {
 	c := &s.changes
 	if version < c.start {
