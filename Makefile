@@ -13,7 +13,7 @@ test: ## run all tests
 	go test ./...
 
 race: ## run all tests under the race detector (needs a C compiler)
-	go test -race -timeout 20m ./...
+	go test -race -exec 'env GOMAXPROCS=1' -timeout 20m ./... # one thread: see .ci/run
 
 vet: ## gofmt and go vet
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w is due:"; echo "$$unformatted"; exit 1; fi
@@ -35,4 +35,4 @@ fuzz: ## each fuzz target for FUZZTIME (1m)
 	FUZZTIME=$(FUZZTIME) bash .ci/run fuzz
 
 stress: ## all tests COUNT (50) times under the race detector; takes long
-	go test -race -count=$(COUNT) -timeout 0 ./...
+	go test -race -exec 'env GOMAXPROCS=1' -count=$(COUNT) -timeout 0 ./...
