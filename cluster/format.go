@@ -36,12 +36,17 @@ func (l *leader) reconcileFormat() {
 	if f <= l.table.format() {
 		return
 	}
+	l.raising.Store(int64(f)) // from now on, and not from its commit on
 	l.proposer.propose(machine.Raise{Term: l.term, Format: uint64(f)}, func(o machine.Outcome, c wire.Code) {
 		if c == wire.CodeOK && o.Code == machine.OK {
 			l.n.log.Info("table format raised", "format", f)
 		}
 	})
 }
+
+// required is what a member must read to become a voter, or to stay on the way to
+// it: the table's format, or the one that it is being raised to.
+func (l *leader) required() int { return max(l.table.format(), int(l.raising.Load())) }
 
 // format is what the table does.
 func (t *table) format() (f int) {

@@ -146,3 +146,45 @@ func TestTablesAgreeOnTheTime(t *testing.T) {
 		})
 	}
 }
+
+// A member that reads less is not invited beside the raise, nor promoted if it was
+// invited just before.
+func TestRaiseBesideAnInvitation(t *testing.T) {
+	for offset := 2200 * time.Millisecond; offset < 4200*time.Millisecond; offset += 400 * time.Millisecond {
+		inBubble(t, func(b *bubble) {
+			five := func(c *Config) { c.Voters = 5 }
+			var nodes []*Node
+			for _, name := range []string{"n1", "n2", "n3"} {
+				n := b.start(name, five)
+				n.gossip.update(func(m *metadata) { m.Format = 1 })
+				nodes = append(nodes, n)
+			}
+			b.ready(nodes...)
+			time.Sleep(3 * time.Second)
+			l := b.leader()
+			for _, n := range nodes {
+				if n != l {
+					n.gossip.update(func(m *metadata) { m.Format = machine.MaxFormat })
+				}
+			}
+			time.Sleep(3 * time.Second)
+			for _, name := range []string{"d1", "d2"} {
+				n := b.start(name, func(c *Config) { c.InitialSize = 0; c.Voters = 5 })
+				if name == "d1" {
+					n.gossip.update(func(m *metadata) { m.Format = 1 })
+				}
+			}
+			time.Sleep(offset)
+			l.gossip.update(func(m *metadata) { m.Format = machine.MaxFormat })
+			time.Sleep(20 * time.Second)
+			if f := l.leader.Load().table.format(); f != machine.MaxFormat {
+				return // the old member was there first, and is waited for
+			}
+			for _, s := range l.roles.current().servers() {
+				if strings.HasPrefix(s.ID, "d1#") {
+					t.Errorf("after %v: %s, voter %v, does not read the table's format", offset, s.ID, s.Voter)
+				}
+			}
+		})
+	}
+}

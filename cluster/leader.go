@@ -35,7 +35,8 @@ type leader struct {
 
 	departing chan struct{} // size 1: departs has grown
 	started   time.Time
-	changing  atomic.Bool // the raft configuration, just now
+	changing  atomic.Bool  // the raft configuration, just now
+	raising   atomic.Int64 // format that was proposed
 
 	doubt  chan struct{} // closed when an entry's fate is unknown
 	doubts sync.Once

@@ -210,6 +210,7 @@ func (l *leader) viewServers(ctx context.Context, checks map[string]int) (server
 	}
 	l.mu.Unlock()
 
+	format := l.required()
 	taken := make(map[string]bool)
 	for _, s := range l.raft.servers() {
 		name, gen, err := splitRaftID(s.ID)
@@ -243,6 +244,9 @@ func (l *leader) viewServers(ctx context.Context, checks map[string]int) (server
 		default:
 			v.gone = now.Sub(last) > patience && !l.answers(ctx, s.ID)
 		}
+		if !s.Voter && l.n.gossip.format(s.ID) < format {
+			v.gone = true // it came before the format was raised
+		}
 		if !s.Voter && v.alive {
 			if l.lag(ctx, s.ID) < catchUpLag {
 				checks[s.ID]++
@@ -253,7 +257,6 @@ func (l *leader) viewServers(ctx context.Context, checks map[string]int) (server
 		}
 		servers = append(servers, v)
 	}
-	format := l.table.format()
 	for _, m := range sightings {
 		if m.alive && !taken[m.name] && max(int(m.meta.Format), leastFormat) >= format && m.meta.Version == protocolVersion && m.meta.Durable == durable && !m.meta.Leaving && m.meta.Generation != 0 &&
 			m.meta.Cluster != (machine.ClusterID{}) && now.Sub(m.since) >= stableAfter {

@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
@@ -17,8 +18,8 @@ import (
 // work of a Do, Elect or Spread has its context ended, but is not waited for. A
 // grant whose delay runs (see Delay) is freed at once.
 //
-// If t does not hold the key nothing is changed: the error is a *HeldError if
-// another grant does, and matches ErrNotHeld if none does. Otherwise the error is
+// If t does not hold the key, or its holder upgrades it meanwhile, nothing is
+// changed: the error is a *HeldError if another grant does, and matches ErrNotHeld if none does. Otherwise the error is
 // ctx's end, with cluster.ErrNoQuorum if no leader was found until then, a
 // *cluster.ConfigError, ErrClosed or cluster.ErrStopped; then it is not known
 // whether the grant was broken, and if it was, the break goes on by itself.
@@ -57,7 +58,7 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 		case err != nil:
 			return callError("break", key, err)
 		case out.Code == machine.NotHeld:
-			return nil
+			return c.upgraded(ctx, key, a.Status, token)
 		case out.Code != machine.OK:
 			return callError("break", key, outcomeError("break", out))
 		}
@@ -84,6 +85,26 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 			return callError("break", key, err)
 		}
 	}
+}
+
+// upgraded returns nil unless the grant that held key under token, as it was told
+// before, is there under another one: it was upgraded meanwhile, and not broken.
+func (c *Client) upgraded(ctx context.Context, key string, before machine.Status, token machine.Token) error {
+	i := slices.IndexFunc(before.Holders, func(g machine.Grant) bool { return g.Token == token })
+	if i < 0 {
+		return nil
+	}
+	a, err := c.read(ctx, replica.Query{Key: key, Waiters: replica.MaxListed})
+	if err != nil {
+		return callError("break", key, err)
+	}
+	was := before.Holders[i]
+	for _, h := range a.Status.Holders {
+		if h.Session == was.Session && h.Seq == was.Seq && !h.Delayed {
+			return &HeldError{Key: key, Client: h.Client, Node: h.Node, Token: fence.Token(h.Token)}
+		}
+	}
+	return nil
 }
 
 type answer uint8

@@ -121,6 +121,7 @@ func (s *session) clean() {
 
 // pay returns when the cluster has heard or the session has ended.
 func (s *session) pay(d *debt) {
+	s.awaitCancels()
 	var retry backoff
 	for s.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(s.ctx, grace(s.ttl))

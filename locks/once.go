@@ -76,8 +76,8 @@ const (
 // *SessionError, *DeadlockError if fn would wait for itself, *LostError, ErrClosed,
 // cluster.ErrStopped, cluster.ErrVersion, *cluster.ConfigError.
 //
-// The cluster remembers the 16,384 ids that were used last, in 16 MiB: an older
-// one may be run again. The end of ctx while the beginning is being written may
+// The cluster remembers the 16,384 ids that were run last, in 16 MiB: an older one
+// may be run again, also if its result was asked for since. The end of ctx while the beginning is being written may
 // spend the id: it is then as if fn had been begun.
 func (c *Client) Once(ctx context.Context, id string, fn func(ctx context.Context) ([]byte, error)) ([]byte, error) {
 	switch {

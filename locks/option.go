@@ -61,6 +61,9 @@ func Tree() Option {
 // itself, and the key is freed by the last Release: see Lock.Depth. All are lost
 // together. An owner enters a key at most 65,536 times at a time.
 //
+// The cluster does not know of those who wait for another's request: what their
+// contexts descend from is not searched for deadlocks.
+//
 // Who enters again must ask for the same mode; other options count only for the
 // first. Calls of one owner at a time share one request: the others wait for the
 // outcome of the first, and if that is a failure, one of them asks anew.

@@ -72,10 +72,7 @@ func (l *Lock) letGo(ctx context.Context, to string) error {
 		s.c.trace.released(LockEvent{Key: g.key, Token: g.token, Took: time.Since(g.since)})
 	}
 	d := g.debt(to)
-	s.mu.Unlock()
-	for _, cancel := range cancels {
-		cancel()
-	}
+	s.unlockAndCancel(cancels)
 	if !last || entered != nil {
 		return nil // others of its owner hold on, or the client's Close is about to free the key
 	}
@@ -85,6 +82,7 @@ func (l *Lock) letGo(ctx context.Context, to string) error {
 // tellReleased has the cluster free a key, and sees to it that it will be told
 // if it did not hear within ctx.
 func (s *session) tellReleased(ctx context.Context, d *debt) error {
+	s.awaitCancels()
 	var out machine.Outcome
 	err := endOf(ctx)
 	if ctx.Err() == nil {

@@ -49,6 +49,8 @@ type session struct {
 	reason   Reason // 0 as long as the session lives
 	draining bool   // the client is closing: nothing more is granted
 	lastSeq  uint64
+	ending   int       // who is cancelling the contexts of ended locks just now
+	ended    sync.Cond // ending has fallen
 	waiters  map[uint64]*waiter
 	grants   map[uint64]*grant // by the seqs of their requests, since tokens may rise
 	entries  map[entryName]*entry
@@ -101,8 +103,38 @@ func newSession(c *Client, id machine.SessionID, t trust) *session {
 		grants:  make(map[uint64]*grant),
 		entries: make(map[entryName]*entry),
 	}
+	s.ended.L = &s.mu
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
+}
+
+// unlockAndCancel unlocks s.mu, which the caller holds, and runs what cancels the
+// contexts of locks that it has marked as ended.
+func (s *session) unlockAndCancel(cancels []func()) {
+	if len(cancels) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.ending++
+	s.mu.Unlock()
+	for _, cancel := range cancels {
+		cancel()
+	}
+	s.mu.Lock()
+	s.ending--
+	s.ended.Broadcast()
+	s.mu.Unlock()
+}
+
+// awaitCancels waits until the contexts of all locks that were marked as ended
+// have ended, whoever marked them. Only then may the cluster be told that a key is
+// free: a goroutine that sees a mark may be faster than the one that made it.
+func (s *session) awaitCancels() {
+	s.mu.Lock()
+	for s.ending > 0 {
+		s.ended.Wait()
+	}
+	s.mu.Unlock()
 }
 
 // run beats until the session ends, ends it when its trust is spent or its node
@@ -216,11 +248,8 @@ func (s *session) lose(reason Reason) {
 	cancels := s.endLocks(reason)
 	waiters := s.takeWaiters()
 	s.c.trace.sessionLost(reason)
-	s.mu.Unlock()
+	s.unlockAndCancel(cancels)
 
-	for _, cancel := range cancels {
-		cancel()
-	}
 	for _, w := range waiters {
 		w.cancel(&SessionError{Key: w.key, Reason: reason})
 	}
@@ -267,10 +296,7 @@ func (s *session) shut() {
 	for _, w := range s.waiters {
 		waits = append(waits, w.cancel)
 	}
-	s.mu.Unlock()
-	for _, cancel := range cancels {
-		cancel()
-	}
+	s.unlockAndCancel(cancels)
 	for _, cancel := range waits {
 		cancel(ErrClosed)
 	}
@@ -292,6 +318,7 @@ func (s *session) close(ctx context.Context) error {
 // tellClosed has the cluster close the session, which frees all its keys in one
 // step. It is bounded: the cluster expires what it does not hear of.
 func (s *session) tellClosed(ctx context.Context) error {
+	s.awaitCancels()
 	ctx, cancel := context.WithTimeout(ctx, grace(s.ttl))
 	defer cancel()
 	out, err := s.c.rep.Propose(ctx, machine.Close{Session: s.id})
@@ -370,6 +397,10 @@ func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason 
 		s.mu.Unlock()
 		return
 	}
+	if g == nil && token == 0 {
+		s.mu.Unlock()
+		return // it has ended, and whoever ended it has seen to the rest
+	}
 	d := &debt{keys: []string{key}, token: fence.Token(token)}
 	var cancels []func()
 	if g != nil {
@@ -378,10 +409,7 @@ func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason 
 		cancels = g.lose(reason, nil)
 	}
 	owed := reason != Broken || s.owes(d.keys[0], d.token)
-	s.mu.Unlock()
-	for _, cancel := range cancels {
-		cancel()
-	}
+	s.unlockAndCancel(cancels)
 	if !owed {
 		s.cleanUp(d)
 	}
@@ -481,7 +509,7 @@ func (s *session) propose(ctx context.Context, command func(seen []uint64) machi
 	s.mu.Unlock()
 
 	out, err := s.c.rep.Propose(ctx, command(seen))
-	if n > 0 && (err != nil || out.Code == machine.BadCommand) {
+	if n > 0 && (err != nil || out.Code == machine.BadCommand || out.Code == machine.WrongFormat) {
 		s.mu.Lock()
 		s.seen = append(s.seen, seen...)
 		s.mu.Unlock()

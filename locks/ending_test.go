@@ -1,0 +1,104 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+// A change that finds its grant broken tells nothing more: who ended the lock does.
+// It must not take the other locks of the client along.
+func TestBreakBesideAChangeEndsOneLockOnly(t *testing.T) {
+	for range 30 {
+		bubble(t, func(t *testing.T, w *world) {
+			a, m := w.client(t, "a")
+			b, _ := w.client(t, "b")
+			l, other := acquire(t, a, "k"), acquire(t, a, "other")
+			acquire(t, b, "x")
+			id := b.current().id
+			m.hook(hooks{proposed: func(c machine.Command) {
+				if _, ok := c.(machine.SetValue); ok {
+					w.apply(machine.Break{Session: id, Key: "k", Token: machine.Token(l.Token())})
+				}
+			}})
+			if err := l.SetValue(bg, []byte("v")); !errors.Is(err, ErrLost) {
+				t.Errorf("SetValue: %v", err)
+			}
+			a.current().loseGrant(l.g.seq, l.g.key, 0, Broken) // the same verdict, late
+			time.Sleep(time.Second)
+			if err := other.Err(); err != nil {
+				t.Errorf("another lock of the client: %v", err)
+			}
+		})
+	}
+}
+
+// slowly makes the contexts below ctx so many that to cancel it takes a while.
+func slowly(ctx context.Context) {
+	for range 300_000 {
+		_, cancel := context.WithCancel(ctx)
+		_ = cancel
+	}
+}
+
+// The last Release of an owner frees the key only when the contexts of the others
+// have ended, though another goroutine ends them.
+func TestLastReleaseWaitsForTheContextsOfTheOthers(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.client(t, "a")
+	b, _ := w.client(t, "b")
+	enter := func() *Lock {
+		l, err := a.Acquire(bg, "k", Reentrant("o"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	first, second := enter(), enter()
+	slowly(first.Context())
+	last, stop := context.WithCancel(first.Context()) // the contexts end in no order
+	defer stop()
+	released := make(chan error, 1)
+	go func() { released <- first.Release(bg) }()
+	for first.Err() == nil {
+	}
+	if err := second.Release(bg); err != nil {
+		t.Fatal(err)
+	}
+	next, err := b.Acquire(bg, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last.Err() == nil {
+		t.Errorf("token %d was granted while a context of the holder before lives", next.Token())
+	}
+	if err := <-released; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A Break that comes beside an upgrade of the grant it means broke nothing, and
+// says so.
+func TestBreakOfWhatIsUpgradedMeanwhileSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, m := w.client(t, "b")
+		l := acquire(t, a, "k", Shared())
+		before := l.Token()
+		acquire(t, b, "x")
+		once := false
+		m.hook(hooks{proposed: func(c machine.Command) {
+			if _, ok := c.(machine.Break); ok && !once {
+				once = true
+				w.apply(machine.Upgrade{Session: a.current().id, Seq: 99, Token: machine.Token(before)})
+			}
+		}})
+		var held *HeldError
+		if err := b.Break(bg, "k", before); !errors.As(err, &held) || held.Token <= before {
+			t.Errorf("break of token %d: %v", before, err)
+		}
+	})
+}
