@@ -688,13 +688,15 @@ func FuzzDecodeAnswers(f *testing.F) {
 		f.Add(AppendEvent(nil, e))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		// Those of format 1 end early, and stand for those whose end is empty.
+		headOnly := append(bytes.Clone(b), 0)
 		if o, rest, err := DecodeOutcome(b); err == nil {
-			if got := append(AppendOutcome(nil, o), rest...); !bytes.Equal(got, b) {
+			if got := append(AppendOutcome(nil, o), rest...); !bytes.Equal(got, b) && !bytes.Equal(got, headOnly) {
 				t.Fatalf("outcome %x is encoded again as %x", b, got)
 			}
 		}
 		if e, rest, err := DecodeEvent(b); err == nil {
-			if got := append(AppendEvent(nil, e), rest...); !bytes.Equal(got, b) {
+			if got := append(AppendEvent(nil, e), rest...); !bytes.Equal(got, b) && !bytes.Equal(got, headOnly) {
 				t.Fatalf("event %x is encoded again as %x", b, got)
 			}
 		}
