@@ -133,6 +133,8 @@
 //     refuse what it then does, by comparing tokens: see package fence.
 //   - A guest whose hypervisor stops it may see no clock move. It then trusts its
 //     locks for longer than it should, by as much as it was stopped.
+//   - To end a context takes time where hundreds of thousands descend from it, and
+//     the margin has room for some hundred milliseconds. Err is right meanwhile.
 //   - Work that ignores the end of its context goes on, without the lock. Do,
 //     Elect and Spread wait for it; where the session still lives, the key stays
 //     taken until it returns.
