@@ -102,3 +102,45 @@ func TestBreakOfWhatIsUpgradedMeanwhileSaysSo(t *testing.T) {
 		}
 	})
 }
+
+// Whatever frees keys waits until the contexts of all locks that have ended have
+// ended: a release, what is cleaned up, and the end of the session.
+func TestNothingIsToldWhileContextsAreBeingEnded(t *testing.T) {
+	frees := func(c machine.Command) bool {
+		switch c.(type) {
+		case machine.Release, machine.Withdraw, machine.Close:
+			return true
+		}
+		return false
+	}
+	for name, tell := range map[string]func(*session, *debt){
+		"release":  func(s *session, d *debt) { _ = s.tellReleased(bg, d) },
+		"clean-up": func(s *session, d *debt) { s.cleanUp(d) },
+		"loss":     func(s *session, _ *debt) { s.lose(QuorumUnreachable) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				a, _ := w.client(t, "a")
+				l := acquire(t, a, "k")
+				s := a.current()
+				before := w.sent(frees)
+				going, ended := make(chan struct{}), make(chan struct{})
+				go func() {
+					s.mu.Lock()
+					s.unlockAndCancel([]func(){func() { close(going); <-ended }})
+				}()
+				<-going
+				go tell(s, &debt{keys: []string{"k"}, token: l.Token()})
+				time.Sleep(100 * time.Millisecond)
+				if n := w.sent(frees); n != before {
+					t.Errorf("the cluster was told while a context lives")
+				}
+				close(ended)
+				time.Sleep(time.Second)
+				if n := w.sent(frees); n == before {
+					t.Error("the cluster was not told")
+				}
+			})
+		})
+	}
+}

@@ -17,14 +17,22 @@
 //     image on the way.
 //   - Apply does not panic on, nor stop for, anything that DecodeEntry returns.
 //   - A refusal changes nothing but this: Seen is taken note of when the session
-//     is open and the list within its limits, and the seq of a refused Acquire
-//     can be spent.
-//   - An Acquire, known by session and seq, is granted at most once. A second
-//     copy is answered with what is now true of the first; after a Withdraw of
-//     it, after its outcome was marked as seen, and after its Release, every
-//     copy is refused as Withdrawn.
-//   - A Release frees the grant it names or nothing. The key's next waiter is
+//     is open, the list within its limits and the command one of the format; the
+//     seq of a refused Acquire or Upgrade can be spent, and the Rev of a refused
+//     SetValue is.
+//   - An Acquire or an Upgrade, known by session and seq, is granted at most once.
+//     A second copy is answered with what is now true of the first; after a
+//     Withdraw of it, after its outcome was marked as seen, and after the grant's
+//     Release, every copy is refused as Withdrawn.
+//   - A Release frees the grant it names or nothing. Who waited for its keys is
 //     granted by the same command.
+//   - A late copy of any other command changes nothing: a SetValue is known by its
+//     Rev, a Downgrade by the token that an upgrade has replaced since, a Break and
+//     an EndDelay by the token that is gone.
+//   - Nobody is granted before a waiter that came first and is in conflict with
+//     him, save by priority, delay, a named successor or an upgrade; and by the
+//     first three at most MaxPassed times.
+//   - A wait that would never end is refused, as far as Under tells.
 //   - A session that ends takes its waiters with it before its grants are freed.
 //   - The first token is the founding's floor, each next one is larger by one,
 //     and none exceeds MaxToken.
@@ -38,10 +46,10 @@
 // The table remembers the outcome of each Acquire until the client says, in
 // the Seen list of a later command, that it knows it. What is remembered is not
 // the first answer but the truth: a queued request that has been granted since
-// answers Granted. Refusals of the moment (Held, Founding, TooManyWaiters) are
-// remembered too, or a delayed copy of a Try could be granted to a client that
-// has gone away with a refusal. Refusals that would be the same at any time
-// (BadCommand, TokensSpent) are not.
+// answers Granted. Refusals of the moment (Held, Founding, TooManyWaiters, Deadlock,
+// WrongCapacity, Changed, TooOld) are remembered too, or a delayed copy of a Try
+// could be granted to a client that has gone away with a refusal. Refusals that
+// would be the same at any time (BadCommand, NotHeld, TokensSpent) are not.
 //
 // That a seq was spent is never forgotten while the session lives. It costs
 // nearly nothing, since seqs are spent nearly in order: see spans.
@@ -56,6 +64,11 @@
 //
 // A token is a number of one table. Across foundings tokens rise only if the
 // founders choose the floor well.
+//
+// Of keys that are free the last tokens, values and whether the last holder let go
+// are remembered within the limits in command.go, and no longer.
+//
+// In format 1, until Raise, only exclusive locks are known, and nothing of free keys.
 //
 // Once MaxToken is granted, every new Acquire is refused as TokensSpent, and who
 // waits then waits until it withdraws. The remedy is to found anew.

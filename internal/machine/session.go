@@ -7,7 +7,7 @@ import (
 )
 
 // session is what the table keeps for one client, as it stands in an image:
-// grants, waiters and refusals are in the other tables, and index finds them.
+// grants, waiters and answers are in the other tables, and index finds them.
 // Like a record, it is cloned before it is changed if its epoch is old.
 type session struct {
 	epoch  uint64
