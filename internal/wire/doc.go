@@ -8,7 +8,8 @@
 // (commands, outcomes, events, session IDs) are raw bytes written by hand in
 // package machine; the rest are msgpack maps of the structs in messages.go, by
 // field name. Maps, not arrays: an array's decoder refuses another length, and
-// these are not on the hot path.
+// these are not on the hot path. What a message claims to hold is checked against
+// its bytes before any of it is decoded: see validate.
 //
 // To change the format: add fields (a decoder ignores what it does not know,
 // and leaves zero what is missing), never rename or retype one, never renumber a

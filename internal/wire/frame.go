@@ -159,8 +159,12 @@ func Marshal(v any) []byte {
 	return buf.Bytes()
 }
 
-// Unmarshal decodes a message of messages.go from untrusted bytes.
+// Unmarshal decodes a message of messages.go from untrusted bytes. It takes
+// memory in proportion to len(b), whatever b claims.
 func Unmarshal(b []byte, v any) error {
+	if err := validate(b); err != nil {
+		return fmt.Errorf("wire: %T: %w", v, err)
+	}
 	if err := msgpack.NewDecoder(bytes.NewReader(b)).Decode(v); err != nil {
 		return fmt.Errorf("wire: %T: %w", v, err)
 	}

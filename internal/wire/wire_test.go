@@ -2,12 +2,14 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"flag"
 	"io"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -196,14 +198,57 @@ func TestFrameOverTheLimitIsRefused(t *testing.T) {
 // A claim costs no memory before its bytes are there.
 func TestAFrameCostsWhatItHolds(t *testing.T) {
 	head := []byte{0, 0x0f, 0xff, 0xff, 0x94}
-	allocated := testing.Benchmark(func(b *testing.B) {
-		b.ReportAllocs()
-		for range b.N {
-			ReadFrame(bytes.NewReader(head))
+	if cost := cost(func() { ReadFrame(bytes.NewReader(head)) }); cost > 64<<10 {
+		t.Errorf("a 5-byte stream cost %d bytes", cost)
+	}
+}
+
+// cost is how many bytes f allocates.
+func cost(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// Nor does what a message claims to hold.
+func TestAMessageCostsWhatItHolds(t *testing.T) {
+	elements := func(code byte, n uint32) []byte { // {"Keys": an array that claims n}
+		b := append([]byte{0x81, 0xa4}, "Keys"...)
+		return binary.BigEndian.AppendUint32(append(b, code), n)
+	}
+	nested := func(code byte, depth int) []byte {
+		b := append([]byte{0x81, 0xa4}, "More"...)
+		return append(append(b, bytes.Repeat([]byte{code}, depth)...), 0xc0)
+	}
+	for name, b := range map[string][]byte{
+		"an array of 3 billion":      elements(0xdd, 3<<30),
+		"an array of a million nils": append(elements(0xdd, 1<<20-16), bytes.Repeat([]byte{0xc0}, 1<<20-16)...),
+		"a map of 3 billion":         elements(0xdf, 3<<30),
+		"a string of 3 GiB":          elements(0xdb, 3<<30),
+		"a million nested arrays":    nested(0x91, 1<<20-16),
+		"an extension":               append(elements(0xd6, 0), 0),
+		"a reserved code":            append(elements(0xc1, 0), 0),
+		"a second message":           {0x80, 0x80},
+		"nothing":                    {},
+	} {
+		var err error
+		cost := cost(func() { err = Unmarshal(b, new(Scanned)) })
+		if err == nil || cost > 64<<10 {
+			t.Errorf("%s: %v, and cost %d bytes", name, err, cost)
 		}
-	}).AllocedBytesPerOp()
-	if allocated > 64<<10 {
-		t.Errorf("a 5-byte stream cost %d bytes", allocated)
+	}
+	// The largest of each kind are no claims.
+	for _, m := range []any{
+		&AttachRequest{Sessions: make([]machine.SessionID, MaxAttach)},
+		&Scanned{Keys: slices.Repeat([]machine.Status{filledStatus}, 1024)},
+		&Hint{Leader: strings.Repeat("x", 70_000), Addr: strings.Repeat("x", 300)},
+	} {
+		got := reflect.New(reflect.TypeOf(m).Elem()).Interface()
+		if err := Unmarshal(Marshal(m), got); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%T: %v", m, err)
+		}
 	}
 }
 
