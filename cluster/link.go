@@ -414,6 +414,8 @@ var _ replica.Replica = (*link)(nil)
 
 func (k *link) Member() string { return k.n.cfg.Name }
 
+func (k *link) Cluster() machine.ClusterID { return k.n.clusterID() }
+
 func (k *link) TTL() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()

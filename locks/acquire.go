@@ -104,7 +104,7 @@ func (s *session) request(ctx, parent context.Context, req request) (*Lock, erro
 	}
 	cmd := req.command()
 	if !req.try { // which waits for nobody
-		held, err := under(ctx, 0)
+		held, err := s.c.under(ctx, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -108,7 +108,7 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 	s.mu.Lock()
 	token := machine.Token(g.token)
 	s.mu.Unlock()
-	held, err := under(ctx, machine.Token(g.first))
+	held, err := s.c.under(ctx, machine.Token(g.first))
 	if err != nil {
 		return machine.Outcome{}, err
 	}

@@ -42,6 +42,30 @@ func TestAcquireUnderTheLocksOwnContextIsADeadlock(t *testing.T) {
 	})
 }
 
+// Two clusters count their tokens apart: the same number is another lock there.
+func TestALineageIsOfItsOwnCluster(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		other := newWorld(t)
+		here, _ := w.client(t, "here")
+		there, _ := other.client(t, "there")
+		l := acquire(t, here, "k")
+		k := acquire(t, there, "k")
+		if l.Token() != k.Token() {
+			t.Fatalf("tokens %d and %d: the test is of equal ones", l.Token(), k.Token())
+		}
+		p := waiting(t, l.Context(), there, "k") // no wait of k's holder
+		release(t, k)
+		release(t, p.ok(t))
+		// Acquired beneath a lock of the other cluster, it still descends from its own.
+		m, err := there.Acquire(l.Context(), "m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = here.Acquire(m.Context(), "k")
+		wantDeadlock(t, err, "k", Wait{"here", "k", l.Token()})
+	})
+}
+
 func TestTheWaitThatClosesTheCycleIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		x, _ := w.client(t, "x")

@@ -22,6 +22,7 @@ import (
 type world struct {
 	t     testing.TB
 	ttl   time.Duration
+	id    machine.ClusterID
 	check bool // the table's invariants after every command
 
 	mu        sync.Mutex
@@ -96,17 +97,20 @@ type sink struct {
 
 const testTTL = 9 * time.Second
 
+var worlds atomic.Uint32
+
 func newWorld(t testing.TB) *world {
 	w := &world{
 		t:         t,
 		ttl:       testTTL,
+		id:        machine.ClusterID{byte(worlds.Add(1))},
 		check:     true,
 		rng:       rand.New(rand.NewPCG(1, 2)),
 		table:     machine.New(),
 		changed:   make(chan struct{}),
 		deadlines: make(map[machine.SessionID]*deadline),
 	}
-	w.apply(machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: uint64(w.ttl / time.Millisecond)})
+	w.apply(machine.Found{Cluster: w.id, Floor: 1, TTL: uint64(w.ttl / time.Millisecond)})
 	w.lead()
 	w.apply(machine.Raise{Term: w.term, Format: machine.MaxFormat})
 	w.apply(machine.Lift{Term: w.term})
@@ -364,9 +368,10 @@ func (m *member) network() (faults, chan struct{}) {
 	return m.faults, m.cut
 }
 
-func (m *member) Member() string        { return m.name }
-func (m *member) TTL() time.Duration    { return m.w.ttl }
-func (m *member) Done() <-chan struct{} { return m.done }
+func (m *member) Member() string             { return m.name }
+func (m *member) Cluster() machine.ClusterID { return m.w.id }
+func (m *member) TTL() time.Duration         { return m.w.ttl }
+func (m *member) Done() <-chan struct{}      { return m.done }
 
 // retryAfter is when a command is sent again whose answer did not come.
 const retryAfter = 300 * time.Millisecond

@@ -17,6 +17,9 @@ type Replica interface {
 	// Member is the name of the member this process is.
 	Member() string
 
+	// Cluster is the ID of the cluster it belongs to; zero before it knows.
+	Cluster() machine.ClusterID
+
 	// TTL is the largest session TTL the cluster grants, as far as this member
 	// knows, in whole milliseconds.
 	TTL() time.Duration
