@@ -128,14 +128,20 @@ func (s *State) insert(key string, r *record, i int, w waiter) {
 // take removes the waiter at index i of key's queue.
 func (s *State) take(key string, r *record, i int) waiter {
 	w := r.queue[i]
-	if i == 0 {
-		r.queue[0] = waiter{} // not slices.Delete, which would move thousands
-		r.queue = r.queue[1:]
-	} else {
-		r.queue = slices.Delete(r.queue, i, i+1)
-	}
+	r.queue = remove(r.queue, i)
 	s.taken(key, r, &w)
 	return w
+}
+
+// remove is slices.Delete of one, which does not move thousands if that is the first:
+// a queue is served from its head, and a session's end frees its oldest grant first.
+func remove[E any](list []E, i int) []E {
+	if i > 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	var none E
+	list[0] = none
+	return list[1:]
 }
 
 // taken settles the counts for a waiter that left key's queue.
@@ -456,7 +462,7 @@ func (s *State) vacate(key string, r *record, token Token) {
 	s.touch(key, r)
 	i := r.holder(token)
 	g := r.holders[i]
-	r.holders = slices.Delete(r.holders, i, i+1)
+	r.holders = remove(r.holders, i)
 	s.grants--
 	s.countTrees(g.tree, -1)
 	s.spot(key, r)
