@@ -107,7 +107,6 @@ func TestSessionTTLIsBoundedByTheClusters(t *testing.T) {
 	})
 }
 
-// PEERS 34.
 func TestGoroutinesOfOneClientContend(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
@@ -190,7 +189,7 @@ func TestMaxWaitersRefusesAndChangesNothing(t *testing.T) {
 	})
 }
 
-// PEERS 1, 11: at once, and it leaves the queue.
+// At once, and it leaves the queue.
 func TestCancelledWaiterLeavesAtOnceAndIsNeverGranted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -240,7 +239,7 @@ func TestCauseOfTheCallersContextIsReported(t *testing.T) {
 	})
 }
 
-// PEERS 2: whatever crosses, it is the lock or an error, and then nothing stays.
+// Whatever crosses, it is the lock or an error, and then nothing stays.
 func TestGrantThatCrossesACancel(t *testing.T) {
 	for offset := -3 * time.Millisecond; offset <= 3*time.Millisecond; offset += 100 * time.Microsecond {
 		bubble(t, func(t *testing.T, w *world) {
@@ -265,7 +264,7 @@ func TestGrantThatCrossesACancel(t *testing.T) {
 	}
 }
 
-// PEERS 5: the request may have arrived and nobody can say. The withdrawal comes
+// The request may have arrived and nobody can say. The withdrawal comes
 // before, or after, or meets a grant.
 func TestRequestOfUnknownOutcomeIsWithdrawn(t *testing.T) {
 	for _, try := range []bool{false, true} {
@@ -343,7 +342,7 @@ func TestNoQuorumIsSaid(t *testing.T) {
 	})
 }
 
-// PEERS 10: what an earlier call left behind is gone before a new one is asked.
+// What an earlier call left behind is gone before a new one is asked.
 func TestNewCallDoesNotMeetTheRemainsOfTheOld(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -376,7 +375,6 @@ func TestNewCallDoesNotMeetTheRemainsOfTheOld(t *testing.T) {
 	})
 }
 
-// PEERS 4.
 func TestLostAcquireAnswerGivesOneGrant(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -396,7 +394,6 @@ func TestLostAcquireAnswerGivesOneGrant(t *testing.T) {
 	})
 }
 
-// PEERS 45.
 func TestLostPushIsLearntFromTheNextSync(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -445,7 +442,7 @@ func TestPushMayOvertakeTheAnswer(t *testing.T) {
 	})
 }
 
-// PEERS 48, DESIGN P6: in commit order, one at a time.
+// In commit order, one at a time.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var clients []*Client

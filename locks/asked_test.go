@@ -22,7 +22,6 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// TESTING A15.
 func TestAskedHolderMayLetGo(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")

@@ -14,7 +14,6 @@ import (
 
 func isBreak(c machine.Command) bool { _, ok := c.(machine.Break); return ok }
 
-// TESTING A13, PEERS 44.
 func TestBrokenHolderIsToldBeforeTheKeyIsFree(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")

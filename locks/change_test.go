@@ -27,7 +27,6 @@ func (w *world) mode(t *testing.T, key string, token fence.Token) machine.Mode {
 	return 99
 }
 
-// PEERS 49.
 func TestUpgradeWaitsForOtherReadersAndGoesFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -192,7 +191,7 @@ func TestUpgradeGrantedAfterItWasCancelledIsUndone(t *testing.T) {
 	})
 }
 
-// PEERS 2, of an upgrade.
+// The same of an upgrade.
 func TestUpgradeThatCrossesItsCancelTellsTheNewToken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -357,7 +356,6 @@ func TestOneChangeAtATime(t *testing.T) {
 	})
 }
 
-// PEERS 49, TESTING H3, H6.
 func TestDowngradeAdmitsReadersAtOnceAndWritersNot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")

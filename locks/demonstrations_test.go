@@ -21,8 +21,9 @@ import (
 
 // The demonstrations replay the timelines that people tell of distributed locks,
 // each on a whole cluster and in fake time, with the seconds that they tell of.
-// Each test is named after its timeline, M88 to M110, and quotes it. Where the story is of a lock that fails, one that fails plays as
-// well, and has to fail: see demonstrations_naive_test.go.
+// Each test is named after its timeline, M88 to M110, and quotes it. Where the
+// story is of a lock that fails, one that fails plays as well, and has to fail: see
+// demonstrations_naive_test.go.
 
 // soon is what a step that is told to happen at a moment may take: a few trips
 // over the network, an entry of the log, or the leader's look at its deadlines.

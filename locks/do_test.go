@@ -147,7 +147,7 @@ func TestDoWithoutTheKeyDoesNotWork(t *testing.T) {
 	})
 }
 
-// The release's bound is not the caller's, PEERS 3, and its failure is no error.
+// The release's bound is not the caller's, and its failure is no error.
 func TestDoReleasesWithItsOwnBound(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -273,7 +273,7 @@ func (s *leaders) lead(name string, rest time.Duration) Work {
 	}
 }
 
-// PEERS 54, E1: those elected take turns, each lead ends before the next begins.
+// Those elected take turns, each lead ends before the next begins.
 func TestElectedTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := &leaders{t: t}

@@ -81,7 +81,6 @@ func TestResignedLeaderStandsAgainBehindItsSuccessor(t *testing.T) {
 	})
 }
 
-// SHARDS E3.
 func TestResignationFreesTheKeyOnlyAfterLeadHasReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")

@@ -23,7 +23,6 @@ func wantDeadlock(t *testing.T, err error, key string, cycle ...Wait) {
 	}
 }
 
-// TESTING A4.
 func TestAcquireUnderTheLocksOwnContextIsADeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")

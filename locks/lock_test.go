@@ -187,7 +187,7 @@ func TestLockCarriesItsTokenAndValues(t *testing.T) {
 	})
 }
 
-// PEERS 40: "I hold it" is false here before the message leaves.
+// "I hold it" is false here before the message leaves.
 func TestReleaseEndsTheLockBeforeTheMessageLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -211,7 +211,6 @@ func TestReleaseEndsTheLockBeforeTheMessageLeaves(t *testing.T) {
 	})
 }
 
-// PEERS 32, 41.
 func TestSecondReleaseHasNoEffect(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
@@ -293,7 +292,7 @@ func TestZeroLockFailsWithoutPanic(t *testing.T) {
 	}
 }
 
-// PEERS 31, 6: the successor is untouched by the release of an expired grant.
+// The successor is untouched by the release of an expired grant.
 func TestReleaseOfALostLockIsItsLossAndSparesTheSuccessor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -329,8 +328,7 @@ func TestReleaseThatFindsTheSessionGoneIsALoss(t *testing.T) {
 	})
 }
 
-// PEERS 7: a failed release is finished in the background, PEERS 3: beyond the
-// caller's context.
+// A failed release is finished in the background, beyond the caller's context.
 func TestFailedReleaseIsRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -368,7 +366,7 @@ func TestReleaseWithEndedContextIsTold(t *testing.T) {
 	})
 }
 
-// PEERS 6: the release is repeated because its answer was lost; by then the key
+// The release is repeated because its answer was lost; by then the key
 // is another's.
 func TestLateSecondCopyOfAReleaseFreesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

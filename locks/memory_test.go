@@ -9,7 +9,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// DESIGN P8: no goroutine and no timer per lock, and little memory.
+// Holding is cheap: no goroutine and no timer per lock, and little memory.
 func TestHundredThousandLocksAreCheap(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -151,7 +151,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 			t.Errorf("tokens %d and %d", r1.Token(), r2.Token())
 		}
 		writer := waiting(t, bg, a, "k")
-		late := waiting(t, bg, b, "k", Shared()) // PEERS 50: behind the writer
+		late := waiting(t, bg, b, "k", Shared()) // behind the writer
 		if _, err := b.TryAcquire(bg, "k", Shared()); !errors.Is(err, ErrHeld) {
 			t.Errorf("a reader overtook a writer: %v", err)
 		}
@@ -165,7 +165,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 	})
 }
 
-// TESTING D2: one rising sequence, however it was come by.
+// One rising sequence, however it was come by.
 func TestTokensRiseThroughAllWaysToAcquire(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -208,7 +208,6 @@ func TestTokensRiseThroughAllWaysToAcquire(t *testing.T) {
 	})
 }
 
-// TESTING H8.
 func TestReadersOutliveTheTTL(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -229,7 +228,6 @@ func TestReadersOutliveTheTTL(t *testing.T) {
 	})
 }
 
-// TESTING H7.
 func TestWriterFollowsAReaderThatExpiresAndOneThatReleases(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -252,7 +250,6 @@ func TestWriterFollowsAReaderThatExpiresAndOneThatReleases(t *testing.T) {
 	})
 }
 
-// TESTING H9.
 func TestQueuedReadersEnterTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -272,7 +269,6 @@ func TestQueuedReadersEnterTogether(t *testing.T) {
 	})
 }
 
-// TESTING I1, I8, I9.
 func TestPermitsAreBoundedAndReturnWithTheirClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex
@@ -318,7 +314,6 @@ func TestPermitsAreBoundedAndReturnWithTheirClient(t *testing.T) {
 	})
 }
 
-// TESTING I2, PEERS 52.
 func TestCapacitiesMustAgreeWhileAnybodyHoldsOrWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
@@ -339,7 +334,6 @@ func TestCapacitiesMustAgreeWhileAnybodyHoldsOrWaits(t *testing.T) {
 	})
 }
 
-// TESTING I11.
 func TestPermitWaiterThatGivesUpLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
@@ -423,7 +417,7 @@ func TestPriorityPassesOthersButNotForEver(t *testing.T) {
 	})
 }
 
-// TESTING D, PEERS 9 of section 3: after abnormal loss only.
+// After abnormal loss only.
 func TestDelayKeepsTheKeyAfterAnExpiryOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")

@@ -16,9 +16,9 @@ import (
 	"github.com/wardmote/wardmote/locks/lockstest"
 )
 
-// P3: whatever is cut, paused or killed, a holder's context has ended before
-// anybody's next grant of the key returns, by the bubble's clock; and tokens
-// rise. The contenders run on three voters and two thin members.
+// Loss is told first: whatever is cut, paused or killed, a holder's context has
+// ended before anybody's next grant of the key returns, by the bubble's clock; and
+// tokens rise. The contenders run on three voters and two thin members.
 func TestHolderIsToldBeforeTheNextGrantReturns(t *testing.T) {
 	underFaults(t, 200, func(c *contender) {
 		c.hold(c.acquire(at("k")))

@@ -30,8 +30,8 @@ type hold struct {
 	owner string
 }
 
-// register checks P3 for all modes: when a grant returns, the context of every
-// earlier one that it cannot be held beside has ended.
+// register checks for all modes that loss is told first: when a grant returns, the
+// context of every earlier one that it cannot be held beside has ended.
 type register struct {
 	t  *testing.T
 	mu sync.Mutex

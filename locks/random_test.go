@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ledger checks P3: when a grant returns, the context of every earlier grant of
-// the key has ended.
+// ledger checks that loss is told first: when a grant returns, the context of every
+// earlier grant of the key has ended.
 type ledger struct {
 	t     *testing.T
 	mu    sync.Mutex

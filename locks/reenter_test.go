@@ -11,7 +11,6 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// TESTING C1, C2, C9; PEERS 42.
 func TestOwnerEntersAgainUnderTheSameToken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -90,7 +89,6 @@ func TestPlainLockIsOneDeep(t *testing.T) {
 	})
 }
 
-// TESTING C6, C7, PEERS 34.
 func TestOtherOwnersContend(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -199,7 +197,6 @@ func TestModesOfAnOwnerMustAgree(t *testing.T) {
 	})
 }
 
-// TESTING E1.
 func TestAllLocksOfAnOwnerAreLostTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -239,7 +236,6 @@ func TestAllLocksOfAnOwnerAreLostTogether(t *testing.T) {
 	})
 }
 
-// TESTING C5.
 func TestDoNestsForAnOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -390,7 +386,7 @@ func TestDepthIsBounded(t *testing.T) {
 	})
 }
 
-// TESTING M5 of its kind: many goroutines of many owners, at random.
+// Many goroutines of many owners, at random.
 func TestOwnersUnderContention(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.check = false

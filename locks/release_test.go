@@ -36,7 +36,7 @@ func TestHandOverGoesToTheNamedClientFirst(t *testing.T) {
 	})
 }
 
-// PEERS 40, and P3: where the cluster agrees, the successor runs before the
+// Loss is told first: where the cluster agrees, the successor runs before the
 // answer is here.
 func TestHandOverEndsTheLockBeforeTheMessageLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

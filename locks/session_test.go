@@ -53,7 +53,6 @@ func TestHeldLockLastsAndIsCheap(t *testing.T) {
 	})
 }
 
-// PEERS 20, 23, 24.
 func TestWindowEndsATTLLessTheMarginAfterTheLastConfirmedBeatWasSent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -108,7 +107,6 @@ func TestSessionThatTookTooLongToOpenIsReplaced(t *testing.T) {
 	})
 }
 
-// PEERS 19.
 func TestShortOutageLosesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -133,7 +131,7 @@ func TestShortOutageLosesNothing(t *testing.T) {
 	})
 }
 
-// PEERS 28: no beat is held up by another that is slow.
+// No beat is held up by another that is slow.
 func TestSlowBeatDelaysNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -176,7 +174,7 @@ func TestSlowBeatDelaysNoOther(t *testing.T) {
 	})
 }
 
-// PEERS 8, 21: one failed beat harms nothing, and is told.
+// One failed beat harms nothing, and is told.
 func TestFailedBeatIsToldAndTheNextGoesOut(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var failed []error
@@ -196,7 +194,7 @@ func TestFailedBeatIsToldAndTheNextGoesOut(t *testing.T) {
 	})
 }
 
-// PEERS 15, 22: after a loss the session is left alone, and told to end.
+// After a loss the session is left alone, and told to end.
 func TestLossStopsTheBeatsAndClosesTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -242,7 +240,6 @@ func TestLossStopsTheBeatsAndClosesTheSession(t *testing.T) {
 	})
 }
 
-// PEERS 15.
 func TestExpiredSessionIsLostAtTheNextBeat(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -267,7 +264,6 @@ func TestExpiryIsPushed(t *testing.T) {
 	})
 }
 
-// PEERS 12, 13.
 func TestWaitEndsWithItsSession(t *testing.T) {
 	for _, reason := range []Reason{SessionExpired, QuorumUnreachable, NodeStopped} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -301,7 +297,7 @@ func TestWaitEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// PEERS 14: the push of a grant comes when the window is over by the clock, but
+// The push of a grant comes when the window is over by the clock, but
 // nobody has noticed yet.
 func TestGrantThatArrivesTooLateIsNone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -339,7 +335,6 @@ func TestGrantThatArrivesTooLateIsNone(t *testing.T) {
 	})
 }
 
-// PEERS 39.
 func TestLockThatIsLostBeforeItIsReturnedShowsIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -358,7 +353,7 @@ func TestLockThatIsLostBeforeItIsReturnedShowsIt(t *testing.T) {
 	})
 }
 
-// PEERS 27, P4: Err is right at once, the context a tenth of a second later.
+// A stopped holder finds out: Err is right at once, the context a tenth of a second later.
 func TestSleepOfTheHostCounts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -413,7 +408,7 @@ func TestContextIsRightAtOnceAfterASleep(t *testing.T) {
 	})
 }
 
-// PEERS 23: an answer that comes too late does not open the window anew.
+// An answer that comes too late does not open the window anew.
 func TestWindowThatIsOverStaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -471,7 +466,6 @@ func TestStoppedNodeEndsEverything(t *testing.T) {
 	})
 }
 
-// PEERS 29.
 func TestCloseFreesEverythingInOneStep(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -581,7 +575,6 @@ func TestCloseWhileTheSessionOpens(t *testing.T) {
 	})
 }
 
-// PEERS 30.
 func TestFailedAcquireLeaksNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -618,7 +611,7 @@ func TestAcquireReplacesAnExpiredSession(t *testing.T) {
 	})
 }
 
-// PEERS 36: two clients of one name, or one process started again, have
+// Two clients of one name, or one process started again, have
 // different sessions.
 func TestRestartedClientDoesNotOwnItsFormerLocks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -69,7 +69,6 @@ func TestZeroSetFailsWithoutPanic(t *testing.T) {
 	}
 }
 
-// TESTING J1, PEERS 51.
 func TestSetThatFailsHoldsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -89,7 +88,7 @@ func TestSetThatFailsHoldsNothing(t *testing.T) {
 	})
 }
 
-// TESTING J3: the bound is of the whole.
+// The bound is of the whole.
 func TestSetWaitsOnceForAllKeys(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -108,7 +107,6 @@ func TestSetWaitsOnceForAllKeys(t *testing.T) {
 	})
 }
 
-// TESTING J4.
 func TestSetsInAnyOrderDoNotDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex
@@ -188,7 +186,7 @@ func matches(err error, want LostError) bool {
 	return errors.As(err, &lost) && *lost == want
 }
 
-// TESTING J2: what a failed release owes, it owes for every key.
+// What a failed release owes, it owes for every key.
 func TestFailedReleaseOfASetIsKnownForEveryKey(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")

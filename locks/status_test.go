@@ -153,7 +153,6 @@ func TestWatchYieldsNoStateTwice(t *testing.T) {
 	})
 }
 
-// PEERS 55.
 func TestWatchSeesVacancyAndMissesNoLatestState(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")

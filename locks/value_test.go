@@ -25,7 +25,7 @@ func TestValueIsLeftForTheNextHolder(t *testing.T) {
 		if err := l.SetValue(bg, v); err != nil {
 			t.Fatal(err)
 		}
-		copy(v, "two") // TESTING A12
+		copy(v, "two")
 		if v, _ := l.Value(); v != nil {
 			t.Errorf("its own holder reads %q", v)
 		}
