@@ -158,6 +158,51 @@ func TestRestartedMemberVotesAgain(t *testing.T) {
 	})
 }
 
+// The last that is heard of a name is of its newest start, or says that it is not.
+func TestTheEndOfAnEarlierStartIsToldAsSuch(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		var mu sync.Mutex
+		var told []Event
+		b.start("n1")
+		b.start("n3")
+		n2 := b.start("n2", func(cfg *Config) {
+			cfg.Events = func(e Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				if (e.Kind == MemberJoined || e.Kind == MemberLeft) && e.Member.Name == "n3" {
+					told = append(told, e)
+				}
+			}
+		})
+		b.ready(n2)
+		old := b.nodes["n3"].boot
+		b.crash("n3")
+		time.Sleep(time.Second)
+		b.ready(b.start("n3"))
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		boot := b.nodes["n3"].boot
+		want := []struct {
+			kind EventKind
+			boot uint64
+			text string
+		}{
+			{MemberJoined, old, "member joined: n3"},
+			{MemberJoined, boot, "member joined: n3"},
+			{MemberLeft, old, "member left: n3: an earlier start of it"},
+		}
+		if len(told) != len(want) {
+			t.Fatalf("told %v", told)
+		}
+		for i, w := range want {
+			if e := told[i]; e.Kind != w.kind || e.Member.Boot != w.boot || e.String() != w.text {
+				t.Errorf("told %v of boot %d, want %q of boot %d", e, e.Member.Boot, w.text, w.boot)
+			}
+		}
+	})
+}
+
 func TestTwentyThinMembersLockAndACrashFreesTheirKeys(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.form()

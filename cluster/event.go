@@ -9,8 +9,8 @@ import (
 type EventKind uint8
 
 const (
-	MemberJoined   EventKind = iota + 1 // Member is alive
-	MemberLeft                          // Member left, or is taken for dead
+	MemberJoined   EventKind = iota + 1 // Member, of that Boot, is alive
+	MemberLeft                          // it left, or is taken for dead; if it was killed, maybe after its next start joined
 	ClusterFounded                      // this member learned of the founding; nothing is granted for one TTL
 	Granting                            // the founding wait is over: locks are granted
 	LeaderChanged                       // Member leads, and serves

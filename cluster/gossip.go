@@ -419,7 +419,11 @@ func (g *gossip) note(m *memberlist.Node, alive bool) {
 		if !alive {
 			kind = MemberLeft
 		}
-		g.n.event(Event{Kind: kind, Member: Member{Name: s.name, Addr: s.addr, Boot: s.boot}})
+		e := Event{Kind: kind, Member: Member{Name: s.name, Addr: s.addr, Boot: s.boot}}
+		if s.boot < g.newestBoot(s.name) {
+			e.Detail = "an earlier start of it" // not who has that name now
+		}
+		g.n.event(e)
 	}
 	if alive && s.name == g.n.cfg.Name && !self && news {
 		g.n.namesake(*s)
