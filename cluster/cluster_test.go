@@ -485,6 +485,11 @@ func TestNoQuorumIsSaid(t *testing.T) {
 		if err := n.Ready(b.within(2 * time.Second)); !errors.Is(err, ErrNoQuorum) {
 			t.Errorf("Ready got %v", err)
 		}
+		asked := time.Now()
+		h := n.Health(context.Background())
+		if h.Quorum || h.Granting || !errors.Is(h.Err, ErrNoQuorum) || h.Members != 1 || time.Since(asked) > healthWait {
+			t.Errorf("Health got %+v after %v", h, time.Since(asked))
+		}
 		_, err := n.link.Propose(b.within(2*time.Second), machine.Open{Session: sid(1), Client: "c", Node: "n3", TTL: 1000})
 		var e *replica.Error
 		if !errors.As(err, &e) || !errors.Is(err, ErrNoQuorum) || e.Unknown {

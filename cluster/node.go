@@ -248,17 +248,22 @@ type Health struct {
 	Err      error // why Quorum is false
 }
 
+// healthWait is longer than most elections: one alone is no ill health.
+const healthWait = 2 * time.Second
+
 // Health asks the leader whether it still is one. It never fails: what is
-// wrong stands in the answer.
+// wrong stands in the answer. It blocks until the leader has answered, or ctx has
+// ended, and for two seconds at most.
 func (n *Node) Health(ctx context.Context) Health {
-	h := Health{Members: len(n.gossip.alive())}
+	ctx, cancel := context.WithTimeout(ctx, healthWait)
+	defer cancel()
+	// Any key does: reading it is what needs the quorum.
+	_, err := n.link.Read(ctx, replica.Query{Key: "health"})
+	h := Health{Quorum: err == nil, Err: err, Members: len(n.gossip.alive())}
 	h.Leader, _, _ = n.link.leader()
 	if r := n.roles.current(); r != nil {
 		h.Voter = slices.Contains(r.voters(), r.id)
 	}
-	// Any key does: reading it is what needs the quorum.
-	_, err := n.link.Read(ctx, replica.Query{Key: "health"})
-	h.Quorum, h.Err = err == nil, err
 	n.mu.Lock()
 	h.Granting = h.Quorum && n.ready
 	n.mu.Unlock()
