@@ -43,6 +43,9 @@ func TestAskedHolderMayLetGo(t *testing.T) {
 			t.Error("the holder was not told, or ended")
 		}
 		release(t, l)
+		if settle(); !closed(next.done) {
+			t.Error("the asker still waits")
+		}
 		next.ok(t)
 	})
 }

@@ -286,6 +286,9 @@ func TestZeroLockFailsWithoutPanic(t *testing.T) {
 		if l.Err() == nil || l.Release(bg) == nil || l.Renew(bg) == nil || l.Require(0) == nil || l.Context().Err() == nil {
 			t.Error("a zero lock is held")
 		}
+		if l.Release(bg) == nil {
+			t.Error("a zero lock was released the second time")
+		}
 		if l.Key() != "" || l.Token() != 0 || l.Remaining() != 0 {
 			t.Error("a zero lock is of something")
 		}

@@ -54,6 +54,7 @@ func TestOptionsThatCannotBeUsedAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			err   error
 		}{
 			{"Permit", one(Permit(0))},
+			{"Permit", one(Permit(-1))},
 			{"Permit", one(Permit(machine.MaxHolders + 1))},
 			{"Priority", one(Priority(101))},
 			{"Priority", one(Priority(-101))},
@@ -261,7 +262,10 @@ func TestQueuedReadersEnterTogether(t *testing.T) {
 		}
 		release(t, writer)
 		settle()
-		for _, call := range calls {
+		for i, call := range calls {
+			if !closed(call.done) {
+				t.Errorf("reader %d still waits", i)
+			}
 			if err := call.ok(t).Err(); err != nil {
 				t.Error(err)
 			}

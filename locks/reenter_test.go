@@ -377,6 +377,9 @@ func TestDepthIsBounded(t *testing.T) {
 		}
 		_, err := a.Acquire(bg, "k", Reentrant("o"))
 		wantConfig(t, err, "Reentrant")
+		if first, last := locks[0], locks[MaxDepth-1]; last.Depth() != MaxDepth || last.Err() != nil || last.Token() != first.Token() {
+			t.Errorf("after the refusal: depth %d, %v, token %d", last.Depth(), last.Err(), last.Token())
+		}
 		for _, l := range locks {
 			release(t, l)
 		}
