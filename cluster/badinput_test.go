@@ -36,6 +36,7 @@ func TestBadConfigIsRefusedByField(t *testing.T) {
 		{"Config.Founders", "together with InitialSize", func(c *Config) { c.Founders = []string{"a"} }},
 		{"Config.Founders", "named twice", func(c *Config) { c.InitialSize, c.Founders = 0, []string{"a", "b", "a"} }},
 		{"Config.InitialSize", "not in 0 to 64", func(c *Config) { c.InitialSize = -1 }},
+		{"Config.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voters = 2 }},
 		{"Config.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voters = 4 }},
 		{"Config.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voters = -1 }},
 		{"Config.TTL", "below the least, 300ms", func(c *Config) { c.TTL = 299 * time.Millisecond }},
