@@ -117,7 +117,8 @@ func TestAClosedClientBeatsNoMore(t *testing.T) {
 	})
 }
 
-// Whatever the cluster hears of it, Close ends at once what descends from a lock.
+// Whatever the cluster hears of it, and whatever work is slow to return, Close ends
+// at once what descends from a lock.
 func TestContextsBelowALockEndAsItsClientCloses(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -125,6 +126,14 @@ func TestContextsBelowALockEndAsItsClientCloses(t *testing.T) {
 			l := acquire(t, c, "k")
 			child, cancel := context.WithTimeout(l.Context(), time.Hour)
 			defer cancel()
+			slow := does(func(ctx context.Context) error {
+				return c.Do(ctx, "slow", func(ctx context.Context, _ *Lock) error {
+					<-ctx.Done()
+					time.Sleep(time.Second)
+					return nil
+				})
+			}, bg)
+			slow.pends(t)
 			if cut {
 				m.isolate()
 			}
@@ -137,6 +146,7 @@ func TestContextsBelowALockEndAsItsClientCloses(t *testing.T) {
 				t.Errorf("cut off %v: after a tenth of a second the context's cause is %v", cut, context.Cause(child))
 			}
 			closing.ends(t)
+			slow.ends(t)
 			if cut {
 				m.heal()
 			}
