@@ -54,7 +54,7 @@ func (x *Cell) Get(ctx context.Context) ([]byte, error) {
 // unless the error matches ErrUncertain: then it is not known whether it was
 // replaced, and Update has not tried again. The errors are Acquire's and
 // SetValue's, ErrValuesFull among them; the end of ctx; and a *cluster.ConfigError
-// for a result of more than 64 KiB.
+// for a nil change and for a result of more than 64 KiB.
 //
 // Not by IfToken and a second try if the value has changed: under contention all
 // but one would try in vain, again and again, where the queue serves one after the
@@ -62,6 +62,9 @@ func (x *Cell) Get(ctx context.Context) ([]byte, error) {
 func (x *Cell) Update(ctx context.Context, change func(old []byte) []byte) error {
 	if err := checkKey(x.key); err != nil {
 		return err
+	}
+	if change == nil {
+		return configError("change", "nil")
 	}
 	var retry backoff
 	for {

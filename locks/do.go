@@ -28,6 +28,9 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 		return err
 	}
 	defer c.calls.Done()
+	if work == nil {
+		return configError("work", "nil")
+	}
 	req, err := newRequest(key, opts)
 	if err != nil {
 		return err

@@ -305,7 +305,7 @@ func TestElectedTakeTurns(t *testing.T) {
 	})
 }
 
-// E1, SHARDS 1.2: neither a lost session nor an unreachable cluster ends it.
+// Neither a lost session nor an unreachable cluster ends it.
 func TestElectStandsAgainAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := &leaders{t: t}
@@ -411,7 +411,7 @@ func TestElectEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// E3: between the end of ctx and that of lead nobody else is elected.
+// Between the end of ctx and that of lead nobody else is elected.
 func TestVoluntaryEndKeepsTheKeyUntilLeadHasReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := &leaders{t: t}

@@ -34,6 +34,9 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 		return err
 	}
 	defer c.calls.Done()
+	if lead == nil {
+		return configError("lead", "nil")
+	}
 	req, err := newRequest(key, opts)
 	if err != nil {
 		return err

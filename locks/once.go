@@ -77,8 +77,9 @@ const (
 // cluster.ErrStopped, cluster.ErrVersion, *cluster.ConfigError.
 //
 // The cluster remembers the 16,384 ids that were run last, in 16 MiB: an older one
-// may be run again, also if its result was asked for since. The end of ctx while the beginning is being written may
-// spend the id: it is then as if fn had been begun.
+// may be run again, also if its result was asked for since. The end of ctx while
+// the beginning is being written may spend the id: it is then as if fn had been
+// begun.
 func (c *Client) Once(ctx context.Context, id string, fn func(ctx context.Context) ([]byte, error)) ([]byte, error) {
 	switch {
 	case id == "":
@@ -87,6 +88,8 @@ func (c *Client) Once(ctx context.Context, id string, fn func(ctx context.Contex
 		return nil, configError("id", "%d bytes exceed %d", len(id), maxOnceID)
 	case !utf8.ValidString(id):
 		return nil, configError("id", "not valid UTF-8")
+	case fn == nil:
+		return nil, configError("fn", "nil")
 	}
 	if err := c.enter(); err != nil {
 		return nil, err

@@ -19,6 +19,14 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
+// never is what Once is not to run.
+func never(t *testing.T) func(context.Context) ([]byte, error) {
+	return func(context.Context) ([]byte, error) {
+		t.Error("run again")
+		return nil, nil
+	}
+}
+
 func TestOnceRunsOnceAndTellsEverybody(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var runs atomic.Int64
@@ -234,7 +242,7 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 		b, _ := w.client(t, "b")
 		began := time.Now()
 		_, err := a.Once(within(3*time.Second), "job", func(ctx context.Context) ([]byte, error) {
-			if _, err := b.Once(within(time.Second), "job", nil); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := b.Once(within(time.Second), "job", never(t)); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 			<-ctx.Done()
@@ -243,12 +251,12 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		if _, err := b.Once(bg, "job", nil); !errors.Is(err, ErrOnce) || errors.Is(err, ErrUnfinished) {
+		if _, err := b.Once(bg, "job", never(t)); !errors.Is(err, ErrOnce) || errors.Is(err, ErrUnfinished) {
 			t.Error(err)
 		}
 		// Who would wait for itself is told, by whatever way round.
 		_, err = a.Once(bg, "outer", func(ctx context.Context) ([]byte, error) {
-			_, err := b.Once(ctx, "inner", func(ctx context.Context) ([]byte, error) { return a.Once(ctx, "outer", nil) })
+			_, err := b.Once(ctx, "inner", func(ctx context.Context) ([]byte, error) { return a.Once(ctx, "outer", never(t)) })
 			return nil, err
 		})
 		if !errors.Is(err, ErrDeadlock) {
@@ -257,7 +265,7 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 		// Before fn: nothing has happened, and it can be run yet.
 		ctx, cancel := context.WithCancel(bg)
 		cancel()
-		if _, err := a.Once(ctx, "not yet", nil); !errors.Is(err, context.Canceled) {
+		if _, err := a.Once(ctx, "not yet", never(t)); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		if _, err := a.Once(bg, "not yet", func(context.Context) ([]byte, error) { return nil, nil }); err != nil {

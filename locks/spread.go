@@ -54,8 +54,11 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 		return err
 	}
 	defer c.calls.Done()
-	if shards < 1 || shards > MaxShards {
+	switch {
+	case shards < 1 || shards > MaxShards:
 		return configError("shards", "%d is not within 1 and %d", shards, MaxShards)
+	case work == nil:
+		return configError("work", "nil")
 	}
 	group, err := newRequest(name, opts)
 	if err != nil {

@@ -179,7 +179,7 @@ func TestHandOverWaitsForTheWork(t *testing.T) {
 	})
 }
 
-// E3 for shards: who leaves has its works return before it does.
+// Who leaves has its works return before it does.
 func TestSpreadJoinsItsWorksBeforeItReturns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
