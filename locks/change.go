@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -200,6 +201,15 @@ func unknown(err error) bool {
 	return err != nil && !(errors.As(err, &unheard) && !unheard.Unknown)
 }
 
+// A change is under way, or waits for its turn. It ends with its lock, and not with
+// that one's context: in Do, Elect and Spread that ends with the caller's, too, and
+// the work holds on to the key until it has returned. It may have a last word to
+// leave with it.
+type change struct {
+	lock   *Lock
+	cancel context.CancelCauseFunc
+}
+
 // change runs f, which changes something about the grant in the cluster: one at
 // a time, and with a context that ends with ctx and with the lock. It returns
 // nil if f came to OK, or to Granted while the lock lasts.
@@ -217,14 +227,23 @@ func (l *Lock) change(ctx context.Context, verb string, f func(context.Context) 
 	defer s.c.calls.Done()
 	cctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(l.Context(), func() { cancel(l.end()) })()
-
+	c := &change{lock: l, cancel: cancel}
 	s.mu.Lock()
+	if ended := l.ended; ended != nil {
+		s.mu.Unlock()
+		return ended
+	}
 	x := g.extra()
 	if x.changing == nil {
 		x.changing = make(chan struct{}, 1)
 	}
+	x.changes = append(x.changes, c)
 	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		x.changes = slices.DeleteFunc(x.changes, func(o *change) bool { return o == c })
+		s.mu.Unlock()
+	}()
 	select {
 	case x.changing <- struct{}{}:
 	case <-cctx.Done():

@@ -440,3 +440,65 @@ func TestVoluntaryEndKeepsTheKeyUntilLeadHasReturned(t *testing.T) {
 		}
 	})
 }
+
+// The end of the caller's ctx ends the work's context, but not the lock: until it
+// has returned the work may say a last word with it.
+func TestWorkMayChangeItsLockAfterTheCallersEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		m.set(faults{latency: 50 * time.Millisecond})
+		ctx, cancel := context.WithCancel(bg)
+		err := a.Do(ctx, "k", func(ctx context.Context, l *Lock) error {
+			cancel()
+			<-ctx.Done()
+			if err := l.SetValue(bg, []byte("last words")); err != nil {
+				t.Errorf("set value: %v", err)
+			}
+			if err := l.Downgrade(bg); err != nil {
+				t.Errorf("downgrade: %v", err)
+			}
+			if err := l.Upgrade(bg); err != nil {
+				t.Errorf("upgrade: %v", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if v, clean := acquire(t, a, "k").Value(); string(v) != "last words" || !clean {
+			t.Errorf("value %q, clean %v", v, clean)
+		}
+	})
+}
+
+// One that waits for its turn does too, and no change outlives its own lock.
+func TestChangeThatWaitsEndsWithItsLockOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		other := acquire(t, b, "k", Shared())
+		ctx, cancel := context.WithCancel(bg)
+		err := a.Do(ctx, "k", func(ctx context.Context, l *Lock) error {
+			up := does(l.Upgrade, bg)
+			up.pends(t)
+			second := does(l.Downgrade, bg)
+			cancel()
+			up.pends(t)
+			second.pends(t)
+			release(t, l)
+			for _, call := range []*call[struct{}]{up, second} {
+				if _, err := call.ends(t); err != ErrReleased {
+					t.Errorf("after the release: %v", err)
+				}
+			}
+			if n := len(l.g.more.changes); n != 0 {
+				t.Errorf("%d changes are kept", n)
+			}
+			return nil
+		}, Shared())
+		if err != nil {
+			t.Error(err)
+		}
+		release(t, other)
+	})
+}

@@ -38,6 +38,7 @@ type extra struct {
 	contended chan struct{}
 	entry     *entry        // of the owner who may enter again
 	changing  chan struct{} // size 1: held by who changes the mode
+	changes   []*change     // that one's, and those that wait for it
 }
 
 // extra returns the grant's, made if there is none. The caller holds s.mu.

@@ -27,15 +27,29 @@ type Lock struct {
 }
 
 // finish ends the lock for the given cause, and returns what cancels its
-// context, nil if that was never asked for. The caller holds the session's mu and
-// runs it after unlocking.
+// context and its changes, nil if there are none. The caller holds the session's mu
+// and runs it after unlocking.
 func (l *Lock) finish(cause error) func() {
 	l.ended = cause
-	if l.stop == nil {
+	var stops []context.CancelCauseFunc
+	if l.stop != nil {
+		stops = append(stops, l.stop)
+	}
+	if l.g.more != nil {
+		for _, c := range l.g.more.changes {
+			if c.lock == l {
+				stops = append(stops, c.cancel)
+			}
+		}
+	}
+	if stops == nil {
 		return nil
 	}
-	stop := l.stop
-	return func() { stop(cause) }
+	return func() {
+		for _, stop := range stops {
+			stop(cause)
+		}
+	}
 }
 
 func (l *Lock) zero() bool { return l == nil || l.g == nil }
