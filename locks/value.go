@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -34,7 +35,7 @@ func (l *Lock) Value() (v []byte, clean bool) {
 // of one that is being downgraded, the error matches ErrWrongMode.
 //
 // When it returns nil the value is safe. If ctx ends before, the value may have
-// been set or not, and calling it again is harmless. A lock that has been lost
+// been set or not, and calling it again is harmless. v is copied. A lock that has been lost
 // returns its *LostError, and has set nothing; one that is lost meanwhile may
 // have. The cluster keeps up to 65,536 values of 64 MiB in all: one more is
 // refused with an error that matches ErrValuesFull.
@@ -46,6 +47,9 @@ func (l *Lock) setValue(ctx context.Context, v []byte, fade bool) error {
 	if len(v) > machine.MaxValue {
 		return configError("value", "%d bytes exceed %d", len(v), machine.MaxValue)
 	}
+	// A copy of the command may be under way for longer than this call, and be
+	// encoded then: after ctx has ended, or after another copy was answered.
+	v = bytes.Clone(v)
 	const verb = "set the value of"
 	return l.change(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
 		g, s := l.g, l.g.s

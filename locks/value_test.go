@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -164,6 +165,30 @@ func TestLateSecondCopyOfASetValueDoesNotBringTheOldValueBack(t *testing.T) {
 		}
 		release(t, l)
 		if v, _ := acquire(t, a, "k").Value(); string(v) != "new" {
+			t.Errorf("value %q", v)
+		}
+	})
+}
+
+// What a call that was given up may set yet is what it was given.
+func TestValueIsCopied(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		l := acquire(t, a, "k")
+		m.set(faults{latency: 200 * time.Millisecond})
+		ctx, cancel := context.WithCancel(bg)
+		buffer := []byte("mine")
+		call := does(func(ctx context.Context) error { return l.SetValue(ctx, buffer) }, ctx)
+		synctest.Wait()
+		cancel()
+		if _, err := call.ends(t); !errors.Is(err, context.Canceled) {
+			t.Errorf("set value: %v", err)
+		}
+		copy(buffer, "else")
+		time.Sleep(time.Second)
+		m.set(faults{})
+		release(t, l)
+		if v, _ := acquire(t, a, "k").Value(); string(v) != "mine" {
 			t.Errorf("value %q", v)
 		}
 	})
