@@ -84,7 +84,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Unlock()
 	if first {
 		c.refuse(ErrClosed)
-		go c.finish(ctx)
+		go c.finish()
 	}
 	select {
 	case <-c.closed:
@@ -101,14 +101,14 @@ func (c *Client) Close(ctx context.Context) error {
 
 // finish is Close, without its bound. It ends once all calls, and so the works,
 // have returned, and the cluster heard or closeGrace is over.
-func (c *Client) finish(ctx context.Context) {
+func (c *Client) finish() {
 	defer close(c.closed)
 	if s := c.current(); s != nil {
 		s.shut()
 	}
 	c.calls.Wait()
 	if s := c.current(); s != nil {
-		c.closeErr = s.close(ctx)
+		c.closeErr = s.close()
 	}
 	c.mu.Lock()
 	c.joined = true
@@ -229,7 +229,7 @@ func (c *Client) join() (*opening, error) {
 			close(o.done)
 			if err == nil && shut {
 				c.rep.Detach(s.id)
-				_ = s.tellClosed(context.Background()) // nobody has used it, and it expires anyway
+				_ = s.tellClosed() // nobody has used it, and it expires anyway
 			}
 		})
 	}

@@ -58,7 +58,6 @@ type session struct {
 	beats    []*beat   // under way, the oldest first
 	wake     time.Time // when run means to look at the clocks next
 	cleaning cleaning
-	closeCtx context.Context // bounds telling the cluster; nil: nobody waits for it
 }
 
 // waiter is a request that was not yet answered for good.
@@ -170,13 +169,7 @@ func (s *session) run() {
 	case SessionExpired, NodeStopped:
 		// It is gone already, or cannot be told.
 	default:
-		s.mu.Lock()
-		ctx := s.closeCtx
-		s.mu.Unlock()
-		if ctx == nil {
-			ctx = context.Background()
-		}
-		s.closeErr = s.tellClosed(ctx)
+		s.closeErr = s.tellClosed()
 	}
 }
 
@@ -303,23 +296,19 @@ func (s *session) shut() {
 }
 
 // close ends the session, waits for its goroutine, and returns whether the
-// cluster heard. ctx bounds that, unless it has ended already.
-func (s *session) close(ctx context.Context) error {
-	s.mu.Lock()
-	if ctx.Err() == nil {
-		s.closeCtx = ctx
-	}
-	s.mu.Unlock()
+// cluster heard.
+func (s *session) close() error {
 	s.lose(ClientClosed)
 	<-s.closed
 	return s.closeErr
 }
 
 // tellClosed has the cluster close the session, which frees all its keys in one
-// step. It is bounded: the cluster expires what it does not hear of.
-func (s *session) tellClosed(ctx context.Context) error {
+// step. It is bounded, since the cluster expires what it does not hear of, but by
+// nobody's context: Close goes on when its caller has left.
+func (s *session) tellClosed() error {
 	s.awaitCancels()
-	ctx, cancel := context.WithTimeout(ctx, grace(s.ttl))
+	ctx, cancel := context.WithTimeout(context.Background(), grace(s.ttl))
 	defer cancel()
 	out, err := s.c.rep.Propose(ctx, machine.Close{Session: s.id})
 	if err == nil && out.Code != machine.OK && out.Code != machine.NoSession {

@@ -538,6 +538,26 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
+// It goes on by itself, and the keys need not wait for the TTL.
+func TestCloseGoesOnAfterItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		acquire(t, c, "k")
+		m.isolate()
+		if err := c.Close(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("close: %v", err)
+		}
+		time.Sleep(time.Second)
+		m.heal()
+		if err := c.Close(bg); err != nil {
+			t.Errorf("close, after all: %v", err)
+		}
+		if n := w.counts(); n.Sessions != 0 || n.Grants != 0 {
+			t.Errorf("the table keeps %+v", n)
+		}
+	})
+}
+
 func TestCloseWithEndedContextStillTells(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
