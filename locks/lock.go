@@ -98,14 +98,31 @@ func (l *Lock) Context() context.Context {
 	s := l.g.s
 	s.alive()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.ctx == nil { // made when first asked for, since most locks' never is
-		l.ctx, l.stop = context.WithCancelCause(withLineage(fence.NewContextFunc(l.parent, l.Token), l))
-		if l.ended != nil {
-			l.stop(l.ended)
-		}
+	ctx := l.ctx
+	s.mu.Unlock()
+	if ctx != nil {
+		return ctx
 	}
-	return l.ctx
+	// Made when first asked for, since most locks' never is; and not under mu,
+	// since the parent may be of a type of the caller's, whose methods are called
+	// by this and may themselves ask a lock something.
+	ctx, stop := context.WithCancelCause(withLineage(fence.NewContextFunc(l.parent, l.Token), l))
+	s.mu.Lock()
+	if l.ended != nil {
+		// Before anybody has it: who ended the lock knew of none to cancel.
+		ended := l.ended
+		s.mu.Unlock()
+		stop(ended)
+		s.mu.Lock()
+	}
+	if first := l.ctx; first != nil { // another call was faster
+		s.mu.Unlock()
+		stop(nil)
+		return first
+	}
+	l.ctx, l.stop = ctx, stop
+	s.mu.Unlock()
+	return ctx
 }
 
 // Err returns nil while the lock is held and may be trusted, and why it ended

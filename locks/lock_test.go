@@ -498,3 +498,55 @@ func TestErrorTexts(t *testing.T) {
 		}
 	}
 }
+
+// inquisitive is a context of a user's own that asks a lock whenever it is asked.
+type inquisitive struct {
+	context.Context
+	lock *Lock
+}
+
+func (c inquisitive) Value(key any) any {
+	_ = c.lock.Err()
+	return c.Context.Value(key)
+}
+
+func (c inquisitive) Done() <-chan struct{} {
+	_ = c.lock.Err()
+	return c.Context.Done()
+}
+
+// Nothing of a user's runs under the session's mutex. Not in a bubble, in which a
+// deadlock of mutexes is none.
+func TestContextOfAUsersOwnMayAskALock(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.client(t, "a")
+	other := acquire(t, a, "other")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
+		err := a.Do(inquisitive{ctx, other}, "k", func(ctx context.Context, l *Lock) error {
+			cancel()
+			<-ctx.Done()
+			return l.Release(bg)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		l, err := a.Acquire(inquisitive{bg, other}, "l")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		release(t, l)
+		if ctx := l.Context(); context.Cause(ctx) != ErrReleased || l.Context() != ctx {
+			t.Errorf("the context of a released lock: %v", context.Cause(ctx))
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		panic("the session is stuck") // and so would be the client's Close
+	}
+}
