@@ -350,10 +350,25 @@ func (s *session) conclude(ctx context.Context, w *waiter, o outcome) (*Lock, er
 	case err != nil:
 		return nil, callError("acquire", w.key, err)
 	case o.withdrawn:
-		// Granted, but not to be trusted: the session has just ended.
-		return nil, &SessionError{Key: w.key, Reason: s.why()}
+		return nil, s.withheld(w.key)
 	}
 	return nil, refusal(&w.request, o.out)
+}
+
+// withheld is why a grant of key that the cluster told of was not taken, and is
+// being given back.
+func (s *session) withheld(key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.reason != 0:
+		return &SessionError{Key: key, Reason: s.reason}
+	case s.draining:
+		return ErrClosed // and its call is about to be ended for that, too
+	}
+	// The cluster refused the request before, had no room to remember why, and
+	// that answer was lost.
+	return callError("acquire", key, errWithdrawn)
 }
 
 // refusal is the error of an Acquire that the cluster refused.

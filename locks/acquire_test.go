@@ -511,3 +511,42 @@ func TestSeenOutcomesAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// Close ends the locks before the calls that wait, and that may take a while.
+func TestGrantWhileTheClientEndsItsLocksIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		acquire(t, a, "x")
+		s := a.current()
+		m.set(faults{latency: time.Second})
+		call := start(func() (*Lock, error) { return a.TryAcquire(bg, "k") })
+		synctest.Wait()
+		s.mu.Lock()
+		s.draining = true
+		s.mu.Unlock()
+		if _, err := call.ends(t); err != ErrClosed {
+			t.Errorf("acquire: %v", err)
+		}
+		time.Sleep(5 * time.Second) // it is withdrawn
+		if w.busy() != 1 {
+			t.Errorf("the table keeps %+v", w.counts())
+		}
+	})
+}
+
+// A session that lives is not said to have ended.
+func TestRequestThatTheClusterGaveUpIsNotTheSessionsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		acquire(t, a, "x")
+		id := a.current().id
+		m.hook(hooks{proposed: func(c machine.Command) {
+			if c, ok := c.(machine.Acquire); ok {
+				w.apply(machine.Withdraw{Session: id, Seq: c.Seq})
+			}
+		}})
+		if _, err := a.Acquire(bg, "k"); err == nil || errors.Is(err, ErrSessionLost) {
+			t.Errorf("acquire: %v", err)
+		}
+	})
+}
