@@ -356,7 +356,7 @@ func call[T any](ctx context.Context, k *link, try func(upstream, func(T, wire.C
 			case <-changed:
 			case <-k.n.ctx.Done():
 			case <-ctx.Done():
-				return fail(fmt.Errorf("%w: %s: %w", ErrNoQuorum, k.n.quorumText(), context.Cause(ctx)))
+				return fail(fmt.Errorf("%w: %w", k.noQuorum(), context.Cause(ctx)))
 			}
 			continue
 		}
@@ -408,6 +408,8 @@ func call[T any](ctx context.Context, k *link, try func(upstream, func(T, wire.C
 	}
 }
 
+func (k *link) noQuorum() error { return fmt.Errorf("%w: %s", ErrNoQuorum, k.n.quorumText()) }
+
 // Below is replica.Replica.
 
 var _ replica.Replica = (*link)(nil)
@@ -423,6 +425,13 @@ func (k *link) TTL() time.Duration {
 		return time.Duration(k.ttl) * time.Millisecond
 	}
 	return k.n.cfg.TTL
+}
+
+func (k *link) Reached() error {
+	if _, _, ok := k.leader(); !ok {
+		return k.noQuorum()
+	}
+	return nil
 }
 
 func (k *link) Done() <-chan struct{} { return k.n.ctx.Done() }

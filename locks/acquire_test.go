@@ -550,3 +550,43 @@ func TestRequestThatTheClusterGaveUpIsNotTheSessionsEnd(t *testing.T) {
 		}
 	})
 }
+
+// Also to those who wait for another call's request: all but one of those who need
+// a session, who comes after what is owed for the key, those who follow the first
+// of an owner's, and a change after another.
+func TestThatThereIsNoQuorumIsToldToAll(t *testing.T) {
+	want := func(t *testing.T, what string, err error) {
+		t.Helper()
+		if !errors.Is(err, cluster.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		m.isolate()
+		var calls []*call[*Lock]
+		for i := range 3 {
+			ctx := within(time.Duration(i+1) * time.Second)
+			calls = append(calls, start(func() (*Lock, error) { return a.Acquire(ctx, "k") }))
+		}
+		for _, call := range calls {
+			_, err := call.ends(t)
+			want(t, "without a session", err)
+		}
+		m.heal()
+		l, held := acquire(t, a, "k"), acquire(t, a, "held")
+		m.isolate()
+		first := waiting(t, bg, a, "mine", Reentrant("o"))
+		_, err := a.Acquire(within(time.Second), "mine", Reentrant("o"))
+		want(t, "as a follower", err)
+		set := does(func(ctx context.Context) error { return held.SetValue(ctx, nil) }, bg)
+		set.pends(t)
+		want(t, "after another change", held.SetValue(within(time.Second), nil))
+		want(t, "release", l.Release(within(time.Second)))
+		_, err = a.Acquire(within(time.Second), "k")
+		want(t, "after a release that is owed", err)
+		m.heal()
+		first.ok(t)
+		set.ok(t)
+	})
+}

@@ -247,7 +247,7 @@ func (l *Lock) change(ctx context.Context, verb string, f func(context.Context) 
 	select {
 	case x.changing <- struct{}{}:
 	case <-cctx.Done():
-		return l.unchanged(ctx, verb, nil)
+		return l.unchanged(ctx, verb, s.c.rep.Reached())
 	}
 	defer func() { <-x.changing }()
 

@@ -177,7 +177,7 @@ func (s *session) awaitDebts(ctx context.Context, keys []string) error {
 		case <-s.c.closing.Done():
 			return ErrClosed
 		case <-ctx.Done():
-			return endOf(ctx)
+			return s.c.whyEnded(ctx)
 		}
 	}
 	return nil

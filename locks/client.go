@@ -192,12 +192,16 @@ func (c *Client) live(ctx context.Context) (*session, error) {
 				<-o.done // at once, since it was cancelled; it knows of the quorum
 				return nil, whyEnded(ctx, o.err)
 			}
-			return nil, endOf(ctx)
+			return nil, c.whyEnded(ctx)
 		case o.err != nil && !errors.Is(o.err, context.Canceled):
 			return nil, o.err
 		}
 	}
 }
+
+// whyEnded is why ctx has ended, for a call that waited for another call's request
+// and not for one of its own, and so was not told whether there is a leader.
+func (c *Client) whyEnded(ctx context.Context) error { return whyEnded(ctx, c.rep.Reached()) }
 
 // join makes the caller wait for the present opening, or for a new one. It
 // returns neither opening nor error if a session has come up meanwhile.

@@ -373,6 +373,13 @@ func (m *member) Cluster() machine.ClusterID { return m.w.id }
 func (m *member) TTL() time.Duration         { return m.w.ttl }
 func (m *member) Done() <-chan struct{}      { return m.done }
 
+func (m *member) Reached() error {
+	if _, cut := m.network(); cut != nil {
+		return cluster.ErrNoQuorum
+	}
+	return nil
+}
+
 // retryAfter is when a command is sent again whose answer did not come.
 const retryAfter = 300 * time.Millisecond
 

@@ -64,7 +64,7 @@ func (s *session) enter(ctx, parent context.Context, req request) (*Lock, error)
 		case <-s.c.closing.Done():
 			return nil, ErrClosed
 		case <-ctx.Done():
-			return nil, callError("acquire", req.key, endOf(ctx))
+			return nil, callError("acquire", req.key, s.c.whyEnded(ctx))
 		}
 	}
 }

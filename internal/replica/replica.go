@@ -56,6 +56,10 @@ type Replica interface {
 	// tell.
 	Scan(ctx context.Context, q Scan) (Scanned, error)
 
+	// Reached returns nil if a leader is known at the moment, and if not what a
+	// call that ended now would say of that.
+	Reached() error
+
 	// Done is closed when the node stops; every call then fails with a *Error
 	// wrapping the node's ErrStopped.
 	Done() <-chan struct{}
