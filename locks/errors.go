@@ -27,7 +27,8 @@ var (
 
 	// ErrSessionLost says that the session ended while a request of it waited:
 	// nothing was granted, and the place in the queue is gone. The error is a
-	// *SessionError. Asking again is safe and opens a new session.
+	// *SessionError. Asking again is safe and opens a new session. Of a Release
+	// it says that the cluster had not heard of it by then.
 	ErrSessionLost = errors.New("locks: session lost")
 
 	// ErrClosed is returned by every call on a Client that was closed, and ends

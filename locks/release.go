@@ -2,10 +2,12 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
 
+	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
@@ -16,7 +18,8 @@ import (
 //
 // If the cluster did not hear within ctx the error says so and wraps ctx's end:
 // the client goes on telling it in the background, and the next holder waits for
-// that, or for a TTL at most. A lock that was lost before, or turns out to have
+// that, or for a TTL at most. So does the error if the session ended before, which
+// frees the key as well; it then matches ErrSessionLost. A lock that was lost before, or turns out to have
 // been, returns its *LostError, one that was released before ErrReleased; neither
 // call has an effect on any later grant of the key.
 func (l *Lock) Release(ctx context.Context) error { return l.letGo(ctx, "") }
@@ -79,6 +82,18 @@ func (l *Lock) letGo(ctx context.Context, to string) error {
 	return s.tellReleased(ctx, d)
 }
 
+// unheard is the error of a command that failed with err because the session ended.
+func (s *session) unheard(err error) error {
+	switch why := s.why(); {
+	case errors.Is(err, cluster.ErrNoQuorum):
+		return fmt.Errorf("%w: %v: %w", ErrSessionLost, why, cluster.ErrNoQuorum)
+	case why == NodeStopped:
+		return fmt.Errorf("%w: %w", ErrSessionLost, cluster.ErrStopped)
+	default:
+		return fmt.Errorf("%w: %v", ErrSessionLost, why)
+	}
+}
+
 // tellReleased has the cluster free a key, and sees to it that it will be told
 // if it did not hear within ctx.
 func (s *session) tellReleased(ctx context.Context, d *debt) error {
@@ -95,8 +110,12 @@ func (s *session) tellReleased(ctx context.Context, d *debt) error {
 				break
 			}
 		}
-		if err != nil && ctx.Err() != nil {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
 			err = whyEnded(ctx, err)
+		case s.over(): // and not the end of ctx, as which it reached the proposal
+			err = s.unheard(err)
 		}
 	}
 	switch {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
@@ -146,4 +147,32 @@ func TestHandOverThatFindsTheSessionGoneIsALoss(t *testing.T) {
 			t.Errorf("hand over: %v", err)
 		}
 	})
+}
+
+// The end of the session is not that of the caller's ctx.
+func TestReleaseThatTheSessionEndsBefore(t *testing.T) {
+	for reason, end := range map[Reason]func(m *member){
+		QuorumUnreachable: func(*member) {},
+		NodeStopped:       func(m *member) { m.stop() },
+	} {
+		t.Run(reason.String(), func(t *testing.T) {
+			for range 10 {
+				bubble(t, func(t *testing.T, w *world) {
+					a, m := w.client(t, "a")
+					l := acquire(t, a, "k")
+					m.isolate()
+					call := does(l.Release, bg)
+					call.pends(t)
+					end(m)
+					_, err := call.ends(t)
+					if !errors.Is(err, ErrSessionLost) && !errors.Is(err, cluster.ErrStopped) || errors.Is(err, context.Canceled) {
+						t.Errorf("release: %v", err)
+					}
+					if l.Err() != ErrReleased {
+						t.Errorf("the lock: %v", l.Err())
+					}
+				})
+			}
+		})
+	}
 }
