@@ -3,6 +3,8 @@ package locks
 import (
 	"context"
 	"errors"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -733,4 +735,28 @@ func TestBeatErrorsKnownToBeFinalEndTheSession(t *testing.T) {
 			wantLost(t, l, test.reason)
 		})
 	}
+}
+
+func TestTraceThatEndsItsGoroutine(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		var told []string
+		tell := func(what string) {
+			mu.Lock()
+			told = append(told, what)
+			mu.Unlock()
+			runtime.Goexit()
+		}
+		c := w.join("node").client(Options{Name: "a", Trace: &Trace{
+			SessionOpened: func(time.Duration) { tell("opened") },
+			Acquired:      func(LockEvent) { tell("acquired") },
+			Released:      func(LockEvent) { tell("released") },
+			SessionLost:   func(Reason) { tell("ended") },
+		}})
+		release(t, acquire(t, c, "k"))
+		shutdown(t, c)
+		if want := []string{"opened", "acquired", "released", "ended"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
 }

@@ -111,11 +111,24 @@ func (t *tracer) call(f func()) {
 
 // run calls what is queued and ends. It is joined by close.
 func (t *tracer) run() {
+	var queue []func()
+	ended := false
+	defer func() {
+		if ended {
+			return
+		}
+		// A function ended the goroutine, as t.FailNow of a test's does. Those
+		// after it are called all the same, and close does not wait for ever.
+		t.mu.Lock()
+		t.queue = append(queue, t.queue...)
+		t.mu.Unlock()
+		go t.run()
+	}()
 	for {
 		t.mu.Lock()
-		queue := t.queue
-		t.queue = nil
+		queue, t.queue = t.queue, nil
 		if len(queue) == 0 {
+			ended = true
 			t.running = false
 			if t.closed {
 				close(t.idle)
@@ -124,7 +137,9 @@ func (t *tracer) run() {
 			return
 		}
 		t.mu.Unlock()
-		for _, f := range queue {
+		for len(queue) > 0 {
+			f := queue[0]
+			queue = queue[1:]
 			f()
 		}
 	}
