@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -97,19 +98,19 @@ type sink struct {
 
 const testTTL = 9 * time.Second
 
-var worlds atomic.Uint32
+var worlds atomic.Uint64 // made so far: each has an ID of its own
 
 func newWorld(t testing.TB) *world {
 	w := &world{
 		t:         t,
 		ttl:       testTTL,
-		id:        machine.ClusterID{byte(worlds.Add(1))},
 		check:     true,
 		rng:       rand.New(rand.NewPCG(1, 2)),
 		table:     machine.New(),
 		changed:   make(chan struct{}),
 		deadlines: make(map[machine.SessionID]*deadline),
 	}
+	binary.BigEndian.PutUint64(w.id[:], worlds.Add(1))
 	w.apply(machine.Found{Cluster: w.id, Floor: 1, TTL: uint64(w.ttl / time.Millisecond)})
 	w.lead()
 	w.apply(machine.Raise{Term: w.term, Format: machine.MaxFormat})

@@ -19,9 +19,9 @@ import (
 // If the cluster did not hear within ctx the error says so and wraps ctx's end:
 // the client goes on telling it in the background, and the next holder waits for
 // that, or for a TTL at most. So does the error if the session ended before, which
-// frees the key as well; it then matches ErrSessionLost. A lock that was lost before, or turns out to have
-// been, returns its *LostError, one that was released before ErrReleased; neither
-// call has an effect on any later grant of the key.
+// frees the key as well; it then matches ErrSessionLost. A lock that was lost
+// before, or turns out to have been, returns its *LostError, one that was released
+// before ErrReleased; neither call has an effect on any later grant of the key.
 func (l *Lock) Release(ctx context.Context) error { return l.letGo(ctx, "") }
 
 // HandOver releases the key to the first waiter of the client of that name, which

@@ -35,10 +35,10 @@ func (l *Lock) Value() (v []byte, clean bool) {
 // of one that is being downgraded, the error matches ErrWrongMode.
 //
 // When it returns nil the value is safe. If ctx ends before, the value may have
-// been set or not, and calling it again is harmless. v is copied. A lock that has been lost
+// been set or not, and calling it again is harmless. A lock that has been lost
 // returns its *LostError, and has set nothing; one that is lost meanwhile may
 // have. The cluster keeps up to 65,536 values of 64 MiB in all: one more is
-// refused with an error that matches ErrValuesFull.
+// refused with an error that matches ErrValuesFull. v is copied.
 func (l *Lock) SetValue(ctx context.Context, v []byte) error { return l.setValue(ctx, v, false) }
 
 // setValue is SetValue; a value that may fade is forgotten where there are too
