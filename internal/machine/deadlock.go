@@ -21,7 +21,8 @@ import "slices"
 
 // branch is who waits under one grant.
 type branch struct {
-	holder  SessionID // of the grant, if it was found: see heldBelow
+	holder  SessionID // of the grant, if it was found: see holderOf
+	gone    bool      // it was looked for, and nobody has it: nobody ever will again
 	waiters map[request]struct{}
 }
 
@@ -70,6 +71,7 @@ type search struct {
 	nodes map[node]*needs
 	order []node            // as found
 	place map[request]place // of waiters that were met in a queue, so as not to look for them there
+	alone map[string][]int  // of a key that was met: which of its waiters do not share
 	below []node            // grants under which somebody waits, and that are below a key
 	known bool              // below is filled
 }
@@ -81,37 +83,50 @@ type place struct {
 
 // needs is what must end before a node does: all of them, or one.
 type needs struct {
-	nodes []node
-	one   bool
-	ends  bool
+	nodes  []node
+	left   int      // how many of them have not been found to end, of those that must
+	needed []*needs // by whom this node is, once for each time
+	ends   bool
 }
 
 // deadlock returns the cycle through start, or one that start waits for; nil if
 // start can end. It takes time in proportion to the waiters that it meets, and to
 // the keys of those that wait for several.
 func (s *State) deadlock(start node) []Link {
-	d := &search{s: s, nodes: make(map[node]*needs), place: make(map[request]place)}
+	d := &search{s: s, nodes: make(map[node]*needs), place: make(map[request]place), alone: make(map[string][]int)}
 	d.explore(start)
-	// Those found last are the furthest from the start and mostly end first.
-	for changed := true; changed; {
-		changed = false
-		for i := len(d.order) - 1; i >= 0; i-- {
-			if n := d.nodes[d.order[i]]; !n.ends && d.canEnd(n) {
-				n.ends, changed = true, true
-			}
-		}
-	}
+	d.end()
 	if d.nodes[start].ends {
 		return nil
 	}
 	return d.cycle(start)
 }
 
-func (d *search) canEnd(n *needs) bool {
-	if n.one {
-		return slices.ContainsFunc(n.nodes, func(o node) bool { return d.nodes[o].ends })
+// end finds all that can end. Each node that does is told once to each that needs
+// it: to look through all of them until nothing changes is quadratic where readers
+// and writers take turns in a queue.
+func (d *search) end() {
+	var work []*needs
+	for _, at := range d.order {
+		n := d.nodes[at]
+		for _, o := range n.nodes {
+			d.nodes[o].needed = append(d.nodes[o].needed, n)
+		}
+		if n.left == 0 {
+			n.ends = true
+			work = append(work, n)
+		}
 	}
-	return !slices.ContainsFunc(n.nodes, func(o node) bool { return !d.nodes[o].ends })
+	for len(work) > 0 {
+		n := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, o := range n.needed {
+			if o.left--; o.left == 0 {
+				o.ends = true
+				work = append(work, o)
+			}
+		}
+	}
 }
 
 // explore finds all that start needs, directly or not.
@@ -133,7 +148,11 @@ func (d *search) explore(start node) {
 			needs.nodes = d.ofGrant(n)
 		default:
 			r, _ := d.s.keys.get(n.key)
-			needs.nodes, needs.one = r.nodes(n.key), n.kind == oneHolder
+			needs.nodes = r.nodes(n.key)
+		}
+		needs.left = len(needs.nodes)
+		if n.kind == oneHolder {
+			needs.left = 1
 		}
 		work = append(work, needs.nodes...)
 	}
@@ -208,11 +227,15 @@ func (d *search) ofWaiter(q request) (needs []node) {
 			continue
 		}
 		for i := at - 1; i >= 0; i-- {
+			if w.mode == Shared {
+				// Not one by one: all who share would pass all before them.
+				if i = d.lastAlone(key, r, i); i < 0 {
+					break
+				}
+			}
 			v := &r.queue[i]
 			d.place[request{v.session, v.seq}] = place{key, i}
-			if v.mode != Shared || w.mode != Shared {
-				needs = append(needs, v.node(key))
-			}
+			needs = append(needs, v.node(key))
 			if v.mode != Shared {
 				break
 			}
@@ -226,6 +249,25 @@ func (d *search) ofWaiter(q request) (needs []node) {
 		}
 	}
 	return needs
+}
+
+// lastAlone returns the index of the last in key's queue, up to index i, that does
+// not share; -1 if all do.
+func (d *search) lastAlone(key string, r *record, i int) int {
+	alone, ok := d.alone[key]
+	if !ok {
+		for j := range r.queue {
+			if r.queue[j].mode != Shared {
+				alone = append(alone, j)
+			}
+		}
+		d.alone[key] = alone
+	}
+	n, _ := slices.BinarySearch(alone, i+1)
+	if n == 0 {
+		return -1
+	}
+	return alone[n-1]
 }
 
 // node is what those wait for that v goes before, at key.
@@ -284,12 +326,16 @@ func (s *State) waitedUnder() (grants []node) {
 }
 
 // holderOf finds whose grant has that name; nil if nobody has it. It is mostly the
-// session that waits under it, and is looked for only once where it is not.
+// session that waits under it, and is looked for only once where it is not, also
+// in vain: a grant that has ended does not come back.
 func (s *State) holderOf(name Token) *session {
 	b := s.under[name]
 	has := func(o *session) bool {
 		_, _, g := s.holding(o, name)
 		return g != nil && g.name() == name
+	}
+	if b.gone {
+		return nil
 	}
 	if o, ok := s.sessions.get(b.holder); ok && has(o) {
 		return o
@@ -301,6 +347,7 @@ func (s *State) holderOf(name Token) *session {
 		}
 		return found == nil
 	})
+	b.gone = found == nil
 	return found
 }
 

@@ -1,0 +1,82 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// slow is far above what the commands here take, and below what they took once:
+// seconds, for which every voter stood still.
+const slow = 2 * time.Second
+
+// soon applies a command that has much to look at.
+func soon(t *testing.T, s *State, c Command, want Code) {
+	t.Helper()
+	start := time.Now()
+	apply(t, s, c, want)
+	if took := time.Since(start); took > slow {
+		t.Errorf("%T took %v", c, took)
+	}
+}
+
+// nested returns a table where b holds l, under token 2, and a holds k.
+func nested(t *testing.T) *State {
+	s := withA(t)
+	apply(t, s, Open{Session: session16("b"), Client: "b", TTL: 1000}, OK)
+	apply(t, s, Acquire{Session: session16("a"), Seq: 1, Key: "k"}, Granted)
+	apply(t, s, Acquire{Session: session16("b"), Seq: 1, Key: "l"}, Granted)
+	return s
+}
+
+// Who waits behind thousands of readers while it holds another lock is queued soon.
+func TestTheSearchIsLinearInReaders(t *testing.T) {
+	s := nested(t)
+	for i := range uint64(MaxWaiters - 2) {
+		apply(t, s, Acquire{Session: session16("a"), Seq: i + 2, Key: "k", Mode: Shared}, Queued)
+	}
+	soon(t, s, Acquire{Session: session16("b"), Seq: 2, Key: "k", Under: []Token{2}}, Queued)
+}
+
+// So is who waits behind thousands of readers and writers in turn.
+func TestTheSearchIsLinearInTurns(t *testing.T) {
+	s := nested(t)
+	for i := range uint64(MaxWaiters - 2) {
+		apply(t, s, Acquire{Session: session16("a"), Seq: i + 2, Key: "k", Mode: Mode(i % 2)}, Queued)
+	}
+	soon(t, s, Acquire{Session: session16("b"), Seq: 2, Key: "k", Under: []Token{2}}, Queued)
+}
+
+// So is a tree where thousands wait under grants that have ended, or never were:
+// whose they are is not looked for in all sessions again and again.
+func TestGrantsThatEndedAreNotLookedForAgain(t *testing.T) {
+	s := nested(t)
+	const sessions, waiters, names = 2000, 20, 100
+	for i := range sessions {
+		apply(t, s, Open{Session: session16(fmt.Sprint("s", i)), Client: "c", TTL: 1000}, OK)
+	}
+	a, seq := session16("a"), uint64(1)
+	var ended []Token
+	for range waiters * names {
+		seq++
+		out, _ := apply(t, s, Acquire{Session: a, Seq: seq, Key: "x"}, Granted)
+		apply(t, s, Release{Session: a, Token: out.Token}, OK)
+		ended = append(ended, out.Token)
+	}
+	apply(t, s, Acquire{Session: a, Seq: seq + 1, Key: "t/1"}, Granted)
+	for i := range waiters {
+		c := Acquire{Session: a, Seq: seq + 2 + uint64(i), Key: "t/1", Under: ended[i*names : (i+1)*names]}
+		apply(t, s, c, Queued)
+	}
+	search := func(seq uint64) {
+		apply(t, s, Acquire{Session: session16("b"), Seq: seq, Key: "t", Tree: true, Under: []Token{2}}, Queued)
+	}
+	search(2) // looks for each once
+	start := time.Now()
+	for i := range uint64(100) {
+		search(3 + i)
+	}
+	if took := time.Since(start); took > slow {
+		t.Errorf("100 searches took %v", took)
+	}
+}
