@@ -77,7 +77,7 @@ func (s *State) checkTables() error {
 	}
 	s.answers.all(func(q request, a *answer) bool {
 		switch a.out.Code {
-		case Held, TooManyWaiters, Founding, Granted, Deadlock, WrongCapacity, Changed, TooOld:
+		case Held, TooManyWaiters, Founding, Granted, Deadlock, WrongCapacity, Changed, TooOld, WrongMode:
 		default:
 			err = broken(8, "session %x seq %d is remembered as answered with code %d", q.session, q.seq, a.out.Code)
 		}

@@ -140,8 +140,8 @@ type Acquire struct {
 
 // Upgrade asks for the shared grant Token to become exclusive, under a new token.
 // It goes before everyone who waits for the key. It is known by (Session, Seq),
-// like an Acquire. Release, SetValue and a further Upgrade may go on naming the
-// first token, or the one before, and Withdraw the first Seq.
+// like an Acquire. Release and a further Upgrade may go on naming the first token,
+// or the one before, and Withdraw the first Seq; SetValue and Downgrade may not.
 type Upgrade struct {
 	Session SessionID
 	Seq     uint64
@@ -159,8 +159,9 @@ type Downgrade struct {
 }
 
 // SetValue leaves a value with the key of the exclusive grant Token, for the
-// next holders to read; an empty one is none. A value that may fade is forgotten
-// when there are too many of its kind, any other is refused if there are.
+// next holders to read; an empty one is none. The token must be the present one. A
+// value that may fade is forgotten when there are too many of its kind, any other
+// is refused if there are.
 type SetValue struct {
 	Session SessionID
 	Token   Token

@@ -27,8 +27,8 @@
 //   - A Release frees the grant it names or nothing. Who waited for its keys is
 //     granted by the same command.
 //   - A late copy of any other command changes nothing: a SetValue is known by its
-//     Rev, a Downgrade by the token that an upgrade has replaced since, a Break and
-//     an EndDelay by the token that is gone.
+//     Rev, and like a Downgrade by the token that an upgrade has replaced since, a
+//     Break and an EndDelay by the token that is gone.
 //   - Nobody is granted before a waiter that came first and is in conflict with
 //     him, save by priority, delay, a named successor or an upgrade; and by the
 //     first three at most MaxPassed times.
@@ -47,9 +47,11 @@
 // the Seen list of a later command, that it knows it. What is remembered is not
 // the first answer but the truth: a queued request that has been granted since
 // answers Granted. Refusals of the moment (Held, Founding, TooManyWaiters, Deadlock,
-// WrongCapacity, Changed, TooOld) are remembered too, or a delayed copy of a Try
-// could be granted to a client that has gone away with a refusal. Refusals that
-// would be the same at any time (BadCommand, NotHeld, TokensSpent) are not.
+// WrongCapacity, Changed, TooOld, and WrongMode of what is exclusive already, or
+// about to be) are remembered too, or a delayed copy of a Try could be granted to a
+// client that has gone away with a refusal. Refusals that would be the same at any
+// time (BadCommand, NotHeld, TokensSpent, and WrongMode of a permit or of several
+// keys) are not.
 //
 // That a seq was spent is never forgotten while the session lives. It costs
 // nearly nothing, since seqs are spent nearly in order: see spans.

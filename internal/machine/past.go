@@ -153,7 +153,9 @@ func (s *State) setValue(c SetValue) Outcome {
 	switch {
 	case g == nil || g.broken:
 		return Outcome{Code: NotHeld}
-	case g.mode != Exclusive || g.set:
+	case g.mode != Exclusive || g.set || g.token != c.Token:
+		// A token before the upgrade is that of a reader: what was refused then is
+		// not set by a late copy now.
 		return Outcome{Code: WrongMode}
 	}
 	if c.Rev <= g.rev {

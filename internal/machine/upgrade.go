@@ -21,15 +21,16 @@ func (s *State) upgrade(c Upgrade) Outcome {
 	switch {
 	case g == nil || g.broken:
 		return Outcome{Code: NotHeld} // for good, so the seq need not be spent
-	case g.mode != Shared || g.set:
-		return Outcome{Code: WrongMode}
-	}
-	r, _ := s.keys.get(at.key)
-	if slices.ContainsFunc(r.queue, func(w waiter) bool { return w.upgrade == g.token }) {
-		return Outcome{Code: WrongMode}
+	case g.mode == Permit || g.set:
+		return Outcome{Code: WrongMode} // so is this
 	}
 	if out := s.spend(owner, c.Seq); out.Code != 0 {
 		return out
+	}
+	r, _ := s.keys.get(at.key)
+	if g.mode == Exclusive || slices.ContainsFunc(r.queue, func(w waiter) bool { return w.upgrade == g.token }) {
+		// For the moment: a late copy must not upgrade what was downgraded since.
+		return s.reply(owner, c.Seq, &answer{out: Outcome{Code: WrongMode}})
 	}
 	w := waiter{
 		session: c.Session,
