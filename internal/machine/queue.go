@@ -272,6 +272,10 @@ func (s *State) settle() {
 	}
 	clear(s.dirty)
 	s.dirty = s.dirty[:0]
+	if len(s.stuck) > maxScratch {
+		s.stuck = make(map[request]string)
+	}
+	clear(s.stuck)
 }
 
 // serve grants what it can of key's queue, from its head on, and puts a record
@@ -324,9 +328,16 @@ func (s *State) clear(owner *session, key string, w *waiter) bool {
 	if !w.set {
 		return true
 	}
-	keys, _ := s.sets.get(request{w.session, w.seq})
+	// The key that was in its way last is asked first: what frees a thousand keys
+	// comes here for each of them.
+	q := request{w.session, w.seq}
+	if other, ok := s.stuck[q]; ok && other != key && !s.free(other, w, owner.client) {
+		return false
+	}
+	keys, _ := s.sets.get(q)
 	for _, other := range keys {
 		if other != key && !s.free(other, w, owner.client) {
+			s.stuck[q] = other
 			return false
 		}
 	}
@@ -336,8 +347,7 @@ func (s *State) clear(owner *session, key string, w *waiter) bool {
 // free reports whether w, which stands in key's queue, could be granted key.
 func (s *State) free(key string, w *waiter, client string) bool {
 	r, _ := s.keys.get(key)
-	i := r.position(w.session, w.seq)
-	return !s.barred(key, r, w, client) && !r.queues(w, i) && !(s.trees > 0 && s.follows(key, w))
+	return !s.barred(key, r, w, client) && !r.queues(w, r.position(w.session, w.seq)) && !(s.trees > 0 && s.follows(key, w))
 }
 
 // grantWaiter makes the waiter at index i of key's queue a holder.

@@ -80,3 +80,36 @@ func TestGrantsThatEndedAreNotLookedForAgain(t *testing.T) {
 		t.Errorf("100 searches took %v", took)
 	}
 }
+
+// A release of many keys looks at a request for as many that cannot be granted yet
+// once for each of them, and not at all of its keys each time.
+func TestManyKeysAreNotLookedAtForEachOther(t *testing.T) {
+	s := nested(t)
+	var keys []string
+	for i := range MaxKeys - 1 {
+		keys = append(keys, fmt.Sprintf("k%04d", i))
+	}
+	b := session16("b")
+	out, _ := apply(t, s, Acquire{Session: b, Seq: 2, Keys: keys, Mode: Shared}, Granted)
+	apply(t, s, Acquire{Session: session16("a"), Seq: 2, Key: "z"}, Granted)
+	for i := range uint64(40) {
+		apply(t, s, Acquire{Session: b, Seq: 3 + i, Keys: append(keys, "z"), Mode: Shared}, Queued)
+	}
+	soon(t, s, Release{Session: b, Token: out.Token}, OK)
+	_, events := apply(t, s, Withdraw{Session: session16("a"), Seq: 2}, OK)
+	if granted := count(events, EventGranted); granted != 40 {
+		t.Errorf("%d of 40 are granted", granted)
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func count(events []Event, kind EventKind) (n int) {
+	for _, e := range events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}

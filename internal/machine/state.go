@@ -78,7 +78,8 @@ type State struct {
 	// Of the command being applied.
 	events  []Event
 	touched []string
-	dirty   []string // keys whose queues must be looked at
+	dirty   []string           // keys whose queues must be looked at
+	stuck   map[request]string // of those that wait for several: a key that was not free
 }
 
 // New returns the table of a cluster not yet founded.
@@ -86,6 +87,7 @@ func New() *State {
 	s := &State{
 		under:  make(map[Token]*branch),
 		delays: make(map[Token]string),
+		stuck:  make(map[request]string),
 		format: 1,
 	}
 	s.keys.hash = hashKey
