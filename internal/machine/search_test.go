@@ -113,3 +113,21 @@ func count(events []Event, kind EventKind) (n int) {
 	}
 	return n
 }
+
+// So is who waits behind thousands that wait for thousands of readers, while a delay
+// runs for some other key.
+func TestTheSearchIsLinearWhileADelayRuns(t *testing.T) {
+	s := nested(t)
+	a, b, c := session16("a"), session16("b"), session16("c")
+	apply(t, s, Open{Session: c, Client: "c", TTL: 1000}, OK)
+	apply(t, s, Acquire{Session: c, Seq: 1, Key: "x", Delay: 5}, Granted)
+	apply(t, s, Expire{Session: c, Term: 1}, OK)
+	const n = 5000
+	for i := range uint64(n) {
+		apply(t, s, Acquire{Session: a, Seq: 2 + i, Key: "m", Mode: Shared}, Granted)
+	}
+	for i := range uint64(n) {
+		apply(t, s, Acquire{Session: a, Seq: 2 + n + i, Key: "m"}, Queued)
+	}
+	soon(t, s, Acquire{Session: b, Seq: 2, Key: "m", Under: []Token{2}}, Queued)
+}
