@@ -201,7 +201,7 @@ func (s *State) give(owner *session, w *waiter, keys []string, waited bool) Outc
 	for _, key := range keys {
 		r := s.record(key)
 		s.touch(key, r)
-		if len(s.delays) > 0 {
+		if len(s.delays) > 0 && !w.set { // one for several keys waives no delay
 			s.lay(key, r, owner.client)
 		}
 		r.last = g.token
