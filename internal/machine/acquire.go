@@ -67,7 +67,7 @@ func (s *State) acquire(c Acquire) Outcome {
 		if !ok {
 			r = &record{}
 		}
-		place, w.order = s.place(key, &w, s.waives(r, owner.client))
+		place, w.order = s.place(key, &w, r.waives(owner.client))
 		full = full || len(r.queue) >= limit
 		taken = taken || s.barred(key, r, &w, owner.client) || r.queues(&w, place) || trees && s.follows(key, &w)
 	}
@@ -229,8 +229,8 @@ func (s *State) capacity(key string) uint32 {
 }
 
 // waives reports whether a delay of key was left by the client of that name.
-func (s *State) waives(r *record, client string) bool {
-	return len(s.delays) > 0 && slices.ContainsFunc(r.holders, func(g grant) bool {
+func (r *record) waives(client string) bool {
+	return r.ghosts > 0 && slices.ContainsFunc(r.holders, func(g grant) bool {
 		return g.ghost != nil && g.ghost.client == client
 	})
 }

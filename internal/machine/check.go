@@ -168,10 +168,17 @@ func (s *State) checkRecord(key string, r *record) error {
 	case len(r.queue) > MaxWaiters+1: // an upgrade needs no room
 		return broken(5, "%d wait for %q", len(r.queue), key)
 	}
+	ghosts := 0
 	for i := range r.holders {
 		if err := s.checkGrant(key, r, i); err != nil {
 			return err
 		}
+		if r.holders[i].ghost != nil {
+			ghosts++
+		}
+	}
+	if r.ghosts != ghosts {
+		return broken(11, "%d delays run at %q, of %d", r.ghosts, key, ghosts)
 	}
 	var order uint64
 	for i := range r.queue {

@@ -122,7 +122,7 @@ func (s *State) barredHere(r *record, w *waiter, client string) bool {
 	if w.upgrade != 0 {
 		n--
 	}
-	if len(s.delays) > 0 {
+	if r.ghosts > 0 {
 		for i := range r.holders {
 			if s.waived(&r.holders[i], w, client) {
 				n--

@@ -210,7 +210,7 @@ func (d *search) ofWaiter(q request) (needs []node) {
 			switch {
 			case w.mode == r.holders[0].mode && w.mode != Exclusive:
 				needs = append(needs, node{key: key, kind: oneHolder}) // no room among them
-			case w.upgrade != 0 || s.waives(r, owner.client):
+			case w.upgrade != 0 || r.waives(owner.client):
 				for i := range r.holders {
 					if g := &r.holders[i]; g.token != w.upgrade && !s.waived(g, w, owner.client) {
 						needs = append(needs, node{token: g.token, key: key, kind: aGrant})

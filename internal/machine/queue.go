@@ -201,7 +201,7 @@ func (s *State) give(owner *session, w *waiter, keys []string, waited bool) Outc
 	for _, key := range keys {
 		r := s.record(key)
 		s.touch(key, r)
-		if len(s.delays) > 0 && !w.set { // one for several keys waives no delay
+		if r.ghosts > 0 && !w.set { // one for several keys waives no delay
 			s.lay(key, r, owner.client)
 		}
 		r.last = g.token
@@ -254,6 +254,7 @@ func (s *State) lay(key string, r *record, client string) {
 			return false
 		}
 		delete(s.delays, g.token)
+		r.ghosts--
 		s.grants--
 		s.countTrees(g.tree, -1)
 		s.left(key, g.tree) // for who waited above or below
@@ -299,7 +300,7 @@ func (s *State) serve(key string) {
 			// Everyone behind one that does not share waits for it; one that
 			// shares may have a tree or another key to wait for, or somebody's
 			// delay, and those behind it not.
-			if w.mode != Shared || here && len(s.delays) == 0 {
+			if w.mode != Shared || here && r.ghosts == 0 {
 				break
 			}
 			i++
@@ -473,6 +474,9 @@ func (s *State) vacate(key string, r *record, token Token) {
 	i := r.holder(token)
 	g := r.holders[i]
 	r.holders = remove(r.holders, i)
+	if g.ghost != nil {
+		r.ghosts--
+	}
 	s.grants--
 	s.countTrees(g.tree, -1)
 	s.spot(key, r)

@@ -244,6 +244,7 @@ func (s *State) delay(o *session, at ref) {
 		r.unclean = true
 	}
 	s.delays[g.token] = at.key
+	r.ghosts++
 	s.left(at.key, g.tree) // its own client may be waiting already
 	s.events = append(s.events, Event{Kind: EventDelayed, Key: at.key, Token: g.token, Delay: g.delay})
 }

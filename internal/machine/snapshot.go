@@ -393,6 +393,9 @@ func (k *record) read(r *reader) (key string) {
 		k.holders = make([]grant, n)
 		for i := range k.holders {
 			k.holders[i].read(r)
+			if k.holders[i].ghost != nil {
+				k.ghosts++
+			}
 		}
 	}
 	// An upgrade comes on top of MaxWaiters.

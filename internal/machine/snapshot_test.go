@@ -347,6 +347,7 @@ func anyRecord() *rapid.Generator[keyed] {
 			}
 			if g.session == (SessionID{}) {
 				g.ghost = &ghost{client: text(), node: text()}
+				k.ghosts++
 			}
 			k.holders = append(k.holders, g)
 		}

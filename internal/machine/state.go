@@ -118,6 +118,7 @@ type record struct {
 	version uint64   // command count at the last change
 	last    Token    // granted last; 0 if never
 	in      spots    // derived
+	ghosts  int      // derived: how many of holders are delays that run
 	rest    uint64   // number among the keys that came to rest; 0 while held or waited for
 	holders []grant  // in the order of their tokens
 	queue   []waiter // in the order in which they are served
