@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 )
@@ -218,6 +219,17 @@ func (o *once) store(ctx context.Context, l *Lock, value []byte) error {
 		Session: s.id, Token: machine.Token(l.Token()), Rev: l.g.nextRev(), Value: value, Fade: len(value) > 0,
 	})
 	switch {
+	case err != nil && ctx.Err() != nil:
+		// The bound is this function's own: as the end of the caller's ctx it
+		// would say that fn was not run.
+		unheard := errors.New("the cluster did not answer in time")
+		if errors.Is(err, cluster.ErrNoQuorum) {
+			unheard = cluster.ErrNoQuorum
+		}
+		if unknown(err) {
+			return fmt.Errorf("%w: %w", ErrUncertain, unheard)
+		}
+		return unheard
 	case err != nil:
 		return certain(err)
 	case out.Code == machine.OK:

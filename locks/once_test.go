@@ -407,3 +407,28 @@ func TestOnceForgetsTheOldest(t *testing.T) {
 		}
 	})
 }
+
+// The end of ctx says that fn was not run. That its result could not be stored in
+// time is another thing.
+func TestOnceThatCannotStoreDoesNotSayThatItsContextEnded(t *testing.T) {
+	for name, fail := range map[string]func(m *member){
+		"unheard":    func(m *member) { m.isolate() },
+		"unanswered": func(m *member) { m.set(faults{loseAnswer: 1}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				a, m := w.client(t, "a")
+				v, err := a.Once(bg, "id", func(context.Context) ([]byte, error) {
+					fail(m)
+					return []byte("v"), nil
+				})
+				if string(v) != "v" || err == nil || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%q, %v", v, err)
+				}
+				if errors.Is(err, ErrUncertain) != (name == "unanswered") {
+					t.Errorf("others may know the result, or not: %v", err)
+				}
+			})
+		})
+	}
+}
