@@ -47,8 +47,9 @@ var ErrHandedOver = errors.New("locks: shard is handed over")
 //
 //   - the error of a work that returned one of its own, which ends the others;
 //   - the cause of ctx, once ctx has ended;
-//   - ErrTooManyWaiters, ErrClosed, cluster.ErrStopped, or a *cluster.ConfigError,
-//     also if this client runs Spread for name already.
+//   - ErrTooManyWaiters, *DeadlockError if ctx descends from the context of a lock
+//     that a caller before this one waits for, ErrClosed, cluster.ErrStopped, or a
+//     *cluster.ConfigError, also if this client runs Spread for name already.
 func (c *Client) Spread(ctx context.Context, name string, shards int, work ShardWork, opts ...Option) error {
 	if err := c.enter(); err != nil {
 		return err

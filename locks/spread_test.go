@@ -478,3 +478,19 @@ func TestSpreadUnderFaults(t *testing.T) {
 		}
 	}
 }
+
+// Its doc says so.
+func TestSpreadUnderALockThatIsWaitedForIsADeadlock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		outer := acquire(t, a, "outer")
+		group := acquire(t, b, "s")
+		call := waiting(t, group.Context(), b, "outer")
+		if err := a.Spread(outer.Context(), "s", 2, nil); !errors.Is(err, ErrDeadlock) {
+			t.Errorf("spread: %v", err)
+		}
+		release(t, outer)
+		call.ok(t)
+	})
+}

@@ -175,8 +175,8 @@ func (s Status) same(o Status) bool {
 
 // Inspect returns the key's state at some moment during the call. It changes
 // nothing and needs no session. On failure the error says why: the end of ctx,
-// with cluster.ErrNoQuorum if no leader was found until then; cluster.ErrStopped;
-// ErrClosed.
+// with cluster.ErrNoQuorum if no leader was found until then; a
+// *cluster.ConfigError for what can be no key; cluster.ErrStopped; ErrClosed.
 func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
 	if err := checkKey(key); err != nil {
 		return Status{}, err
