@@ -624,10 +624,11 @@ func (m *member) Scan(ctx context.Context, q replica.Scan) (replica.Scanned, err
 			replica.Scanned
 			changed chan struct{}
 		}
+		asked := q // a late attempt reads it after q has moved on
 		a, _, err := m.ask(ctx, false, func() any {
 			m.w.mu.Lock()
 			defer m.w.mu.Unlock()
-			return view{m.w.scan(q), m.w.changed}
+			return view{m.w.scan(asked), m.w.changed}
 		})
 		if err != nil {
 			return replica.Scanned{}, &replica.Error{Err: err}
