@@ -487,7 +487,7 @@ func TestSpreadUnderALockThatIsWaitedForIsADeadlock(t *testing.T) {
 		outer := acquire(t, a, "outer")
 		group := acquire(t, b, "s")
 		call := waiting(t, group.Context(), b, "outer")
-		if err := a.Spread(outer.Context(), "s", 2, nil); !errors.Is(err, ErrDeadlock) {
+		if err := a.Spread(outer.Context(), "s", 2, func(context.Context, int, *Lock) error { return nil }); !errors.Is(err, ErrDeadlock) {
 			t.Errorf("spread: %v", err)
 		}
 		release(t, outer)
