@@ -74,6 +74,7 @@ type search struct {
 	alone map[string][]int  // of a key that was met: which of its waiters do not share
 	below []node            // grants under which somebody waits, and that are below a key
 	known bool              // below is filled
+	steps int               // taken: tests bound it, since every voter stands still meanwhile
 }
 
 type place struct {
@@ -93,13 +94,18 @@ type needs struct {
 // start can end. It takes time in proportion to the waiters that it meets, and to
 // the keys of those that wait for several.
 func (s *State) deadlock(start node) []Link {
-	d := &search{s: s, nodes: make(map[node]*needs), place: make(map[request]place), alone: make(map[string][]int)}
-	d.explore(start)
-	d.end()
+	d := s.search(start)
 	if d.nodes[start].ends {
 		return nil
 	}
 	return d.cycle(start)
+}
+
+func (s *State) search(start node) *search {
+	d := &search{s: s, nodes: make(map[node]*needs), place: make(map[request]place), alone: make(map[string][]int)}
+	d.explore(start)
+	d.end()
+	return d
 }
 
 // end finds all that can end. Each node that does is told once to each that needs
@@ -110,6 +116,7 @@ func (d *search) end() {
 	for _, at := range d.order {
 		n := d.nodes[at]
 		for _, o := range n.nodes {
+			d.steps++
 			d.nodes[o].needed = append(d.nodes[o].needed, n)
 		}
 		if n.left == 0 {
@@ -121,6 +128,7 @@ func (d *search) end() {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
 		for _, o := range n.needed {
+			d.steps++
 			if o.left--; o.left == 0 {
 				o.ends = true
 				work = append(work, o)
@@ -135,6 +143,7 @@ func (d *search) explore(start node) {
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
+		d.steps++
 		if d.nodes[n] != nil {
 			continue
 		}
@@ -204,6 +213,7 @@ func (d *search) ofWaiter(q request) (needs []node) {
 			at = p.i
 		} else {
 			at = r.position(q.session, q.seq)
+			d.steps += at
 		}
 		w := &r.queue[at]
 		if s.barredHere(r, w, owner.client) {
@@ -212,6 +222,7 @@ func (d *search) ofWaiter(q request) (needs []node) {
 				needs = append(needs, node{key: key, kind: oneHolder}) // no room among them
 			case w.upgrade != 0 || r.waives(owner.client):
 				for i := range r.holders {
+					d.steps++
 					if g := &r.holders[i]; g.token != w.upgrade && !s.waived(g, w, owner.client) {
 						needs = append(needs, node{token: g.token, key: key, kind: aGrant})
 					}
@@ -227,6 +238,7 @@ func (d *search) ofWaiter(q request) (needs []node) {
 			continue
 		}
 		for i := at - 1; i >= 0; i-- {
+			d.steps++
 			if w.mode == Shared {
 				// Not one by one: all who share would pass all before them.
 				if i = d.lastAlone(key, r, i); i < 0 {
@@ -242,6 +254,7 @@ func (d *search) ofWaiter(q request) (needs []node) {
 		}
 		if s.trees > 0 {
 			for v, k := range s.related(key, w) {
+				d.steps++
 				if precedes(v, w) {
 					needs = append(needs, v.node(k))
 				}
@@ -257,6 +270,7 @@ func (d *search) lastAlone(key string, r *record, i int) int {
 	alone, ok := d.alone[key]
 	if !ok {
 		for j := range r.queue {
+			d.steps++
 			if r.queue[j].mode != Shared {
 				alone = append(alone, j)
 			}
@@ -281,6 +295,7 @@ func (v *waiter) node(key string) node {
 // treeHolders adds the holders above and below key that are in w's way.
 func (d *search) treeHolders(key string, w *waiter, needs []node) []node {
 	add := func(o node) {
+		d.steps++
 		if g := d.grant(o); clash(g.tree, g.mode, w.tree, w.mode) {
 			needs = append(needs, o)
 		}
@@ -295,7 +310,7 @@ func (d *search) treeHolders(key string, w *waiter, needs []node) []node {
 	// Below may be a million. Only those under which somebody waits can be in a
 	// cycle, and those are known.
 	if !d.known {
-		d.known, d.below = true, d.s.waitedUnder()
+		d.known, d.below = true, d.waitedUnder()
 	}
 	for _, o := range d.below {
 		if isBelow(o.key, key) {
@@ -306,14 +321,15 @@ func (d *search) treeHolders(key string, w *waiter, needs []node) []node {
 }
 
 // waitedUnder returns the grants under which somebody waits.
-func (s *State) waitedUnder() (grants []node) {
+func (d *search) waitedUnder() (grants []node) {
+	s := d.s
 	names := make([]Token, 0, len(s.under))
 	for t := range s.under {
 		names = append(names, t)
 	}
 	slices.Sort(names)
 	for _, t := range names {
-		o := s.holderOf(t)
+		o := d.holderOf(t)
 		if o == nil {
 			continue
 		}
@@ -328,7 +344,8 @@ func (s *State) waitedUnder() (grants []node) {
 // holderOf finds whose grant has that name; nil if nobody has it. It is mostly the
 // session that waits under it, and is looked for only once where it is not, also
 // in vain: a grant that has ended does not come back.
-func (s *State) holderOf(name Token) *session {
+func (d *search) holderOf(name Token) *session {
+	s := d.s
 	b := s.under[name]
 	has := func(o *session) bool {
 		_, _, g := s.holding(o, name)
@@ -342,6 +359,7 @@ func (s *State) holderOf(name Token) *session {
 	}
 	var found *session
 	s.sessions.all(func(id SessionID, o *session) bool {
+		d.steps++
 		if has(o) {
 			b.holder, found = id, o
 		}

@@ -23,7 +23,7 @@ func visit(t *testing.T, s *State, seq *uint64, key, value string, fade bool) To
 	return out.Token
 }
 
-func withA(t *testing.T) *State {
+func withA(t testing.TB) *State {
 	s := founded()
 	apply(t, s, Open{Session: session16("a"), Client: "a", TTL: 1000}, OK)
 	return s

@@ -3,25 +3,12 @@ package machine
 import (
 	"fmt"
 	"testing"
-	"time"
 )
 
-// slow is far above what the commands here take, and below what they took once:
-// seconds, for which every voter stood still.
-const slow = 3 * time.Second
+// How the search for deadlocks grows, in steps: every voter stands still meanwhile.
 
-// soon applies a command that has much to look at.
-func soon(t *testing.T, s *State, c Command, want Code) {
-	t.Helper()
-	start := time.Now()
-	apply(t, s, c, want)
-	if took := time.Since(start); took > slow {
-		t.Errorf("%T took %v", c, took)
-	}
-}
-
-// nested returns a table where b holds l, under token 2, and a holds k.
-func nested(t *testing.T) *State {
+// crossing returns a table where b holds l, under token 2, and a holds k.
+func crossing(t testing.TB) *State {
 	s := withA(t)
 	apply(t, s, Open{Session: session16("b"), Client: "b", TTL: 1000}, OK)
 	apply(t, s, Acquire{Session: session16("a"), Seq: 1, Key: "k"}, Granted)
@@ -29,29 +16,58 @@ func nested(t *testing.T) *State {
 	return s
 }
 
-// Who waits behind thousands of readers while it holds another lock is queued soon.
-func TestTheSearchIsLinearInReaders(t *testing.T) {
-	s := nested(t)
-	for i := range uint64(MaxWaiters - 2) {
-		apply(t, s, Acquire{Session: session16("a"), Seq: i + 2, Key: "k", Mode: Shared}, Queued)
-	}
-	soon(t, s, Acquire{Session: session16("b"), Seq: 2, Key: "k", Under: []Token{2}}, Queued)
+// queuedUnder has b wait for key while it holds l, and returns the steps of the
+// search that this costs.
+func queuedUnder(t *testing.T, s *State, c Acquire) int {
+	t.Helper()
+	c.Session, c.Under = session16("b"), []Token{2}
+	apply(t, s, c, Queued)
+	return s.search(node{request: request{c.Session, c.Seq}}).steps
 }
 
-// So is who waits behind thousands of readers and writers in turn.
-func TestTheSearchIsLinearInTurns(t *testing.T) {
-	s := nested(t)
-	for i := range uint64(MaxWaiters - 2) {
-		apply(t, s, Acquire{Session: session16("a"), Seq: i + 2, Key: "k", Mode: Mode(i % 2)}, Queued)
+func TestTheSearchIsLinearInWhomItMeets(t *testing.T) {
+	const n = MaxWaiters - 2
+	a, c := session16("a"), session16("c")
+	for name, fill := range map[string]func(s *State) (key string){
+		"readers": func(s *State) string {
+			for i := range uint64(n) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "k", Mode: Shared}, Queued)
+			}
+			return "k"
+		},
+		"readers and writers in turn": func(s *State) string {
+			for i := range uint64(n) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "k", Mode: Mode(i % 2)}, Queued)
+			}
+			return "k"
+		},
+		"writers behind readers, while a delay runs elsewhere": func(s *State) string {
+			apply(t, s, Open{Session: c, Client: "c", TTL: 1000}, OK)
+			apply(t, s, Acquire{Session: c, Seq: 1, Key: "x", Delay: 5}, Granted)
+			apply(t, s, Expire{Session: c, Term: 1}, OK)
+			for i := range uint64(n / 2) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "m", Mode: Shared}, Granted)
+			}
+			for i := range uint64(n / 2) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2 + n/2, Key: "m"}, Queued)
+			}
+			return "m"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := crossing(t)
+			if steps := queuedUnder(t, s, Acquire{Seq: 2, Key: fill(s)}); steps < n || steps > 20*n {
+				t.Errorf("%d steps for %d waiters and holders", steps, n)
+			}
+		})
 	}
-	soon(t, s, Acquire{Session: session16("b"), Seq: 2, Key: "k", Under: []Token{2}}, Queued)
 }
 
-// So is a tree where thousands wait under grants that have ended, or never were:
-// whose they are is not looked for in all sessions again and again.
+// Whose the grants are under which somebody waits is not looked for in all sessions
+// again and again where they have ended, or never were.
 func TestGrantsThatEndedAreNotLookedForAgain(t *testing.T) {
-	s := nested(t)
-	const sessions, waiters, names = 2000, 20, 100
+	s := crossing(t)
+	const sessions, waiters, names = 500, 20, 100
 	for i := range sessions {
 		apply(t, s, Open{Session: session16(fmt.Sprint("s", i)), Client: "c", TTL: 1000}, OK)
 	}
@@ -68,23 +84,15 @@ func TestGrantsThatEndedAreNotLookedForAgain(t *testing.T) {
 		c := Acquire{Session: a, Seq: seq + 2 + uint64(i), Key: "t/1", Under: ended[i*names : (i+1)*names]}
 		apply(t, s, c, Queued)
 	}
-	search := func(seq uint64) {
-		apply(t, s, Acquire{Session: session16("b"), Seq: seq, Key: "t", Tree: true, Under: []Token{2}}, Queued)
-	}
-	search(2) // looks for each once
-	start := time.Now()
-	for i := range uint64(100) {
-		search(3 + i)
-	}
-	if took := time.Since(start); took > slow {
-		t.Errorf("100 searches took %v", took)
+	if steps := queuedUnder(t, s, Acquire{Seq: 2, Key: "t", Tree: true}); steps > 50*waiters {
+		t.Errorf("%d steps for %d waiters", steps, waiters)
 	}
 }
 
-// A release of many keys looks at a request for as many that cannot be granted yet
-// once for each of them, and not at all of its keys each time.
-func TestManyKeysAreNotLookedAtForEachOther(t *testing.T) {
-	s := nested(t)
+// manyKeys returns a table where b holds a thousand keys, and forty requests wait for
+// these and for one that is held by another; and the token of the thousand.
+func manyKeys(t testing.TB) (s *State, token Token, waiters int) {
+	s = crossing(t)
 	var keys []string
 	for i := range MaxKeys - 1 {
 		keys = append(keys, fmt.Sprintf("k%04d", i))
@@ -95,10 +103,18 @@ func TestManyKeysAreNotLookedAtForEachOther(t *testing.T) {
 	for i := range uint64(40) {
 		apply(t, s, Acquire{Session: b, Seq: 3 + i, Keys: append(keys, "z"), Mode: Shared}, Queued)
 	}
-	soon(t, s, Release{Session: b, Token: out.Token}, OK)
-	_, events := apply(t, s, Withdraw{Session: session16("a"), Seq: 2}, OK)
-	if granted := count(events, EventGranted); granted != 40 {
-		t.Errorf("%d of 40 are granted", granted)
+	return s, out.Token, 40
+}
+
+func TestOneKeyOfAThousandIsInTheWay(t *testing.T) {
+	s, token, waiters := manyKeys(t)
+	_, events := apply(t, s, Release{Session: session16("b"), Token: token}, OK)
+	if granted := count(events, EventGranted); granted > 0 {
+		t.Errorf("%d are granted with one key taken", granted)
+	}
+	_, events = apply(t, s, Withdraw{Session: session16("a"), Seq: 2}, OK)
+	if granted := count(events, EventGranted); granted != waiters {
+		t.Errorf("%d of %d are granted", granted, waiters)
 	}
 	if err := s.Check(); err != nil {
 		t.Error(err)
@@ -114,20 +130,13 @@ func count(events []Event, kind EventKind) (n int) {
 	return n
 }
 
-// So is who waits behind thousands that wait for thousands of readers, while a delay
-// runs for some other key.
-func TestTheSearchIsLinearWhileADelayRuns(t *testing.T) {
-	s := nested(t)
-	a, b, c := session16("a"), session16("b"), session16("c")
-	apply(t, s, Open{Session: c, Client: "c", TTL: 1000}, OK)
-	apply(t, s, Acquire{Session: c, Seq: 1, Key: "x", Delay: 5}, Granted)
-	apply(t, s, Expire{Session: c, Term: 1}, OK)
-	const n = 2500
-	for i := range uint64(n) {
-		apply(t, s, Acquire{Session: a, Seq: 2 + i, Key: "m", Mode: Shared}, Granted)
+// The release looks at each of those who wait once a key, and not at all of its keys
+// each time.
+func BenchmarkReleaseOfManyKeys(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		s, token, _ := manyKeys(b)
+		b.StartTimer()
+		s.Apply(Release{Session: session16("b"), Token: token})
 	}
-	for i := range uint64(n) {
-		apply(t, s, Acquire{Session: a, Seq: 2 + n + i, Key: "m"}, Queued)
-	}
-	soon(t, s, Acquire{Session: b, Seq: 2, Key: "m", Under: []Token{2}}, Queued)
 }

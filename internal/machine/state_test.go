@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func apply(t *testing.T, s *State, c Command, want Code) (Outcome, []Event) {
+func apply(t testing.TB, s *State, c Command, want Code) (Outcome, []Event) {
 	t.Helper()
 	out, events := s.Apply(c)
 	if out.Code != want {
