@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -254,6 +255,45 @@ func TestAMemberAloneFoundsAndOthersBecomeVoters(t *testing.T) {
 		b.crash("n1")
 		b.ready(b.nodes["n2"])
 		b.holder(b.nodes["n4"], 2, "other")
+	})
+}
+
+// A voter that was cut off while it was replaced says that it votes until it is
+// told. The leader knows better.
+func TestTheLeaderListsWhoVotes(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.form()
+		n4 := b.start("n4")
+		b.ready(n4)
+		l := b.leader()
+		cut := "n1"
+		if l.Name() == cut {
+			cut = "n2"
+		}
+		votes := func() bool {
+			return slices.ContainsFunc(l.leader.Load().raft.voters(), func(id string) bool { return strings.HasPrefix(id, cut+"#") })
+		}
+		b.net.Isolate(b.host(cut))
+		for start := time.Now(); votes(); time.Sleep(100 * time.Millisecond) {
+			if time.Since(start) > time.Minute {
+				t.Fatal("it is not replaced")
+			}
+		}
+		b.net.Heal()
+		b.net.Cut(b.host(l.Name()), b.host(cut)) // so that the leader cannot tell it
+		claims := func() bool {
+			return slices.ContainsFunc(l.gossip.alive(), func(s sighting) bool { return s.name == cut && s.meta.Voter })
+		}
+		for start := time.Now(); !claims(); time.Sleep(10 * time.Millisecond) {
+			if time.Since(start) > time.Minute {
+				t.Fatal("it does not claim to vote")
+			}
+		}
+		for _, m := range l.Members() {
+			if m.Voter == (m.Name == cut) {
+				t.Errorf("the leader lists %+v", m)
+			}
+		}
 	})
 }
 

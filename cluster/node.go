@@ -206,9 +206,16 @@ func (n *Node) Addr() string { return n.addr }
 func (n *Node) Name() string { return n.cfg.Name }
 
 // Members lists the members that this one takes to be alive, itself included,
-// by name. It is gossip's view: a hint, some seconds old.
+// by name. It is gossip's view: a hint, some seconds old. Each says of itself
+// whether it votes; on the leader that stands as in the raft configuration, of
+// whose last change a member that was cut off may not know.
 func (n *Node) Members() []Member {
 	leader, addr, ok := n.link.leader()
+	var voters []string
+	leads := n.leader.Load()
+	if leads != nil {
+		voters = leads.raft.voters()
+	}
 	var out []Member
 	members := n.gossip.alive()
 	for i, s := range members {
@@ -216,6 +223,9 @@ func (n *Node) Members() []Member {
 			continue // an earlier process of that name, not yet given up
 		}
 		m := s.member()
+		if leads != nil {
+			m.Voter = slices.Contains(voters, raftID(s.name, s.meta.Generation))
+		}
 		m.Leader = ok && s.name == leader && s.addr == addr
 		m.Self = s.name == n.cfg.Name && s.boot == n.boot
 		out = append(out, m)

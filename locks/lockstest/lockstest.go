@@ -239,18 +239,29 @@ func (c *Cluster) Settle() {
 	ctx, cancel := context.WithTimeout(context.Background(), formLimit)
 	defer cancel()
 	for {
-		c.Leader()
+		leader := c.Leader()
 		voters, alive := 0, 0
 		c.mu.Lock()
 		members := slices.Clone(c.members)
 		c.mu.Unlock()
+		type incarnation struct {
+			name string
+			boot uint64
+		}
+		votes := make(map[incarnation]bool) // as the leader has it
+		if members[leader] != nil {
+			for _, m := range members[leader].node.Members() {
+				votes[incarnation{m.Name, m.Boot}] = m.Voter
+			}
+		}
 		for _, m := range members {
 			if m == nil {
 				continue
 			}
 			alive++
+			// It has to know as well, or it would not vote for a next leader.
 			for _, seen := range m.node.Members() {
-				if seen.Self && seen.Voter {
+				if seen.Self && seen.Voter && votes[incarnation{seen.Name, seen.Boot}] {
 					voters++
 				}
 			}
