@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"flag"
 	"fmt"
 	"os"
@@ -13,12 +14,83 @@ import (
 	"pgregory.net/rapid"
 )
 
-// commands draws commands of a small world, so that they meet: three sessions,
-// three keys, a dozen seqs, and now and then a copy of an earlier command.
+// commands draws commands of a small world, so that they meet: three sessions, a
+// few keys, a dozen seqs, and now and then a copy of an earlier command.
 type commands struct {
-	past []Command
-	keys []string // drawn from
-	like int      // the feature that is drawn more often; 0 for none
+	past    []Command
+	refused []Command // for the moment, in a world of changes
+	kinds   []kind
+	keys    []string // drawn from
+	like    int      // the feature that is drawn more often; 0 for none
+
+	// changes: what is drawn mostly names a grant that is there, by a token that it
+	// has or had, and each request has a seq of its own.
+	changes bool
+	seqs    uint64 // used in a world of changes
+}
+
+// A kind of command is drawn so often.
+type kind struct {
+	name  string
+	often int
+}
+
+var (
+	// ofAll is a world in which everything happens.
+	ofAll = []kind{
+		{"acquire", 40}, {"release", 20}, {"withdraw", 8}, {"upgrade", 9}, {"downgrade", 4}, {"set value", 6},
+		{"open", 14}, {"close", 3}, {"expire", 2}, {"silence", 3}, {"hear", 2}, {"end delay", 4},
+		{"break", 3}, {"ask", 3}, {"leader", 2}, {"lift", 3}, {"bound", 1}, {"found", 1}, {"raise", 1}, {"bad", 1},
+	}
+	// ofChanges is one in which grants change their modes and their holders.
+	ofChanges = []kind{
+		{"acquire", 30}, {"release", 16}, {"withdraw", 9}, {"upgrade", 21}, {"downgrade", 13}, {"set value", 10},
+		{"open", 5}, {"close", 1}, {"expire", 2}, {"end delay", 2}, {"break", 7}, {"ask", 1}, {"lift", 1}, {"raise", 1},
+	}
+)
+
+func (g *commands) kind(t *rapid.T) string {
+	all := 0
+	for _, k := range g.kinds {
+		all += k.often
+	}
+	n := fair(t, 10, "kind") * all >> 10
+	i := 0
+	for ; n >= g.kinds[i].often; i++ {
+		n -= g.kinds[i].often
+	}
+	return g.kinds[i].name
+}
+
+// fair draws a number of so many bits. Of a range, rapid mostly draws the small ones.
+func fair(t *rapid.T, bits int, label string) (n int) {
+	for _, one := range rapid.SliceOfN(rapid.Bool(), bits, bits).Draw(t, label) {
+		if n *= 2; one {
+			n++
+		}
+	}
+	return n
+}
+
+// tokens returns those that the grants of keys have and had, of the session or, if
+// that is zero, of all.
+func tokens(s *State, keys []string, id SessionID) (ts []Token) {
+	for _, key := range keys {
+		r, ok := s.keys.get(key)
+		if !ok {
+			continue
+		}
+		for _, g := range r.holders {
+			if id != (SessionID{}) && g.session != id {
+				continue
+			}
+			ts = append(ts, g.token)
+			if g.former != 0 {
+				ts = append(ts, g.former, g.first)
+			}
+		}
+	}
+	return ts
 }
 
 // neighbours are keys that meet: two of one shard, so that the order of its map
@@ -33,6 +105,9 @@ var neighbours = func() (keys []string) {
 }()
 
 func (g *commands) draw(t *rapid.T, s *State) Command {
+	if len(g.refused) > 0 && fair(t, 2, "late") == 0 {
+		return rapid.SampledFrom(g.refused).Draw(t, "refused")
+	}
 	if len(g.past) > 0 && rapid.IntRange(0, 9).Draw(t, "copy") == 0 {
 		return rapid.SampledFrom(g.past).Draw(t, "past")
 	}
@@ -44,24 +119,37 @@ func (g *commands) draw(t *rapid.T, s *State) Command {
 func (g *commands) drawNew(t *rapid.T, s *State) Command {
 	id := session16(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "session"))
 	seq := rapid.Uint64Range(1, 12)
+	fresh := func() uint64 { return seq.Draw(t, "seq") }
+	if g.changes {
+		seq = rapid.Uint64Range(max(g.seqs, 9)-8, g.seqs+1)
+		fresh = func() uint64 { g.seqs++; return g.seqs }
+	}
 	seen := func() []uint64 { return rapid.SliceOfN(seq, 0, 2).Draw(t, "seen") }
 	meta := func() []byte { return rapid.SampledFrom([][]byte{nil, {1}, {2, 2}}).Draw(t, "meta") }
 	term := func() uint64 {
 		return s.Term() + uint64(rapid.SampledFrom([]int{0, 0, 0, 0, -1, 1}).Draw(t, "term"))
 	}
 	key := rapid.SampledFrom(g.keys)
-	token := func() Token { return s.LastToken() - Token(rapid.Uint64Range(0, 4).Draw(t, "token")) }
+	tokenOf := func(id SessionID, keys ...string) Token {
+		if g.changes && rapid.IntRange(0, 9).Draw(t, "late") > 0 {
+			if ts := tokens(s, keys, id); len(ts) > 0 {
+				return rapid.SampledFrom(ts).Draw(t, "token")
+			}
+		}
+		return s.LastToken() - Token(rapid.Uint64Range(0, 4).Draw(t, "token"))
+	}
+	token := func() Token { return tokenOf(id, g.keys...) }
 	under := func() []Token {
 		if rapid.IntRange(0, 2).Draw(t, "under") > 0 {
 			return nil
 		}
 		return []Token{token()}
 	}
-	switch n := rapid.IntRange(0, 129).Draw(t, "kind"); {
-	case n < 40:
+	switch g.kind(t) {
+	case "acquire":
 		c := Acquire{
 			Session:    id,
-			Seq:        seq.Draw(t, "seq"),
+			Seq:        fresh(),
 			Key:        key.Draw(t, "key"),
 			Try:        rapid.IntRange(0, 3).Draw(t, "try") == 0,
 			MaxWaiters: rapid.SampledFrom([]uint32{0, 0, 0, 1, 2}).Draw(t, "waiters"),
@@ -94,44 +182,54 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 			}
 		}
 		return c
-	case n >= 129:
-		return Raise{Term: term(), Format: rapid.Uint64Range(1, 3).Draw(t, "format")}
-	case n >= 125:
-		return EndDelay{Token: token(), Term: term()}
-	case n >= 122:
-		return Break{Session: id, Key: key.Draw(t, "key"), Token: token()}
-	case n >= 119:
-		return Ask{Session: id, Key: key.Draw(t, "key")}
-	case n >= 113:
-		v := rapid.SampledFrom([][]byte{nil, {1}, {2, 2}}).Draw(t, "value")
-		return SetValue{Session: id, Token: token(), Rev: rapid.Uint64Range(0, 3).Draw(t, "rev"), Value: v, Fade: rapid.Bool().Draw(t, "fade"), Seen: seen()}
-	case n >= 109:
-		return Downgrade{Session: id, Token: token(), Seen: seen()}
-	case n >= 100:
-		return Upgrade{Session: id, Seq: seq.Draw(t, "seq"), Token: token(), Under: under(), Seen: seen()}
-	case n < 60:
+	case "release":
 		to := rapid.SampledFrom([]string{"", "", "", "two", "one"}).Draw(t, "to")
 		return Release{Session: id, Token: token(), To: to, Seen: seen()}
-	case n < 68:
+	case "withdraw":
 		return Withdraw{Session: id, Seq: seq.Draw(t, "seq"), Seen: seen()}
-	case n < 82:
+	case "upgrade":
+		return Upgrade{Session: id, Seq: fresh(), Token: token(), Under: under(), Seen: seen()}
+	case "downgrade":
+		return Downgrade{Session: id, Token: token(), Seen: seen()}
+	case "set value":
+		return SetValue{
+			Session: id,
+			Token:   token(),
+			Rev:     rapid.SampledFrom([]uint64{1, 2, 3, 0}).Draw(t, "rev"),
+			Value:   rapid.SampledFrom([][]byte{nil, {1}, {2, 2}}).Draw(t, "value"),
+			Fade:    rapid.Bool().Draw(t, "fade"),
+			Seen:    seen(),
+		}
+	case "open":
 		return Open{Session: id, Client: clientOf(id), Node: "node", TTL: rapid.Uint64Range(299, 1001).Draw(t, "ttl"), Meta: meta()}
-	case n < 84 || g.like == 6 && n < 86:
-		return Expire{Session: id, Term: term()}
-	case n < 87:
+	case "close":
+		if g.like == 6 && rapid.IntRange(0, 2).Draw(t, "rather") > 0 { // expired, for its delays
+			return Expire{Session: id, Term: term()}
+		}
 		return Close{Session: id}
-	case n < 90:
+	case "expire":
+		return Expire{Session: id, Term: term()}
+	case "silence":
 		return Silence{Session: id, Term: term()}
-	case n < 92:
+	case "hear":
 		return Hear{Session: id, Term: term()}
-	case n < 94:
+	case "end delay":
+		return EndDelay{Token: tokenOf(SessionID{}, g.keys...), Term: term()}
+	case "break":
+		k := key.Draw(t, "key")
+		return Break{Session: id, Key: k, Token: tokenOf(SessionID{}, k)}
+	case "ask":
+		return Ask{Session: id, Key: key.Draw(t, "key")}
+	case "leader":
 		return LeaderStart{Term: term()}
-	case n < 97:
+	case "lift":
 		return Lift{Term: term()}
-	case n < 98:
+	case "bound":
 		return Bound{Term: term(), TTL: 1000}
-	case n < 99:
+	case "found":
 		return Found{Cluster: ClusterID{1}, Floor: 5, TTL: 1000}
+	case "raise":
+		return Raise{Term: term(), Format: rapid.Uint64Range(1, 3).Draw(t, "format")}
 	default:
 		return rapid.SampledFrom([]Command{nil, Unknown{Raw: "?"}, &Close{}}).Draw(t, "bad")
 	}
@@ -507,6 +605,89 @@ func (w *witness) leave(id SessionID) {
 	}
 }
 
+// asks returns the session of a command that a client asks for a grant with, or for
+// something about one, and what it lists as seen.
+func asks(c Command) (id SessionID, seen []uint64) {
+	switch c := c.(type) {
+	case Acquire:
+		return c.Session, c.Seen
+	case Withdraw:
+		return c.Session, c.Seen
+	case Release:
+		return c.Session, c.Seen
+	case Upgrade:
+		return c.Session, c.Seen
+	case Downgrade:
+		return c.Session, c.Seen
+	case SetValue:
+		return c.Session, c.Seen
+	case Break:
+		return c.Session, nil
+	}
+	return SessionID{}, nil
+}
+
+// refusals knows what sessions were refused: no late copy of that may be granted or
+// done, since whoever asked has the refusal. Where two requests have one seq it does
+// not count: a copy of the one is answered with what became of the other.
+type refusals map[SessionID]map[string]Code // by the command as the log has it
+
+// see judges one step, and reports whether c is refused for the first time, for a
+// reason that may pass.
+func (r refusals) see(c Command, out Outcome, events []Event) (moment bool, err error) {
+	for _, e := range events {
+		if e.Kind == EventEnded {
+			delete(r, e.Session) // another one of that ID begins anew
+		}
+	}
+	id, _ := asks(c)
+	if id == (SessionID{}) {
+		return false, nil
+	}
+	same := string(EncodeEntry([]Command{c}))
+	before := r[id][same]
+	switch out.Code {
+	case OK, Granted, Queued:
+		if before != 0 {
+			err = fmt.Errorf("refused with code %d, and done by a late copy", before)
+		}
+	case NotFounded, NoSession, WrongFormat, NoSuccessor:
+		// Is not remembered: it may pass.
+	case ValuesFull:
+		// A copy is answered as done once another value was set, but does nothing.
+	default:
+		if r[id] == nil {
+			r[id] = make(map[string]Code)
+		}
+		r[id][same] = out.Code
+		moment = before == 0 && out.Code != NotHeld && out.Code != Withdrawn && out.Code != BadCommand
+	}
+	return moment, err
+}
+
+// again has the second copy of a command come at once: it must do nothing. One that
+// lists as seen what its first copy has granted is another matter.
+func again(t *rapid.T, s *State, c Command, step func(Command) []Event) {
+	if _, seen := asks(c); len(seen) > 0 {
+		return
+	}
+	before := content(s)
+	events := step(c)
+	if content(s) != before {
+		t.Fatalf("a second copy of %#v changes the table", c)
+	}
+	if _, ok := c.(Ask); len(events) > 0 && !ok {
+		t.Fatalf("a second copy of %#v: %+v", c, events)
+	}
+}
+
+// content is a Digest of all but the number of commands.
+func content(s *State) [sha256.Size]byte {
+	i := s.Snapshot()
+	i.header.commands = 0
+	return i.Digest()
+}
+
 func restored(s *State) (*State, error) {
 	var b bytes.Buffer
 	if _, err := s.Snapshot().WriteTo(&b); err != nil {
@@ -521,16 +702,22 @@ func restored(s *State) (*State, error) {
 // must not differ in anything that can be seen.
 func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := commands{keys: neighbours, like: rapid.IntRange(0, 7).Draw(t, "like")}
-		switch rapid.IntRange(0, 2).Draw(t, "keys") {
+		g := commands{kinds: ofAll, keys: neighbours, like: rapid.IntRange(0, 7).Draw(t, "like")}
+		steps, dull := rapid.IntRange(1, 80), rapid.IntRange(0, 4).Draw(t, "start") == 0
+		switch rapid.IntRange(0, 4).Draw(t, "world") {
 		case 0:
 			g.keys = neighbours[:1] // where they meet most
 		case 1:
 			g.keys = neighbours[2:]
+		case 2, 3:
+			g.kinds, g.changes = ofChanges, true
+			g.keys = rapid.SampledFrom([][]string{neighbours[:2], neighbours[2:4]}).Draw(t, "two")
+			g.like = 1 // shared
+			steps, dull = rapid.IntRange(30, 100), false
 		}
-		w := newWitness()
+		w, refused := newWitness(), make(refusals)
 		plain, logged, copied := New(), New(), New()
-		step := func(c Command) {
+		step := func(c Command) []Event {
 			held := means(plain, c)
 			out, events := plain.Apply(c)
 			t.Logf("%T%+v: %+v %+v", c, c, out, events)
@@ -539,6 +726,15 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 			}
 			if err := w.see(c, held, out, events); err != nil {
 				t.Fatalf("after %#v: %v", c, err)
+			}
+			if g.changes {
+				moment, err := refused.see(c, out, events)
+				if err != nil {
+					t.Fatalf("after %#v: %v", c, err)
+				}
+				if moment {
+					g.refused = append(g.refused, c)
+				}
 			}
 			cmds, err := DecodeEntry(EncodeEntry([]Command{c}))
 			if err != nil || len(cmds) != 1 {
@@ -554,23 +750,28 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 					t.Fatalf("%#v: the %s table says\n%+v %+v, not\n%+v %+v", c, name, out2, events2, out, events)
 				}
 			}
+			return events
 		}
 		// Most runs skip what is dull: a table without a founding.
-		if rapid.IntRange(0, 4).Draw(t, "start") > 0 {
+		if !dull {
 			step(Found{Cluster: ClusterID{1}, Floor: 5, TTL: 1000})
 			step(LeaderStart{Term: 1})
-			if rapid.IntRange(0, 9).Draw(t, "raise") > 0 {
+			if g.changes || rapid.IntRange(0, 9).Draw(t, "raise") > 0 {
 				step(Raise{Term: 1, Format: 2})
 			}
 			for _, n := range []string{"a", "b", "c"} {
 				step(Open{Session: session16(n), Client: clientOf(session16(n)), TTL: 1000})
 			}
-			if rapid.IntRange(0, 4).Draw(t, "lift") > 0 {
+			if g.changes || rapid.IntRange(0, 4).Draw(t, "lift") > 0 {
 				step(Lift{Term: 1})
 			}
 		}
-		for range rapid.IntRange(1, 80).Draw(t, "steps") {
-			step(g.draw(t, plain))
+		for range steps.Draw(t, "steps") {
+			c := g.draw(t, plain)
+			step(c)
+			if rapid.IntRange(0, 5).Draw(t, "again") == 0 {
+				again(t, plain, c, step)
+			}
 			switch rapid.IntRange(0, 7).Draw(t, "between") {
 			case 0:
 				r, err := restored(copied)
