@@ -18,17 +18,20 @@
 //   - Apply does not panic on, nor stop for, anything that DecodeEntry returns.
 //   - A refusal changes nothing but this: Seen is taken note of when the session
 //     is open, the list within its limits and the command one of the format; the
-//     seq of a refused Acquire or Upgrade can be spent, and the Rev of a refused
-//     SetValue is.
+//     seq of a refused Acquire or Upgrade can be spent, and the Rev of a SetValue
+//     refused as ValuesFull is.
 //   - An Acquire or an Upgrade, known by session and seq, is granted at most once.
 //     A second copy is answered with what is now true of the first; after a
 //     Withdraw of it, after its outcome was marked as seen, and after the grant's
 //     Release, every copy is refused as Withdrawn.
 //   - A Release frees the grant it names or nothing. Who waited for its keys is
 //     granted by the same command.
-//   - A late copy of any other command changes nothing: a SetValue is known by its
-//     Rev, and like a Downgrade by the token that an upgrade has replaced since, a
-//     Break and an EndDelay by the token that is gone.
+//   - A late copy of any other command about a grant changes nothing: a SetValue is
+//     known by its Rev, and like a Downgrade by the token that an upgrade has
+//     replaced since, a Break and an EndDelay by the token that is gone. But that a
+//     Release was refused as NoSuccessor is not remembered: a late copy of it frees
+//     the grant if that is still held, and has the successor by then. And an Ask
+//     asks whoever holds when it comes.
 //   - Nobody is granted before a waiter that came first and is in conflict with
 //     him, save by priority, delay, a named successor or an upgrade; and by the
 //     first three at most MaxPassed times.
@@ -51,7 +54,11 @@
 // about to be) are remembered too, or a delayed copy of a Try could be granted to a
 // client that has gone away with a refusal. Refusals that would be the same at any
 // time (BadCommand, NotHeld, TokensSpent, and WrongMode of a permit or of several
-// keys) are not.
+// keys) are not, nor those that say that a command came too early (NotFounded,
+// NoSession, WrongFormat).
+//
+// A Withdraw forgets what it undoes: a second copy of one that undid a granted
+// upgrade may answer without the token that the first one told.
 //
 // That a seq was spent is never forgotten while the session lives. It costs
 // nearly nothing, since seqs are spent nearly in order: see spans.
