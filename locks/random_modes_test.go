@@ -140,25 +140,15 @@ func TestRandomFaultsInAllModes(t *testing.T) {
 }
 
 func randomModesRound(t *testing.T, w *world, seed uint64) *register {
-	w.seed(seed)
 	w.check = seed%3 == 0
-	rng := rand.New(rand.NewPCG(seed, 3))
+	a := newWeather(w, seed)
 	b := &register{t: t}
 	stop, cancel := context.WithCancel(bg)
 	var wg sync.WaitGroup
-	var members []*member
 	var clients []*Client
-	cut := make(map[*member]bool)
 	for i := range 4 {
-		c, m := w.client(t, fmt.Sprint("c", i))
-		members, clients = append(members, m), append(clients, c)
-		m.set(faults{
-			latency:    time.Duration(rng.Int64N(int64(400 * time.Millisecond))),
-			loseAsk:    rng.Float64() * 0.2,
-			loseAnswer: rng.Float64() * 0.2,
-			twice:      rng.Float64() * 0.2,
-			losePush:   rng.Float64() * 0.3,
-		})
+		c := a.client(t, fmt.Sprint("c", i))
+		clients = append(clients, c)
 		for j := range 3 {
 			user := rand.New(rand.NewPCG(seed, uint64(10*i+j)))
 			wg.Go(func() {
@@ -168,47 +158,23 @@ func randomModesRound(t *testing.T, w *world, seed uint64) *register {
 		}
 	}
 	for range 30 {
-		m := members[rng.IntN(len(members))]
-		switch rng.IntN(8) {
-		case 0, 1:
-			if cut[m] {
-				m.heal()
-			} else {
-				m.isolate()
-			}
-			cut[m] = !cut[m]
-		case 2:
-			w.lead()
-		case 3:
-			resume := w.pause()
-			time.Sleep(time.Duration(rng.Int64N(int64(2 * testTTL))))
-			resume()
-			if rng.IntN(2) == 0 {
-				w.lead()
-			}
-		case 4:
-			m.resync()
-		default:
+		if a.rng.IntN(8) < 5 {
+			a.strike()
+		} else {
 			// An operator takes something away.
-			key := keysOfAll[rng.IntN(len(keysOfAll))]
+			key := keysOfAll[a.rng.IntN(len(keysOfAll))]
 			if _, token := w.owner(key); token != 0 {
-				c := clients[rng.IntN(len(clients))]
-				ctx, cancel := context.WithTimeout(bg, time.Duration(rng.Int64N(int64(5*time.Second))))
+				c := clients[a.rng.IntN(len(clients))]
+				ctx, cancel := context.WithTimeout(bg, a.upTo(5*time.Second))
 				if err := c.Break(ctx, key, fence.Token(token)); err == nil {
 					b.broken++
 				}
 				cancel()
 			}
 		}
-		time.Sleep(time.Duration(rng.Int64N(int64(5 * time.Second))))
+		time.Sleep(a.upTo(5 * time.Second))
 	}
-	// Once it is quiet, everyone gets through, and then nothing is left.
-	for _, m := range members {
-		if cut[m] {
-			m.heal()
-		}
-		m.set(faults{})
-	}
+	a.calm() // everyone gets through, and then nothing is left
 	cancel()
 	wg.Wait()
 	time.Sleep(4 * testTTL)

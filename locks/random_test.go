@@ -42,6 +42,72 @@ func (b *ledger) granted(l *Lock) {
 	b.locks[l.Key()] = append(b.locks[l.Key()], l)
 }
 
+// weather is what befalls a world at random: networks that lose and delay, members
+// that are cut off, leaders that change and pause.
+type weather struct {
+	w       *world
+	rng     *rand.Rand
+	members []*member
+	cut     map[*member]bool
+}
+
+func newWeather(w *world, seed uint64) *weather {
+	w.seed(seed)
+	return &weather{w: w, rng: rand.New(rand.NewPCG(seed, 3)), cut: make(map[*member]bool)}
+}
+
+func (a *weather) upTo(d time.Duration) time.Duration { return time.Duration(a.rng.Int64N(int64(d))) }
+
+// client is a client whose member's network is bad.
+func (a *weather) client(t *testing.T, name string) *Client {
+	c, m := a.w.client(t, name)
+	m.set(faults{
+		latency:    a.upTo(400 * time.Millisecond),
+		loseAsk:    a.rng.Float64() * 0.2,
+		loseAnswer: a.rng.Float64() * 0.2,
+		twice:      a.rng.Float64() * 0.2,
+		losePush:   a.rng.Float64() * 0.3,
+	})
+	a.members = append(a.members, m)
+	return c
+}
+
+// strike has something happen. It takes two TTLs at most.
+func (a *weather) strike() {
+	m := a.members[a.rng.IntN(len(a.members))]
+	switch a.rng.IntN(5) {
+	case 0, 1:
+		if a.cut[m] {
+			m.heal()
+		} else {
+			m.isolate()
+		}
+		a.cut[m] = !a.cut[m]
+	case 2:
+		a.w.lead()
+	case 3:
+		resume := a.w.pause()
+		time.Sleep(a.upTo(2 * testTTL))
+		resume()
+		if a.rng.IntN(2) == 0 {
+			a.w.lead()
+		}
+	case 4:
+		m.resync()
+	}
+}
+
+// calm ends all that is bad.
+func (a *weather) calm() {
+	for _, m := range a.members {
+		if a.cut[m] {
+			m.heal()
+		}
+		m.set(faults{})
+	}
+	clear(a.cut)
+}
+
 // A round's number is its seed; the order of its goroutines is random all the same,
 // so a failure is run again with: go test -run TestRandomFaults -count 20 ./locks
 func TestRandomFaults(t *testing.T) {
@@ -64,60 +130,23 @@ func TestRandomFaults(t *testing.T) {
 }
 
 func randomRound(t *testing.T, w *world, seed uint64) int {
-	w.seed(seed)
 	w.check = seed%5 == 0
-	rng := rand.New(rand.NewPCG(seed, 3))
+	a := newWeather(w, seed)
 	b := &ledger{t: t, locks: make(map[string][]*Lock)}
 	stop, cancel := context.WithCancel(bg)
 	var wg sync.WaitGroup
-	var members []*member
-	cut := make(map[*member]bool)
 	for i := range 4 {
-		c, m := w.client(t, fmt.Sprint("c", i))
-		members = append(members, m)
-		m.set(faults{
-			latency:    time.Duration(rng.Int64N(int64(400 * time.Millisecond))),
-			loseAsk:    rng.Float64() * 0.2,
-			loseAnswer: rng.Float64() * 0.2,
-			twice:      rng.Float64() * 0.2,
-			losePush:   rng.Float64() * 0.3,
-		})
+		c := a.client(t, fmt.Sprint("c", i))
 		for j := range 3 {
 			user := rand.New(rand.NewPCG(seed, uint64(10*i+j)))
 			wg.Go(func() { use(t, stop, c, b, user) })
 		}
 	}
 	for range 40 {
-		m := members[rng.IntN(len(members))]
-		switch rng.IntN(5) {
-		case 0, 1:
-			if cut[m] {
-				m.heal()
-			} else {
-				m.isolate()
-			}
-			cut[m] = !cut[m]
-		case 2:
-			w.lead()
-		case 3:
-			resume := w.pause()
-			time.Sleep(time.Duration(rng.Int64N(int64(2 * testTTL))))
-			resume()
-			if rng.IntN(2) == 0 {
-				w.lead()
-			}
-		case 4:
-			m.resync()
-		}
-		time.Sleep(time.Duration(rng.Int64N(int64(5 * time.Second))))
+		a.strike()
+		time.Sleep(a.upTo(5 * time.Second))
 	}
-	// Once it is quiet, everyone gets through, and then nothing is left.
-	for _, m := range members {
-		if cut[m] {
-			m.heal()
-		}
-		m.set(faults{})
-	}
+	a.calm() // everyone gets through, and then nothing is left
 	cancel()
 	wg.Wait()
 	time.Sleep(3 * testTTL)
