@@ -114,25 +114,19 @@ func (o *hold) conflicts(h *hold) bool {
 	return false
 }
 
-// A round's number is its seed; see TestRandomFaults.
 func TestRandomFaultsInAllModes(t *testing.T) {
 	rounds := 300
 	if testing.Short() {
 		rounds = 20
 	}
 	var sum register
-	for round := range rounds {
-		bubble(t, func(t *testing.T, w *world) {
-			b := randomModesRound(t, w, uint64(round))
-			sum.n += b.n
-			sum.upgrades += b.upgrades
-			sum.dead += b.dead
-			sum.broken += b.broken
-		})
-		if t.Failed() {
-			t.Fatalf("round %d", round)
-		}
-	}
+	rounds = eachSeed(t, rounds, func(t *testing.T, w *world, seed uint64) {
+		b := randomModesRound(t, w, seed)
+		sum.n += b.n
+		sum.upgrades += b.upgrades
+		sum.dead += b.dead
+		sum.broken += b.broken
+	})
 	t.Logf("%d grants, %d upgrades, %d deadlocks, %d breaks", sum.n, sum.upgrades, sum.dead, sum.broken)
 	if sum.n < rounds*30 || sum.upgrades < rounds/4 || sum.dead < rounds/4 || sum.broken < rounds/4 {
 		t.Error("too little happened")

@@ -108,22 +108,29 @@ func (a *weather) calm() {
 	clear(a.cut)
 }
 
-// A round's number is its seed; the order of its goroutines is random all the same,
-// so a failure is run again with: go test -run TestRandomFaults -count 20 ./locks
+// eachSeed runs f in so many worlds, up to the first that fails, and returns how many
+// they were. Each is a test named by its seed; the order of its goroutines is random all
+// the same, so a failure is run again with: go test -run TestChaos/17$ -count 20 ./locks
+func eachSeed(t *testing.T, seeds int, f func(t *testing.T, w *world, seed uint64)) (ran int) {
+	for seed := range uint64(seeds) {
+		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			ran++
+			bubble(t, func(t *testing.T, w *world) { f(t, w, seed) })
+		})
+		if !ok {
+			t.FailNow()
+		}
+	}
+	return ran
+}
+
 func TestRandomFaults(t *testing.T) {
 	rounds := 400
 	if testing.Short() {
 		rounds = 30
 	}
 	grants := 0
-	for round := range rounds {
-		bubble(t, func(t *testing.T, w *world) {
-			grants += randomRound(t, w, uint64(round))
-		})
-		if t.Failed() {
-			t.Fatalf("round %d", round)
-		}
-	}
+	rounds = eachSeed(t, rounds, func(t *testing.T, w *world, seed uint64) { grants += randomRound(t, w, seed) })
 	if grants < rounds*20 {
 		t.Errorf("only %d grants in %d rounds", grants, rounds)
 	}

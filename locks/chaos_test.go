@@ -1,0 +1,469 @@
+package locks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+)
+
+// TestChaos has clients call all that there is to call in bad weather, and close
+// while a node stops. Afterwards nothing may be left, in the clients, in the table,
+// or as a goroutine of the bubble; and no call may fail but as its doc says. That
+// nobody holds what another does is for TestRandomFaults and its like.
+func TestChaos(t *testing.T) {
+	rounds := 60
+	if testing.Short() || raceDetector {
+		rounds = 20
+	}
+	sum := make(map[string]int)
+	rounds = eachSeed(t, rounds, func(t *testing.T, w *world, seed uint64) { chaosRound(t, w, seed, sum) })
+	for name := range documented {
+		if sum[name] < rounds/2 {
+			t.Errorf("of %s only %d calls in %d rounds", name, sum[name], rounds)
+		}
+	}
+}
+
+func chaosRound(t *testing.T, w *world, seed uint64, sum map[string]int) {
+	w.check = seed%5 == 0
+	a := newWeather(w, seed)
+	stop, cancel := context.WithCancel(bg)
+	var wg sync.WaitGroup
+	var clients []*Client
+	b := &tally{t: t, calls: sum}
+	for i := range 3 {
+		c := a.client(t, fmt.Sprint("c", i))
+		clients = append(clients, c)
+		for j := range 4 {
+			v := &visitor{b: b, c: c, rng: rand.New(rand.NewPCG(seed, uint64(10*i+j)))}
+			wg.Go(func() {
+				for stop.Err() == nil {
+					v.visit()
+					time.Sleep(v.upTo(300 * time.Millisecond))
+				}
+			})
+		}
+	}
+	sessions := make(map[*session]bool)
+	for range 12 {
+		switch a.rng.IntN(7) {
+		case 0:
+			w.expireNow()
+		case 1:
+			a.members[a.rng.IntN(len(a.members))].sleep(a.upTo(testTTL))
+		default:
+			a.strike()
+		}
+		for _, c := range clients {
+			if s := c.current(); s != nil {
+				sessions[s] = true
+			}
+		}
+		time.Sleep(a.upTo(3 * time.Second))
+	}
+	// Some are cut off still, some clients close before the node stops and some after.
+	m, after := a.members[a.rng.IntN(len(a.members))], a.upTo(300*time.Millisecond)
+	wg.Go(func() { time.Sleep(after); m.stop() })
+	for _, c := range clients {
+		after, bound := a.upTo(300*time.Millisecond), a.upTo(3*time.Second)
+		wg.Go(func() { time.Sleep(after); _ = c.Close(within(bound)) })
+	}
+	time.Sleep(time.Second)
+	cancel()
+	wg.Wait()
+	for _, c := range clients {
+		shutdown(t, c)
+		if left := leftInClient(c); left != "" {
+			t.Errorf("client %s has %s", c.name(), left)
+		}
+		if s := c.current(); s != nil {
+			sessions[s] = true
+		}
+	}
+	for s := range sessions {
+		if left := leftInSession(s); left != "" {
+			t.Errorf("a session of %s (%v) has %s", s.c.name(), s.why(), left)
+		}
+	}
+	time.Sleep(4 * testTTL)
+	if n := w.counts(); n.Sessions+n.Grants+n.Waiters != 0 {
+		t.Errorf("the table keeps %+v", n)
+	}
+}
+
+// leftInClient says what a client that is closed keeps.
+func leftInClient(c *Client) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var left []string
+	if c.opening != nil {
+		left = append(left, "an opening")
+	}
+	if n := len(c.spreads); n > 0 {
+		left = append(left, fmt.Sprint(n, " spreads"))
+	}
+	return strings.Join(left, ", ")
+}
+
+// leftInSession says what a session that is over keeps.
+func leftInSession(s *session) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var left []string
+	for _, x := range []struct {
+		what string
+		n    int
+	}{
+		{"waiters", len(s.waiters)},
+		{"grants", len(s.grants)},
+		{"entries", len(s.entries)},
+		{"debts", len(s.cleaning.queue)},
+		{"keys with debts", len(s.cleaning.byKey)},
+		{"cleaners", s.cleaning.workers},
+		{"who cancel contexts", s.ending},
+		{"beats", len(s.beats)},
+	} {
+		if x.n > 0 {
+			left = append(left, fmt.Sprint(x.n, " ", x.what))
+		}
+	}
+	return strings.Join(left, ", ")
+}
+
+// The errors of documented that several calls have.
+var (
+	ofAnyCall = []error{context.Canceled, ErrClosed, cluster.ErrStopped}
+	ofAcquire = []error{ErrSessionLost, ErrLost, ErrDeadlock, ErrCapacity}
+	ofChange  = []error{ErrLost, ErrReleased, ErrWrongMode}
+	ofRelease = []error{ErrLost, ErrReleased, ErrSessionLost}
+)
+
+// documented is the errors that the doc of each call names, besides those of any call:
+// the end of ctx, of the client and of the node. A *cluster.ConfigError stands for any.
+var documented = map[string][]error{
+	"Acquire":     ofAcquire,
+	"TryAcquire":  append([]error{ErrHeld}, ofAcquire...),
+	"AcquireAll":  ofAcquire,
+	"Do":          ofAcquire,
+	"Elect":       {ErrDeadlock, ErrCapacity},
+	"Spread":      {ErrDeadlock, &cluster.ConfigError{}}, // that this client runs it already
+	"Once":        {ErrSessionLost, ErrLost, ErrDeadlock, ErrOnce},
+	"Update":      append([]error{ErrUncertain}, ofAcquire...),
+	"Get":         nil,
+	"Inspect":     nil,
+	"List":        nil,
+	"Watch":       nil,
+	"WatchPrefix": nil,
+	"Observe":     nil,
+	"Ask":         nil,
+	"Break":       {ErrHeld, ErrNotHeld},
+	"Release":     ofRelease,
+	"HandOver":    append([]error{ErrNoSuccessor, ErrWrongMode}, ofRelease...),
+	"SetValue":    ofChange,
+	"Downgrade":   ofChange,
+	"Upgrade":     append([]error{ErrDeadlock}, ofChange...),
+	"Renew":       {ErrLost, ErrReleased},
+	"Require":     {ErrLost, ErrReleased},
+}
+
+// tally counts calls, and judges how they end.
+type tally struct {
+	t     *testing.T
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+// ended takes note of a call that was made with ctx.
+func (b *tally) ended(ctx context.Context, name string, err error) {
+	b.mu.Lock()
+	b.calls[name]++
+	b.mu.Unlock()
+	kinds, known := documented[name]
+	is := func(kind error) bool {
+		var config *cluster.ConfigError
+		if errors.As(kind, &config) {
+			return errors.As(err, &config)
+		}
+		return errors.Is(err, kind)
+	}
+	switch {
+	case !known:
+		b.t.Errorf("%s is not in the list", name)
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded):
+		b.t.Errorf("%s tells a bound that is not the caller's: %v", name, err) // nobody here gives one
+	case errors.Is(err, context.Canceled) && ctx.Err() == nil:
+		b.t.Errorf("%s tells the end of a context that lives: %v", name, err)
+	case !slices.ContainsFunc(kinds, is) && !slices.ContainsFunc(ofAnyCall, is):
+		b.t.Errorf("%s: undocumented: %v", name, err)
+	}
+	if err == nil {
+		return
+	}
+	for _, sign := range []string{"%!", "reason 0", "mode 0", ": code ", "refused by the cluster"} {
+		if strings.Contains(err.Error(), sign) {
+			b.t.Errorf("%s: %q in %q", name, sign, err)
+		}
+	}
+}
+
+// visitor is one goroutine of a program, which makes one call after the other.
+type visitor struct {
+	b   *tally
+	c   *Client
+	rng *rand.Rand
+}
+
+func (v *visitor) upTo(d time.Duration) time.Duration { return time.Duration(v.rng.Int64N(int64(d))) }
+
+func (v *visitor) nap() { time.Sleep(v.upTo(500 * time.Millisecond)) }
+
+func (v *visitor) key() string { return fmt.Sprint("k", v.rng.IntN(3)) }
+
+// fork is a visitor for another goroutine.
+func (v *visitor) fork() *visitor {
+	return &visitor{b: v.b, c: v.c, rng: rand.New(rand.NewPCG(v.rng.Uint64(), 0))}
+}
+
+// visit makes one call, and has enough of it after a while.
+func (v *visitor) visit() {
+	ctx, cancel := context.WithCancel(bg)
+	defer cancel()
+	patience := 10 * time.Second
+	if v.rng.IntN(2) == 0 {
+		patience = v.upTo(3 * time.Second)
+	}
+	defer time.AfterFunc(patience, cancel).Stop()
+	visits[v.rng.IntN(len(visits))](v, ctx)
+}
+
+// visits is what there is to call, some of it more often.
+var visits = []func(*visitor, context.Context){
+	(*visitor).acquire,
+	(*visitor).acquire,
+	(*visitor).acquire,
+	(*visitor).tryAcquire,
+	(*visitor).acquireAll,
+	(*visitor).enter,
+	(*visitor).enter,
+	(*visitor).do,
+	(*visitor).elect,
+	(*visitor).spread,
+	(*visitor).once,
+	(*visitor).cell,
+	(*visitor).breakAll,
+	(*visitor).ask,
+	(*visitor).watch,
+	(*visitor).list,
+}
+
+func (v *visitor) acquire(ctx context.Context) {
+	opts := [][]Option{nil, {Shared()}, {Shared()}, {Permit(2)}, {Priority(1)}, {Delay(time.Second)}}[v.rng.IntN(6)]
+	l, err := v.c.Acquire(ctx, v.key(), opts...)
+	v.b.ended(ctx, "Acquire", err)
+	if err == nil {
+		v.use(ctx, l)
+		v.release(ctx, l)
+	}
+}
+
+func (v *visitor) tryAcquire(ctx context.Context) {
+	l, err := v.c.TryAcquire(ctx, v.key())
+	v.b.ended(ctx, "TryAcquire", err)
+	if err == nil {
+		v.use(ctx, l)
+		v.b.ended(ctx, "HandOver", l.HandOver(ctx, "c1"))
+		v.over(l)
+	}
+}
+
+func (v *visitor) acquireAll(ctx context.Context) {
+	s, err := v.c.AcquireAll(ctx, []string{"k2", "k0", "k1"})
+	v.b.ended(ctx, "AcquireAll", err)
+	if err == nil {
+		v.nap()
+		v.release(ctx, s)
+	}
+}
+
+// enter acquires a key again that it holds.
+func (v *visitor) enter(ctx context.Context) {
+	outer, err := v.c.Acquire(ctx, "r", Reentrant("o"))
+	v.b.ended(ctx, "Acquire", err)
+	if err != nil {
+		return
+	}
+	v.use(ctx, outer)
+	inner, err := v.c.Acquire(ctx, "r", Reentrant("o"))
+	v.b.ended(ctx, "Acquire", err)
+	if err == nil {
+		v.release(ctx, inner)
+	}
+	v.release(ctx, outer)
+}
+
+func (v *visitor) do(ctx context.Context) {
+	v.b.ended(ctx, "Do", v.c.Do(ctx, v.key(), v.work))
+}
+
+func (v *visitor) elect(ctx context.Context) {
+	v.b.ended(ctx, "Elect", v.c.Elect(ctx, v.key(), v.work))
+}
+
+func (v *visitor) work(ctx context.Context, l *Lock) error {
+	v.use(ctx, l)
+	return nil
+}
+
+func (v *visitor) spread(ctx context.Context) {
+	var shards [3]*visitor // of each one works at a time
+	for i := range shards {
+		shards[i] = v.fork()
+	}
+	v.b.ended(ctx, "Spread", v.c.Spread(ctx, "s", len(shards), func(ctx context.Context, shard int, l *Lock) error {
+		shards[shard].use(ctx, l)
+		<-ctx.Done()
+		return nil
+	}))
+}
+
+func (v *visitor) once(ctx context.Context) {
+	run := false
+	_, err := v.c.Once(ctx, fmt.Sprint("id", v.rng.IntN(10)), func(context.Context) ([]byte, error) {
+		run = true
+		v.nap()
+		return nil, nil
+	})
+	if run && err != nil {
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			v.b.t.Errorf("Once was run, and tells the end of ctx: %v", err)
+		}
+		return // that the result could not be stored, for whatever reason
+	}
+	v.b.ended(ctx, "Once", err)
+}
+
+func (v *visitor) cell(ctx context.Context) {
+	x := v.c.Cell(v.key())
+	v.b.ended(ctx, "Update", x.Update(ctx, func(old []byte) []byte {
+		v.wantValue(old)
+		v.nap()
+		return append(old[:min(len(old), 10)], 1)
+	}))
+	value, err := x.Get(ctx)
+	v.b.ended(ctx, "Get", err)
+	v.wantValue(value)
+}
+
+func (v *visitor) breakAll(ctx context.Context) {
+	key := v.key()
+	st, err := v.c.Inspect(ctx, key)
+	v.b.ended(ctx, "Inspect", err)
+	for _, h := range st.Holders {
+		v.b.ended(ctx, "Break", v.c.Break(ctx, key, h.Token))
+	}
+}
+
+func (v *visitor) ask(ctx context.Context) {
+	v.b.ended(ctx, "Ask", v.c.Ask(ctx, v.key()))
+}
+
+// watch looks at a key until it has seen some states.
+func (v *visitor) watch(ctx context.Context) {
+	n := v.rng.IntN(6)
+	if v.rng.IntN(2) == 0 {
+		i := 0
+		for _, err := range v.c.Observe(ctx, v.key()) {
+			v.b.ended(ctx, "Observe", err)
+			if i++; i > n {
+				return
+			}
+		}
+		return
+	}
+	i := 0
+	for _, err := range v.c.Watch(ctx, v.key()) {
+		v.b.ended(ctx, "Watch", err)
+		if i++; i > n {
+			return
+		}
+	}
+}
+
+// list looks at many keys, and on until it has seen some states.
+func (v *visitor) list(ctx context.Context) {
+	for _, err := range v.c.List(ctx, "k") {
+		v.b.ended(ctx, "List", err)
+	}
+	i, n := 0, v.rng.IntN(6)
+	for _, err := range v.c.WatchPrefix(ctx, "k") {
+		v.b.ended(ctx, "WatchPrefix", err)
+		if i++; i > n {
+			return
+		}
+	}
+}
+
+// use does something with a lock while it is held, and sometimes after.
+func (v *visitor) use(ctx context.Context, l *Lock) {
+	for range v.rng.IntN(3) {
+		v.nap()
+		switch v.rng.IntN(7) {
+		case 0:
+			v.setValue(ctx, l)
+		case 1:
+			v.setValue(context.WithoutCancel(ctx), l)
+		case 2:
+			v.b.ended(ctx, "Upgrade", l.Upgrade(ctx))
+		case 3:
+			v.b.ended(ctx, "Downgrade", l.Downgrade(ctx))
+		case 4:
+			v.b.ended(ctx, "Renew", l.Renew(ctx))
+		case 5:
+			_ = l.Context()
+			v.b.ended(ctx, "Require", l.Require(0))
+		case 6:
+			go v.release(bg, l) // beside whatever comes
+		}
+	}
+}
+
+// setValue sets a value, and then uses its memory for something else.
+func (v *visitor) setValue(ctx context.Context, l *Lock) {
+	old, _ := l.Value()
+	v.wantValue(old)
+	value := []byte{1}
+	v.b.ended(ctx, "SetValue", l.SetValue(ctx, value))
+	value[0] = scribble
+}
+
+const scribble = 0xff
+
+// wantValue checks a value that was set by setValue or by cell.
+func (v *visitor) wantValue(value []byte) {
+	if bytes.IndexByte(value, scribble) >= 0 {
+		v.b.t.Errorf("a value has become %v", value)
+	}
+}
+
+func (v *visitor) release(ctx context.Context, l anyLock) {
+	v.b.ended(ctx, "Release", l.Release(ctx))
+	v.over(l)
+}
+
+// over checks that a lock has ended. Its context may just be ending, if another
+// goroutine has released it.
+func (v *visitor) over(l anyLock) {
+	if l.Err() == nil {
+		v.b.t.Errorf("token %d is held after its release", l.Token())
+	}
+}
