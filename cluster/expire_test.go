@@ -371,3 +371,32 @@ func TestVotersConfirmOnlyTheirOwnAndNoLowerTerm(t *testing.T) {
 		}
 	})
 }
+
+// A late copy of a session's Open may stand in one entry with its end. Whichever
+// of them comes first, the keeper counts for what the table has.
+func TestASessionThatEndsAndOpensInOneEntry(t *testing.T) {
+	open := machine.Open{Session: sid(1), Client: "c", Node: "n", TTL: uint64(stageTTL / time.Millisecond)}
+	onStage(t, func(s *stage) {
+		s.open(1)
+		s.apply(machine.Close{Session: sid(1)}, open, machine.Silence{Session: sid(1), Term: 1})
+		s.table.mu.RLock()
+		_, marked := s.table.marks[sid(1)]
+		s.table.mu.RUnlock()
+		if !s.alive(1) || !marked {
+			t.Fatalf("open %t, marked %t", s.alive(1), marked)
+		}
+		time.Sleep(5 * stageTTL)
+		if s.alive(1) {
+			t.Error("a session that nobody beats for never ends")
+		}
+	})
+	onStage(t, func(s *stage) {
+		s.apply(open, machine.Close{Session: sid(1)})
+		time.Sleep(5 * stageTTL)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.log) > 0 {
+			t.Errorf("proposed for a session that is gone: %v", s.log)
+		}
+	})
+}

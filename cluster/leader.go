@@ -172,13 +172,14 @@ func (l *leader) tick() {
 // applied is told of each entry, in log order, by raft's goroutine.
 func (l *leader) applied(a applied) {
 	var lifted bool
+	var opened []machine.SessionID
 	for i, c := range a.commands {
 		if a.outcomes[i].Code != machine.OK {
 			continue
 		}
 		switch c := c.(type) {
 		case machine.Open:
-			l.keeper.opened(c.Session, time.Duration(c.TTL)*time.Millisecond)
+			opened = append(opened, c.Session)
 		case machine.Lift:
 			lifted = true
 		}
@@ -195,6 +196,16 @@ func (l *leader) applied(a applied) {
 		}
 		if e.Session != (machine.SessionID{}) {
 			l.push(e)
+		}
+	}
+	for _, id := range opened {
+		// As the entry left it: a late copy of its Open may stand behind a
+		// session's end, or before it.
+		var st machine.SessionStatus
+		open := false
+		l.table.view(func(t *machine.State) { st, open = t.Session(id) })
+		if open {
+			l.keeper.opened(id, time.Duration(st.TTL)*time.Millisecond)
 		}
 	}
 	if lifted {

@@ -54,6 +54,11 @@ func (t *table) apply(data []byte, at time.Time) []machine.Outcome {
 		var events []machine.Event
 		a.outcomes[i], events = t.m.Apply(c)
 		a.events = append(a.events, events...)
+		for _, e := range events {
+			if e.Kind == machine.EventEnded {
+				delete(t.marks, e.Session)
+			}
+		}
 		if a.outcomes[i].Code != machine.OK {
 			continue
 		}
@@ -66,11 +71,6 @@ func (t *table) apply(data []byte, at time.Time) []machine.Outcome {
 			}
 		case machine.Hear:
 			delete(t.marks, c.Session)
-		}
-	}
-	for _, e := range a.events {
-		if e.Kind == machine.EventEnded {
-			delete(t.marks, e.Session)
 		}
 	}
 	watch := t.watch
