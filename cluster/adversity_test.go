@@ -539,3 +539,27 @@ func TestAStuckRaftIsRestarted(t *testing.T) {
 		})
 	}
 }
+
+// A session that ends while its member attaches is told to have ended, and nothing
+// of it stays behind.
+func TestASessionEndsWhileItsMemberAttaches(t *testing.T) {
+	for range 300 {
+		onStage(t, func(s *stage) {
+			s.open(1)
+			ended := make(chan struct{}, 10)
+			m := &member{push: func(e machine.Event) { ended <- struct{}{} }}
+			s.l.join(m)
+			go s.l.attach(m, []machine.SessionID{sid(1)})
+			go s.apply(machine.Close{Session: sid(1)})
+			synctest.Wait()
+			s.l.mu.Lock()
+			defer s.l.mu.Unlock()
+			if len(s.l.sessions) > 0 || len(ended) == 0 {
+				t.Errorf("events of %d sessions come here, %d came", len(s.l.sessions), len(ended))
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}

@@ -254,18 +254,18 @@ func (l *leader) quit(m *member) {
 
 // bind routes a session's events to m. Where they went elsewhere before, m is
 // told what it may have missed: bound first and read then, nothing falls
-// between, and what is told twice does no harm.
-func (l *leader) bind(m *member, id machine.SessionID) {
+// between, and what is told twice does no harm. It reports whether the session is
+// open; if not, its Open is on its way, or nothing is to come.
+func (l *leader) bind(m *member, id machine.SessionID) (open bool) {
 	l.mu.Lock()
 	bound := l.sessions[id] == m
 	l.mu.Unlock()
 	if bound {
-		return
+		return true
 	}
-	open := false
 	l.table.view(func(t *machine.State) { _, open = t.Session(id) })
 	if !open {
-		return // its Open is on its way, or nothing is to come
+		return false
 	}
 	l.mu.Lock()
 	_, here := l.members[m]
@@ -274,23 +274,29 @@ func (l *leader) bind(m *member, id machine.SessionID) {
 	}
 	l.mu.Unlock()
 	if !here {
-		return
+		return true
 	}
 	var missed []machine.Event
-	l.table.view(func(t *machine.State) { missed = t.Pending(id) })
+	l.table.view(func(t *machine.State) {
+		_, open = t.Session(id)
+		missed = t.Pending(id)
+	})
+	if !open {
+		// It ended before its events came here, and nothing else forgets it.
+		l.detach(id)
+		return false
+	}
 	for _, e := range missed {
 		m.push(e)
 	}
+	return true
 }
 
 // attach binds sessions that were open before to m, and tells it of those
 // that have ended since.
 func (l *leader) attach(m *member, ids []machine.SessionID) {
 	for _, id := range ids {
-		open := false
-		l.table.view(func(t *machine.State) { _, open = t.Session(id) })
-		if open {
-			l.bind(m, id)
+		if l.bind(m, id) {
 			continue
 		}
 		// A deposed leader may lack a newer session: only a confirmed one may
