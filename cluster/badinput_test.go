@@ -9,9 +9,11 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/wire"
 	"github.com/wardmote/wardmote/transport"
 )
@@ -272,3 +274,119 @@ func TestSlowReaderLosesItsStream(t *testing.T) {
 	<-r.stopped
 	r.close()
 }
+
+// peer opens a stream to n as a member would, and attaches if it is one of that
+// kind. What the test writes is not checked.
+func (b *bubble) peer(n *Node, kind transport.Kind) (c *transport.Conn, write func(wire.Frame)) {
+	b.t.Helper()
+	port, err := transport.Open(transport.Config{
+		Network: b.net.Host(b.host("peer")), Bind: b.addr("peer"), Cluster: "test",
+		Self: transport.Peer{Name: "peer", Boot: 1}, ClusterID: func() [16]byte { return n.clusterID() },
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { port.Close() })
+	if c, err = port.Dial(b.within(5*time.Second), n.Addr(), kind, transport.Peer{}); err != nil {
+		b.t.Fatal(err)
+	}
+	write = func(f wire.Frame) {
+		frame, err := wire.AppendFrame(nil, f)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		c.Write(frame) // fails once the other side has had enough
+	}
+	if kind == transport.KindMember {
+		write(wire.Frame{Type: wire.Attach, ID: 1 << 60, Body: wire.Marshal(&wire.AttachRequest{})})
+	}
+	return c, write
+}
+
+// Reads that share an ID, or have none, cannot be given up: a peer that sends
+// such loses its stream, and nothing of them stays with the leader.
+func TestReadsWithoutAnIDOfTheirOwnAreRefused(t *testing.T) {
+	for _, id := range []uint64{0, 7} {
+		inBubble(t, func(b *bubble) {
+			b.form()
+			leader := b.leader()
+			a, err := leader.link.Read(b.within(time.Second), replica.Query{Key: "k"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, write := b.peer(leader, transport.KindMember)
+			for range 100 {
+				write(wire.Frame{Type: wire.Read, ID: id, Body: wire.Marshal(&wire.Query{Key: "k", Version: a.Version})})
+			}
+			time.Sleep(time.Second)
+			if _, err := io.Copy(io.Discard, c); err != nil && !errors.Is(err, io.EOF) {
+				t.Logf("the stream ended: %v", err)
+			}
+			c.Close()
+			time.Sleep(time.Second)
+			ws := leader.leader.Load().watches
+			ws.mu.Lock()
+			defer ws.mu.Unlock()
+			if n := len(ws.keys["k"]); n > 0 {
+				t.Errorf("ID %d: %d reads wait for nobody", id, n)
+			}
+		})
+	}
+}
+
+// A later version's notices mean nothing here, and do no harm; its requests are
+// told so.
+func TestFramesOfALaterVersion(t *testing.T) {
+	for _, kind := range []transport.Kind{transport.KindMember, transport.KindControl} {
+		inBubble(t, func(b *bubble) {
+			b.form()
+			c, write := b.peer(b.leader(), kind)
+			defer c.Close()
+			write(wire.Frame{Type: 200, Body: []byte("?")})
+			write(wire.Frame{Type: 200, ID: 5, Body: []byte("?")})
+			write(wire.Frame{Type: 201, ID: 6, Code: 77, Body: []byte("an answer to nothing")})
+			c.SetReadDeadline(time.Now().Add(5 * time.Second))
+			for {
+				f, err := wire.ReadFrame(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f.ID == 5 && f.Code == wire.CodeBad {
+					return
+				}
+			}
+		})
+	}
+}
+
+// Of a verdict that only a later version knows it is not said that nothing
+// happened.
+func TestAVerdictThatIsNotKnownMeansUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &Node{}
+		n.ctx, n.cancel = context.WithCancelCause(context.Background())
+		defer n.cancel(ErrStopped)
+		k := newLink(n)
+		for code, want := range map[wire.Code]bool{wire.CodeNotLeader: false, wire.CodeBusy: false, wire.CodeUnknown: true, 200: true} {
+			k.up = answering{code: code}
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			_, err := k.Propose(ctx, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"})
+			cancel()
+			var e *replica.Error
+			if !errors.As(err, &e) || e.Unknown != want {
+				t.Errorf("code %d: %#v", code, err)
+			}
+		}
+	})
+}
+
+// answering is a leader that has one answer to all commands.
+type answering struct {
+	upstream
+	code wire.Code
+}
+
+func (a answering) propose(_ machine.Command, done func(machine.Outcome, wire.Code)) {
+	done(machine.Outcome{}, a.code)
+}
+func (a answering) gone() <-chan struct{} { return nil }

@@ -392,7 +392,8 @@ func call[T any](ctx context.Context, k *link, try func(upstream, func(T, wire.C
 		case wire.CodeBad:
 			// What this member lets out is well formed, to members of its age.
 			return fail(fmt.Errorf("%w: the leader does not understand the request", ErrVersion))
-		case wire.CodeUnknown:
+		case wire.CodeNotLeader, wire.CodeBusy:
+		default: // what a later version says, too
 			unknown = true
 		}
 		// Not leader, busy, or unknown: again, elsewhere or after a pause.

@@ -21,6 +21,7 @@ const (
 var (
 	errStreamClosed = errors.New("cluster: stream closed")
 	errSlowPeer     = errors.New("cluster: peer does not read its stream")
+	errBadID        = errors.New("cluster: request without an ID of its own")
 )
 
 // An rpc is one stream between two members: numbered requests and their
@@ -86,6 +87,11 @@ func (r *rpc) readLoop() {
 				done(f, nil)
 			}
 			continue
+		}
+		if f.ID == 0 && f.Type.Asks() {
+			// It would count as no request, of which a peer may have so many.
+			r.stop(errBadID)
+			return
 		}
 		if f.ID != 0 {
 			r.mu.Lock()

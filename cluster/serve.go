@@ -167,6 +167,13 @@ func (s *memberStream) wait(q *request, begin func(answer func(wire.Code, any)) 
 		s.mu.Unlock()
 		return
 	}
+	if s.reads[q.ID] != nil {
+		// The one under way could not be given up any more, and would wait
+		// here for as long as this node leads.
+		s.mu.Unlock()
+		s.rpc.stop(errBadID)
+		return
+	}
 	s.reads[q.ID] = func() {}
 	s.mu.Unlock()
 	cancel := begin(func(c wire.Code, v any) {

@@ -53,6 +53,18 @@ const (
 	InConfig Type = 40 // InConfigRequest → nothing: CodeOK yes, CodeNo no
 )
 
+// Asks reports whether a frame of this type must be answered, and so has an ID.
+// Of types that this version does not know it says no: a later one may send
+// notices that mean nothing here.
+func (t Type) Asks() bool {
+	switch t {
+	case Attach, Propose, Beat, Read, Ready, Depart, Scan,
+		Confirm, Prepare, Accept, Chosen, Who, Invite, Progress, Removed, InConfig:
+		return true
+	}
+	return false
+}
+
 // Code is the verdict of an answer. Codes travel on the wire: never renumber.
 type Code uint8
 
