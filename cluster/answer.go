@@ -166,8 +166,10 @@ func (t *table) tellLocked(keys []string) []machine.Status {
 
 func checkQuery(q replica.Query) error {
 	over := len(q.Key) > machine.MaxKey || len(q.Also) > replica.MaxAlso || q.Waiters < 0 || q.Waiters > replica.MaxListed
+	size := 0
 	for _, key := range q.Also {
-		over = over || len(key) > machine.MaxKey
+		size += len(key)
+		over = over || len(key) > machine.MaxKey || size > replica.MaxAlsoBytes
 	}
 	if over {
 		return &ConfigError{"query", "over its limits"}

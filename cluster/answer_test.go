@@ -520,3 +520,27 @@ func TestCancelledScansFreeTheStream(t *testing.T) {
 		}
 	})
 }
+
+// The largest query and the largest answer are one frame each, so that a thin
+// member can ask what a leader can.
+func TestTheLargestQueryIsAnswered(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.form()
+		thin := b.start("thin", func(c *Config) { c.InitialSize = 0 })
+		b.ready(thin)
+		q := replica.Query{Key: strings.Repeat("k", machine.MaxKey), Waiters: replica.MaxListed, Value: true, Session: sid(1), Seq: 1 << 62}
+		for i := range replica.MaxAlso {
+			q.Also = append(q.Also, fmt.Sprintf("%0*d", replica.MaxAlsoBytes/replica.MaxAlso, i))
+		}
+		for _, n := range []*Node{thin, b.leader()} {
+			if a, err := n.link.Read(b.within(10*time.Second), q); err != nil || len(a.Also) != replica.MaxAlso {
+				t.Errorf("%s: %d told, %v", n.Name(), len(a.Also), err)
+			}
+		}
+		q.Also[0] += "0"
+		var bad *ConfigError
+		if _, err := thin.link.Read(b.within(10*time.Second), q); !errors.As(err, &bad) {
+			t.Errorf("over the limit: %v", err)
+		}
+	})
+}

@@ -17,7 +17,8 @@ import (
 // the caller's context does; it should then return soon.
 type ShardWork func(ctx context.Context, shard int, l *Lock) error
 
-// MaxShards is how many shards one name may have.
+// MaxShards is how many shards one name may have; fewer if it is longer than some 230
+// bytes.
 const MaxShards = replica.MaxAlso
 
 // ErrHandedOver is the cause of the end of a ShardWork's context if the shard is
@@ -69,11 +70,17 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 		return group.err
 	}
 	keys := make([]string, shards)
+	size := 0
 	for i := range keys {
 		keys[i] = name + "/" + strconv.Itoa(i)
+		size += len(keys[i])
 	}
 	if err := checkKey(keys[shards-1]); err != nil {
 		return err
+	}
+	if size > replica.MaxAlsoBytes {
+		// They are all asked for at once, again and again.
+		return configError("shards", "the names of all are %d bytes, which exceed %d", size, replica.MaxAlsoBytes)
 	}
 	if !c.begin(name) {
 		return configError("name", "this client runs Spread for %q already", name)

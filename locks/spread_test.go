@@ -322,6 +322,7 @@ func TestSpreadArguments(t *testing.T) {
 			{"shards", "g", 0},
 			{"shards", "g", -1},
 			{"shards", "g", MaxShards + 1},
+			{"shards", strings.Repeat("g", 400), MaxShards},
 			{"key", "", 1},
 			{"key", strings.Repeat("g", 511), 1},
 		} {

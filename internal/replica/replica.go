@@ -68,7 +68,7 @@ type Replica interface {
 // Query asks for the state of keys.
 type Query struct {
 	Key  string   // told whole: holders and queue, each up to Waiters of it
-	Also []string // told by holder only; at most MaxAlso
+	Also []string // told by holder only; at most MaxAlso, of MaxAlsoBytes in all
 	// Waiters bounds the lists of Key's holders and waiters; at most MaxListed.
 	Waiters int
 	// Value asks for what was left with Key.
@@ -92,9 +92,10 @@ type Scan struct {
 
 // Limits of a Query and a Scan.
 const (
-	MaxAlso    = 4096
-	MaxListed  = 1024
-	MaxScanned = 256
+	MaxAlso      = 4096
+	MaxAlsoBytes = 960 << 10 // so that a Query is one frame
+	MaxListed    = 1024
+	MaxScanned   = 256
 	// Of each scanned key so many holders and waiters are told at most.
 	MaxScannedEach = 16
 )
