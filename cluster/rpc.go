@@ -14,6 +14,8 @@ import (
 // Limits of one stream.
 const (
 	maxOutgoing = 8 << 20          // bytes queued for a peer that does not read
+	fullEnough  = maxOutgoing / 4  // of these, before what can wait does
+	maxWaiting  = 1 << 20          // notices that wait for that
 	maxServing  = 64 << 10         // requests of the peer under way
 	writeLimit  = 10 * time.Second // one write; a peer this slow is gone
 )
@@ -29,7 +31,9 @@ var (
 //
 // Nothing here blocks its caller: frames go to a bounded buffer that one
 // goroutine writes out, and a peer that lets the buffer fill loses the stream.
-// Back-pressure comes from requests waiting for their answers.
+// Back-pressure comes from requests waiting for their answers. What is told
+// unasked has none, and one entry may be the cause of more than the buffer holds:
+// see push.
 type rpc struct {
 	conn    net.Conn
 	serve   func(*request) // called in the order of arrival; must not block
@@ -38,6 +42,7 @@ type rpc struct {
 
 	mu      sync.Mutex
 	out     []byte
+	waiting []func() wire.Frame // notices behind out
 	nextID  uint64
 	calls   map[uint64]func(wire.Frame, error)
 	serving int
@@ -110,15 +115,20 @@ func (r *rpc) readLoop() {
 func (r *rpc) writeLoop() {
 	var buf []byte
 	for {
-		select {
-		case <-r.stopped:
-			return
-		case <-r.wake:
-		}
 		r.mu.Lock()
+		err := r.refillLocked()
 		buf, r.out = r.out, buf[:0]
 		r.mu.Unlock()
+		if err != nil {
+			r.stop(err)
+			return
+		}
 		if len(buf) == 0 {
+			select {
+			case <-r.stopped:
+				return
+			case <-r.wake:
+			}
 			continue
 		}
 		r.conn.SetWriteDeadline(time.Now().Add(writeLimit))
@@ -208,6 +218,51 @@ func (r *rpc) notify(t wire.Type, body []byte) error {
 	return r.send(wire.Frame{Type: t, Body: body})
 }
 
+// push is notify for what is told unasked, of which much may come at once. When
+// there is no room its bytes are made later: until then it costs what f holds on
+// to, and a peer that reads loses nothing. Answers may overtake it.
+func (r *rpc) push(f func() wire.Frame) error {
+	r.mu.Lock()
+	err := r.err
+	switch {
+	case err != nil:
+	case len(r.waiting) == 0 && len(r.out) < fullEnough:
+		err = r.queueLocked(f())
+	case len(r.waiting) == maxWaiting:
+		err = errSlowPeer
+	default:
+		r.waiting = append(r.waiting, f) // the writer looks here after each write
+	}
+	r.mu.Unlock()
+	if errors.Is(err, errSlowPeer) {
+		r.stop(err)
+	}
+	return err
+}
+
+// refillLocked moves notices that wait to out, as many as there is room for.
+func (r *rpc) refillLocked() error {
+	for len(r.waiting) > 0 && len(r.out) < fullEnough && r.err == nil {
+		f := r.waiting[0]
+		r.waiting[0] = nil
+		if r.waiting = r.waiting[1:]; len(r.waiting) == 0 {
+			r.waiting = nil
+		}
+		if err := r.queueLocked(f()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// full reports whether so much is queued for the peer that what can be asked for
+// again should be.
+func (r *rpc) full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.out) >= fullEnough
+}
+
 func (q *request) answer(code wire.Code, body []byte) {
 	if q.ID == 0 {
 		return
@@ -233,7 +288,7 @@ func (r *rpc) stop(err error) {
 	}
 	r.err = err
 	calls, onStop := r.calls, r.onStop
-	r.calls, r.onStop, r.out = nil, nil, nil
+	r.calls, r.onStop, r.out, r.waiting = nil, nil, nil, nil
 	r.mu.Unlock()
 	close(r.stopped)
 	r.conn.Close()

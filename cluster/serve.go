@@ -104,7 +104,9 @@ func (s *memberStream) attach(q *request) {
 		}
 		r := s.rpc
 		m := &member{
-			push:  func(e machine.Event) { r.notify(wire.Event, machine.AppendEvent(nil, e)) },
+			push: func(e machine.Event) {
+				r.push(func() wire.Frame { return wire.Frame{Type: wire.Event, Body: machine.AppendEvent(nil, e)} })
+			},
 			bound: func(a wire.AttachAnswer) { r.notify(wire.Bound, wire.Marshal(&a)) },
 			stop:  func() { r.stop(errStreamClosed) },
 		}
@@ -181,6 +183,11 @@ func (s *memberStream) wait(q *request, begin func(answer func(wire.Code, any)) 
 		delete(s.reads, q.ID)
 		s.mu.Unlock()
 		var body []byte
+		if c == wire.CodeOK && s.rpc.full() {
+			// Many large answers in a row, for one key that many watch, say,
+			// must not cost the member its stream.
+			c = wire.CodeBusy
+		}
 		if c == wire.CodeOK {
 			body = wire.Marshal(v)
 		}

@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// What comes to a member all at once may be more than is ever queued for one that
+// does not read. It reads, so it must not lose its stream: it would come back to
+// the same, again and again, until its sessions have expired.
+
+func TestManyLargeAnswersDoNotCostTheStream(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		long := func(c *Config) { c.TTL = time.Minute }
+		b.readyWithin(3*time.Minute, b.start("n1", long), b.start("n2", long), b.start("n3", long))
+		thin := b.start("thin", func(c *Config) { c.InitialSize, c.TTL = 0, time.Minute })
+		b.ready(thin)
+		leader := b.leader()
+		name := strings.Repeat("n", machine.MaxName)
+		b.propose(leader, machine.Open{Session: sid(1), Client: name, Node: name, TTL: 60_000})
+		for i := range replica.MaxListed {
+			leader.leader.Load().propose(machine.Acquire{
+				Session: sid(1), Seq: uint64(i + 1), Key: "k", Mode: machine.Shared, Meta: make([]byte, 250),
+			}, func(machine.Outcome, wire.Code) {})
+		}
+		time.Sleep(2 * time.Second)
+		up, _ := thin.link.current()
+		const readers = 25
+		done := make(chan error, readers)
+		for range readers {
+			go func() {
+				a, err := thin.link.Read(b.within(20*time.Second), replica.Query{Key: "k", Waiters: replica.MaxListed})
+				if err == nil && len(a.Status.Holders) != replica.MaxListed {
+					err = fmt.Errorf("%d holders told", len(a.Status.Holders))
+				}
+				done <- err
+			}()
+		}
+		for range readers {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		select {
+		case <-up.gone():
+			t.Error("the stream was lost")
+		default:
+		}
+	})
+}
+
+func TestManyLargeEventsDoNotCostTheStream(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		long := func(c *Config) { c.TTL = time.Minute }
+		b.readyWithin(3*time.Minute, b.start("n1", long), b.start("n2", long), b.start("n3", long))
+		thin := b.start("thin", func(c *Config) { c.InitialSize, c.TTL = 0, time.Minute })
+		b.ready(thin)
+		leader := b.leader()
+		// More than maxOutgoing, of one entry: many wait to read one large value.
+		const waiters = 200
+		events := make(chan machine.Event, 10*waiters)
+		thin.link.Attach(sid(2), func(e machine.Event) { events <- e })
+		b.propose(leader, machine.Open{Session: sid(1), Client: "a", Node: "n", TTL: 60_000})
+		b.propose(thin, machine.Open{Session: sid(2), Client: "b", Node: "n", TTL: 60_000})
+		o := b.propose(leader, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"})
+		b.propose(leader, machine.SetValue{Session: sid(1), Token: o.Token, Rev: 1, Value: make([]byte, machine.MaxValue)})
+		for i := range waiters {
+			b.propose(thin, machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: "k", Mode: machine.Shared})
+		}
+		up, _ := thin.link.current()
+		b.propose(leader, machine.Release{Session: sid(1), Token: o.Token})
+		last := uint64(0)
+		for range waiters {
+			e := next(t, events, 10*time.Second)
+			if e.Kind != machine.EventGranted || e.Seq != last+1 || len(e.Value) != machine.MaxValue {
+				t.Fatalf("event of kind %d and seq %d after %d, value of %d bytes", e.Kind, e.Seq, last, len(e.Value))
+			}
+			last = e.Seq
+		}
+		if err := thin.link.Beat(b.within(2*time.Second), sid(2)); err != nil {
+			t.Error("beat:", err)
+		}
+		select {
+		case <-up.gone():
+			t.Error("the stream was lost")
+		default:
+		}
+		// And once more when it attaches anew: none has been marked as seen.
+		up.(*remote).rpc.stop(errStreamClosed)
+		for told := 0; told < waiters; {
+			if e := next(t, events, 10*time.Second); e.Kind == machine.EventGranted {
+				if told++; e.Seq != uint64(told) {
+					t.Fatalf("told of seq %d again, not %d", e.Seq, told)
+				}
+			}
+		}
+	})
+}
