@@ -31,16 +31,43 @@ func newRoom() room { return room{answerRoom, metaRoom} }
 func grantSize(g *machine.Grant) int   { return grantBytes + len(g.Client) + len(g.Node) }
 func waiterSize(w *machine.Waiter) int { return waiterBytes + len(w.Client) + len(w.Node) }
 
-// holds reports whether st fits whole, save for its metas.
-func (r *room) holds(st *machine.Status) bool {
-	size := statusBytes + len(st.Key) + len(st.Value)
+// statusSize is what st takes whole, save for its metas, and those.
+func statusSize(st *machine.Status) (size, metas int) {
+	size = statusBytes + len(st.Key) + len(st.Value)
 	for i := range st.Holders {
 		size += grantSize(&st.Holders[i])
+		metas += len(st.Holders[i].Meta) + len(st.Holders[i].SessionMeta)
 	}
 	for i := range st.Waiters {
 		size += waiterSize(&st.Waiters[i])
+		metas += len(st.Waiters[i].Meta)
 	}
+	return size, metas
+}
+
+// holds reports whether st fits whole, save for its metas.
+func (r *room) holds(st *machine.Status) bool {
+	size, _ := statusSize(st)
 	return size <= r.bytes
+}
+
+// heldRoom bounds the bytes of answers that wait for their round, more or less:
+// a round may take a second, in which a member can ask for much with little.
+const heldRoom = 64 << 20
+
+// hold takes room for an answer until its round is over, and reports whether there
+// was any.
+func (l *leader) hold(statuses []machine.Status, owners int) (done func(), ok bool) {
+	sum := int64(owners) * ownerBytes
+	for i := range statuses {
+		size, metas := statusSize(&statuses[i])
+		sum += int64(size + metas)
+	}
+	if l.held.Add(sum) > heldRoom {
+		l.held.Add(-sum)
+		return nil, false
+	}
+	return func() { l.held.Add(-sum) }, true
 }
 
 // put takes room for st, and cuts of it what there is no room for.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -99,6 +100,43 @@ func TestManyLargeEventsDoNotCostTheStream(t *testing.T) {
 					t.Fatalf("told of seq %d again, not %d", e.Seq, told)
 				}
 			}
+		}
+	})
+}
+
+// While a round is under way, answers to whatever many reads take so much memory
+// and no more; and all is well after it.
+func TestAnswersThatWaitForARoundAreBounded(t *testing.T) {
+	onWatchingStage(t, func(s *stage) {
+		s.open(1)
+		var batch []machine.Command
+		for i := range replica.MaxListed {
+			batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: "k", Mode: machine.Shared, Meta: make([]byte, 250)})
+		}
+		s.table.apply(machine.EncodeEntry(batch), time.Now())
+		s.set(nil, make(chan bool))
+		codes := make(map[wire.Code]int) // done is called here and by one goroutine, of which one waits
+		const reads = 300
+		read := func() {
+			s.l.read(replica.Query{Key: "k", Waiters: replica.MaxListed}, func(_ replica.Answer, c wire.Code) { codes[c]++ })
+			s.l.scan(replica.Scan{Limit: 1}, func(_ replica.Scanned, c wire.Code) { codes[c]++ })
+		}
+		for range reads {
+			read()
+		}
+		if n := s.l.held.Load(); n > heldRoom || codes[wire.CodeBusy] == 0 || codes[wire.CodeBusy] > reads {
+			t.Errorf("%d bytes are held, verdicts %v", n, codes)
+		}
+		s.set(nil, nil)
+		synctest.Wait()
+		if n := s.l.held.Load(); n != 0 {
+			t.Errorf("%d bytes are still held", n)
+		}
+		clear(codes)
+		read()
+		synctest.Wait()
+		if codes[wire.CodeOK] != 2 {
+			t.Errorf("verdicts %v", codes)
 		}
 	})
 }

@@ -37,6 +37,7 @@ type leader struct {
 	started   time.Time
 	changing  atomic.Bool  // the raft configuration, just now
 	raising   atomic.Int64 // format that was proposed
+	held      atomic.Int64 // bytes of answers that wait for their round
 
 	doubt  chan struct{} // closed when an entry's fate is unknown
 	doubts sync.Once
@@ -338,7 +339,13 @@ func (l *leader) read(q replica.Query, done func(replica.Answer, wire.Code)) (ca
 func (l *leader) readNow(q replica.Query, done func(replica.Answer, wire.Code)) {
 	a := l.table.answer(q)
 	l.keeper.describe(a.Status.Holders)
+	free, ok := l.hold([]machine.Status{a.Status}, len(a.Also))
+	if !ok {
+		done(replica.Answer{}, wire.CodeBusy)
+		return
+	}
 	l.rounds.add(func(ok bool) {
+		defer free()
 		if ok {
 			done(a, wire.CodeOK)
 		} else {
@@ -362,7 +369,13 @@ func (l *leader) scanned(a replica.Scanned, done func(replica.Scanned, wire.Code
 	for i := range a.Keys {
 		l.keeper.describe(a.Keys[i].Holders)
 	}
+	free, ok := l.hold(a.Keys, 0)
+	if !ok {
+		done(replica.Scanned{}, wire.CodeBusy)
+		return
+	}
 	l.rounds.add(func(ok bool) {
+		defer free()
 		if ok {
 			done(a, wire.CodeOK)
 		} else {
