@@ -140,3 +140,29 @@ func TestAnswersThatWaitForARoundAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// While an entry is in flight, however long its disk takes, the commands that
+// queue up behind it are bounded by what they take.
+func TestCommandsThatWaitForAnEntryAreBounded(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		token := s.acquire(1, 1, "k")
+		s.set(make(chan struct{}), nil)
+		codes := make(map[wire.Code]int) // see above
+		value := make([]byte, machine.MaxValue)
+		const commands = 3000 // of 64 KiB each
+		for i := range commands {
+			s.l.propose(machine.SetValue{Session: sid(1), Token: token, Rev: uint64(i + 1), Value: value},
+				func(_ machine.Outcome, c wire.Code) { codes[c]++ })
+			synctest.Wait() // the first is on its way
+		}
+		if n := codes[wire.CodeBusy]; n < commands/2 || n > commands-maxQueueBytes/(2*machine.MaxValue) {
+			t.Errorf("%d of %d refused", n, commands)
+		}
+		s.set(nil, nil) // what is in flight fails, and the rest goes through
+		synctest.Wait()
+		if codes[wire.CodeUnknown] != 1 || codes[wire.CodeOK]+codes[wire.CodeBusy] != commands-1 {
+			t.Errorf("verdicts %v", codes)
+		}
+	})
+}

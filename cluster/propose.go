@@ -15,18 +15,22 @@ type proposer struct {
 
 	mu      sync.Mutex
 	queue   []proposal
+	size    int    // bytes of queue, encoded
+	scratch []byte // to find them
 	stopped bool
 	wake    chan struct{} // size 1
 }
 
 type proposal struct {
 	cmd  machine.Command
+	size int // encoded
 	done func(machine.Outcome, wire.Code)
 }
 
 // Limits of the leader's queue and of one entry.
 const (
-	maxProposals  = 64 << 10  // commands waiting
+	maxProposals  = 64 << 10  // commands waiting, and
+	maxQueueBytes = 64 << 20  // what they take, encoded
 	maxEntryBytes = 512 << 10 // in one entry; machine.MaxCommands bounds their number
 )
 
@@ -42,10 +46,13 @@ func (p *proposer) propose(cmd machine.Command, done func(machine.Outcome, wire.
 	switch {
 	case p.stopped:
 		code = wire.CodeNotLeader
-	case len(p.queue) >= maxProposals:
+	case len(p.queue) >= maxProposals || p.size >= maxQueueBytes:
 		code = wire.CodeBusy
 	default:
-		p.queue = append(p.queue, proposal{cmd: cmd, done: done})
+		p.scratch = machine.AppendCommand(p.scratch[:0], cmd)
+		q := proposal{cmd: cmd, size: len(p.scratch), done: done}
+		p.queue = append(p.queue, q)
+		p.size += q.size
 	}
 	p.mu.Unlock()
 	if code != wire.CodeOK {
@@ -64,7 +71,7 @@ func (p *proposer) run() {
 		for {
 			p.mu.Lock()
 			batch, stopped := p.queue, p.stopped
-			p.queue = nil
+			p.queue, p.size = nil, 0
 			p.mu.Unlock()
 			if stopped {
 				return
@@ -79,15 +86,10 @@ func (p *proposer) run() {
 
 // commitAll commits a batch in as few entries as the limits allow.
 func (p *proposer) commitAll(batch []proposal) {
-	var scratch []byte
 	for len(batch) > 0 {
 		n, size := 0, 0
-		for n < len(batch) && n < machine.MaxCommands {
-			scratch = machine.AppendCommand(scratch[:0], batch[n].cmd)
-			if n > 0 && size+len(scratch) > maxEntryBytes {
-				break
-			}
-			size += len(scratch)
+		for n < len(batch) && n < machine.MaxCommands && (n == 0 || size+batch[n].size <= maxEntryBytes) {
+			size += batch[n].size
 			n++
 		}
 		commands := make([]machine.Command, n)
@@ -115,7 +117,7 @@ func (p *proposer) stop() {
 	p.mu.Lock()
 	p.stopped = true
 	queue := p.queue
-	p.queue = nil
+	p.queue, p.size = nil, 0
 	p.mu.Unlock()
 	// Here and not in run, which may wait for a disk that hangs.
 	for _, q := range queue {
