@@ -166,3 +166,67 @@ func TestCommandsThatWaitForAnEntryAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// However many reads of a member wait, its beats are answered; and when they are
+// given up there is room for others.
+func TestWaitingReadsLeaveRoomForBeats(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.form()
+		thin := b.start("thin", func(c *Config) { c.InitialSize = 0 })
+		b.ready(thin)
+		b.holder(thin, 9, "other")
+		defer b.beating(thin, 9)()
+		a, err := thin.link.Read(b.within(5*time.Second), replica.Query{Key: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		many := make([]string, replica.MaxAlso)
+		for i := range many {
+			many[i] = "none"
+		}
+		up, _ := thin.link.current()
+		for _, tt := range []struct {
+			reads, most int
+			also        []string
+		}{
+			{maxServing + 100, maxReads, nil},
+			{100, maxReadKeys / (replica.MaxAlso + 1), many},
+		} {
+			q := replica.Query{Key: "k", Also: tt.also}
+			if a, err = thin.link.Read(b.within(5*time.Second), q); err != nil {
+				t.Fatal(err)
+			}
+			q.Version = a.Version
+			var cancels []func()
+			for i := range tt.reads {
+				cancels = append(cancels, up.read(q, func(replica.Answer, wire.Code) {}))
+				if i%4096 == 0 {
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+			time.Sleep(time.Second)
+			ws := b.leader().leader.Load().watches
+			ws.mu.Lock()
+			waiting := len(ws.keys["k"])
+			ws.mu.Unlock()
+			if waiting != tt.most {
+				t.Errorf("%d of %d reads wait", waiting, tt.reads)
+			}
+			if err := thin.link.Beat(b.within(time.Second), sid(9)); err != nil {
+				t.Errorf("beat: %v", err)
+			}
+			for _, cancel := range cancels {
+				cancel()
+			}
+			time.Sleep(time.Second)
+			if _, err := thin.link.Read(b.within(time.Second), replica.Query{Key: "k"}); err != nil {
+				t.Error(err)
+			}
+			ws.mu.Lock()
+			if len(ws.keys) > 0 {
+				t.Errorf("%d reads wait for nobody", len(ws.keys["k"]))
+			}
+			ws.mu.Unlock()
+		}
+	})
+}

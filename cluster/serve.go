@@ -13,7 +13,7 @@ import (
 
 // serveMember serves one member's stream while this node leads.
 func (n *Node) serveMember(c *transport.Conn) {
-	s := &memberStream{n: n, reads: make(map[uint64]func())}
+	s := &memberStream{n: n, reads: make(map[uint64]reading)}
 	s.rpc = newRPC(c, s.serve)
 	s.rpc.start()
 	s.rpc.wg.Wait()
@@ -21,9 +21,22 @@ func (n *Node) serveMember(c *transport.Conn) {
 	reads := s.reads
 	s.reads = nil
 	s.mu.Unlock()
-	for _, cancel := range reads {
-		cancel()
+	for _, r := range reads {
+		r.cancel()
 	}
+}
+
+// A member may have so many reads under way, and so many keys in them. It is
+// less than maxServing, so that those that wait leave room for its beats.
+const (
+	maxReads    = maxServing / 2
+	maxReadKeys = 256 << 10
+)
+
+// reading is a Read or Scan under way.
+type reading struct {
+	cancel func() // gives it up if it waits
+	keys   int
 }
 
 // memberStream is the leader's end of a member's stream.
@@ -34,7 +47,8 @@ type memberStream struct {
 	member *member
 
 	mu    sync.Mutex
-	reads map[uint64]func() // what gives up a waiting Read or Scan
+	reads map[uint64]reading // by their requests' IDs; nil once the stream has ended
+	keys  int                // of all reads
 }
 
 func (s *memberStream) serve(q *request) {
@@ -63,12 +77,8 @@ func (s *memberStream) serve(q *request) {
 	case wire.Scan:
 		s.scan(q)
 	case wire.Cancel:
-		s.mu.Lock()
-		cancel := s.reads[q.cancels()]
-		delete(s.reads, q.cancels())
-		s.mu.Unlock()
-		if cancel != nil {
-			cancel()
+		if r, ok := s.forget(q.cancels()); ok {
+			r.cancel()
 		}
 	case wire.Ready:
 		l.granting(func(c wire.Code) { q.answer(c, nil) })
@@ -145,7 +155,7 @@ func (s *memberStream) read(q *request) {
 		q.answer(wire.CodeBad, nil)
 		return
 	}
-	s.wait(q, func(answer func(wire.Code, any)) func() {
+	s.wait(q, 1+len(query.Also), func(answer func(wire.Code, any)) func() {
 		return s.leader.read(replica.Query(query), func(a replica.Answer, c wire.Code) { answer(c, answerToWire(a)) })
 	})
 }
@@ -156,32 +166,46 @@ func (s *memberStream) scan(q *request) {
 		q.answer(wire.CodeBad, nil)
 		return
 	}
-	s.wait(q, func(answer func(wire.Code, any)) func() {
+	s.wait(q, 1, func(answer func(wire.Code, any)) func() {
 		return s.leader.scan(replica.Scan(query), func(a replica.Scanned, c wire.Code) { answer(c, (*wire.Scanned)(&a)) })
 	})
 }
 
-// wait begins what answers q, maybe much later, and what the stream's end or a
-// Cancel gives up.
-func (s *memberStream) wait(q *request, begin func(answer func(wire.Code, any)) (cancel func())) {
+// forget drops a read that is under way.
+func (s *memberStream) forget(id uint64) (r reading, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok = s.reads[id]
+	delete(s.reads, id)
+	s.keys -= r.keys
+	return r, ok
+}
+
+// wait begins what answers q, a read of so many keys, maybe much later, and what
+// the stream's end or a Cancel gives up.
+func (s *memberStream) wait(q *request, keys int, begin func(answer func(wire.Code, any)) (cancel func())) {
 	s.mu.Lock()
 	if s.reads == nil {
 		s.mu.Unlock()
 		return
 	}
-	if s.reads[q.ID] != nil {
+	if _, taken := s.reads[q.ID]; taken {
 		// The one under way could not be given up any more, and would wait
 		// here for as long as this node leads.
 		s.mu.Unlock()
 		s.rpc.stop(errBadID)
 		return
 	}
-	s.reads[q.ID] = func() {}
+	if len(s.reads) == maxReads || s.keys+keys > maxReadKeys {
+		s.mu.Unlock()
+		q.answer(wire.CodeBusy, nil)
+		return
+	}
+	s.reads[q.ID] = reading{func() {}, keys}
+	s.keys += keys
 	s.mu.Unlock()
 	cancel := begin(func(c wire.Code, v any) {
-		s.mu.Lock()
-		delete(s.reads, q.ID)
-		s.mu.Unlock()
+		s.forget(q.ID)
 		var body []byte
 		if c == wire.CodeOK && s.rpc.full() {
 			// Many large answers in a row, for one key that many watch, say,
@@ -194,9 +218,8 @@ func (s *memberStream) wait(q *request, begin func(answer func(wire.Code, any)) 
 		q.answer(c, body)
 	})
 	s.mu.Lock()
-	_, waiting := s.reads[q.ID]
-	if waiting {
-		s.reads[q.ID] = cancel
+	if _, waiting := s.reads[q.ID]; waiting {
+		s.reads[q.ID] = reading{cancel, keys}
 	}
 	gone := s.reads == nil
 	s.mu.Unlock()
