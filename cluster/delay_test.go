@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -214,6 +215,38 @@ func TestAForgedEndOfADelayIsRefused(t *testing.T) {
 			if out := b.propose(nodes[2], c); out.Code != machine.OK {
 				t.Errorf("%#v: %+v", c, out)
 			}
+		}
+	})
+}
+
+// What is over all at once, as after a leader change, does not push out what
+// clients propose, and ends all the same.
+func TestManyDelaysThatEndAtOnceLeaveRoomForClients(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		const keys = maxProposals + 1000
+		for i := 0; i < keys; i += 1000 {
+			var batch []machine.Command
+			for j := range 1000 {
+				batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + j + 1), Key: fmt.Sprint("k", i+j), Delay: 3000})
+			}
+			s.table.apply(machine.EncodeEntry(batch), time.Now())
+		}
+		s.apply(machine.Expire{Session: sid(1), Term: 1})
+		s.set(make(chan struct{}), nil)
+		time.Sleep(3*time.Second + 2*tickInterval)
+		if n := s.delays(); n < maxProposals {
+			t.Fatalf("%d delays", n)
+		}
+		done := make(chan wire.Code, 1)
+		s.l.propose(machine.Open{Session: sid(2), Client: "c", Node: "n", TTL: 3000}, func(_ machine.Outcome, c wire.Code) { done <- c })
+		if c := verdict(done); c != 0 {
+			t.Errorf("a client was told %v", c)
+		}
+		s.set(nil, nil)
+		time.Sleep(time.Minute)
+		if n := s.delays(); n > 0 || s.held("k0") {
+			t.Errorf("%d delays are left", n)
 		}
 	})
 }

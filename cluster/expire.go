@@ -77,6 +77,9 @@ const (
 	// A tick that comes later than this shows that the process stood still,
 	// while beats lay unread in its sockets.
 	stallGap = 500 * time.Millisecond
+	// So many proposals of a tick leave room for clients' among them. After a
+	// leader change all that is over is so at once.
+	perTick = maxProposals / 16
 )
 
 func newKeeper(l *leader) *keeper {
@@ -311,7 +314,7 @@ func (k *keeper) tick(now time.Time) {
 		heap.Init(&k.due)
 	}
 	k.lastTick = now
-	for len(k.due) > 0 && !k.due[0].slotted().at.After(now) {
+	for n := 0; n < perTick && len(k.due) > 0 && !k.due[0].slotted().at.After(now); n++ {
 		s, ok := k.due[0].(*kept)
 		if !ok {
 			d := k.due[0].(*delayed)
