@@ -337,6 +337,10 @@ func (l *leader) read(q replica.Query, done func(replica.Answer, wire.Code)) (ca
 }
 
 func (l *leader) readNow(q replica.Query, done func(replica.Answer, wire.Code)) {
+	if l.held.Load() > heldRoom-wire.MaxFrame {
+		done(replica.Answer{}, wire.CodeBusy) // before it costs anything
+		return
+	}
 	a := l.table.answer(q)
 	l.keeper.describe(a.Status.Holders)
 	free, ok := l.hold([]machine.Status{a.Status}, len(a.Also))
