@@ -11,7 +11,8 @@ import (
 // entry, so that every voter's table changes at one point of the log; from then
 // on nobody becomes a voter who reads less. Before that, commands of the later
 // format are refused: to some voter they would be Unknown, and its table would
-// part from the others' in silence.
+// part from the others' in silence. A voter that finds the table raised beyond what
+// it reads, since it was put back to an earlier version, votes no more.
 
 // leastFormat is what every member reads, and those read that say nothing.
 const leastFormat = 1

@@ -188,3 +188,34 @@ func TestRaiseBesideAnInvitation(t *testing.T) {
 		})
 	}
 }
+
+// A member that was put back to an earlier version after the table was raised does
+// not lead, nor vote, nor keep a snapshot, with a table that is not the others'.
+func TestAVoterThatIsPutBackVotesNoMore(t *testing.T) {
+	for _, leads := range []bool{false, true} {
+		inBubble(t, func(b *bubble) {
+			nodes := b.form()
+			leader := b.leader()
+			n := leader
+			for _, o := range nodes {
+				if !leads && o != leader {
+					n = o
+				}
+			}
+			r := n.roles.current()
+			term := leader.leader.Load().term
+			r.table.apply(machine.EncodeEntry([]machine.Command{machine.Raise{Term: term, Format: machine.MaxFormat + 1}}), time.Now())
+			if err := r.raft.Snapshot().Error(); err == nil || !strings.Contains(err.Error(), errBeyond.Error()) {
+				t.Errorf("snapshot: %v", err)
+			}
+			if r.establish(n, r.term()) != nil {
+				t.Error("it leads")
+			}
+			time.Sleep(10 * time.Second)
+			if n.roles.current() != nil || n.leader.Load() != nil {
+				t.Error("it votes")
+			}
+			b.holder(n, 1, "k") // the others grant, and it goes on without a vote
+		})
+	}
+}

@@ -79,7 +79,7 @@ func (r *raftNode) establish(n *Node, term uint64) *leader {
 		return nil
 	}
 	// Raft announces leadership before the table has caught up.
-	if err := r.barrier(); err != nil || !r.leads(term) {
+	if err := r.barrier(); err != nil || !r.leads(term) || r.table.parted() != nil {
 		return nil
 	}
 	founding := n.founding.Load()

@@ -334,7 +334,10 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	return out
 }
 
-func (f fsm) Snapshot() (raft.FSMSnapshot, error) { return fsmSnapshot{f.t.snapshot()}, nil }
+// Snapshot refuses to make a table that has parted what a later start begins with.
+func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
+	return fsmSnapshot{f.t.snapshot()}, f.t.parted()
+}
 
 func (f fsm) Restore(r io.ReadCloser) error {
 	defer r.Close()

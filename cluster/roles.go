@@ -343,6 +343,10 @@ func (r *roles) watch(ctx context.Context) {
 	if n == nil {
 		return
 	}
+	if err := n.table.parted(); err != nil {
+		r.retire(n, err)
+		return
+	}
 	if err := n.store.Failed(); err != nil || n.store.StalledFor() > hungAfter {
 		if err == nil {
 			err = errDiskStalled
@@ -384,7 +388,7 @@ func (r *roles) watch(ctx context.Context) {
 // the last write reached the disk nobody knows, so it never votes again.
 func (r *roles) retire(n *raftNode, why error) {
 	r.retired = true
-	r.n.log.Error("raft store failed, this member votes no more", "error", why)
+	r.n.log.Error("this member votes no more", "error", why)
 	r.n.event(Event{Kind: NodeFailed, Detail: "raft store: " + why.Error()})
 	r.set(nil)
 	r.n.gossip.update(func(m *metadata) { m.Generation, m.Voter = 0, false })

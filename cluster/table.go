@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -19,6 +20,7 @@ type table struct {
 	marks   map[machine.SessionID]time.Time // when Silence was applied here
 	founded time.Time                       // when Found was applied here
 	watch   func(applied)                   // the leader's; called in log order, without mu
+	beyond  bool                            // raised to a format that this version does not read
 }
 
 // applied is what one log entry did.
@@ -60,6 +62,9 @@ func (t *table) apply(data []byte, at time.Time) []machine.Outcome {
 			}
 		}
 		if a.outcomes[i].Code != machine.OK {
+			if r, ok := c.(machine.Raise); ok && a.outcomes[i].Code == machine.BadCommand && r.Format > machine.MaxFormat {
+				t.beyond = true
+			}
 			continue
 		}
 		switch c := c.(type) {
@@ -79,6 +84,20 @@ func (t *table) apply(data []byte, at time.Time) []machine.Outcome {
 		watch(a)
 	}
 	return a.outcomes
+}
+
+// errBeyond ends a voter's voting when its table has parted from the others': the
+// member was put back to an earlier version after all of them had read a later.
+var errBeyond = errors.New("cluster: the table's format is of a later version of this program")
+
+// parted returns errBeyond if from here on this table is not that of the others.
+func (t *table) parted() error {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.beyond {
+		return errBeyond
+	}
+	return nil
 }
 
 // setWatch has f told of every entry applied from now on.
