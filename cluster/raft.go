@@ -336,7 +336,10 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 
 // Snapshot refuses to make a table that has parted what a later start begins with.
 func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
-	return fsmSnapshot{f.t.snapshot()}, f.t.parted()
+	if err := f.t.parted(); err != nil {
+		return nil, err
+	}
+	return fsmSnapshot{f.t.snapshot()}, nil
 }
 
 func (f fsm) Restore(r io.ReadCloser) error {
