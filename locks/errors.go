@@ -329,6 +329,15 @@ func whyEnded(ctx context.Context, heard error) error {
 	return why
 }
 
+// notInTime is why the cluster did not answer, err, within a bound of this package's
+// own. That is not the end of the caller's ctx.
+func notInTime(err error) error {
+	if errors.Is(err, cluster.ErrNoQuorum) {
+		return cluster.ErrNoQuorum
+	}
+	return errors.New("no answer in time")
+}
+
 // callError says what a call on a key came to, unless err says so itself.
 func callError(verb, key string, err error) error {
 	var config *cluster.ConfigError

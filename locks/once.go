@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 )
@@ -220,16 +219,11 @@ func (o *once) store(ctx context.Context, l *Lock, value []byte) error {
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		// The bound is this function's own: as the end of the caller's ctx it
-		// would say that fn was not run.
-		unheard := errors.New("the cluster did not answer in time")
-		if errors.Is(err, cluster.ErrNoQuorum) {
-			unheard = cluster.ErrNoQuorum
-		}
+		late := notInTime(err) // the end of ctx would say that fn was not run
 		if unknown(err) {
-			return fmt.Errorf("%w: %w", ErrUncertain, unheard)
+			return fmt.Errorf("%w: %w", ErrUncertain, late)
 		}
-		return unheard
+		return late
 	case err != nil:
 		return certain(err)
 	case out.Code == machine.OK:

@@ -315,6 +315,9 @@ func (s *session) tellClosed() error {
 		err = outcomeError("close a session", out)
 	}
 	if err != nil {
+		if ctx.Err() != nil {
+			err = notInTime(err)
+		}
 		return fmt.Errorf("locks: close: the cluster did not hear, keys may stay taken for up to %v: %w", s.ttl, err)
 	}
 	return nil

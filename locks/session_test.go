@@ -540,6 +540,18 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
+// Its own bound is not the caller's.
+func TestCloseThatIsNotHeardSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		acquire(t, c, "k")
+		m.isolate()
+		if err := c.Close(bg); !errors.Is(err, cluster.ErrNoQuorum) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
 // It goes on by itself, and the keys need not wait for the TTL.
 func TestCloseGoesOnAfterItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

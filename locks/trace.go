@@ -63,7 +63,8 @@ type Trace struct {
 	Retrying func(LockEvent)
 
 	// Stuck: the work of Do, Elect or Spread still runs a TTL after its context
-	// ended. Its key stays taken until it returns or the session ends.
+	// ended. Its key stays taken until it returns, unless it lets go of it by itself
+	// or the session ends.
 	Stuck func(LockEvent)
 
 	_ struct{}
