@@ -115,9 +115,9 @@ func (o *hold) conflicts(h *hold) bool {
 }
 
 func TestRandomFaultsInAllModes(t *testing.T) {
-	rounds := 300
-	if testing.Short() {
-		rounds = 20
+	rounds := 150
+	if testing.Short() || raceDetector {
+		rounds = 50
 	}
 	var sum register
 	rounds = eachSeed(t, rounds, func(t *testing.T, w *world, seed uint64) {

@@ -125,9 +125,9 @@ func eachSeed(t *testing.T, seeds int, f func(t *testing.T, w *world, seed uint6
 }
 
 func TestRandomFaults(t *testing.T) {
-	rounds := 400
-	if testing.Short() {
-		rounds = 30
+	rounds := 150
+	if testing.Short() || raceDetector {
+		rounds = 50
 	}
 	grants := 0
 	rounds = eachSeed(t, rounds, func(t *testing.T, w *world, seed uint64) { grants += randomRound(t, w, seed) })
