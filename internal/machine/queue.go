@@ -136,7 +136,7 @@ func (s *State) take(key string, r *record, i int) waiter {
 // remove is slices.Delete of one, which does not move thousands if that is the first:
 // a queue is served from its head, and a session's end frees its oldest grant first.
 func remove[E any](list []E, i int) []E {
-	if i > 0 {
+	if i > 0 || len(list) == 1 { // whose room is used again
 		return slices.Delete(list, i, i+1)
 	}
 	var none E
