@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,42 @@ func TestManyLargeEventsDoNotCostTheStream(t *testing.T) {
 					t.Fatalf("told of seq %d again, not %d", e.Seq, told)
 				}
 			}
+		}
+	})
+}
+
+// Nor do the answers to many requests that are granted at once, each with the value
+// that it finds.
+func TestManyLargeOutcomesDoNotCostTheStream(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		long := func(c *Config) { c.TTL = time.Minute }
+		b.readyWithin(3*time.Minute, b.start("n1", long), b.start("n2", long), b.start("n3", long))
+		thin := b.start("thin", func(c *Config) { c.InitialSize, c.TTL = 0, time.Minute })
+		b.ready(thin)
+		leader := b.leader()
+		b.propose(leader, machine.Open{Session: sid(1), Client: "a", Node: "n", TTL: 60_000})
+		b.propose(thin, machine.Open{Session: sid(2), Client: "b", Node: "n", TTL: 60_000})
+		o := b.propose(leader, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"})
+		b.propose(leader, machine.SetValue{Session: sid(1), Token: o.Token, Rev: 1, Value: make([]byte, machine.MaxValue)})
+		b.propose(leader, machine.Release{Session: sid(1), Token: o.Token})
+		up, _ := thin.link.current()
+		var wg sync.WaitGroup
+		for i := range 300 {
+			wg.Go(func() {
+				o, err := thin.link.Propose(b.within(10*time.Second), machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: "k", Mode: machine.Shared})
+				if err != nil || o.Code != machine.Granted || len(o.Value) != machine.MaxValue {
+					t.Errorf("request %d: code %d, value of %d bytes, %v", i+1, o.Code, len(o.Value), err)
+				}
+			})
+		}
+		wg.Wait()
+		if err := thin.link.Beat(b.within(2*time.Second), sid(2)); err != nil {
+			t.Error("beat:", err)
+		}
+		select {
+		case <-up.gone():
+			t.Error("the stream was lost")
+		default:
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 const (
 	maxOutgoing = 8 << 20          // bytes queued for a peer that does not read
 	fullEnough  = maxOutgoing / 4  // of these, before what can wait does
-	maxWaiting  = 1 << 20          // notices that wait for that
+	maxWaiting  = 1 << 20          // frames that wait for that
 	maxServing  = 64 << 10         // requests of the peer under way
 	writeLimit  = 10 * time.Second // one write; a peer this slow is gone
 )
@@ -31,9 +31,8 @@ var (
 //
 // Nothing here blocks its caller: frames go to a bounded buffer that one
 // goroutine writes out, and a peer that lets the buffer fill loses the stream.
-// Back-pressure comes from requests waiting for their answers. What is told
-// unasked has none, and one entry may be the cause of more than the buffer holds:
-// see push.
+// Back-pressure comes from requests waiting for their answers. It is not enough
+// where one entry is the cause of more than the buffer holds: see push.
 type rpc struct {
 	conn    net.Conn
 	serve   func(*request) // called in the order of arrival; must not block
@@ -42,7 +41,7 @@ type rpc struct {
 
 	mu      sync.Mutex
 	out     []byte
-	waiting []func() wire.Frame // notices behind out
+	waiting []func() wire.Frame // frames behind out
 	nextID  uint64
 	calls   map[uint64]func(wire.Frame, error)
 	serving int
@@ -218,9 +217,10 @@ func (r *rpc) notify(t wire.Type, body []byte) error {
 	return r.send(wire.Frame{Type: t, Body: body})
 }
 
-// push is notify for what is told unasked, of which much may come at once. When
-// there is no room its bytes are made later: until then it costs what f holds on
-// to, and a peer that reads loses nothing. Answers may overtake it.
+// push queues a frame of which much may come at once, in the order of the pushes.
+// When there is no room its bytes are made later, by f under mu: until then it costs
+// what f holds on to, and a peer that reads loses nothing. Other frames may overtake
+// it.
 func (r *rpc) push(f func() wire.Frame) error {
 	r.mu.Lock()
 	err := r.err
@@ -240,7 +240,7 @@ func (r *rpc) push(f func() wire.Frame) error {
 	return err
 }
 
-// refillLocked moves notices that wait to out, as many as there is room for.
+// refillLocked moves frames that wait to out, as many as there is room for.
 func (r *rpc) refillLocked() error {
 	for len(r.waiting) > 0 && len(r.out) < fullEnough && r.err == nil {
 		f := r.waiting[0]
@@ -275,6 +275,22 @@ func (q *request) answer(code wire.Code, body []byte) {
 	if err != nil {
 		// An answer that cannot be sent leaves its asker waiting: end the
 		// stream, and it asks again elsewhere.
+		r.stop(err)
+	}
+}
+
+// answerLater is answer for what may come at once with many others as large: see
+// push. Until it is queued it counts as under way.
+func (q *request) answerLater(code wire.Code, body func() []byte) {
+	if q.ID == 0 {
+		return
+	}
+	r := q.rpc
+	err := r.push(func() wire.Frame {
+		r.serving--
+		return wire.Frame{Type: q.Type, ID: q.ID, Code: code, Body: body()}
+	})
+	if err != nil {
 		r.stop(err)
 	}
 }

@@ -141,11 +141,12 @@ func (s *memberStream) propose(q *request) {
 	}
 	s.leader.bind(s.member, id)
 	s.leader.propose(cmd, func(o machine.Outcome, c wire.Code) {
-		var body []byte
-		if c == wire.CodeOK {
-			body = machine.AppendOutcome(nil, o)
-		}
-		q.answer(c, body)
+		q.answerLater(c, func() []byte {
+			if c != wire.CodeOK {
+				return nil
+			}
+			return machine.AppendOutcome(nil, o)
+		})
 	})
 }
 
