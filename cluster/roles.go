@@ -351,7 +351,7 @@ func (r *roles) watch(ctx context.Context) {
 		if err == nil {
 			err = errDiskStalled
 		}
-		r.retire(n, err)
+		r.retire(n, fmt.Errorf("raft store: %w", err))
 		return
 	}
 	voter := false
@@ -384,12 +384,13 @@ func (r *roles) watch(ctx context.Context) {
 	}
 }
 
-// retire ends raft on a disk that failed. The member goes on, thin; whether
-// the last write reached the disk nobody knows, so it never votes again.
+// retire ends raft on a disk that failed, or whose table has parted from the
+// others'. The member goes on, thin. Whether the last write reached the disk nobody
+// knows, so it never votes again under this ID.
 func (r *roles) retire(n *raftNode, why error) {
 	r.retired = true
 	r.n.log.Error("this member votes no more", "error", why)
-	r.n.event(Event{Kind: NodeFailed, Detail: "raft store: " + why.Error()})
+	r.n.event(Event{Kind: NodeFailed, Detail: why.Error()})
 	r.set(nil)
 	r.n.gossip.update(func(m *metadata) { m.Generation, m.Voter = 0, false })
 	// Nobody waits for this: a write that hangs for ever would keep the stop,
