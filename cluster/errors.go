@@ -1,13 +1,17 @@
 package cluster
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/wardmote/wardmote/internal/replica"
+)
 
 // ErrStopped is returned by every call on a node that has stopped.
-var ErrStopped = errors.New("cluster: node stopped")
+var ErrStopped = replica.ErrStopped
 
 // ErrNoQuorum says that no leader backed by a majority of the voters could be
 // reached. Calls that return it also wrap the end of the caller's context.
-var ErrNoQuorum = errors.New("cluster: no quorum")
+var ErrNoQuorum = replica.ErrNoQuorum
 
 // ErrFounding says that the cluster was founded less than a TTL ago and grants
 // nothing yet, since survivors of an earlier cluster may still trust their
@@ -17,7 +21,7 @@ var ErrFounding = errors.New("cluster: founded less than a TTL ago, grants nothi
 // ErrVersion says that a member which has a say in this does not understand it
 // yet: the cluster is being upgraded, and a voter or the leader is of an earlier
 // version. Nothing was changed by that try; it works once all are upgraded.
-var ErrVersion = errors.New("cluster: a member is of an earlier version that does not know this")
+var ErrVersion = replica.ErrVersion
 
 // ConfigError reports a value that cannot be used: which, and why. Nothing was
 // started or changed.

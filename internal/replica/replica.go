@@ -129,6 +129,44 @@ type Owner struct {
 // ErrNoSession is returned by Beat for a session that is not open.
 var ErrNoSession = errors.New("session is not open")
 
+// Errors of the node. Package cluster exports them under the same names, where
+// their meaning stands.
+var (
+	ErrStopped  = errors.New("cluster: node stopped")
+	ErrNoQuorum = errors.New("cluster: no quorum")
+	ErrVersion  = errors.New("cluster: a member of an earlier version does not know this")
+)
+
+// Of returns the Replica of a *cluster.Node. Package cluster sets it when the
+// program starts. It stands here, and not as a method of the node, because users
+// cannot name the type Replica.
+var Of func(node any) Replica
+
+// Check returns why q is over its limits, or nil.
+func (q Query) Check() error {
+	over := len(q.Key) > machine.MaxKey || len(q.Also) > MaxAlso || q.Waiters < 0 || q.Waiters > MaxListed
+	size := 0
+	for _, key := range q.Also {
+		size += len(key)
+		over = over || len(key) > machine.MaxKey || size > MaxAlsoBytes
+	}
+	if over {
+		return errOverLimits
+	}
+	return nil
+}
+
+// Check returns why s is over its limits, or nil. From may be the successor of
+// a key, which is one byte longer than the key.
+func (s Scan) Check() error {
+	if len(s.Prefix) > machine.MaxKey || len(s.From) > machine.MaxKey+1 || s.Limit < 1 || s.Limit > MaxScanned {
+		return errOverLimits
+	}
+	return nil
+}
+
+var errOverLimits = errors.New("cluster: query over its limits")
+
 // Error is a failure to reach a verdict.
 type Error struct {
 	Unknown bool  // the command may have been applied, or may yet be
