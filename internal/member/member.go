@@ -85,6 +85,12 @@ func Compare(a, b Sighting) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Boot, b.Boot))
 }
 
+// Server is one line of a raft configuration.
+type Server struct {
+	ID    string // a raft ID
+	Voter bool
+}
+
 // RaftID returns a member's raft ID. A generation is new with every empty
 // store, so that the votes and acknowledgements of a lost store are never taken
 // for those of its successor.
