@@ -28,10 +28,10 @@ func TestFileRemembersOverRestarts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mark")
 	for tok := Token(10); tok < 15; tok++ {
 		f := openTest(t, path)
-		if err := f.Do(tok-2, nothing); tok > 10 && !errors.Is(err, ErrStale) {
+		if err := f.Do(tok-2, noWrite); tok > 10 && !errors.Is(err, ErrStale) {
 			t.Errorf("token %d after a restart: %v", tok-2, err)
 		}
-		if err := f.Do(tok, nothing); err != nil {
+		if err := f.Do(tok, noWrite); err != nil {
 			t.Error(err)
 		}
 		f.Close()
@@ -528,7 +528,7 @@ func TestEqualTokensCostNoDiskWrite(t *testing.T) {
 	defer f.Close()
 	was := d.stores
 	for range 100 {
-		if err := f.Do(7, nothing); err != nil {
+		if err := f.Do(7, noWrite); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := f.Current(); err != nil {

@@ -146,10 +146,10 @@ func TestMarkStaysWhenTheWriteFails(t *testing.T) {
 		if err := g[0].Do(7, func() error { return failed }); err != failed {
 			t.Errorf("Do returned %v, want write's own error", err)
 		}
-		if err := g[1].Do(6, nothing); !errors.Is(err, ErrStale) {
+		if err := g[1].Do(6, noWrite); !errors.Is(err, ErrStale) {
 			t.Errorf("token 6 after 7 was shown: %v", err)
 		}
-		if err := g[1].Do(7, nothing); err != nil {
+		if err := g[1].Do(7, noWrite); err != nil {
 			t.Errorf("token 7 tries again: %v", err)
 		}
 		func() {
@@ -161,13 +161,13 @@ func TestMarkStaysWhenTheWriteFails(t *testing.T) {
 			g[0].Do(8, func() error { panic("torn") })
 		}()
 		// The panic let go of the guard, or this would hang.
-		if err := g[1].Do(7, nothing); !errors.Is(err, ErrStale) {
+		if err := g[1].Do(7, noWrite); !errors.Is(err, ErrStale) {
 			t.Errorf("token 7 after 8 was shown: %v", err)
 		}
-		if err := g[0].DoOnce(8, nothing); !errors.Is(err, ErrStale) {
+		if err := g[0].DoOnce(8, noWrite); !errors.Is(err, ErrStale) {
 			t.Errorf("the spent token 8: %v", err)
 		}
-		if err := g[0].Do(8, nothing); err != nil {
+		if err := g[0].Do(8, noWrite); err != nil {
 			t.Errorf("token 8 tries again: %v", err)
 		}
 	})

@@ -170,7 +170,7 @@ func TestKilledProcessesNeverLowerTheMark(t *testing.T) {
 		p.kill()
 
 		func() {
-			leave, err := guard.enter() // so that the data stands still
+			leave, err := guard.lockBoth() // so that the data stands still
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -191,9 +191,9 @@ func TestKilledProcessesNeverLowerTheMark(t *testing.T) {
 	}
 	if m, top := guard.mustCurrent(t), checkData(t, path, dead); m < top || top == 0 {
 		t.Errorf("the mark is %d, but token %d has written", m, top)
-	} else if err := guard.Do(m-1, nothing); !errors.Is(err, ErrStale) {
+	} else if err := guard.Do(m-1, noWrite); !errors.Is(err, ErrStale) {
 		t.Errorf("token %d below the mark: %v", m-1, err)
-	} else if err := guard.Do(m, nothing); err != nil {
+	} else if err := guard.Do(m, noWrite); err != nil {
 		t.Errorf("token %d at the mark: %v", m, err)
 	}
 }
@@ -207,10 +207,10 @@ func TestDeathInsideTheWriteKeepsTheMark(t *testing.T) {
 		t.Fatal("the child outlived its own kill")
 	}
 	f := openTest(t, path)
-	if err := f.Do(6, nothing); !errors.Is(err, ErrStale) {
+	if err := f.Do(6, noWrite); !errors.Is(err, ErrStale) {
 		t.Errorf("token 6 after 7 was shown: %v", err)
 	}
-	if err := f.Do(7, nothing); err != nil {
+	if err := f.Do(7, noWrite); err != nil {
 		t.Errorf("token 7 tries again: %v", err)
 	}
 }
