@@ -5,12 +5,12 @@ import (
 	"os"
 )
 
-// disk is what storing a mark asks of a file system. It is an interface so that
-// tests can put a disk under a File that crashes, fails and loses power.
+// disk has the file system calls that store a mark. It is an interface so that
+// tests can run a File on a disk that fails, crashes and loses power.
 type disk interface {
-	create(path string) (diskFile, error) // replaces what is there
+	create(path string) (diskFile, error) // replaces a file at path
 	rename(from, to string) error         // atomic
-	syncDir(dir string) error             // the renames in dir are durable
+	syncDir(dir string) error             // makes the renames in dir durable
 }
 
 type diskFile interface {
@@ -19,10 +19,11 @@ type diskFile interface {
 	Close() error
 }
 
-// hostDisk is the host's file system. Its rename and syncDir differ by system.
+// hostDisk is the host's file system. The methods rename and syncDir are in
+// host_*.go, because they differ by operating system.
 type hostDisk struct{}
 
-// create removes what is there rather than truncate it: a leftover may be a
+// create removes an old file at path. Not truncated, because a leftover may be a
 // link, or have another mode.
 func (hostDisk) create(path string) (diskFile, error) {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {

@@ -8,15 +8,15 @@ import (
 // ErrStale matches every *StaleError.
 var ErrStale = errors.New("fence: token is stale")
 
-// ErrUnfenced is returned for token zero. Nothing was done.
+// ErrUnfenced refuses token zero. The refused call has changed nothing.
 var ErrUnfenced = errors.New("fence: token 0 is no token")
 
-// StaleError reports a token that a guard refused. The write has not run and
-// the mark has not moved. It is final: no later try with this token succeeds, so
-// whoever gets it should give up its grant with this error as the cause.
+// StaleError reports a token that a guard refused. The write has not run and the
+// mark is unchanged. The refusal is final: no later try with this token succeeds.
+// The caller should give up its grant, with this error as the cause.
 type StaleError struct {
 	Token Token // the token refused
-	Seen  Token // the guard's mark; equal to Token only where DoOnce refused
+	Seen  Token // the guard's mark; equal to Token only if DoOnce refused
 }
 
 func (e *StaleError) Error() string {
@@ -30,11 +30,15 @@ func (e *StaleError) Error() string {
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
 // CorruptError reports that the files of a File are damaged. The guard refuses
-// every token, since the mark may have been higher than any that is shown.
+// every token, because the lost mark may have been higher than any token.
 //
-// The way back is a person's decision: stop every process that uses the guard,
-// find a token above all that were granted so far (any grant made from now on
-// has one), remove the mark file and its lock file, and Claim that token.
+// A person must decide on the repair:
+//
+//  1. Stop every process that uses the guard.
+//  2. Find a token above all tokens granted so far. The token of any new grant is
+//     above them.
+//  3. Remove the mark file and its lock file.
+//  4. Call Claim with the new token.
 type CorruptError struct {
 	Path   string // of the damaged file
 	Reason string // for example "checksum does not match"

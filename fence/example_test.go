@@ -11,9 +11,9 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// A holder that was paused comes back after its successor.
+// A paused holder writes after its successor.
 func ExampleGuard_Do() {
-	var guard fence.Guard // beside what it protects
+	var guard fence.Guard // protects balance
 	balance := 100
 
 	deposit := func(t fence.Token, amount int) error {
@@ -24,8 +24,8 @@ func ExampleGuard_Do() {
 	}
 	fmt.Println(deposit(7, 10))
 	fmt.Println(deposit(9, 10)) // the next holder
-	fmt.Println(deposit(9, 10)) // writes as often as it likes
-	fmt.Println(deposit(7, 10)) // the first one wakes up
+	fmt.Println(deposit(9, 10)) // may write again
+	fmt.Println(deposit(7, 10)) // the first holder wakes up
 	fmt.Println(balance)
 	// Output:
 	// <nil>
@@ -35,7 +35,8 @@ func ExampleGuard_Do() {
 	// 130
 }
 
-// The new holder shows its token before it reads, so what it read stays true.
+// The new holder shows its token before the first read, so the value read stays
+// true.
 func ExampleGuard_Claim() {
 	var guard fence.Guard
 	balance := 100
@@ -45,8 +46,8 @@ func ExampleGuard_Claim() {
 	}
 	read := balance
 
-	// The old holder, still on its way. Without the claim it would pass: nobody
-	// would have shown a higher token.
+	// The old holder writes late. Without the claim the guard would admit the
+	// write: nobody would have shown a higher token.
 	err := guard.Do(1, func() error { balance = 150; return nil })
 	fmt.Println(err)
 
@@ -57,7 +58,7 @@ func ExampleGuard_Claim() {
 	// <nil> 110
 }
 
-// One access per grant: the same token does not come in twice.
+// One access per grant: the guard refuses the same token a second time.
 func ExampleGuard_DoOnce() {
 	var guard fence.Guard
 	send := func() error { fmt.Println("sent"); return nil }
@@ -70,7 +71,7 @@ func ExampleGuard_DoOnce() {
 	// fence: token 7 is spent: it has been seen
 }
 
-// A lock's context carries its token to wherever the write is made.
+// The context of a lock carries the lock's token to the code that writes.
 func ExampleFromContext() {
 	save := func(ctx context.Context) {
 		t, ok := fence.FromContext(ctx)

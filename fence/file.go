@@ -9,32 +9,32 @@ import (
 	"sync"
 )
 
-// File is a guard whose mark is kept in a file: it survives restarts and power
-// loss, and is shared by all processes of one host that open the same path. It
-// may be used from any goroutine. Several Files of one path, in one process or
-// in many, exclude each other as one does.
+// File is a guard with its mark in a file. The mark survives restarts and power
+// loss, and all processes of one host that open the same path share the mark. A
+// File may be used from any goroutine. Several Files of one path, in one process
+// or in many, exclude each other like one File.
 //
 // The path must be on a local file system: locks of network file systems are
 // leases, and may end while a write runs.
 //
-// These hold after a crash at any point, of the process or of the host:
+// Two invariants hold after a crash of the process or of the host at any point:
 //
 //	F1: the mark on disk is at least the token of every write that was started
-//	F2: the mark, as Current tells it, never falls
+//	F2: the mark, as returned by Current, never falls
 //
-// They follow from the order of things. Under the lock: read the mark, compare,
-// write the new mark to a temporary file, sync it, rename it over the mark,
-// sync the directory, and only then run the write.
+// The invariants follow from the order of the steps. Under the lock: read the
+// mark, compare, write the new mark to a temporary file, sync the temporary file,
+// rename it over the mark, sync the directory, and only then run the write.
 //
 //   - Crash before the rename: the old mark stands, and no write has run under
-//     the new one. The temporary file that is left over is never read.
+//     the new mark. A temporary file left over is never read.
 //   - Crash between the rename and the sync of the directory: the old mark or
-//     the new one stands, both of them whole, because the temporary file was
-//     synced before it got the name. No write has run under the new one.
-//   - Crash after: the new mark stands.
+//     the new mark stands. Both are whole, because the temporary file was synced
+//     before the rename. No write has run under the new mark.
+//   - Crash after the sync of the directory: the new mark stands.
 //
-// A dead process's lock is freed by the system, so nothing is ever waiting to be
-// cleaned up.
+// The operating system frees the lock of a dead process, so nobody ever has to
+// clean up.
 type File struct {
 	path string
 	disk disk
@@ -42,43 +42,46 @@ type File struct {
 	mu   sync.Mutex
 	lock *os.File // path+".lock"; nil once closed
 
-	// mark is the highest mark that this File has read or stored; durable says
-	// whether it knows that mark to be safe from power loss. A mark that another
-	// process stored, or that a failed store left behind, may have been renamed
-	// into place but not yet synced. A write under it could survive a power loss
-	// that the mark does not. So the store is skipped only for a mark that this
-	// File has itself stored to the end.
+	// mark is the highest mark that this File has read or stored. durable is true
+	// if this File has itself completed the store of mark, so that mark survives
+	// a power loss. A mark of another process, or of a store that failed, may be
+	// renamed into place and not yet synced. A write under such a mark could
+	// survive a power loss although the mark is lost. So storeMark skips the
+	// store only if durable is true.
 	mark    Token
 	durable bool
 }
 
-// Suffixes of a File's other two files.
+// Suffixes of the lock file and the temporary file, beside the mark file.
 const (
-	// The lock is taken on a file of its own, because the rename gives path a
-	// new inode each time, and a lock is on the inode. It is never removed: two
-	// processes could then lock two inodes of one name.
+	// The lock has a file of its own, because each rename gives path a new inode,
+	// and a lock belongs to an inode. The lock file is never removed: otherwise
+	// two processes could lock two inodes of one name.
 	lockSuffix = ".lock"
 	tempSuffix = ".tmp"
 )
 
-// lockText is the lock file's content once a first mark has been stored. From
-// then on a missing mark is damage; before, it is zero.
+// lockText is written to the lock file after the first mark has been stored. If
+// the lock file has content, a missing mark file is damage; if the lock file is
+// empty, a missing mark file means a mark of zero.
 const lockText = "wardmote-fence lock: do not remove\n"
 
-// OpenFile opens the guard whose mark is in the file path. If there is none it
-// makes one, with a mark of zero; the directory must exist. It waits for a write
-// under way elsewhere. It fails with a *CorruptError if the mark is damaged,
-// and where the system has no file locks with errors.ErrUnsupported; a failure
-// leaves the mark as it was.
+// OpenFile opens the guard with its mark in the file path. If the file does not
+// exist, OpenFile creates the file with a mark of zero; the directory must exist.
+// OpenFile waits until a running write of another File of this path has returned.
 //
-// Beside path it keeps path+".lock", which must not be removed, and for moments
-// path+".tmp". All have mode 0600.
+// OpenFile fails with a *CorruptError if the mark is damaged, with
+// errors.ErrUnsupported if the system has no file locks, and with the error of
+// the file system. On a failure the mark is unchanged.
+//
+// Beside path there is path+".lock", which must not be removed, and for moments
+// path+".tmp". All files have mode 0600.
 func OpenFile(path string) (*File, error) {
 	return openFile(path, hostDisk{})
 }
 
 func openFile(path string, d disk) (*File, error) {
-	// A relative path must not follow the process to another directory.
+	// The path stays valid if the process changes its working directory.
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("fence: %w", err)
@@ -88,26 +91,26 @@ func openFile(path string, d disk) (*File, error) {
 		return nil, fmt.Errorf("fence: %w", err)
 	}
 	f := &File{path: path, disk: d, lock: lock}
-	if err := f.open(); err != nil {
+	if err := f.initialize(); err != nil {
 		lock.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// open finds the mark, or makes the first one.
-func (f *File) open() error {
-	unlock, err := f.enter()
+// initialize reads the mark, or stores a first mark of zero.
+func (f *File) initialize() error {
+	unlock, err := f.lockBoth()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := f.read(); err != nil {
+	if err := f.refreshMark(); err != nil {
 		return err
 	}
-	// Storing even a mark that is there shows now, not at the first write, that
-	// it can be done.
-	if err := f.store(f.mark); err != nil {
+	// An existing mark is stored again, so that a disk which cannot store marks
+	// fails OpenFile and not the first write.
+	if err := f.storeMark(f.mark); err != nil {
 		return err
 	}
 	info, err := f.lock.Stat()
@@ -117,8 +120,8 @@ func (f *File) open() error {
 	if info.Size() > 0 {
 		return nil
 	}
-	// Only after the mark is durable: a crash in between leaves a mark and an
-	// empty lock file, which is no contradiction.
+	// Only after the mark is durable: a crash between the two steps leaves a mark
+	// and an empty lock file, which is a valid state.
 	if _, err := f.lock.WriteAt([]byte(lockText), 0); err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
@@ -128,54 +131,58 @@ func (f *File) open() error {
 	return nil
 }
 
-// Do raises the mark to t, durably, and runs write; no other access to the guard
-// by any process happens meanwhile. It returns write's error. Any other error
-// means that write has not run: a *StaleError if t is below the mark, ErrUnfenced
-// if it is zero, a *CorruptError if the mark is damaged, or what the file system
-// said; after that last one the mark may be raised, and Do may be tried again.
+// Do raises the mark to t, durably, then runs write and returns the error of
+// write. Other calls to the guard, in any process, wait until write has returned.
+// With any other error write has not run:
 //
-// The mark stays raised when write fails or panics; see Guard.Do, also for why
-// equal tokens are admitted. They cost no disk write.
+//   - a *StaleError if t is below the mark
+//   - ErrUnfenced if t is zero
+//   - a *CorruptError if the mark is damaged
+//   - the error of the file system; the mark may then be raised, and the caller
+//     may try again
 //
-// A process that is stopped inside write keeps the lock until it runs again or
-// is killed. That is what makes it safe; keep write short.
+// The mark stays raised when write fails or panics. Do admits tokens equal to the
+// mark, without a disk write. Guard.Do gives the reasons.
+//
+// A process that is stopped inside write keeps the lock until the process runs
+// again or is killed. The guarantees depend on this, so keep write short.
 func (f *File) Do(t Token, write func() error) error {
 	return f.do(t, false, write)
 }
 
-// DoOnce is Do for resources that allow one access per grant: it refuses the
-// mark itself too. See Guard.DoOnce. After a failure of the file system the
-// access may be spent though write has not run.
+// DoOnce is Do for resources that allow one access per grant: DoOnce also refuses
+// a token equal to the mark. See Guard.DoOnce. After an error of the file system
+// the access may be spent although write has not run.
 func (f *File) DoOnce(t Token, write func() error) error {
 	return f.do(t, true, write)
 }
 
-// Claim raises the mark to t, durably, without writing, and fails as Do does.
-// Call it once for each grant, before the first read of the resource.
+// Claim raises the mark to t, durably, without writing, and fails like Do. Call
+// Claim once for each grant, before the first read of the resource.
 func (f *File) Claim(t Token) error {
-	return f.do(t, false, nothing)
+	return f.do(t, false, noWrite)
 }
 
-// Current returns the mark, zero if no token has been seen. It waits for a write
-// under way: when it returns without error, no write of a lower token is running,
-// and none will, in any process and after any crash.
+// Current returns the mark, or zero if no token has been shown. Current waits
+// until a running write has returned: after Current has returned without error,
+// no write of a lower token runs or will run, in any process and after any crash.
 func (f *File) Current() (Token, error) {
-	unlock, err := f.enter()
+	unlock, err := f.lockBoth()
 	if err != nil {
 		return 0, err
 	}
 	defer unlock()
-	if err := f.read(); err != nil {
+	if err := f.refreshMark(); err != nil {
 		return 0, err
 	}
-	if err := f.store(f.mark); err != nil {
+	if err := f.storeMark(f.mark); err != nil {
 		return 0, err
 	}
 	return f.mark, nil
 }
 
-// Close gives up the File, after a write under way has ended. The mark and its
-// lock file stay. Later calls fail with os.ErrClosed; closing again does nothing.
+// Close closes the File after a running write has returned. The mark file and the
+// lock file stay. Later calls fail with os.ErrClosed; a second Close does nothing.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,26 +201,27 @@ func (f *File) do(t Token, once bool, write func() error) error {
 	if t == 0 {
 		return ErrUnfenced
 	}
-	unlock, err := f.enter()
+	unlock, err := f.lockBoth()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := f.read(); err != nil {
+	if err := f.refreshMark(); err != nil {
 		return err
 	}
 	if err := admit(t, f.mark, once); err != nil {
 		return err
 	}
-	if err := f.store(t); err != nil {
+	if err := f.storeMark(t); err != nil {
 		return err
 	}
 	return write()
 }
 
-// enter takes the lock: first of this File, whose goroutines share one opening
-// of the lock file and so would all hold its lock at once, then of the host.
-func (f *File) enter() (leave func(), err error) {
+// lockBoth waits for the mutex of this File, then for the lock of the lock file.
+// The lock file alone is not enough: all goroutines of this File share one open
+// lock file, and so would hold its lock together. unlock frees both.
+func (f *File) lockBoth() (unlock func(), err error) {
 	f.mu.Lock()
 	if f.lock == nil {
 		f.mu.Unlock()
@@ -223,23 +231,25 @@ func (f *File) enter() (leave func(), err error) {
 		f.mu.Unlock()
 		return nil, fmt.Errorf("fence: lock %s: %w", f.path+lockSuffix, err)
 	}
-	leave = func() {
-		// Unlocking what one holds cannot fail. If it did, others would wait
-		// until this process ends, which breaks no promise, while an error here
-		// would read as if the write had not run.
+	unlock = func() {
+		// Unlocking a held lock cannot fail. If it did, other processes would
+		// wait until this process ends, which breaks no promise, while an error
+		// from here would tell the caller that the write has not run.
 		_ = unlockFile(f.lock)
 		f.mu.Unlock()
 	}
-	// If somebody removed the lock file after all, others may hold the lock of
-	// another by that name.
-	if err := f.checkLock(); err != nil {
-		leave()
+	// If somebody removed the lock file, another process may hold the lock of a
+	// new file with the same name.
+	if err := f.checkLockFile(); err != nil {
+		unlock()
 		return nil, err
 	}
-	return leave, nil
+	return unlock, nil
 }
 
-func (f *File) checkLock() error {
+// checkLockFile returns a *CorruptError unless the open lock file is still the file
+// at its path.
+func (f *File) checkLockFile() error {
 	have, err := f.lock.Stat()
 	if err != nil {
 		return fmt.Errorf("fence: %w", err)
@@ -254,14 +264,14 @@ func (f *File) checkLock() error {
 	return nil
 }
 
-// read brings f.mark up to what is on disk. The caller holds the lock.
-func (f *File) read() error {
+// refreshMark sets f.mark to the mark on disk. The caller holds the lock.
+func (f *File) refreshMark() error {
 	m, err := f.readMark()
 	if err != nil {
 		return err
 	}
 	if m < f.mark {
-		return &CorruptError{Path: f.path, Reason: fmt.Sprintf("its token fell from %d to %d", f.mark, m)}
+		return &CorruptError{Path: f.path, Reason: fmt.Sprintf("the token fell from %d to %d", f.mark, m)}
 	}
 	if m > f.mark {
 		f.mark, f.durable = m, false
@@ -269,6 +279,7 @@ func (f *File) read() error {
 	return nil
 }
 
+// readMark returns the mark on disk, or zero if no mark was ever stored.
 func (f *File) readMark() (Token, error) {
 	file, err := os.Open(f.path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -277,7 +288,7 @@ func (f *File) readMark() (Token, error) {
 			return 0, fmt.Errorf("fence: %w", err)
 		}
 		if info.Size() > 0 {
-			return 0, &CorruptError{Path: f.path, Reason: "missing, though its lock file says that it was stored"}
+			return 0, &CorruptError{Path: f.path, Reason: "the file is missing, although the lock file shows that a mark was stored"}
 		}
 		return 0, nil
 	}
@@ -296,10 +307,10 @@ func (f *File) readMark() (Token, error) {
 	return m, nil
 }
 
-// store makes t the mark on disk, durably. When it fails the mark on disk is t
-// or what it was. The caller holds the lock and has seen that t is not below the
-// mark.
-func (f *File) store(t Token) error {
+// storeMark writes t as the mark on disk, durably. On an error the mark on disk is
+// t or the old mark. The caller holds the lock and has checked that t is not below
+// the mark.
+func (f *File) storeMark(t Token) error {
 	if t == f.mark && f.durable {
 		return nil
 	}

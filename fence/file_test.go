@@ -2,7 +2,6 @@ package fence
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,7 +9,7 @@ import (
 	"testing"
 )
 
-// readRaw reads the mark past all locks.
+// readRaw reads the mark file without any lock.
 func readRaw(t testing.TB, path string) Token {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -28,10 +27,10 @@ func TestFileRemembersOverRestarts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mark")
 	for tok := Token(10); tok < 15; tok++ {
 		f := openTest(t, path)
-		if err := f.Do(tok-2, nothing); tok > 10 && !errors.Is(err, ErrStale) {
+		if err := f.Do(tok-2, noWrite); tok > 10 && !errors.Is(err, ErrStale) {
 			t.Errorf("token %d after a restart: %v", tok-2, err)
 		}
-		if err := f.Do(tok, nothing); err != nil {
+		if err := f.Do(tok, noWrite); err != nil {
 			t.Error(err)
 		}
 		f.Close()
@@ -43,7 +42,7 @@ func TestFilesAreForTheirOwnerOnly(t *testing.T) {
 		t.Skip("Windows has no mode bits")
 	}
 	path := filepath.Join(t.TempDir(), "mark")
-	// A leftover of another mode does not lend it to the mark.
+	// The mode of a leftover temporary file must not become the mode of the mark.
 	if err := os.WriteFile(path+tempSuffix, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +63,7 @@ func TestFilesAreForTheirOwnerOnly(t *testing.T) {
 	}
 }
 
-// What a crash may leave beside the mark is never read, whatever it says.
+// A temporary file left over by a crash is never read, with any content.
 func TestLeftoverTempIsNeverRead(t *testing.T) {
 	for _, left := range []string{"", "wardmote-fe", string(encodeMark(3)), string(encodeMark(99)), strings.Repeat("x", 1<<16)} {
 		path := filepath.Join(t.TempDir(), "mark")
@@ -86,7 +85,7 @@ func TestLeftoverTempIsNeverRead(t *testing.T) {
 	}
 }
 
-// A leftover link must not make the guard write where it points.
+// A leftover symbolic link must not make the guard write to the target.
 func TestLeftoverLinkIsNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "mark"), filepath.Join(dir, "other")
@@ -150,7 +149,8 @@ func TestDamagedMarkRefusesEverything(t *testing.T) {
 	}
 }
 
-// An older mark that is put back is whole, but a File that saw a newer one knows.
+// An older mark file put back is whole, but a File that has read a higher mark
+// notices the damage.
 func TestMarkThatFellIsDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mark")
 	f := openTest(t, path)
@@ -182,7 +182,7 @@ func TestReplacedLockFileRefusesEverything(t *testing.T) {
 	if err := f.Claim(8); !errors.As(err, &corrupt) {
 		t.Errorf("without a lock file: %v", err)
 	}
-	// One that opens now makes its own lock file and finds the mark.
+	// A File opened now creates a new lock file and finds the mark.
 	g := fileGuard{openTest(t, path)}
 	if m := g.mustCurrent(t); m != 7 {
 		t.Errorf("mark is %d, want 7", m)
@@ -193,8 +193,8 @@ func TestReplacedLockFileRefusesEverything(t *testing.T) {
 	}
 }
 
-// Better at the start than at the first write.
-func TestOpenFileFindsOutThatItCannotStore(t *testing.T) {
+// OpenFile must fail on a disk that cannot store marks, not the first write.
+func TestOpenFileFailsIfTheMarkCannotBeStored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mark")
 	if err := openTest(t, path).Claim(7); err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestOpenFileFindsOutThatItCannotStore(t *testing.T) {
 	}
 }
 
-func TestOpenFileNeedsItsDirectory(t *testing.T) {
+func TestOpenFileNeedsTheDirectory(t *testing.T) {
 	_, err := OpenFile(filepath.Join(t.TempDir(), "none", "mark"))
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("in a directory that is not there: %v", err)
@@ -241,280 +241,9 @@ func TestClosedFileRefuses(t *testing.T) {
 			t.Errorf("a closed File says %v", err)
 		}
 	}
-	// Whoever waits for the lock has this file open already.
+	// Close must not remove the lock file: other processes may wait for its lock.
 	if _, err := os.Stat(f.path + lockSuffix); err != nil {
 		t.Errorf("the lock file after Close: %v", err)
-	}
-}
-
-// stepDisk is a disk under a File that goes wrong at one of its steps and can
-// lose power: then only what was synced is left.
-type stepDisk struct {
-	hostDisk
-	path string // of the mark
-
-	step    int   // steps so far
-	at      int   // the step that goes wrong
-	fault   fault // how
-	stores  int   // marks stored to the end
-	tempOK  bool  // the temporary file's content is synced
-	markOK  bool  // the visible mark's content is synced
-	durable []byte
-}
-
-type fault int
-
-const (
-	none         fault = iota
-	failsBefore        // an error, and nothing has happened
-	failsAfter         // an error, though it has happened
-	killedBefore       // the process dies
-	killedAfter
-)
-
-func (f fault) String() string {
-	return [...]string{"none", "failsBefore", "failsAfter", "killedBefore", "killedAfter"}[f]
-}
-
-var errDisk = errors.New("disk says no")
-
-type killed struct{}
-
-// do performs one step, or what is left of it.
-func (d *stepDisk) do(act func() error) error {
-	d.step++
-	if d.step != d.at {
-		return act()
-	}
-	switch d.fault {
-	case failsAfter, killedAfter:
-		if err := act(); err != nil {
-			return err
-		}
-	}
-	switch d.fault {
-	case killedBefore, killedAfter:
-		panic(killed{})
-	case failsBefore, failsAfter:
-		return errDisk
-	}
-	return act()
-}
-
-func (d *stepDisk) create(path string) (df diskFile, err error) {
-	err = d.do(func() error {
-		d.tempOK = false
-		f, err := d.hostDisk.create(path)
-		df = stepFile{f, d}
-		return err
-	})
-	return df, err
-}
-
-func (d *stepDisk) rename(from, to string) error {
-	return d.do(func() error {
-		d.markOK = d.tempOK
-		return d.hostDisk.rename(from, to)
-	})
-}
-
-func (d *stepDisk) syncDir(string) error {
-	return d.do(func() error {
-		d.stores++
-		d.durable = nil
-		if b, err := os.ReadFile(d.path); err == nil && d.markOK {
-			d.durable = b
-		} else if err == nil {
-			d.durable = b[:len(b)/2]
-		}
-		return nil
-	})
-}
-
-// losePower takes the mark back to what was durable: the worst a disk may do.
-func (d *stepDisk) losePower(t testing.TB) {
-	if d.durable == nil {
-		os.Remove(d.path)
-	} else if err := os.WriteFile(d.path, d.durable, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-type stepFile struct {
-	diskFile
-	d *stepDisk
-}
-
-func (f stepFile) Write(b []byte) (n int, err error) {
-	err = f.d.do(func() error { n, err = f.diskFile.Write(b); return err })
-	return n, err
-}
-
-func (f stepFile) Sync() error {
-	return f.d.do(func() error { f.d.tempOK = true; return nil })
-}
-
-// F1 and F2, at every step of a short life and for every way it can go wrong.
-func TestMarkHoldsWhereverItCrashes(t *testing.T) {
-	ran := 0
-	for _, fault := range []fault{failsBefore, failsAfter, killedBefore, killedAfter} {
-		for _, power := range []bool{false, true} {
-			for at := 1; ; at++ {
-				more := false
-				t.Run(fmt.Sprintf("%v/power=%v/%d", fault, power, at), func(t *testing.T) {
-					more = crashAt(t, at, fault, power)
-				})
-				ran++
-				if !more {
-					break
-				}
-			}
-		}
-	}
-	if ran < 8*20 {
-		t.Errorf("only %d crashes were tried", ran)
-	}
-}
-
-// crashAt reports whether the life had as many steps as that.
-func crashAt(t *testing.T, at int, fault fault, power bool) bool {
-	path := filepath.Join(t.TempDir(), "mark")
-	d := &stepDisk{path: path, at: at, fault: fault}
-
-	var (
-		written Token // highest token of a write that was started
-		told    Token // highest mark that was told
-	)
-	do := func(f *File, tok Token) error {
-		err := f.Do(tok, func() error {
-			if tok < written {
-				t.Errorf("token %d writes after token %d", tok, written)
-			}
-			written = max(written, tok)
-			return nil
-		})
-		if err != nil && !errors.Is(err, ErrStale) && !errors.Is(err, errDisk) {
-			t.Errorf("Do(%d): %v", tok, err)
-		}
-		return err
-	}
-	current := func(f *File) {
-		m, err := f.Current()
-		if err != nil {
-			if !errors.Is(err, errDisk) {
-				t.Errorf("Current: %v", err)
-			}
-			return
-		}
-		if m < written || m < told {
-			t.Errorf("the mark is %d, after %d was told and %d written", m, told, written)
-		}
-		told = max(told, m)
-	}
-	check := func(f *File) {
-		current(f)
-		if written > 1 {
-			if err := do(f, written-1); !errors.Is(err, ErrStale) {
-				t.Errorf("Do(%d) after %d was written: %v", written-1, written, err)
-			}
-		}
-	}
-	open := func() *File {
-		f, err := openFile(path, d)
-		if err != nil {
-			if !errors.Is(err, errDisk) {
-				t.Errorf("open: %v", err)
-			}
-			return nil
-		}
-		t.Cleanup(func() { f.Close() })
-		return f
-	}
-
-	// The life, beside another process that was there before it.
-	var other *File
-	tokens := []Token{3, 3, 5, 4, 8}
-	next := 0
-	alive := func() (alive bool) {
-		defer func() {
-			if r := recover(); r != nil {
-				if _, ok := r.(killed); !ok {
-					panic(r)
-				}
-			}
-		}()
-		other = open()
-		f := open()
-		if f == nil {
-			f = open() // the fault is over
-		}
-		if f == nil {
-			t.Fatal("cannot open on a sound disk")
-		}
-		for ; next < len(tokens); next++ {
-			err := do(f, tokens[next])
-			if errors.Is(err, errDisk) {
-				do(f, tokens[next]) // tries again, with the same File
-			}
-			if power && d.step >= at {
-				return false // lights out, right after the fault
-			}
-			current(f)
-		}
-		return true
-	}()
-
-	more := d.step >= at
-	d.at = 0 // nothing more goes wrong
-	if power {
-		d.losePower(t)
-		other = nil
-	} else if other != nil {
-		// The survivor comes by with the very token that the dead one had shown.
-		if !alive && next < len(tokens) {
-			do(other, tokens[next])
-		}
-		check(other)
-	}
-	// Nothing that the survivor wrote may be lost either.
-	d.losePower(t)
-	f := open()
-	if f == nil {
-		t.Fatal("cannot open after the crash")
-	}
-	check(f)
-	if err := do(f, 9); err != nil {
-		t.Errorf("Do(9) after the crash: %v", err)
-	}
-	d.losePower(t)
-	if f = open(); f != nil {
-		check(f)
-	}
-	return more
-}
-
-// A process dies between the rename and the sync; another is asked for the mark,
-// and then the power goes. What was told must still be true.
-func TestCurrentTellsOnlyWhatIsDurable(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "mark")
-	d := &stepDisk{path: path}
-	f, err := openFile(path, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := os.WriteFile(path, encodeMark(7), 0o600); err != nil { // renamed, not synced
-		t.Fatal(err)
-	}
-	told := fileGuard{f}.mustCurrent(t)
-	d.losePower(t)
-	g, err := openFile(path, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer g.Close()
-	if m := (fileGuard{g}).mustCurrent(t); m < told {
-		t.Errorf("the mark was told as %d, and after the power loss it is %d", told, m)
 	}
 }
 
@@ -528,7 +257,7 @@ func TestEqualTokensCostNoDiskWrite(t *testing.T) {
 	defer f.Close()
 	was := d.stores
 	for range 100 {
-		if err := f.Do(7, nothing); err != nil {
+		if err := f.Do(7, noWrite); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := f.Current(); err != nil {

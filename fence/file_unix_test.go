@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Only this shows that other processes are kept out for as long as write runs.
+// Only this test shows that other processes are excluded while write runs.
 func TestHostLockIsHeldOverTheWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mark")
 	f := openTest(t, path)

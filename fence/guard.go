@@ -3,53 +3,54 @@ package fence
 import "sync"
 
 // Guard protects one resource inside one process. Its mark is the highest token
-// it has seen; it admits tokens that are at least the mark. The zero Guard has
-// seen none and is ready. A Guard may be used from any goroutine and must not
-// be copied after first use.
+// shown to the guard; the guard admits tokens equal to or above the mark. The zero
+// Guard has a mark of zero and is ready. A Guard may be used from any goroutine
+// and must not be copied after first use.
 //
-// A Guard forgets its mark with the process. Where the resource outlives the
+// A Guard loses its mark when the process ends. If the resource outlives the
 // process, use a File, or keep the token in the resource itself.
 type Guard struct {
-	mu   sync.Mutex // held over write: a comparison is worth nothing once it is let go
+	mu   sync.Mutex // locked while write runs: a comparison proves nothing after Unlock
 	mark Token
 }
 
-// Do raises the mark to t and runs write, and no other access to the guard
-// happens meanwhile. It returns write's error. If t is below the mark it
-// returns a *StaleError, if t is zero ErrUnfenced, and then it has done nothing.
+// Do raises the mark to t, runs write and returns the error of write. Other calls
+// to the guard wait until write has returned. If t is below the mark, Do returns
+// a *StaleError; if t is zero, Do returns ErrUnfenced. In both cases Do has
+// changed nothing and has not run write.
 //
-// The mark stays raised when write fails or panics: t has been shown, so its
-// grant exists and every older one is over, whatever became of the write. The
-// panic is passed on. The same token may try again.
+// The mark stays raised when write fails or panics: t was shown, so the grant of
+// t exists and every older grant is over, even if the write did not happen. Do
+// does not recover the panic. The same token may try again.
 //
-// Tokens equal to the mark are admitted, because one grant covers many writes,
-// and a holder that did not hear of its success must be able to repeat it. Only
-// one grant has that token, so nobody else slips through.
+// Do admits tokens equal to the mark, because one grant covers many writes, and
+// a holder that did not hear of its success must be able to repeat the write.
+// Only one grant has the token, so no other holder is admitted.
 //
-// A write must not use its own guard: it would wait for itself.
+// A write that calls its own guard waits for itself for ever.
 func (g *Guard) Do(t Token, write func() error) error {
 	return g.do(t, false, write)
 }
 
-// DoOnce is Do for resources that allow one access per grant: it refuses the
-// mark itself too, with a *StaleError whose Seen equals Token. The access is
-// spent even if write fails or panics, or if the token came by Do or Claim; the
-// next needs a new grant. So do not Claim first: read inside write, where the
-// token has been shown already.
+// DoOnce is Do for resources that allow one access per grant. DoOnce also refuses
+// a token equal to the mark, with a *StaleError in which Seen equals Token. The
+// access is spent even if write fails or panics, or if Do or Claim has shown the
+// token; the next access needs a new grant. So do not call Claim first: read
+// inside write, when the mark is raised already.
 func (g *Guard) DoOnce(t Token, write func() error) error {
 	return g.do(t, true, write)
 }
 
-// Claim raises the mark to t without writing, and fails as Do does. Call it once
-// for each grant, before the first read of the resource: from then on no write
-// of an earlier holder can change what was read.
+// Claim raises the mark to t without writing, and fails like Do. Call Claim once
+// for each grant, before the first read of the resource: from then on no earlier
+// holder can change the state that was read.
 func (g *Guard) Claim(t Token) error {
-	return g.do(t, false, nothing)
+	return g.do(t, false, noWrite)
 }
 
-// Current returns the mark, zero if no token has been seen. It waits for a write
-// under way: when it returns, no write of a lower token is running, and none
-// will.
+// Current returns the mark, or zero if no token has been shown. Current waits
+// until a running write has returned: after Current has returned, no write of a
+// lower token runs or will run.
 func (g *Guard) Current() Token {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -58,15 +59,16 @@ func (g *Guard) Current() Token {
 
 func (g *Guard) do(t Token, once bool, write func() error) error {
 	g.mu.Lock()
-	defer g.mu.Unlock() // a panicking write lets the next one in
+	defer g.mu.Unlock() // also if write panics
 	if err := admit(t, g.mark, once); err != nil {
 		return err
 	}
-	g.mark = t // before write, which may not return
+	g.mark = t // before write, because write may panic or never return
 	return write()
 }
 
-// admit is the rule of every guard in this package.
+// admit is the rule of all guards: admit returns nil if a guard with this mark
+// accepts t, and the refusal otherwise. With once, t must be above the mark.
 func admit(t, mark Token, once bool) error {
 	switch {
 	case t == 0:
@@ -77,4 +79,4 @@ func admit(t, mark Token, once bool) error {
 	return nil
 }
 
-func nothing() error { return nil }
+func noWrite() error { return nil }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// anyGuard is what every guard can do: each test here runs on all of them.
+// anyGuard has the methods of every guard. The tests here run on all guards.
 type anyGuard interface {
 	Do(Token, func() error) error
 	DoOnce(Token, func() error) error
@@ -44,7 +44,8 @@ func openTest(t testing.TB, path string) *File {
 	return f
 }
 
-// onEach runs test on a fresh guard of each kind, with n handles on it.
+// onEach runs test once for each kind of guard. Each run has a new guard with n
+// handles.
 func onEach(t *testing.T, n int, test func(t *testing.T, handles []anyGuard)) {
 	t.Run("Guard", func(t *testing.T) {
 		var g memGuard
@@ -62,7 +63,7 @@ func onEach(t *testing.T, n int, test func(t *testing.T, handles []anyGuard)) {
 		}
 		test(t, handles)
 	})
-	t.Run("Files", func(t *testing.T) { // as many processes would
+	t.Run("Files", func(t *testing.T) { // like n processes
 		path := filepath.Join(t.TempDir(), "mark")
 		handles := make([]anyGuard, n)
 		for i := range handles {
@@ -72,7 +73,7 @@ func onEach(t *testing.T, n int, test func(t *testing.T, handles []anyGuard)) {
 	})
 }
 
-func TestGuardFollowsTheTable(t *testing.T) {
+func TestGuardAdmitsOnlyTokensNotBelowTheMark(t *testing.T) {
 	const do, once, claim = "do", "once", "claim"
 	steps := []struct {
 		op    string
@@ -84,7 +85,7 @@ func TestGuardFollowsTheTable(t *testing.T) {
 		{once, 0, "fence: token 0 is no token", 0},
 		{claim, 0, "fence: token 0 is no token", 0},
 		{do, 5, "", 5},
-		{do, 5, "", 5}, // one grant writes many times
+		{do, 5, "", 5}, // one grant may write many times
 		{do, 4, "fence: token 4 is stale: 5 has been seen", 5},
 		{once, 5, "fence: token 5 is spent: it has been seen", 5},
 		{once, 6, "", 6},
@@ -146,10 +147,10 @@ func TestMarkStaysWhenTheWriteFails(t *testing.T) {
 		if err := g[0].Do(7, func() error { return failed }); err != failed {
 			t.Errorf("Do returned %v, want write's own error", err)
 		}
-		if err := g[1].Do(6, nothing); !errors.Is(err, ErrStale) {
+		if err := g[1].Do(6, noWrite); !errors.Is(err, ErrStale) {
 			t.Errorf("token 6 after 7 was shown: %v", err)
 		}
-		if err := g[1].Do(7, nothing); err != nil {
+		if err := g[1].Do(7, noWrite); err != nil {
 			t.Errorf("token 7 tries again: %v", err)
 		}
 		func() {
@@ -160,20 +161,20 @@ func TestMarkStaysWhenTheWriteFails(t *testing.T) {
 			}()
 			g[0].Do(8, func() error { panic("torn") })
 		}()
-		// The panic let go of the guard, or this would hang.
-		if err := g[1].Do(7, nothing); !errors.Is(err, ErrStale) {
+		// The panic has unlocked the guard. Otherwise this call would hang.
+		if err := g[1].Do(7, noWrite); !errors.Is(err, ErrStale) {
 			t.Errorf("token 7 after 8 was shown: %v", err)
 		}
-		if err := g[0].DoOnce(8, nothing); !errors.Is(err, ErrStale) {
+		if err := g[0].DoOnce(8, noWrite); !errors.Is(err, ErrStale) {
 			t.Errorf("the spent token 8: %v", err)
 		}
-		if err := g[0].Do(8, nothing); err != nil {
+		if err := g[0].Do(8, noWrite); err != nil {
 			t.Errorf("token 8 tries again: %v", err)
 		}
 	})
 }
 
-// The token is shown by the time write runs, so a read inside it needs no Claim.
+// The mark is raised before write runs, so a read inside write needs no Claim.
 func TestMarkIsRaisedBeforeTheWrite(t *testing.T) {
 	var g Guard
 	g.Do(7, func() error {
@@ -192,11 +193,12 @@ func TestMarkIsRaisedBeforeTheWrite(t *testing.T) {
 	})
 }
 
-// race lets workers write with tokens of their own through guards, and returns
-// what went wrong: two writes at once, tokens out of order, a claim passed over.
+// race runs workers that write through guards, each with its own tokens. It
+// returns an error if two writes overlap, if a token falls, or if a token below a
+// claimed token writes.
 func race(workers, rounds int, do func(worker int, t Token, write func() error) error, claim func(worker int, t Token) error) error {
 	var (
-		next    atomic.Uint64 // the cluster: hands out tokens
+		next    atomic.Uint64 // the last token granted by the cluster
 		inside  atomic.Int32
 		last    atomic.Uint64 // token of the last write
 		claimed atomic.Uint64 // highest token whose claim has returned
@@ -212,12 +214,12 @@ func race(workers, rounds int, do func(worker int, t Token, write func() error) 
 			start.Wait()
 			for range rounds {
 				switch r.IntN(4) {
-				case 0: // a new grant, not claimed
+				case 0: // a new grant without a claim
 					t = Token(next.Add(1))
-				case 1: // a new grant whose holder is slow to use it
+				case 1: // a new grant, used late
 					t = Token(next.Add(1))
 					runtime.Gosched()
-				case 2: // a new grant, claimed and then used later
+				case 2: // a new grant, claimed now and used in a later round
 					t = Token(next.Add(1))
 					if claim(w, t) == nil {
 						for c := claimed.Load(); c < uint64(t) && !claimed.CompareAndSwap(c, uint64(t)); c = claimed.Load() {
@@ -269,7 +271,8 @@ func TestWritesNeverOverlapNorGoBack(t *testing.T) {
 	})
 }
 
-// Guards broken on purpose: if race passes one of them, race is at fault.
+// These guards are broken on purpose: if race returns nil for a broken guard, race
+// is wrong.
 func TestRaceFindsBrokenGuards(t *testing.T) {
 	var mu sync.Mutex
 	var mark Token
@@ -283,7 +286,7 @@ func TestRaceFindsBrokenGuards(t *testing.T) {
 		return nil
 	}
 	broken := map[string]func(int, Token, func() error) error{
-		"compares, lets go, writes": func(_ int, t Token, write func() error) error {
+		"compares, unlocks, writes": func(_ int, t Token, write func() error) error {
 			if err := compare(t); err != nil {
 				return err
 			}
@@ -303,7 +306,7 @@ func TestRaceFindsBrokenGuards(t *testing.T) {
 			t.Errorf("a guard that %s passes", name)
 		}
 	}
-	// A claim that is forgotten.
+	// A guard that forgets claims.
 	var g Guard
 	if err := race(8, 2000, func(_ int, t Token, write func() error) error { return g.Do(t, write) },
 		func(int, Token) error { return nil }); err == nil {
@@ -311,7 +314,7 @@ func TestRaceFindsBrokenGuards(t *testing.T) {
 	}
 }
 
-// Of all who show one token at once, one gets in.
+// If several callers show one token at the same time, DoOnce admits one caller.
 func TestDoOnceAdmitsOneOfMany(t *testing.T) {
 	onEach(t, 8, func(t *testing.T, g []anyGuard) {
 		for tok := Token(1); tok <= 20; tok++ {

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Without a file lock that ends with its process there is no File: OpenFile
-// fails with errors.ErrUnsupported.
+// These systems have no file lock that ends with its process, so a File cannot
+// work: OpenFile fails with errors.ErrUnsupported.
 
 func lockFile(*os.File) error   { return errors.ErrUnsupported }
 func unlockFile(*os.File) error { return errors.ErrUnsupported }

@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// lockFile waits for the exclusive lock of f. It belongs to this opening of the
-// file, not to the process, and ends with it.
+// lockFile waits for the exclusive lock of f. The lock belongs to the open file
+// f, not to the process, and ends when f is closed.
 func lockFile(f *os.File) error {
 	for {
-		// flock, not fcntl: closing any descriptor of a file drops all of the
-		// process's fcntl locks on it.
+		// Not fcntl: closing any descriptor of a file drops all fcntl locks that
+		// the process has on the file.
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
 		if !errors.Is(err, syscall.EINTR) {
 			return os.NewSyscallError("flock", err)

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// The standard library exports none of these three. golang.org/x/sys does, but
-// this package is std only.
+// The standard library does not export these three functions. Not
+// golang.org/x/sys, because this package imports only the standard library.
 var (
 	kernel32     = syscall.NewLazyDLL("kernel32.dll")
 	lockFileEx   = kernel32.NewProc("LockFileEx")
@@ -22,8 +22,8 @@ const (
 	allBytes                = ^uint32(0)
 )
 
-// lockFile waits for the exclusive lock of f. It belongs to this opening of the
-// file, not to the process, and ends with it.
+// lockFile waits for the exclusive lock of f. The lock belongs to the open file
+// f, not to the process, and ends when f is closed.
 func lockFile(f *os.File) error {
 	var o syscall.Overlapped // the region starts at 0
 	ok, _, err := lockFileEx.Call(f.Fd(), lockfileExclusiveLock, 0,
@@ -44,8 +44,8 @@ func unlockFile(f *os.File) error {
 	return nil
 }
 
-// rename returns once the rename is on disk, which os.Rename does not wait for
-// and syncDir cannot do here: Windows syncs no directories.
+// rename returns when the rename is on disk. Not os.Rename, because os.Rename does
+// not wait for the disk, and Windows cannot sync directories afterwards.
 func (hostDisk) rename(from, to string) error {
 	f, err := syscall.UTF16PtrFromString(from)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// The test binary runs itself as the processes to be killed.
+// The test binary starts itself as the child processes that the tests kill.
 const (
-	childPath = "WARDMOTE_FENCE_TEST_PATH" // of the mark
-	childDies = "WARDMOTE_FENCE_TEST_DIES" // a token: die inside its write
+	childPath = "WARDMOTE_FENCE_TEST_PATH" // path of the mark file
+	childDies = "WARDMOTE_FENCE_TEST_DIES" // a token: the child dies inside the write of this token
 )
 
 func TestMain(m *testing.M) {
@@ -29,8 +29,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child writes with tokens around the mark until it is killed, or its parent is
-// gone. Each write leaves two lines in the data, "+token pid" and "-token pid".
+// child writes with tokens around the mark until it is killed or its parent is
+// gone. Each write appends two lines to the data file, "+token pid" and
+// "-token pid". If dies is a token, child kills itself inside the write of dies.
 func child(path, dies string) error {
 	f, err := OpenFile(path)
 	if err != nil {
@@ -111,15 +112,15 @@ func (p *process) kill() {
 	}
 }
 
-// checkData returns the highest token of a write that was started. Tokens must
-// not fall, and a write must end before the next, unless its process is dead.
+// checkData returns the highest token of a started write. Tokens must not fall,
+// and a write must end before the next write starts, unless its process is dead.
 func checkData(t *testing.T, path string, dead map[string]bool) (top Token) {
 	t.Helper()
 	b, err := os.ReadFile(path + ".data")
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := "" // the write that has not ended: token and pid
+	open := "" // token and pid of the write that has not ended
 	for line := range strings.Lines(string(b)) {
 		write := strings.TrimSuffix(line[1:], "\n")
 		digits, pid, _ := strings.Cut(write, " ")
@@ -145,6 +146,7 @@ func checkData(t *testing.T, path string, dead map[string]bool) (top Token) {
 	return top
 }
 
+// Children that write are killed at random points, one after the other.
 func TestKilledProcessesNeverLowerTheMark(t *testing.T) {
 	kills := 30
 	if testing.Short() {
@@ -161,7 +163,7 @@ func TestKilledProcessesNeverLowerTheMark(t *testing.T) {
 		}
 		p := running[0]
 		running = running[1:]
-		for range 1 + rand.IntN(8) { // its life, in writes; then wherever it is
+		for range 1 + rand.IntN(8) { // so many writes; then the kill comes at any point
 			if _, err := p.out.ReadString('\n'); err != nil {
 				t.Fatalf("a child ended by itself: %v", err)
 			}
@@ -170,11 +172,11 @@ func TestKilledProcessesNeverLowerTheMark(t *testing.T) {
 		p.kill()
 
 		func() {
-			leave, err := guard.enter() // so that the data stands still
+			unlock, err := guard.lockBoth() // so that no child writes meanwhile
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer leave()
+			defer unlock()
 			if m, top := readRaw(t, path), checkData(t, path, dead); m < top {
 				t.Fatalf("the mark is %d, but token %d has written", m, top)
 			}
@@ -191,14 +193,14 @@ func TestKilledProcessesNeverLowerTheMark(t *testing.T) {
 	}
 	if m, top := guard.mustCurrent(t), checkData(t, path, dead); m < top || top == 0 {
 		t.Errorf("the mark is %d, but token %d has written", m, top)
-	} else if err := guard.Do(m-1, nothing); !errors.Is(err, ErrStale) {
+	} else if err := guard.Do(m-1, noWrite); !errors.Is(err, ErrStale) {
 		t.Errorf("token %d below the mark: %v", m-1, err)
-	} else if err := guard.Do(m, nothing); err != nil {
+	} else if err := guard.Do(m, noWrite); err != nil {
 		t.Errorf("token %d at the mark: %v", m, err)
 	}
 }
 
-// A process that dies inside write has shown its token and leaves no lock.
+// A process that dies inside write has raised the mark, and its lock is free.
 func TestDeathInsideTheWriteKeepsTheMark(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mark")
 	p := startChild(t, path, "7")
@@ -207,10 +209,10 @@ func TestDeathInsideTheWriteKeepsTheMark(t *testing.T) {
 		t.Fatal("the child outlived its own kill")
 	}
 	f := openTest(t, path)
-	if err := f.Do(6, nothing); !errors.Is(err, ErrStale) {
+	if err := f.Do(6, noWrite); !errors.Is(err, ErrStale) {
 		t.Errorf("token 6 after 7 was shown: %v", err)
 	}
-	if err := f.Do(7, nothing); err != nil {
+	if err := f.Do(7, noWrite); err != nil {
 		t.Errorf("token 7 tries again: %v", err)
 	}
 }

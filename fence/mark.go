@@ -12,11 +12,13 @@ import (
 //
 //	wardmote-fence 1 token=1234 crc32c=0f1e2d3c
 //
-// The checksum covers what stands before its space. Each token has exactly one
-// encoding, so decoding is: read the number, encode it, and compare.
+// The checksum covers the text before " crc32c". Each token has exactly one
+// encoding, so decodeMark reads the number, encodes the number again and compares
+// the two encodings.
 const markHead = "wardmote-fence 1 token="
 
-// maxMark bounds a mark file: head, 20 digits, checksum, newline.
+// maxMark is the length in bytes of the longest mark file: head, 20 digits,
+// checksum, newline.
 const maxMark = len(markHead) + 20 + len(" crc32c=00000000\n")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -26,9 +28,9 @@ func encodeMark(t Token) []byte {
 	return fmt.Appendf(nil, "%s crc32c=%08x\n", line, crc32.Checksum([]byte(line), castagnoli))
 }
 
-// decodeMark reads a whole mark file. Whatever encodeMark cannot have written
-// is an error, the empty file and any truncation among it: the line's last byte
-// is its only newline.
+// decodeMark returns the token of a whole mark file. Every content that
+// encodeMark does not write is an error. That includes the empty file and every
+// truncated file, because the only newline is the last byte of the line.
 func decodeMark(b []byte) (Token, error) {
 	switch {
 	case len(b) == 0:
@@ -46,7 +48,7 @@ func decodeMark(b []byte) (Token, error) {
 	}
 	t, err := ParseToken(digits)
 	if err != nil {
-		return 0, errors.New("its token is not a number")
+		return 0, errors.New("the token is not a number")
 	}
 	if !bytes.Equal(b, encodeMark(t)) {
 		return 0, errors.New("checksum does not match")

@@ -7,7 +7,7 @@ import (
 )
 
 func TestMarkIsOneLineThatAPersonCanRead(t *testing.T) {
-	// The format is on disks out there: a change needs another version.
+	// Marks of this format are on users' disks: a change needs a new version.
 	for tok, want := range map[Token]string{
 		0:              "wardmote-fence 1 token=0 crc32c=1adeb621\n",
 		7:              "wardmote-fence 1 token=7 crc32c=ce14d2ca\n",
@@ -23,7 +23,8 @@ func TestMarkIsOneLineThatAPersonCanRead(t *testing.T) {
 	}
 }
 
-// Each way to damage one byte, lose a tail or gain one.
+// Changes each byte to every other value, cuts the mark at each length and appends
+// bytes.
 func TestDamagedMarkIsNeverRead(t *testing.T) {
 	for _, tok := range []Token{0, 7, 1<<53 + 1, math.MaxUint64} {
 		good := encodeMark(tok)
@@ -65,7 +66,7 @@ func FuzzDecodeMark(f *testing.F) {
 			t.Errorf("%q reads as %d, which is written %q", b, tok, encodeMark(tok))
 		}
 		if err != nil && tok != 0 {
-			t.Errorf("%q gave %v and a token all the same: %d", b, err, tok)
+			t.Errorf("%q gave the error %v and also the token %d", b, err, tok)
 		}
 	})
 }

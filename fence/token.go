@@ -6,18 +6,18 @@ import (
 	"strconv"
 )
 
-// Token numbers a grant: it is larger than the token of every grant before it,
-// whatever the key. Zero is no token: guards refuse it with ErrUnfenced.
+// Token numbers a grant. A token is larger than the token of every earlier grant
+// of any key. Zero is no token: guards refuse zero with ErrUnfenced.
 //
 // A Token travels as text, and in JSON as a string, because many readers of
 // JSON round numbers to a float's 53 bits.
 type Token uint64
 
-// ParseToken reads what String writes: a decimal number without sign, space or
-// leading zero. It reads "0" too, so that text makes the round trip; no guard
-// accepts that token.
+// ParseToken parses the text that String returns: a decimal number without sign,
+// space or leading zero. On an error the token is 0. The text "0" is valid, so
+// that every Token makes the round trip through text; no guard accepts token 0.
 func ParseToken(s string) (Token, error) {
-	// ParseUint alone would take "007": two spellings of one token.
+	// ParseUint would accept "007", and a token would have several spellings.
 	if len(s) > 1 && s[0] == '0' {
 		return 0, fmt.Errorf("fence: token %s has a leading zero", quoted(s))
 	}
@@ -31,8 +31,8 @@ func ParseToken(s string) (Token, error) {
 	return Token(n), nil
 }
 
-// quoted is s as an error shows it: a token may come from a stranger's header,
-// so it is cut to 32 bytes.
+// quoted returns s in quotes for an error text, cut to 32 bytes, because the text
+// may come from a stranger's header.
 func quoted(s string) string {
 	if len(s) > 32 {
 		return strconv.Quote(s[:32]) + "…"
@@ -43,12 +43,13 @@ func quoted(s string) string {
 // String returns the token as a decimal number.
 func (t Token) String() string { return strconv.FormatUint(uint64(t), 10) }
 
-// MarshalText returns what String does. It never fails.
+// MarshalText returns the token as a decimal number, like String. The error is
+// always nil.
 func (t Token) MarshalText() ([]byte, error) {
 	return strconv.AppendUint(nil, uint64(t), 10), nil
 }
 
-// UnmarshalText reads what MarshalText wrote. A failure leaves t as it was.
+// UnmarshalText parses the text of MarshalText. On an error t is unchanged.
 func (t *Token) UnmarshalText(text []byte) error {
 	p, err := ParseToken(string(text))
 	if err != nil {
@@ -58,14 +59,15 @@ func (t *Token) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON returns the token as a JSON string. It never fails.
+// MarshalJSON returns the token as a JSON string. The error is always nil.
 func (t Token) MarshalJSON() ([]byte, error) {
 	return append(strconv.AppendUint([]byte{'"'}, uint64(t), 10), '"'), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote; null, as everywhere in JSON,
-// changes nothing. A JSON number is refused: whoever wrote it may have rounded
-// it, and a rounded token can be a later holder's. A failure leaves t as it was.
+// UnmarshalJSON parses the JSON string of MarshalJSON. As everywhere in JSON,
+// null changes nothing. A JSON number is refused, because its writer may have
+// rounded the number, and a rounded token can belong to a later holder. On an
+// error t is unchanged.
 func (t *Token) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil

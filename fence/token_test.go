@@ -77,7 +77,7 @@ func TestContextCarriesTheInnermostToken(t *testing.T) {
 		{bg, 0},
 		{seven, 7},
 		{NewContext(seven, 9), 9},
-		{NewContext(seven, 0), 0}, // zero hides, it does not inherit
+		{NewContext(seven, 0), 0}, // zero hides the outer token
 		{context.WithoutCancel(seven), 7},
 	} {
 		if got, ok := FromContext(c.ctx); got != c.want || ok != (c.want != 0) {
@@ -86,11 +86,11 @@ func TestContextCarriesTheInnermostToken(t *testing.T) {
 	}
 }
 
-func TestContextTokenIsAskedForWhenItIsRead(t *testing.T) {
+func TestContextFuncIsCalledAtEachRead(t *testing.T) {
 	bg := context.Background()
 	now := Token(7)
 	ctx := NewContextFunc(NewContext(bg, 3), func() Token { return now })
-	for _, want := range []Token{7, 9, 0} { // zero hides, it does not inherit
+	for _, want := range []Token{7, 9, 0} { // zero hides the outer token
 		now = want
 		if got, ok := FromContext(ctx); got != want || ok != (want != 0) {
 			t.Errorf("FromContext = %d, %v, want %d", got, ok, want)
@@ -112,7 +112,7 @@ func FuzzParseToken(f *testing.F) {
 			t.Errorf("%q was read as %d: two spellings of one token", s, tok)
 		}
 		if err != nil && tok != 0 {
-			t.Errorf("%q gave %v and a token all the same: %d", s, err, tok)
+			t.Errorf("%q gave the error %v and also the token %d", s, err, tok)
 		}
 	})
 }

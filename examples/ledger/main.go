@@ -1,14 +1,15 @@
 // Command ledger adds 1 to a number in a file, from several processes, and loses
-// no addition. Start it in one terminal, and then in others with the command that
-// it prints:
+// no addition. Start the program in a terminal, and then in other terminals with
+// the printed command:
 //
 //	go run ./examples/ledger
 //	go run ./examples/ledger -join 127.0.0.1:PORT
 //
-// They take turns. With three terminals, wait ten seconds or so until there are
-// three voters, and press Ctrl-Z in one: the others go on when the TTL of 5 s has
-// passed. Type fg, and if it was about to write, the fence refuses that. The file
-// is in the folder for temporary files; the number survives all of this.
+// The processes take turns. Start three, wait some ten seconds until there are
+// three voters, and press Ctrl-Z in one terminal: the other processes go on when
+// the TTL of 5 s has passed. Type fg: if the process was about to write, the fence
+// refuses the write. The file is in the folder for temporary files, and no
+// addition is lost.
 package main
 
 import (
@@ -32,7 +33,7 @@ import (
 var path = filepath.Join(os.TempDir(), "wardmote-ledger")
 
 func main() {
-	join := flag.String("join", "", "host:port of any member; without it, found a cluster")
+	join := flag.String("join", "", "host:port of any member; if empty, found a cluster")
 	flag.Parse()
 	if err := run(*join); err != nil {
 		log.Fatal(err)
@@ -45,7 +46,7 @@ func run(join string) error {
 
 	cfg := cluster.Config{TTL: 5 * time.Second}
 	if join == "" {
-		cfg.InitialSize = 1 // alone; the others only join, or there would be two clusters
+		cfg.InitialSize = 1 // the others only join: a second founder would make a second cluster
 	} else {
 		cfg.Join = []string{join}
 	}
@@ -62,11 +63,13 @@ func run(join string) error {
 		err = client.Do(ctx, "ledger", add)
 		if errors.Is(err, locks.ErrLost) || errors.Is(err, locks.ErrSessionLost) {
 			log.Print("not added: ", err)
-			err = nil // a refusal by the fence alone would mean that another cluster writes the file
+			// A refusal by the fence without a loss stays an error: then another
+			// cluster writes the file.
+			err = nil
 		}
 	}
 	if ctx.Err() != nil {
-		err = nil // Ctrl-C is how it ends
+		err = nil // Ctrl-C is the normal end
 	}
 	bye, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -79,7 +82,7 @@ func add(ctx context.Context, l *locks.Lock) error {
 		return err
 	}
 	defer guard.Close()
-	// Before the first read: whoever held the lock before cannot write any more.
+	// Claim before the first read: from now on no earlier holder can write.
 	if err := guard.Claim(l.Token()); err != nil {
 		return err
 	}
@@ -92,11 +95,11 @@ func add(ctx context.Context, l *locks.Lock) error {
 		return err
 	}
 	n++
-	time.Sleep(time.Second) // work on what to write; most pauses would hit here
-	// The fence compares tokens and writes in one step. No check before the write
-	// could replace it: a pause may come after any check.
+	time.Sleep(time.Second) // the long computation; most pauses would come here
+	// The fence compares the tokens and writes in one step. A check before the
+	// write cannot replace the fence, because a pause may come after any check.
 	err = guard.Do(l.Token(), func() error {
-		// By renaming, so that kill -9 leaves the old number or the new one.
+		// Rename, so that kill -9 leaves either the old number or the new number.
 		if err := os.WriteFile(path+".new", []byte(strconv.Itoa(n)), 0o600); err != nil {
 			return err
 		}

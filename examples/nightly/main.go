@@ -1,10 +1,10 @@
-// Command nightly is the README's first program: one job, run by one process at
-// a time. Start three of it, and see them take turns:
+// Command nightly is the first program of the README: a job that one process at a
+// time runs. Start three processes and see them take turns:
 //
 //	BIND=127.0.0.1:7001 PEERS="127.0.0.1:7001 127.0.0.1:7002 127.0.0.1:7003" go run ./examples/nightly
 //
-// and the same with 7002 and 7003 in BIND, within a minute or so: they wait for
-// each other, and then found the cluster.
+// Start the other two with 7002 and 7003 in BIND, within a minute or so. The
+// processes wait for each other, and then found the cluster.
 package main
 
 import (

@@ -9,40 +9,40 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// board is what the parent knows of the members, made of their events alone. One
-// goroutine has it.
+// board is the parent's view of the members, built from their events alone. A board
+// belongs to the goroutine that drives the demo.
 type board struct {
 	began      time.Time
-	firstGrant time.Time // zero: none yet
+	firstGrant time.Time // zero before the first grant
 	rows       []*row
-	scheduler  holding
-	owners     [shards]holding
-	jobs       int     // that schedulers ran
-	refusals   []event // of the fence
-	broken     string  // a promise that an event shows to be broken
+	scheduler  grant
+	owners     [shards]grant
+	jobs       int     // number of jobs that schedulers ran
+	refusals   []event // the fence's refusals
+	broken     string  // the first broken promise, as text
 }
 
-// holding says who holds what under which token. Of two that say so at a time the
-// larger token is right: the other's event of its loss is still on its way, or
-// its process is stopped.
-type holding struct {
+// grant is a member's grant of a key, under token. If two members report a grant of
+// one key, the larger token is right: the other member's event of its loss is on
+// the way, or the other process is stopped.
+type grant struct {
 	member string // "" for nobody
 	token  fence.Token
 }
 
-func (h *holding) take(member string, t fence.Token) {
+func (h *grant) begin(member string, t fence.Token) {
 	if t > h.token {
-		*h = holding{member, t}
+		*h = grant{member, t}
 	}
 }
 
-func (h *holding) drop(member string, t fence.Token) {
+func (h *grant) end(member string, t fence.Token) {
 	if h.member == member && h.token == t {
-		h.member = "" // the token stays, as the highest that was seen
+		h.member = "" // the token stays, as the highest token seen
 	}
 }
 
-// row is one member.
+// row is the view of a member.
 type row struct {
 	name      string
 	pid       int
@@ -51,7 +51,7 @@ type row struct {
 	ready     bool
 	voter     bool
 	leads     bool
-	writes    int // since its process started
+	writes    int // since the start of the process
 	preparing map[int]bool
 }
 
@@ -77,13 +77,14 @@ func (b *board) row(name string) *row {
 	return b.rows[i]
 }
 
-// started notes that a process of that member was started.
+// started resets the row of a member to a new process.
 func (b *board) started(name string, pid int) {
 	*b.row(name) = row{name: name, pid: pid, state: starting, preparing: make(map[int]bool)}
 }
 
-// apply takes in an event that came now. It returns what there is to tell of it,
-// and whether that is one of the many that go with shards.
+// apply changes the board by an event received at now. It returns a line about the
+// event for the user, or "". Lines about a shard, of which there are many, are
+// minor.
 func (b *board) apply(e event, now time.Time) (line string, minor bool) {
 	r := b.row(e.Member)
 	switch e.Kind {
@@ -95,25 +96,25 @@ func (b *board) apply(e event, now time.Time) (line string, minor bool) {
 		if r.state == starting {
 			r.state = running
 		}
-		return r.name + " is ready: the cluster grants locks, and it may ask for them", true
+		return r.name + " is ready: the cluster grants locks", true
 	case status:
 		r.voter, r.leads, r.writes = e.Voter, e.Leads, e.Writes
 	case elected:
 		b.granted(now)
-		b.scheduler.take(r.name, e.Token)
+		b.scheduler.begin(r.name, e.Token)
 		return fmt.Sprintf("%s is elected scheduler, token %s", r.name, short(e.Token)), false
 	case deposed:
-		b.scheduler.drop(r.name, e.Token)
-		return fmt.Sprintf("%s is scheduler no more: %s", r.name, e.Detail), false
+		b.scheduler.end(r.name, e.Token)
+		return fmt.Sprintf("%s is no longer scheduler: %s", r.name, e.Detail), false
 	case job:
 		b.jobs++
 	case owns:
 		b.granted(now)
-		b.owners[e.Shard].take(r.name, e.Token)
+		b.owners[e.Shard].begin(r.name, e.Token)
 		return fmt.Sprintf("%s owns shard %d", r.name, e.Shard), true
-	case gave:
-		b.owners[e.Shard].drop(r.name, e.Token)
-		return fmt.Sprintf("%s owns shard %d no more: %s", r.name, e.Shard, e.Detail), true
+	case gaveUp:
+		b.owners[e.Shard].end(r.name, e.Token)
+		return fmt.Sprintf("%s no longer owns shard %d: %s", r.name, e.Shard, e.Detail), true
 	case preparing:
 		r.preparing[e.Shard] = true
 	case refused:
@@ -121,14 +122,14 @@ func (b *board) apply(e event, now time.Time) (line string, minor bool) {
 		if e.Trusted && b.broken == "" {
 			b.broken = fmt.Sprintf("%s trusted its lock of shard %d, token %d, when the fence had seen %d", r.name, e.Shard, e.Token, e.Seen)
 		}
-		return fmt.Sprintf("the fence REFUSES %s's write to shard %d: token %s, seen %s", r.name, e.Shard, short(e.Token), short(e.Seen)), false
+		return fmt.Sprintf("the fence REFUSES %s's write to shard %d: token %s, but it has seen %s", r.name, e.Shard, short(e.Token), short(e.Seen)), false
 	case failed:
 		return fmt.Sprintf("%s gives up: %s", r.name, e.Detail), false
 	case exited:
 		r.state, r.ready, r.voter, r.leads = dead, false, false, false
-		b.scheduler.drop(r.name, b.scheduler.token)
+		b.scheduler.end(r.name, b.scheduler.token)
 		for i := range b.owners {
-			b.owners[i].drop(r.name, b.owners[i].token)
+			b.owners[i].end(r.name, b.owners[i].token)
 		}
 		return fmt.Sprintf("%s's process is gone: %s", r.name, e.Detail), false
 	}
@@ -141,7 +142,8 @@ func (b *board) granted(now time.Time) {
 	}
 }
 
-// short is a token's end, which is what differs.
+// short returns the last digits of a token. The first digits are the same in all
+// tokens of a cluster.
 func short(t fence.Token) string {
 	const digits = 6
 	if s := t.String(); len(s) > digits {
@@ -150,7 +152,7 @@ func short(t fence.Token) string {
 	return t.String()
 }
 
-// shardsOf lists the shards that a member owns, as far as anybody said.
+// shardsOf returns the shards that a member owns.
 func (b *board) shardsOf(name string) []int {
 	var out []int
 	for shard, h := range b.owners {
@@ -161,7 +163,7 @@ func (b *board) shardsOf(name string) []int {
 	return out
 }
 
-// highest is the largest token that a member holds anything under.
+// highest returns the largest token of a member's grants, or 0.
 func (b *board) highest(name string) fence.Token {
 	var t fence.Token
 	for _, h := range append(b.owners[:], b.scheduler) {
@@ -172,9 +174,9 @@ func (b *board) highest(name string) fence.Token {
 	return t
 }
 
-// up is how many members run and vote. With fewer than all of them, the next loss
-// may leave no majority.
-func (b *board) up() int {
+// votersUp returns the number of members that run and vote. If a member is missing,
+// the next loss may leave no majority.
+func (b *board) votersUp() int {
 	n := 0
 	for _, r := range b.rows {
 		if r.state == running && r.voter {
@@ -184,10 +186,10 @@ func (b *board) up() int {
 	return n
 }
 
-// settled reports whether all members are up, one is the scheduler, and the
+// balanced reports whether all members run and vote, there is a scheduler, and the
 // shards are divided evenly.
-func (b *board) settled() bool {
-	if b.up() != len(b.rows) || b.scheduler.member == "" {
+func (b *board) balanced() bool {
+	if b.votersUp() != len(b.rows) || b.scheduler.member == "" {
 		return false
 	}
 	for _, r := range b.rows {
@@ -198,12 +200,12 @@ func (b *board) settled() bool {
 	return true
 }
 
-// allOwned reports whether each shard has an owner, and none of them is but.
-func (b *board) allOwned(but string) bool {
-	return !slices.ContainsFunc(b.owners[:], func(h holding) bool { return h.member == "" || h.member == but })
+// allOwned reports whether each shard has an owner other than except.
+func (b *board) allOwned(except string) bool {
+	return !slices.ContainsFunc(b.owners[:], func(h grant) bool { return h.member == "" || h.member == except })
 }
 
-// division says who owns how many shards.
+// division returns the number of shards of each member, as text.
 func (b *board) division() string {
 	var parts []string
 	for _, r := range b.rows {

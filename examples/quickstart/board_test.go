@@ -9,8 +9,8 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// told makes a board out of events.
-func told(events ...event) *board {
+// boardAfter returns a board of three voters after events.
+func boardAfter(events ...event) *board {
 	b := newBoard(at(0), names)
 	for i, name := range names {
 		b.started(name, 101+i)
@@ -31,15 +31,15 @@ func owning(member string, token int, owned ...int) []event {
 	return out
 }
 
-func TestLaterTokenIsRight(t *testing.T) {
-	b := told(owning("ann", 10, 0, 1)...)
-	// ann is stopped, and says nothing.
+func TestLargerTokenIsTheOwner(t *testing.T) {
+	b := boardAfter(owning("ann", 10, 0, 1)...)
+	// ann is stopped and sends no event of its loss.
 	b.apply(event{Kind: owns, Member: "ben", Shard: 1, Token: 20}, at(0))
 	if got := b.shardsOf("ann"); !slices.Equal(got, []int{0}) {
 		t.Errorf("ann owns %v, want [0]", got)
 	}
-	// It wakes up: what it gives up is not ben's.
-	b.apply(event{Kind: gave, Member: "ann", Shard: 1, Token: 11}, at(0))
+	// ann wakes up. Its late events do not change ben's grant.
+	b.apply(event{Kind: gaveUp, Member: "ann", Shard: 1, Token: 11}, at(0))
 	b.apply(event{Kind: owns, Member: "ann", Shard: 1, Token: 11}, at(0))
 	if got := b.shardsOf("ben"); !slices.Equal(got, []int{1}) {
 		t.Errorf("ben owns %v, want [1]", got)
@@ -50,11 +50,11 @@ func TestLaterTokenIsRight(t *testing.T) {
 	}
 }
 
-func TestDeadSchedulerIsNone(t *testing.T) {
-	b := told(event{Kind: elected, Member: "ann", Token: 30})
+func TestDeadSchedulerIsNoScheduler(t *testing.T) {
+	b := boardAfter(event{Kind: elected, Member: "ann", Token: 30})
 	b.apply(event{Kind: exited, Member: "ann"}, at(0))
-	if b.scheduler.member != "" || b.up() != 2 {
-		t.Errorf("scheduler %q, %d up, want none and 2", b.scheduler.member, b.up())
+	if b.scheduler.member != "" || b.votersUp() != 2 {
+		t.Errorf("scheduler %q, %d up, want none and 2", b.scheduler.member, b.votersUp())
 	}
 	b.apply(event{Kind: elected, Member: "cid", Token: 29}, at(0))
 	if b.scheduler.member != "" {
@@ -62,39 +62,39 @@ func TestDeadSchedulerIsNone(t *testing.T) {
 	}
 }
 
-func TestSettledWantsEverything(t *testing.T) {
+func TestBalancedNeedsVotersSchedulerAndEvenShards(t *testing.T) {
 	all := append(owning("ann", 10, 0, 1, 2, 3), owning("ben", 20, 4, 5, 6, 7)...)
 	all = append(all, owning("cid", 30, 8, 9, 10, 11)...)
 	all = append(all, event{Kind: elected, Member: "ann", Token: 40})
-	if b := told(all...); !b.settled() || !b.allOwned("") || b.allOwned("cid") {
-		t.Errorf("settled %t, all owned %t, all owned but by cid %t; want true, true, false",
-			b.settled(), b.allOwned(""), b.allOwned("cid"))
+	if b := boardAfter(all...); !b.balanced() || !b.allOwned("") || b.allOwned("cid") {
+		t.Errorf("balanced %t, all owned %t, all owned by others than cid %t; want true, true, false",
+			b.balanced(), b.allOwned(""), b.allOwned("cid"))
 	}
 	for name, e := range map[string]event{
 		"a voter is missing":    {Kind: status, Member: "cid"},
 		"a process is dead":     {Kind: exited, Member: "cid"},
 		"no scheduler":          {Kind: deposed, Member: "ann", Token: 40},
-		"a shard without owner": {Kind: gave, Member: "cid", Shard: 8, Token: 30},
+		"a shard without owner": {Kind: gaveUp, Member: "cid", Shard: 8, Token: 30},
 		"unevenly divided":      {Kind: owns, Member: "ann", Shard: 8, Token: 50},
 	} {
-		if told(append(all, e)...).settled() {
-			t.Errorf("settled, though: %s", name)
+		if boardAfter(append(all, e)...).balanced() {
+			t.Errorf("balanced, although: %s", name)
 		}
 	}
 }
 
 func TestTrustedStaleLockBreaksThePromise(t *testing.T) {
-	if b := told(event{Kind: refused, Member: "ann", Shard: 3, Token: 10, Seen: 20}); b.broken != "" {
+	if b := boardAfter(event{Kind: refused, Member: "ann", Shard: 3, Token: 10, Seen: 20}); b.broken != "" {
 		t.Errorf("broken: %s", b.broken)
 	}
-	if b := told(event{Kind: refused, Member: "ann", Shard: 3, Token: 10, Seen: 20, Trusted: true}); b.broken == "" {
+	if b := boardAfter(event{Kind: refused, Member: "ann", Shard: 3, Token: 10, Seen: 20, Trusted: true}); b.broken == "" {
 		t.Error("not broken, though a lock was trusted after the next grant")
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestTableShowsTheBoard(t *testing.T) {
 	events := append(owning("ann", 10, 0, 4, 8), owning("cid", 20, 1, 2, 3, 5, 6, 7, 9)...)
-	b := told(append(events, event{Kind: elected, Member: "cid", Token: 3764928399802368})...)
+	b := boardAfter(append(events, event{Kind: elected, Member: "cid", Token: 3764928399802368})...)
 	b.row("ann").state = paused
 	b.apply(event{Kind: exited, Member: "ben"}, at(0))
 	latest := []string{"   1.0s  the oldest", "   2.0s  older", "   3.0s  the latest"}
@@ -119,7 +119,7 @@ k  kill -9 the scheduler   p  pause it for 6s   r  restart the dead   q  quit`
 }
 
 func TestTableFitsTheScreen(t *testing.T) {
-	b := told()
+	b := boardAfter()
 	latest := slices.Repeat([]string{strings.Repeat("é", 200)}, 50)
 	for _, size := range [][2]int{{80, 24}, {40, 12}, {200, 60}} {
 		lines := renderTable(b, at(0), latest, size[0], size[1])
@@ -135,7 +135,7 @@ func TestTableFitsTheScreen(t *testing.T) {
 }
 
 func TestElapsedCountsFromTheStart(t *testing.T) {
-	if got := elapsed(told(), at(0).Add(90*time.Second)); got != "90.0s" {
+	if got := elapsed(boardAfter(), at(0).Add(90*time.Second)); got != "90.0s" {
 		t.Errorf("elapsed %q, want 90.0s", got)
 	}
 }

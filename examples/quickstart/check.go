@@ -11,17 +11,18 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// findings is what is wrong with ledgers; nothing, if only Writes is not zero.
+// findings counts the errors in ledgers. Sound ledgers have zero in all fields
+// except Writes.
 type findings struct {
 	Writes   int
 	Stale    int    // writes accepted after one under a larger token
-	Overlaps int    // grants that wrote before an earlier one was done, by file order or by the clock
-	Shared   int    // grants under whose token more than one member wrote
-	Lost     int    // updates that another overwrote: their number comes twice, or is missing
-	First    string // what was found first, for people
+	Overlaps int    // grants that wrote before an earlier grant had ended, in the file or by the clock
+	Shared   int    // writes under the token of another member
+	Lost     int    // entries with a wrong Seq: an update was overwritten, or an entry is missing
+	First    string // the first error, as text
 }
 
-func (f *findings) found(count *int, format string, args ...any) {
+func (f *findings) add(count *int, format string, args ...any) {
 	*count++
 	if f.First == "" {
 		f.First = fmt.Sprintf(format, args...)
@@ -30,14 +31,14 @@ func (f *findings) found(count *int, format string, args ...any) {
 
 func (f findings) clean() bool { return f.Stale+f.Overlaps+f.Shared+f.Lost == 0 }
 
-// checkLedgers reads all ledgers of the folder. It trusts nothing but them: not
-// the locks, not the fence, not what the members said.
+// checkLedgers checks all ledgers of the folder. It trusts only the ledgers: not
+// the locks, not the fence, not the events of the members.
 func checkLedgers(folder string) (findings, error) {
 	var f findings
 	for shard := range shards {
 		entries, err := readLedger(ledgerPath(folder, shard))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // nobody has owned it yet
+			continue // the shard had no owner yet
 		}
 		if err != nil {
 			return f, err
@@ -47,9 +48,8 @@ func checkLedgers(folder string) (findings, error) {
 	return f, nil
 }
 
-// span is what one grant wrote: from its first entry to its last, by their places
-// in the file and by the clock. All of the processes are on one host, so that
-// they read the same clock.
+// span has the first and the last entry of a grant, by position in the file and by
+// the clock. All processes are on one host and read the same clock.
 type span struct {
 	token       fence.Token
 	member      string
@@ -63,11 +63,11 @@ func (f *findings) check(shard int, entries []entry) {
 	for i, e := range entries {
 		f.Writes++
 		if e.Token < highest {
-			f.found(&f.Stale, "shard %d, entry %d: %s wrote under token %d after token %d", shard, i+1, e.Member, e.Token, highest)
+			f.add(&f.Stale, "shard %d, entry %d: %s wrote under token %d after token %d", shard, i+1, e.Member, e.Token, highest)
 		}
 		highest = max(highest, e.Token)
 		if e.Seq != i+1 {
-			f.found(&f.Lost, "shard %d, entry %d: %s gave it the number %d", shard, i+1, e.Member, e.Seq)
+			f.add(&f.Lost, "shard %d, entry %d: %s gave it the number %d", shard, i+1, e.Member, e.Seq)
 		}
 		s := spans[e.Token]
 		if s == nil {
@@ -75,7 +75,7 @@ func (f *findings) check(shard int, entries []entry) {
 			spans[e.Token] = s
 		}
 		if s.member != e.Member {
-			f.found(&f.Shared, "shard %d, entry %d: %s wrote under token %d, which is %s's", shard, i+1, e.Member, e.Token, s.member)
+			f.add(&f.Shared, "shard %d, entry %d: %s wrote under token %d, which is %s's", shard, i+1, e.Member, e.Token, s.member)
 		}
 		s.to = i
 		if e.At.After(s.last) {
@@ -86,7 +86,8 @@ func (f *findings) check(shard int, entries []entry) {
 		}
 	}
 
-	// In the order of tokens, each grant must begin after all before it ended.
+	// In the order of tokens, each grant must begin after the end of all earlier
+	// grants.
 	inOrder := make([]*span, 0, len(spans))
 	for _, s := range spans {
 		inOrder = append(inOrder, s)
@@ -95,7 +96,7 @@ func (f *findings) check(shard int, entries []entry) {
 	for i, s := range inOrder {
 		for _, before := range inOrder[:i] {
 			if before.to > s.from || before.last.After(s.first) {
-				f.found(&f.Overlaps, "shard %d: %s wrote under token %d until %s, and %s under token %d from %s", shard,
+				f.add(&f.Overlaps, "shard %d: %s wrote under token %d until %s, and %s under token %d from %s", shard,
 					before.member, before.token, before.last.Format(clock), s.member, s.token, s.first.Format(clock))
 				break
 			}

@@ -11,11 +11,11 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// at is the time n milliseconds after some moment.
+// at returns the time n milliseconds after a fixed moment.
 func at(n int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(n)) }
 
-// A check that finds nothing is worth something only if it finds what is there.
-func TestCheckFindsWhatIsWrong(t *testing.T) {
+// A check without findings proves something only if the check finds planted errors.
+func TestCheckFindsPlantedErrors(t *testing.T) {
 	good := []entry{
 		{Token: 10, Member: "ann", Seq: 1, At: at(0)},
 		{Token: 10, Member: "ann", Seq: 2, At: at(10)},
@@ -113,7 +113,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// What the members do, and what they would do without a fence, in one process.
+// Two owners of a shard in one process, with the fence and then without the fence.
 func TestLedgerRefusesTheStaleOwner(t *testing.T) {
 	folder := t.TempDir()
 	open := func() *ledger {
@@ -133,7 +133,7 @@ func TestLedgerRefusesTheStaleOwner(t *testing.T) {
 	if err := next.Claim(12); err != nil {
 		t.Fatal(err)
 	}
-	// The new owner has not written yet; its claim is enough.
+	// The new owner has not written yet; the claim is enough.
 	var stale *fence.StaleError
 	if err := write(old, entry{Token: 10, Member: "ann", Seq: 2}); !errors.As(err, &stale) || stale.Seen != 12 {
 		t.Fatalf("stale write: %v, want a *fence.StaleError that has seen 12", err)
@@ -149,7 +149,7 @@ func TestLedgerRefusesTheStaleOwner(t *testing.T) {
 		t.Fatalf("checkLedgers: %+v, %v, want 2 clean writes", f, err)
 	}
 
-	// Past the fence, the same write is found.
+	// A stale write without the fence: the check finds the write.
 	if _, err := old.file.WriteString(`{"shard":5,"token":"10","member":"ann","seq":3,"at":"2030-01-01T00:00:00Z"}` + "\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// demo is the three processes and what is known of them. One goroutine drives
-// it; close is the exception.
+// demo has the three processes and the board. Only close may be called from several
+// goroutines; all other methods belong to the goroutine that drives the demo.
 type demo struct {
 	folder string
 	keep   bool
 	board  *board
 	events chan event
 
-	say  func(line string, minor bool) // told what happens
-	tick func()                        // called four times a second while waiting
-	live bool                          // processes may end that we did not end
+	say         func(line string, minor bool) // prints an event
+	tick        func()                        // called four times a second by waitUntil
+	interactive bool                          // the user may end processes, so an exit is no error
 
 	mu        sync.Mutex
 	closed    bool
-	over      chan struct{} // closed with closed
+	done      chan struct{} // closed together with closed = true
 	processes map[string]*process
 }
 
@@ -36,14 +36,15 @@ func newDemo(keep bool) (*demo, error) {
 		keep:      keep,
 		board:     newBoard(time.Now(), names),
 		events:    make(chan event, 256),
-		over:      make(chan struct{}),
+		done:      make(chan struct{}),
 		processes: make(map[string]*process),
 	}, nil
 }
 
-// found starts all members as a new cluster. The first learns its port from the
-// system, and the others join there: any member's address will do.
-func (d *demo) found(ctx context.Context) error {
+// foundCluster starts all members as a new cluster. The system chooses the port of
+// the first member, and the other members join there: the address of any member is
+// enough.
+func (d *demo) foundCluster(ctx context.Context) error {
 	var join []string
 	for _, name := range names {
 		if err := d.start(name, len(names), join); err != nil {
@@ -51,7 +52,7 @@ func (d *demo) found(ctx context.Context) error {
 		}
 		if join == nil {
 			first := d.board.row(name)
-			if err := d.until(ctx, name+" to listen", func() bool { return first.addr != "" || first.state == dead }); err != nil {
+			if err := d.waitUntil(ctx, name+" to listen", func() bool { return first.addr != "" || first.state == dead }); err != nil {
 				return err
 			}
 			if first.state == dead {
@@ -63,8 +64,8 @@ func (d *demo) found(ctx context.Context) error {
 	return nil
 }
 
-// restart starts a member that died, under its old name. What it knew of the
-// cluster was in memory and is gone: it joins like a new one, at the others.
+// restart starts a dead member again, under its old name. The member kept its
+// state in memory, so it joins at the other members like a new member.
 func (d *demo) restart(name string) error {
 	var join []string
 	for _, r := range d.board.rows {
@@ -75,55 +76,56 @@ func (d *demo) restart(name string) error {
 	return d.start(name, 0, join)
 }
 
-// until takes events until done. The error says what was waited for in vain.
-func (d *demo) until(ctx context.Context, what string, done func() bool) error {
+// waitUntil handles events until reached returns true or ctx ends. If ctx ends, the
+// error names the awaited state.
+func (d *demo) waitUntil(ctx context.Context, state string, reached func() bool) error {
 	ticks := time.NewTicker(250 * time.Millisecond)
 	defer ticks.Stop()
-	for !done() {
+	for !reached() {
 		select {
 		case e := <-d.events:
-			if err := d.take(e); err != nil {
+			if err := d.handle(e); err != nil {
 				return err
 			}
 		case <-ticks.C:
 			d.tick()
 		case <-ctx.Done():
-			return fmt.Errorf("waited for %s: %w", what, context.Cause(ctx))
+			return fmt.Errorf("waited for %s: %w", state, context.Cause(ctx))
 		}
 	}
 	return nil
 }
 
-func (d *demo) take(e event) error {
+func (d *demo) handle(e event) error {
 	line, minor := d.board.apply(e, time.Now())
 	if line != "" {
 		d.say(line, minor)
 	}
-	if (e.Kind == exited || e.Kind == failed) && !d.live && !d.processes[e.Member].ending {
+	if (e.Kind == exited || e.Kind == failed) && !d.interactive && !d.processes[e.Member].killed {
 		return fmt.Errorf("%s ended by itself: %s", e.Member, e.Detail)
 	}
 	return nil
 }
 
-// settledFor is how long nobody must come or go before the demo believes that
-// the members have settled: a view may be some beats old.
-const settledFor = 500 * time.Millisecond
+// balancedFor is the time for which the board must stay balanced. A shorter time
+// proves nothing, because the view of a member may be some beats old.
+const balancedFor = 500 * time.Millisecond
 
-// settle waits until the members are settled, and stay so.
-func (d *demo) settle(ctx context.Context) error {
+// waitUntilBalanced waits until the board has been balanced for balancedFor.
+func (d *demo) waitUntilBalanced(ctx context.Context) error {
 	var since time.Time
-	return d.until(ctx, "three voters, a scheduler, and shards divided evenly", func() bool {
-		if !d.board.settled() {
+	return d.waitUntil(ctx, "three voters, a scheduler, and shards divided evenly", func() bool {
+		if !d.board.balanced() {
 			since = time.Time{}
 		} else if since.IsZero() {
 			since = time.Now()
 		}
-		return !since.IsZero() && time.Since(since) >= settledFor
+		return !since.IsZero() && time.Since(since) >= balancedFor
 	})
 }
 
-// let lets the members work for a while.
-func (d *demo) let(ctx context.Context, while time.Duration) error {
+// waitFor handles events for a while.
+func (d *demo) waitFor(ctx context.Context, while time.Duration) error {
 	end := time.Now().Add(while)
-	return d.until(ctx, "time to pass", func() bool { return time.Now().After(end) })
+	return d.waitUntil(ctx, "time to pass", func() bool { return time.Now().After(end) })
 }

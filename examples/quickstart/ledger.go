@@ -12,16 +12,16 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// entry is one write: a line in a shard's ledger.
+// entry is a write: a line in a shard's ledger.
 type entry struct {
 	Shard  int         `json:"shard"`
 	Token  fence.Token `json:"token"`
 	Member string      `json:"member"`
-	Seq    int         `json:"seq"` // one more than that of the entry before
-	At     time.Time   `json:"at"`  // when the fence had let the write in
+	Seq    int         `json:"seq"` // the Seq of the previous entry plus 1
+	At     time.Time   `json:"at"`  // the time of the write, inside the fence
 }
 
-// ledger is one shard's file and the fence before it.
+// ledger is a shard's file and the fence that protects the file.
 type ledger struct {
 	file  *os.File
 	fence *fence.File
@@ -46,10 +46,11 @@ func openLedger(folder string, shard int) (*ledger, error) {
 
 func (b *ledger) Close() error { return errors.Join(b.file.Close(), b.fence.Close()) }
 
-// Claim shows the fence a new owner's token. All earlier ones are then refused.
+// Claim shows the token of a new owner to the fence. The fence then refuses all
+// earlier tokens.
 func (b *ledger) Claim(t fence.Token) error { return b.fence.Claim(t) }
 
-// Last returns the number of the last entry, 0 if there is none.
+// Last returns the Seq of the last entry, or 0 if the ledger is empty.
 func (b *ledger) Last() (int, error) {
 	entries, err := readLedger(b.file.Name())
 	if err != nil || len(entries) == 0 {
@@ -58,9 +59,9 @@ func (b *ledger) Last() (int, error) {
 	return entries[len(entries)-1].Seq, nil
 }
 
-// Append writes an entry, unless a later token than its own has been shown: then
-// the error is a *fence.StaleError, and nothing was written. The fence compares
-// and writes in one step: no pause can come between the two.
+// Append writes an entry, unless the fence has seen a later token: then the error
+// is a *fence.StaleError and nothing was written. The fence compares and writes in
+// one step, so that a pause between the two lets no stale write in.
 func (b *ledger) Append(e entry) error {
 	return b.fence.Do(e.Token, func() error {
 		e.At = time.Now()
@@ -68,14 +69,14 @@ func (b *ledger) Append(e entry) error {
 		if err != nil {
 			return err
 		}
-		// In one call, so that a process that is killed writes all of the line
-		// or nothing. What must survive a power failure also needs file.Sync.
+		// One call of Write, so that a killed process writes the whole line or
+		// nothing. To survive a power failure, call file.Sync as well.
 		_, err = b.file.Write(append(line, '\n'))
 		return err
 	})
 }
 
-// readLedger returns a shard's entries in the order in which they were written.
+// readLedger returns the entries of a ledger in the order of the file.
 func readLedger(path string) ([]entry, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

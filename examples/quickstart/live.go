@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// What a terminal is told. The table has a screen of its own, so that what was on
-// the terminal before is there again afterwards.
+// Control codes of the terminal. The table uses the alternate screen, so that the
+// earlier content of the terminal is visible again afterwards.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -22,10 +22,10 @@ const (
 // live is the demo on a terminal.
 type live struct {
 	*demo
-	latest []string
-	keys   chan byte
-	wake   <-chan time.Time // when the one who is paused goes on
-	asleep string
+	latest       []string
+	keys         chan byte
+	resumeTimer  <-chan time.Time // ends the pause of pausedMember
+	pausedMember string
 }
 
 const maxLatest = 100
@@ -38,7 +38,7 @@ func playLive(ctx context.Context, keep bool) (exit int) {
 	}
 	defer d.close() // also after a panic
 	l := &live{demo: d, keys: make(chan byte)}
-	d.say, d.tick, d.live = l.say, l.draw, true
+	d.say, d.tick, d.interactive = l.say, l.draw, true
 	err = l.run(ctx)
 	d.endAll()
 	if err == nil {
@@ -54,7 +54,7 @@ func playLive(ctx context.Context, keep bool) (exit int) {
 	return 0
 }
 
-// run shows the table until the user has had enough.
+// run shows the table until the user quits, and returns the first error.
 func (l *live) run(ctx context.Context) error {
 	restore, err := singleKeys()
 	if err != nil {
@@ -64,8 +64,8 @@ func (l *live) run(ctx context.Context) error {
 	fmt.Print(enterScreen)
 	defer fmt.Print(leaveScreen)
 	go l.read()
-	if err := l.found(ctx); err != nil {
-		return ended(ctx, err)
+	if err := l.foundCluster(ctx); err != nil {
+		return unlessStopped(ctx, err)
 	}
 	ticks := time.NewTicker(250 * time.Millisecond)
 	defer ticks.Stop()
@@ -74,11 +74,11 @@ func (l *live) run(ctx context.Context) error {
 		var err error
 		select {
 		case e := <-l.events:
-			err = l.take(e)
-		case <-l.wake:
-			l.say("SIGCONT: "+l.asleep+" goes on where it was", false)
-			err = l.resume(l.asleep)
-			l.asleep, l.wake = "", nil
+			err = l.handle(e)
+		case <-l.resumeTimer:
+			l.say("SIGCONT: "+l.pausedMember+" goes on", false)
+			err = l.resume(l.pausedMember)
+			l.pausedMember, l.resumeTimer = "", nil
 		case key := <-l.keys:
 			if key == 'q' {
 				return nil
@@ -89,32 +89,32 @@ func (l *live) run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			return ended(ctx, err)
+			return unlessStopped(ctx, err)
 		}
 	}
 }
 
-// ended is err, unless it only says that the user pressed Ctrl-C.
-func ended(ctx context.Context, err error) error {
+// unlessStopped returns err, or nil if the user has pressed Ctrl-C.
+func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// press does what a key stands for.
+// press runs the command of a key.
 func (l *live) press(ctx context.Context, key byte) error {
-	who := l.board.scheduler.member
+	scheduler := l.board.scheduler.member
 	switch key {
 	case 'k':
-		if why := l.refuse(who); why != "" {
+		if why := l.obstacle(scheduler); why != "" {
 			l.say("k: not now: "+why, false)
 			return nil
 		}
-		l.say("kill -9 "+who+". One TTL later its locks are free", false)
-		return l.kill(ctx, who)
+		l.say("kill -9 "+scheduler+". One TTL later its locks are free", false)
+		return l.kill(ctx, scheduler)
 	case 'p':
-		if why := l.refuse(who); why != "" {
+		if why := l.obstacle(scheduler); why != "" {
 			l.say("p: not now: "+why, false)
 			return nil
 		}
@@ -122,46 +122,47 @@ func (l *live) press(ctx context.Context, key byte) error {
 			l.say("p: this system has no signal that stops a process", false)
 			return nil
 		}
-		if err := l.pauseMidWrite(ctx, who); err != nil {
+		if err := l.pauseMidWrite(ctx, scheduler); err != nil {
 			l.say("p: "+err.Error(), false)
 			return ctx.Err()
 		}
-		l.say(fmt.Sprintf("SIGSTOP %s for %v, in the middle of its writes to shards %v", who, pauseFor, l.board.shardsOf(who)), false)
-		l.asleep, l.wake = who, time.After(pauseFor)
+		l.say(fmt.Sprintf("SIGSTOP %s for %v, in the middle of its writes to shards %v", scheduler, pauseFor, l.board.shardsOf(scheduler)), false)
+		l.pausedMember, l.resumeTimer = scheduler, time.After(pauseFor)
 	case 'r':
-		return l.revive(ctx)
+		return l.restartDead(ctx)
 	}
 	return nil
 }
 
-// refuse says why the scheduler must not be killed or paused now.
-func (l *live) refuse(who string) string {
+// obstacle returns the reason not to kill or pause the scheduler now, or "".
+func (l *live) obstacle(scheduler string) string {
 	switch {
-	case who == "":
+	case scheduler == "":
 		return "there is no scheduler yet"
-	case l.board.up() < len(names):
-		return fmt.Sprintf("only %d of three voters are up, and without two nothing is granted. A restarted one votes after some 8s", l.board.up())
+	case l.board.votersUp() < len(names):
+		return fmt.Sprintf("only %d of three voters are up, and the cluster needs two. A restarted member votes after some 8s", l.board.votersUp())
 	}
 	return ""
 }
 
-// revive restarts what is dead.
-func (l *live) revive(ctx context.Context) error {
-	var gone []string
+// restartDead restarts the dead members. If a majority is dead, restartDead kills
+// the last member too and founds a new cluster.
+func (l *live) restartDead(ctx context.Context) error {
+	var deadNames []string
 	for _, r := range l.board.rows {
 		if r.state == dead {
-			gone = append(gone, r.name)
+			deadNames = append(deadNames, r.name)
 		}
 	}
 	switch {
-	case len(gone) == 0:
+	case len(deadNames) == 0:
 		l.say("r: nobody is dead", false)
-	case len(gone) == 1:
-		l.say("restart "+gone[0]+": it joins the others", false)
-		return l.restart(gone[0])
+	case len(deadNames) == 1:
+		l.say("restart "+deadNames[0]+": it joins the others", false)
+		return l.restart(deadNames[0])
 	default:
-		// The keys do not do that, but another terminal can.
-		l.say("two of three voters are gone, and with them what the cluster knew: found it anew", false)
+		// The keys do not cause this state, but a kill from another terminal can.
+		l.say("two of three voters are dead, and the cluster has lost its state: found a new cluster", false)
 		for _, r := range l.board.rows {
 			if r.state != dead {
 				if err := l.kill(ctx, r.name); err != nil {
@@ -169,8 +170,8 @@ func (l *live) revive(ctx context.Context) error {
 				}
 			}
 		}
-		l.asleep, l.wake = "", nil
-		return l.found(ctx)
+		l.pausedMember, l.resumeTimer = "", nil
+		return l.foundCluster(ctx)
 	}
 	return nil
 }
@@ -189,7 +190,8 @@ func (l *live) draw() {
 	fmt.Print(home, strings.Join(lines, restOfLine), restOfLine, restOfAll)
 }
 
-// read hands on the keys that are pressed. It ends with the process.
+// read sends the pressed keys to l.keys. A read from the terminal cannot be
+// interrupted, so read ends with the process.
 func (l *live) read() {
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -199,19 +201,19 @@ func (l *live) read() {
 		}
 		select {
 		case l.keys <- key:
-		case <-l.over:
+		case <-l.done:
 			return
 		}
 	}
 }
 
-// summary says, when the table is gone, what the ledgers say.
+// summary checks the ledgers and prints the result, after the table is gone.
 func (l *live) summary() error {
 	f, err := checkLedgers(l.folder)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d writes to %d ledgers, read back: %d stale ones accepted, %d by two owners at once, %d updates lost.\n",
+	fmt.Printf("%d writes to %d ledgers, read back: %d stale writes accepted, %d times two owners at once, %d updates lost.\n",
 		f.Writes, shards, f.Stale, f.Overlaps+f.Shared, f.Lost)
 	fmt.Printf("The fence refused %d stale writes.\n", len(l.board.refusals))
 	if f.First != "" {

@@ -1,27 +1,38 @@
-// Command quickstart shows what wardmote does, and what it is for, with three
-// processes on this computer and nothing to set up:
+// Command quickstart shows the purpose of wardmote with three processes on this
+// computer and nothing to set up:
 //
 //	go run ./examples/quickstart
 //
-// It starts itself three times. The three processes, ann, ben and cid, find
-// each other, found a cluster, elect one of themselves as scheduler, and divide
-// 12 shards; the owner of a shard is the only one to write to its ledger, a file.
+// The program starts itself three times. The three processes, ann, ben and cid,
+// find each other, found a cluster, elect a scheduler and divide 12 shards. Each
+// shard has a ledger, a file. Only the owner of the shard writes to the ledger.
 //
-// On a terminal you see a live table, and break things by pressing a key: k
-// kills the scheduler's process, p pauses it for three TTLs, r restarts what is
-// dead, q quits. After a pause you see what no lock can prevent, and how it ends:
-// the process wakes up and finishes the writes that it was in the middle of,
-// though its shards are others' by now, and the fence refuses them.
+// On a terminal you see a live table and break things by pressing a key:
 //
-// With -script, or where there is no terminal, it breaks things by itself, in
-// half a minute, and tells what happens. Then it reads the ledgers back: did two
-// owners ever write at once, was a stale write accepted, has a token fallen, was
-// an update lost? The last line is the verdict, in JSON, and the exit status is 0
-// only if all is well and a stale write was tried and refused.
+//	k  kill the scheduler's process
+//	p  pause the scheduler's process for three TTLs
+//	r  restart dead processes
+//	q  quit
 //
-// To copy from: member.go is what an application does with wardmote, worker.go
-// is a shard's single writer, ledger.go is a file behind a fence. check.go reads
-// the ledgers. The rest starts, breaks and watches the processes.
+// A pause shows the case that no lock can prevent: the process wakes up in the
+// middle of its writes and finishes them, although other processes own its shards
+// by now. The fence refuses these writes.
+//
+// With -script, or without a terminal, the program breaks things by itself, in
+// half a minute, and prints the events. Then the program reads the ledgers and
+// checks that
+//
+//   - no two owners wrote at the same time,
+//   - no stale write was accepted,
+//   - no token fell,
+//   - no update was lost.
+//
+// The last line is the verdict, in JSON. The exit status is 0 only if all checks
+// pass and a stale write was attempted and refused.
+//
+// Copy from these files: member.go is the application, worker.go is the single
+// writer of a shard, ledger.go is a file behind a fence. check.go checks the
+// ledgers. The other files start, break and watch the processes.
 package main
 
 import (
@@ -35,8 +46,8 @@ import (
 )
 
 const (
-	// ttl is short, so that a take-over does not bore. With the default of 10 s
-	// nobody loses a lock because a host is busy.
+	// ttl is short, so that a take-over is quick to watch. An application should
+	// use the default of 10 s, so that a busy host does not cost a lock.
 	ttl = 2 * time.Second
 
 	shards = 12
@@ -48,7 +59,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == memberCommand {
 		os.Exit(memberMain(os.Args[2:]))
 	}
-	scripted := flag.Bool("script", false, "break things by itself and give a verdict; so too without a terminal")
+	scripted := flag.Bool("script", false, "break things without a user and print a verdict; the default without a terminal")
 	keep := flag.Bool("keep", false, "keep the folder with the ledgers")
 	flag.Parse()
 	if flag.NArg() > 0 {

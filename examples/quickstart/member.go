@@ -18,17 +18,17 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// memberCommand, as the first argument, makes this program a member.
+// memberCommand is the first argument of a member's process.
 const memberCommand = "member"
 
-// member is one of the three processes.
+// member is the state of one of the three processes.
 type member struct {
 	name   string
-	folder string // of the ledgers
+	folder string // the folder with the ledgers
 	writes atomic.Int64
-	slow   atomic.Int64 // how often commandSlow came
+	slow   atomic.Int64 // number of commandSlow received
 
-	telling sync.Mutex
+	sending sync.Mutex
 	out     *json.Encoder
 }
 
@@ -41,38 +41,39 @@ func memberMain(args []string) int {
 	flags.StringVar(&m.name, "name", "", "")
 	flags.StringVar(&m.folder, "folder", "", "")
 	flags.StringVar(&join, "join", "", "addresses of other members, with commas between")
-	flags.IntVar(&initial, "initial", 0, "how many members found the cluster; 0 only joins")
+	flags.IntVar(&initial, "initial", 0, "number of members that found the cluster; 0 to join only")
 	flags.BoolVar(&keep, "keep", false, "")
 	flags.Parse(args)
 
-	// A member's life is its parent's to end: Ctrl-C is for the parent. If that
-	// dies while this process is stopped, the system sends a hang-up with the
-	// signal that wakes it. Both are caught, and nobody reads of them.
+	// The parent ends this process, so this process ignores Ctrl-C. If the parent
+	// dies while this process is stopped, the system sends SIGHUP together with
+	// the signal that wakes this process. Notify catches both signals, and nobody
+	// reads the channel.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGHUP)
-	go m.obey(keep)
+	go m.readCommands(keep)
 
 	cfg := cluster.Config{Name: m.name, TTL: ttl, InitialSize: initial}
 	if join != "" {
 		cfg.Join = strings.Split(join, ",")
 	}
 	if err := m.run(context.Background(), cfg); err != nil {
-		m.tell(event{Kind: failed, Detail: err.Error()})
+		m.send(event{Kind: failed, Detail: err.Error()})
 		return 1
 	}
 	return 0
 }
 
-// run is what an application does with wardmote. It does not return while all is
-// well: the parent ends the process, and not gently, since that is what the demo
-// is about. The other examples show how to leave.
+// run is the part that an application copies. It returns only on an error: the
+// parent kills the process, because the demo is about kills. The other examples
+// show how to leave the cluster.
 func (m *member) run(ctx context.Context, cfg cluster.Config) error {
 	node, err := cluster.Start(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer node.Stop()
-	m.tell(event{Kind: listening, Detail: node.Addr()})
-	go m.report(ctx, node)
+	m.send(event{Kind: listening, Detail: node.Addr()})
+	go m.sendStatus(ctx, node)
 
 	client := locks.New(node, locks.Options{})
 	ended := make(chan error, 3)
@@ -81,41 +82,42 @@ func (m *member) run(ctx context.Context, cfg cluster.Config) error {
 			ended <- err
 			return
 		}
-		m.tell(event{Kind: ready})
+		m.send(event{Kind: ready})
 	}()
 	go func() { ended <- client.Elect(ctx, "scheduler", m.schedule) }()
 	go func() { ended <- client.Spread(ctx, "shards", shards, m.work) }()
 	return <-ended
 }
 
-// schedule runs while this member is the scheduler, and nowhere else.
+// schedule runs while this member is the scheduler. No other member runs schedule
+// at the same time.
 func (m *member) schedule(ctx context.Context, l *locks.Lock) error {
-	m.tell(event{Kind: elected, Token: l.Token()})
-	defer func() { m.tell(event{Kind: deposed, Token: l.Token(), Detail: reason(ctx)}) }()
+	m.send(event{Kind: elected, Token: l.Token()})
+	defer func() { m.send(event{Kind: deposed, Token: l.Token(), Detail: reason(ctx)}) }()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // Elect stands again
+			return nil // Elect tries again
 		case <-tick.C:
-			// After a pause both cases are ready. Err is right at once, even if
-			// the context has not been told yet.
+			// After a pause both cases are ready. Err is right at once, also if
+			// the context has not ended yet.
 			if l.Err() != nil {
 				return nil
 			}
-			m.tell(event{Kind: job, Token: l.Token()})
+			m.send(event{Kind: job, Token: l.Token()})
 		}
 	}
 }
 
-// report tells the parent four times a second how this member is.
-func (m *member) report(ctx context.Context, node *cluster.Node) {
+// sendStatus sends the status of this member to the parent four times a second.
+func (m *member) sendStatus(ctx context.Context, node *cluster.Node) {
 	for ; ; time.Sleep(250 * time.Millisecond) {
 		asking, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
 		h := node.Health(asking)
 		cancel()
-		m.tell(event{
+		m.send(event{
 			Kind:   status,
 			Voter:  h.Voter,
 			Leads:  h.Leader == m.name,
@@ -124,17 +126,18 @@ func (m *member) report(ctx context.Context, node *cluster.Node) {
 	}
 }
 
-// obey does what the parent says, until it says no more.
-func (m *member) obey(keep bool) {
+// readCommands runs the commands of the parent. When the parent dies, readCommands
+// removes the ledgers and ends this process.
+func (m *member) readCommands(keep bool) {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		if in.Text() == commandSlow {
 			m.slow.Add(1)
 		}
 	}
-	// The parent died. Without this the three would go on for ever, and nobody
-	// would clean up. The others are at it too, and until they have ended they
-	// may put a file where one was removed.
+	// The parent has died, so the members must end and remove the folder. The
+	// other members remove the folder too, and until their end they may still
+	// create files in it. So try several times.
 	for range 20 {
 		if keep || os.RemoveAll(m.folder) == nil {
 			break
@@ -144,15 +147,16 @@ func (m *member) obey(keep bool) {
 	os.Exit(0)
 }
 
-func (m *member) tell(e event) {
+func (m *member) send(e event) {
 	e.Member = m.name
-	m.telling.Lock()
-	defer m.telling.Unlock()
-	// If the parent does not hear, it is dead, and obey ends this process.
+	m.sending.Lock()
+	defer m.sending.Unlock()
+	// Encode fails only if the parent is dead, and then readCommands ends this
+	// process.
 	_ = m.out.Encode(e)
 }
 
-// reason says, in a few words, why a work's context ended.
+// reason returns, in a few words, the cause of the end of ctx.
 func reason(ctx context.Context) string {
 	cause := context.Cause(ctx)
 	var lost *locks.LostError

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// canPause: this system has no signal that stops a process.
+// canPause is false: this system has no signal that stops a process.
 const canPause = false
 
 func stopProcess(*os.Process) error     { return errors.ErrUnsupported }
 func continueProcess(*os.Process) error { return errors.ErrUnsupported }
 
-func apart() *syscall.SysProcAttr { return nil }
+func ownGroup() *syscall.SysProcAttr { return nil }

@@ -9,13 +9,13 @@ import (
 
 const canPause = true
 
-// A stopped process does not notice that it is: for it the next instruction
-// comes right after the one before, whatever happened in between.
+// A stopped process does not notice the stop: to the process the next instruction
+// comes right after the previous instruction.
 func stopProcess(p *os.Process) error     { return p.Signal(syscall.SIGSTOP) }
 func continueProcess(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
 
-// apart gives a member a process group of its own. So Ctrl-C reaches the parent
-// alone. And should the parent be killed while a member is stopped, that
-// member's group is orphaned, which makes the system wake it: otherwise it would
-// stay, stopped, for ever.
-func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// ownGroup gives a member its own process group, for two reasons. Ctrl-C reaches
+// only the parent. And if the parent is killed while a member is stopped, the
+// member's group is orphaned, so the system wakes the member; otherwise the member
+// would stay stopped for ever.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

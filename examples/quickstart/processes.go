@@ -14,16 +14,17 @@ import (
 	"time"
 )
 
-// process is one member's process, as the parent has it.
+// process is the parent's handle on a member's process.
 type process struct {
 	name   string
 	cmd    *exec.Cmd
 	in     io.WriteCloser
-	ending bool          // killed by kill
-	reaped chan struct{} // closed when nothing is left of it
+	killed bool          // the parent called kill
+	reaped chan struct{} // closed when the process is gone and readEvents has returned
 }
 
-// start starts a member. Its events come over d.events; the last one is exited.
+// start starts a member. The member's events arrive on d.events; the last event is
+// exited.
 func (d *demo) start(name string, initial int, join []string) error {
 	args := []string{memberCommand, "-name", name, "-folder", d.folder,
 		"-initial", fmt.Sprint(initial), "-join", strings.Join(join, ",")}
@@ -35,9 +36,9 @@ func (d *demo) start(name string, initial int, join []string) error {
 		return err
 	}
 	cmd := exec.Command(exe, args...)
-	cmd.SysProcAttr = apart()
-	complaints := new(tail)
-	cmd.Stderr = complaints
+	cmd.SysProcAttr = ownGroup()
+	stderr := new(tail)
+	cmd.Stderr = stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func (d *demo) start(name string, initial int, join []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return errors.New("it is over")
+		return errors.New("the demo is over")
 	}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -58,17 +59,18 @@ func (d *demo) start(name string, initial int, join []string) error {
 	p := &process{name: name, cmd: cmd, in: in, reaped: make(chan struct{})}
 	d.processes[name] = p
 	d.board.started(name, cmd.Process.Pid)
-	go d.follow(p, out, complaints)
+	go d.readEvents(p, out, stderr)
 	return nil
 }
 
-// follow hands on what a process says, and reaps it.
-func (d *demo) follow(p *process, out io.Reader, complaints *tail) {
+// readEvents sends the events of a process to d.events until the process ends, and
+// then an exited event.
+func (d *demo) readEvents(p *process, out io.Reader, stderr *tail) {
 	defer close(p.reaped)
 	send := func(e event) {
 		select {
 		case d.events <- e:
-		case <-d.over:
+		case <-d.done:
 		}
 	}
 	lines := bufio.NewScanner(out)
@@ -84,24 +86,24 @@ func (d *demo) follow(p *process, out io.Reader, complaints *tail) {
 	if err != nil {
 		e.Detail = err.Error()
 	}
-	if said := complaints.String(); said != "" {
+	if said := stderr.String(); said != "" {
 		e.Detail += ": " + said
 	}
 	send(e)
 }
 
-// kill is kill -9: it cannot be caught, put off or cleaned up after. It works on
-// stopped processes, too.
+// kill is kill -9: the process cannot catch the signal, delay its end or clean up.
+// kill works on stopped processes, too.
 func (d *demo) kill(ctx context.Context, name string) error {
 	p := d.processes[name]
-	p.ending = true
+	p.killed = true
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	return d.until(ctx, "the end of "+name+"'s process", func() bool { return d.board.row(name).state == dead })
+	return d.waitUntil(ctx, "the end of "+name+"'s process", func() bool { return d.board.row(name).state == dead })
 }
 
-// pauseMidWrite stops a process while it prepares a write to each of its shards.
+// pauseMidWrite stops a process in the middle of a write to each of its shards.
 func (d *demo) pauseMidWrite(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -118,7 +120,7 @@ func (d *demo) pauseMidWrite(ctx context.Context, name string) error {
 		}
 		return true
 	}
-	if err := d.until(ctx, name+" to be in the middle of a write to each of its shards", all); err != nil {
+	if err := d.waitUntil(ctx, name+" to be in the middle of a write to each of its shards", all); err != nil {
 		return err
 	}
 	if err := stopProcess(d.processes[name].cmd.Process); err != nil {
@@ -136,8 +138,8 @@ func (d *demo) resume(name string) error {
 	return nil
 }
 
-// close ends all that was started: no process is left, and no folder. It may be
-// called again, and from any goroutine.
+// close kills all processes and removes the folder, unless keep is set. close may
+// be called several times and from any goroutine.
 func (d *demo) close() {
 	d.endAll()
 	if !d.keep {
@@ -145,17 +147,17 @@ func (d *demo) close() {
 	}
 }
 
-// endAll kills every process and waits until it is gone. None can be started
-// after it, and no events come any more.
+// endAll kills all processes and waits until they are gone. After endAll no process
+// can be started and no event arrives.
 func (d *demo) endAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.closed {
 		d.closed = true
-		close(d.over)
+		close(d.done)
 	}
 	for _, p := range d.processes {
-		// It fails only if the process has ended already.
+		// Kill fails only if the process has ended already.
 		_ = p.cmd.Process.Kill()
 	}
 	for _, p := range d.processes {
@@ -163,8 +165,8 @@ func (d *demo) endAll() {
 	}
 }
 
-// tail keeps the end of what is written to it: what a process said last on its
-// standard error.
+// tail keeps the last maxTail bytes written to it. Here: a process's last words on
+// its standard error.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

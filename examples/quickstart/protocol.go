@@ -2,25 +2,26 @@ package main
 
 import "github.com/wardmote/wardmote/fence"
 
-// A member tells its parent what happens to it, each event a line of JSON on its
-// standard output. The parent tells it little, each command a line on its
-// standard input; the end of the input is the parent's death.
+// A member sends events to its parent: lines of JSON on the member's standard
+// output. The parent sends commands to the member: lines on the member's standard
+// input. The end of the standard input means that the parent is dead.
 
+// kind names an event. The comments give the fields that the event fills.
 type kind string
 
 const (
-	listening kind = "listening" // Detail: the address that others may join at
-	ready     kind = "ready"     // the cluster grants locks, and this member may ask for them
-	status    kind = "status"    // Voter, Leads, Writes: four times a second
-	elected   kind = "elected"   // this member is the scheduler, under Token
-	deposed   kind = "deposed"   // it no longer is, for the reason in Detail
-	job       kind = "job"       // the scheduler ran one, under Token
-	owns      kind = "owns"      // this member owns Shard under Token, and has shown that to the fence
-	gave      kind = "gave"      // it no longer does, for the reason in Detail
-	preparing kind = "preparing" // a slow write to Shard is being prepared, as commandSlow asked for
-	refused   kind = "refused"   // the fence, which has seen Seen, refused a write to Shard under Token
-	failed    kind = "failed"    // the member gives up, for the reason in Detail
-	exited    kind = "exited"    // said by the parent: the process is gone
+	listening kind = "listening" // the member listens; Detail is the address to join
+	ready     kind = "ready"     // the cluster grants locks, and the member may ask for locks
+	status    kind = "status"    // four times a second: Voter, Leads, Writes
+	elected   kind = "elected"   // the member is the scheduler, under Token
+	deposed   kind = "deposed"   // the member is no longer the scheduler; Detail is the reason
+	job       kind = "job"       // the scheduler ran a job, under Token
+	owns      kind = "owns"      // the member owns Shard and has shown Token to the fence
+	gaveUp    kind = "gave up"   // the member no longer owns Shard; Detail is the reason
+	preparing kind = "preparing" // after commandSlow: the member prepares a slow write to Shard
+	refused   kind = "refused"   // the fence refused a write to Shard under Token; Seen is its mark
+	failed    kind = "failed"    // the member gives up; Detail is the reason
+	exited    kind = "exited"    // from the parent: the process is gone
 )
 
 type event struct {
@@ -29,13 +30,13 @@ type event struct {
 	Shard   int         `json:"shard,omitempty"`
 	Token   fence.Token `json:"token,omitzero"`
 	Seen    fence.Token `json:"seen,omitzero"`
-	Trusted bool        `json:"trusted,omitempty"` // refused: the lock was trusted still, which must not be
+	Trusted bool        `json:"trusted,omitempty"` // in refused: the lock was still trusted, a broken promise
 	Voter   bool        `json:"voter,omitempty"`
-	Leads   bool        `json:"leads,omitempty"` // the voters, as raft's leader
+	Leads   bool        `json:"leads,omitempty"` // the member is the raft leader
 	Writes  int         `json:"writes,omitempty"`
 	Detail  string      `json:"detail,omitempty"`
 }
 
-// commandSlow asks a member to take its time for the next write to each shard,
-// so that a pause is sure to come in the middle of one.
+// commandSlow asks a member to prepare the next write to each shard slowly, so that
+// a pause is sure to come in the middle of the writes.
 const commandSlow = "slow"

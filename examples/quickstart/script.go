@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	pauseFor = 3 * ttl // a process is paused for so long: its locks are long over
+	pauseFor = 3 * ttl // the length of a pause: long enough to lose all locks
 
-	scriptLimit = 52 * time.Second // the script gives up
-	hardLimit   = 58 * time.Second // the program ends, whatever it is doing
+	scriptLimit = 52 * time.Second // then the script gives up
+	hardLimit   = 58 * time.Second // then the program ends in any case
 )
 
-// verdict is the script's last line. Times are in milliseconds, as the parent saw
-// it: from when it started, killed or stopped a process to the event that told of
-// the grant.
+// verdict is the script's last line. Times are in milliseconds on the parent's
+// clock, from the start, kill or stop of a process to the event of the grant.
 type verdict struct {
 	OK                 bool   `json:"ok"`
 	Members            int    `json:"members"`
-	Formed             int64  `json:"formed_ms"`               // until the first grant, the founding wait included
-	TakeoverAfterKill  int64  `json:"takeover_after_kill_ms"`  // until there was another scheduler
-	KilledLed          bool   `json:"killed_led"`              // the voters, so that they had to elect a leader first
-	TakeoverAfterPause int64  `json:"takeover_after_pause_ms"` // until others owned all of its shards
+	Formed             int64  `json:"formed_ms"`               // from the start until the first grant, the wait of a new cluster included
+	TakeoverAfterKill  int64  `json:"takeover_after_kill_ms"`  // until another scheduler was elected
+	KilledLed          bool   `json:"killed_led"`              // the killed member was raft leader, so the voters elected a leader first
+	TakeoverAfterPause int64  `json:"takeover_after_pause_ms"` // until other members owned all its shards
 	PausedLed          bool   `json:"paused_led"`
 	StaleAttempted     int    `json:"stale_attempted"`
 	StaleAccepted      int    `json:"stale_accepted"`
@@ -34,7 +33,7 @@ type verdict struct {
 	TokensRising       bool   `json:"tokens_rising"`
 	LostUpdates        int    `json:"lost_updates"`
 	Writes             int    `json:"writes"`
-	Skipped            string `json:"skipped,omitempty"` // what this system cannot do
+	Skipped            string `json:"skipped,omitempty"` // the part that this system cannot do
 	Error              string `json:"error,omitempty"`
 }
 
@@ -45,9 +44,9 @@ func playScript(ctx context.Context, keep bool) (exit int) {
 	if err != nil {
 		return conclude(verdict{Error: err.Error()})
 	}
-	defer d.close() // also when the script panics
+	defer d.close() // also after a panic
 
-	// The script watches its time itself. This is for what should not happen.
+	// The script ends at scriptLimit. The watchdog is for a script that hangs.
 	watchdog := time.AfterFunc(hardLimit, func() {
 		go d.close()
 		time.Sleep(time.Second)
@@ -71,10 +70,10 @@ func playScript(ctx context.Context, keep bool) (exit int) {
 
 var concluded sync.Mutex
 
-// conclude prints the verdict, the last thing on standard output, and returns the
-// exit status.
+// conclude prints the verdict as the last line on standard output and returns the
+// exit status. A second call blocks for ever.
 func conclude(v verdict) int {
-	concluded.Lock() // for ever: whoever is second must print nothing more
+	concluded.Lock() // never unlocked: a second caller must print nothing
 	v.OK = v.Error == ""
 	line, err := json.Marshal(v)
 	if err != nil {
@@ -87,14 +86,14 @@ func conclude(v verdict) int {
 	return 0
 }
 
-// script is the story that is told without a terminal.
+// script is the demo without a terminal.
 type script struct {
 	*demo
 	verdict *verdict
 	step    int
 }
 
-// progress prints what happened. What the many shards do is told in sum.
+// progress prints an event. It skips minor events, because there are many shards.
 func (s *script) progress(line string, minor bool) {
 	if !minor {
 		fmt.Printf("%7s  %s\n", elapsed(s.board, time.Now()), line)
@@ -122,18 +121,18 @@ func (s *script) play(ctx context.Context) error {
 
 func (s *script) form(ctx context.Context) error {
 	s.chapter("Form a cluster: start the processes. A new cluster grants nothing for its first TTL, in\n" +
-		"   case members of an earlier one still trust their locks")
-	if err := s.found(ctx); err != nil {
+		"   case members of an earlier cluster still trust their locks")
+	if err := s.foundCluster(ctx); err != nil {
 		return err
 	}
-	if err := s.settle(ctx); err != nil {
+	if err := s.waitUntilBalanced(ctx); err != nil {
 		return err
 	}
-	s.verdict.Members = s.board.up()
+	s.verdict.Members = s.board.votersUp()
 	s.verdict.Formed = s.board.firstGrant.Sub(s.board.began).Milliseconds()
 	s.tell("all %d shards have an owner: %s", shards, s.board.division())
 	s.tell("they work for 2s")
-	if err := s.let(ctx, 2*time.Second); err != nil {
+	if err := s.waitFor(ctx, 2*time.Second); err != nil {
 		return err
 	}
 	s.tell("%d writes so far", s.board.writes())
@@ -149,13 +148,13 @@ func (s *script) killScheduler(ctx context.Context) error {
 		return err
 	}
 	s.tell("waiting for the cluster to notice: a dead process's locks are free after one TTL")
-	if err := s.until(ctx, "another scheduler", func() bool { return s.board.scheduler.member != "" }); err != nil {
+	if err := s.waitUntil(ctx, "another scheduler", func() bool { return s.board.scheduler.member != "" }); err != nil {
 		return err
 	}
 	took := time.Since(killed)
 	s.verdict.TakeoverAfterKill = took.Milliseconds()
 	s.tell("%s took over %.1fs after the kill", s.board.scheduler.member, took.Seconds())
-	if err := s.until(ctx, "owners of "+old+"'s shards", func() bool { return s.board.allOwned(old) }); err != nil {
+	if err := s.waitUntil(ctx, "owners of "+old+"'s shards", func() bool { return s.board.allOwned(old) }); err != nil {
 		return err
 	}
 	s.tell("all %d shards have an owner: %s", shards, s.board.division())
@@ -167,14 +166,14 @@ func (s *script) bringBack(ctx context.Context) error {
 		if r.state != dead {
 			continue
 		}
-		s.chapter("Restart %s, under its old name: it joins, and takes its share of the shards. Before the\n"+
-			"   next fault it must be a voter again, or that fault would cost the majority", r.name)
+		s.chapter("Restart %s, under its old name: it joins and takes its share of the shards. It must be\n"+
+			"   a voter again before the next fault, or the cluster would lose its majority", r.name)
 		if err := s.restart(r.name); err != nil {
 			return err
 		}
 	}
 	s.tell("waiting until there are three voters again, some 8s")
-	if err := s.settle(ctx); err != nil {
+	if err := s.waitUntilBalanced(ctx); err != nil {
 		return err
 	}
 	s.tell("three voters, and all %d shards have an owner: %s", shards, s.board.division())
@@ -187,7 +186,7 @@ func (s *script) pauseOwner(ctx context.Context) error {
 		s.verdict.Skipped = "pause: this system has no signal that stops a process"
 		return nil
 	}
-	// Not the scheduler, so that there is something new to see.
+	// Not the scheduler, because the script has shown its loss already.
 	var r *row
 	for _, r = range s.board.rows {
 		if r.name != s.board.scheduler.member {
@@ -201,31 +200,31 @@ func (s *script) pauseOwner(ctx context.Context) error {
 		return err
 	}
 	stopped := time.Now()
-	s.tell("SIGSTOP: %s stands still, and does not know it. Waiting for others to own its shards", r.name)
-	if err := s.until(ctx, "owners of "+r.name+"'s shards", func() bool { return s.board.allOwned(r.name) }); err != nil {
+	s.tell("SIGSTOP: %s stands still and does not notice. Waiting until others own its shards", r.name)
+	if err := s.waitUntil(ctx, "owners of "+r.name+"'s shards", func() bool { return s.board.allOwned(r.name) }); err != nil {
 		return err
 	}
 	took := time.Since(stopped)
 	s.verdict.TakeoverAfterPause = took.Milliseconds()
-	s.tell("others own all of its shards %.1fs after the stop: %s. They write on", took.Seconds(), s.board.division())
-	if err := s.let(ctx, pauseFor-time.Since(stopped)); err != nil {
+	s.tell("others own all its shards %.1fs after the stop: %s. The new owners write", took.Seconds(), s.board.division())
+	if err := s.waitFor(ctx, pauseFor-time.Since(stopped)); err != nil {
 		return err
 	}
-	s.tell("SIGCONT: %s goes on where it was, and finishes its writes, with tokens of the past", r.name)
+	s.tell("SIGCONT: %s goes on and finishes its writes, with tokens of the past", r.name)
 	if err := s.resume(r.name); err != nil {
 		return err
 	}
 	each := func() bool { return len(s.board.refusals)-before >= len(pending) }
-	if err := s.until(ctx, fmt.Sprintf("%d stale writes to be refused", len(pending)), each); err != nil {
+	if err := s.waitUntil(ctx, fmt.Sprintf("%d stale writes to be refused", len(pending)), each); err != nil {
 		return err
 	}
-	s.tell("waiting until %s has joined in again and has its share of the shards", r.name)
-	if err := s.settle(ctx); err != nil {
+	s.tell("waiting until %s has its share of the shards again", r.name)
+	if err := s.waitUntilBalanced(ctx); err != nil {
 		return err
 	}
 	s.tell("all %d shards have an owner: %s", shards, s.board.division())
 	s.tell("they work for 1s")
-	return s.let(ctx, time.Second)
+	return s.waitFor(ctx, time.Second)
 }
 
 func (s *script) check(ctx context.Context) error {
@@ -242,7 +241,7 @@ func (s *script) check(ctx context.Context) error {
 	v.Overlaps = f.Overlaps + f.Shared
 	v.LostUpdates = f.Lost
 	v.TokensRising = f.Stale == 0
-	s.tell("%d writes: %d stale ones accepted, %d by two owners at once, %d updates lost", f.Writes, f.Stale, v.Overlaps, f.Lost)
+	s.tell("%d writes: %d stale writes accepted, %d times two owners at once, %d updates lost", f.Writes, f.Stale, v.Overlaps, f.Lost)
 	s.tell("%d stale writes were attempted, and the fence refused %d", v.StaleAttempted, len(s.board.refusals))
 	switch {
 	case !f.clean():
@@ -250,16 +249,16 @@ func (s *script) check(ctx context.Context) error {
 	case s.board.broken != "":
 		return errors.New(s.board.broken)
 	case f.Writes == 0:
-		return errors.New("nothing was written, so nothing was shown")
+		return errors.New("nothing was written, so nothing is proved")
 	case canPause && len(s.board.refusals) == 0:
-		return errors.New("no stale write was attempted, so nothing was shown")
+		return errors.New("no stale write was attempted, so nothing is proved")
 	}
 	return nil
 }
 
 func alsoLeads(leads bool) string {
 	if leads {
-		return ".\n   It also leads the voters, so these must elect a leader first"
+		return ".\n   It is also the raft leader, so the voters must elect a leader first"
 	}
 	return ""
 }

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// renderTable draws the board as lines of at most width columns: members on top,
-// then the latest events, as many as fit, then the keys. One
-// line of the height stays free, for the cursor.
+// renderTable returns the board as lines of at most width columns: the members,
+// the latest events, as many as fit, and the keys. There are fewer lines than
+// height, so that a line stays free for the cursor.
 func renderTable(b *board, now time.Time, latest []string, width, height int) []string {
 	lines := []string{
 		fmt.Sprintf("wardmote: three processes, one cluster, TTL %v, %d shards%22s", ttl, shards, elapsed(b, now)),
@@ -40,9 +40,9 @@ func renderTable(b *board, now time.Time, latest []string, width, height int) []
 	if b.broken != "" {
 		keys = append(keys, "BROKEN: "+b.broken)
 	}
-	room := min(len(latest), max(0, height-len(lines)-len(keys)-2))
+	fits := min(len(latest), max(0, height-len(lines)-len(keys)-2))
 	lines = append(lines, "")
-	lines = append(lines, latest[len(latest)-room:]...)
+	lines = append(lines, latest[len(latest)-fits:]...)
 	lines = append(lines, keys...)
 	for i, line := range lines {
 		lines[i] = crop(line, width)
@@ -50,12 +50,13 @@ func renderTable(b *board, now time.Time, latest []string, width, height int) []
 	return lines
 }
 
-// shardList is how many there are, and which.
+// shardList returns the number of owned shards and the shards themselves.
 func shardList(owned []int) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%2d:", len(owned))
 	for i, shard := range owned {
-		// More than that do not fit, which happens while others are dead.
+		// The column has room for six shards. A member owns more only while other
+		// members are dead.
 		if i == 5 && len(owned) > 6 {
 			s.WriteString(" …")
 			break

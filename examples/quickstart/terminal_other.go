@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// isTerminal: here the script plays, terminal or not.
+// isTerminal is always false, so that these systems always run the script.
 func isTerminal(*os.File) bool { return false }
 
 func singleKeys() (restore func(), err error) { return nil, errors.ErrUnsupported }

@@ -15,8 +15,8 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// singleKeys makes the terminal hand on each key as it is pressed, and not show
-// it. Ctrl-C still works.
+// singleKeys sets the terminal to deliver each key at once, without showing the
+// key. Ctrl-C still works.
 func singleKeys() (restore func(), err error) {
 	in := int(os.Stdin.Fd())
 	before, err := unix.IoctlGetTermios(in, getTermios)
@@ -26,7 +26,7 @@ func singleKeys() (restore func(), err error) {
 	mode := *before
 	mode.Lflag &^= unix.ICANON | unix.ECHO
 	mode.Cc[unix.VMIN], mode.Cc[unix.VTIME] = 1, 0
-	// Ctrl-Z would give the shell a terminal in this mode.
+	// Ctrl-Z would leave the shell with a terminal in this mode.
 	signal.Ignore(syscall.SIGTSTP)
 	if err := unix.IoctlSetTermios(in, setTermios, &mode); err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ func isTerminal(f *os.File) bool {
 	return windows.GetConsoleMode(windows.Handle(f.Fd()), &mode) == nil
 }
 
-// singleKeys makes the console understand the table. Keys come by line: press
-// Enter after each.
+// singleKeys turns on the control codes of the table. The console delivers keys by
+// line: press Enter after each key.
 func singleKeys() (restore func(), err error) {
 	out := windows.Handle(os.Stdout.Fd())
 	var before uint32

@@ -9,14 +9,13 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// How long it takes to prepare a write, and a slow one.
+// The time to prepare a write, and to prepare a slow write.
 const (
 	prepare     = 60 * time.Millisecond
 	prepareSlow = 1500 * time.Millisecond
 )
 
-// work is the single writer of one shard's ledger, for as long as this member
-// owns the shard.
+// work is the single writer of a shard's ledger while this member owns the shard.
 func (m *member) work(ctx context.Context, shard int, l *locks.Lock) error {
 	book, err := openLedger(m.folder, shard)
 	if err != nil {
@@ -24,8 +23,8 @@ func (m *member) work(ctx context.Context, shard int, l *locks.Lock) error {
 	}
 	defer book.Close()
 
-	// The fence must know of this owner before it reads: from here on no earlier
-	// one can change what was read.
+	// Show the token before the first read: from here on no earlier owner can
+	// change the ledger.
 	if err := book.Claim(l.Token()); err != nil {
 		return m.refusal(shard, l, err)
 	}
@@ -33,18 +32,18 @@ func (m *member) work(ctx context.Context, shard int, l *locks.Lock) error {
 	if err != nil {
 		return err
 	}
-	m.tell(event{Kind: owns, Shard: shard, Token: l.Token()})
-	defer func() { m.tell(event{Kind: gave, Shard: shard, Token: l.Token(), Detail: reason(ctx)}) }()
+	m.send(event{Kind: owns, Shard: shard, Token: l.Token()})
+	defer func() { m.send(event{Kind: gaveUp, Shard: shard, Token: l.Token(), Detail: reason(ctx)}) }()
 
 	slow := m.slow.Load()
 	for ctx.Err() == nil && l.Err() == nil {
-		// The lock is ours: it was a moment ago. Now the process may be stopped,
-		// or swapped out, or its virtual machine moved, for any time and between
-		// any two lines, and then the write comes late. To check again before the
-		// write makes the gap smaller, and never closes it.
+		// The lock was ours a moment ago. Between any two lines the process may
+		// be stopped or swapped out, or its virtual machine moved, for any time,
+		// and then the write comes late. A check right before the write makes
+		// the gap smaller and never closes the gap.
 		if asked := m.slow.Load(); asked > slow {
 			slow = asked
-			m.tell(event{Kind: preparing, Shard: shard, Token: l.Token()})
+			m.send(event{Kind: preparing, Shard: shard, Token: l.Token()})
 			time.Sleep(prepareSlow)
 		} else {
 			time.Sleep(prepare)
@@ -58,15 +57,15 @@ func (m *member) work(ctx context.Context, shard int, l *locks.Lock) error {
 	return nil
 }
 
-// refusal tells of a write that the fence refused. It returns other errors,
-// which end the member.
+// refusal reports a write that the fence refused to the parent and returns nil. It
+// returns any other error, and the error ends the member.
 func (m *member) refusal(shard int, l *locks.Lock, err error) error {
 	var stale *fence.StaleError
 	if !errors.As(err, &stale) {
 		return err
 	}
-	// Somebody was granted the shard after us. The lock must know that it is
-	// over, however long this process was stopped: Err reads the clock.
-	m.tell(event{Kind: refused, Shard: shard, Token: stale.Token, Seen: stale.Seen, Trusted: l.Err() == nil})
-	return nil // the loss is the lock's to report, and Spread goes on
+	// Another member has been granted the shard. The lock must be lost by now,
+	// also after a pause of any length, because Err reads the clock.
+	m.send(event{Kind: refused, Shard: shard, Token: stale.Token, Seen: stale.Seen, Trusted: l.Err() == nil})
+	return nil // the lock reports the loss, and Spread goes on
 }

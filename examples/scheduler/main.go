@@ -1,13 +1,14 @@
-// Command scheduler elects one of several processes, which runs a job each
-// second. Start it in one terminal, and then in others with the command that it
-// prints:
+// Command scheduler elects a leader among several processes. The elected process
+// runs a job each second. Start the program in a terminal, and then in other
+// terminals with the printed command:
 //
 //	go run ./examples/scheduler
 //	go run ./examples/scheduler -join 127.0.0.1:PORT
 //
-// One of them runs the job. Press Ctrl-C there, and another does at once. With
-// kill -9 instead it takes the TTL of 5 s, and there must be three voters before,
-// which a third terminal makes after some ten seconds: a majority must survive.
+// Press Ctrl-C in the terminal of the elected process: another process is elected
+// at once. After kill -9 the election takes the TTL of 5 s. It also needs three
+// voters before the kill, because a majority must survive: start three terminals
+// and wait some ten seconds.
 package main
 
 import (
@@ -25,7 +26,7 @@ import (
 )
 
 func main() {
-	join := flag.String("join", "", "host:port of any member; without it, found a cluster")
+	join := flag.String("join", "", "host:port of any member; if empty, found a cluster")
 	flag.Parse()
 	if err := run(*join); err != nil {
 		log.Fatal(err)
@@ -41,7 +42,7 @@ func run(join string) error {
 		Events: func(e cluster.Event) { log.Print(e) },
 	}
 	if join == "" {
-		cfg.InitialSize = 1 // alone; the others only join, or there would be two clusters
+		cfg.InitialSize = 1 // the others only join: a second founder would make a second cluster
 	} else {
 		cfg.Join = []string{join}
 	}
@@ -54,17 +55,18 @@ func run(join string) error {
 	client := locks.New(node, locks.Options{})
 	err = client.Elect(ctx, "scheduler", lead)
 	if ctx.Err() != nil {
-		err = nil // Ctrl-C is how it ends
+		err = nil // Ctrl-C is the normal end
 	}
-	// Give back the lock, and then the place among the voters: nobody has to wait
-	// for a TTL. If that cannot be done soon, the others manage by themselves.
+	// Close releases the lock and Leave ends this member's vote, so that no other
+	// process waits for a TTL. If they do not succeed within ten seconds, the
+	// other processes go on by themselves.
 	bye, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return errors.Join(err, client.Close(bye), node.Leave(bye))
 }
 
-// lead runs in one process at a time. It returns when ctx ends, which comes
-// before anybody else is elected.
+// lead runs in one process at a time, until ctx ends. ctx ends before another
+// process is elected.
 func lead(ctx context.Context, l *locks.Lock) error {
 	log.Printf("elected, token %d", l.Token())
 	tick := time.NewTicker(time.Second)
@@ -73,11 +75,11 @@ func lead(ctx context.Context, l *locks.Lock) error {
 		select {
 		case <-ctx.Done():
 			log.Printf("no longer elected: %v", context.Cause(ctx))
-			return nil // Elect stands again, if there is time
+			return nil // Elect tries again, unless the program ends
 		case <-tick.C:
-			// After a pause of this process both cases are ready. Err is right
-			// at once. A job that writes shows the token there: see
-			// examples/ledger.
+			// After a pause of this process both cases are ready, so ask Err,
+			// which is right at once. If the job writes, it must also show
+			// the token to the resource: see examples/ledger.
 			if l.Err() != nil {
 				continue
 			}

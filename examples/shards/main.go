@@ -1,14 +1,15 @@
-// Command shards divides 16 shards among several processes, so that each shard has
-// one owner: its single writer. Start it in one terminal, and then in others with
-// the command that it prints:
+// Command shards divides 16 shards among several processes. Each shard has a single
+// owner, and only the owner writes to the shard. Start the program in a terminal,
+// and then in other terminals with the printed command:
 //
 //	go run ./examples/shards
 //	go run ./examples/shards -join 127.0.0.1:PORT
 //
-// The first owns all 16. As others come shards move to them, no more than needed,
-// and when one leaves with Ctrl-C they move back at once. With kill -9 it takes
-// the TTL of 5 s, and there must be three voters before, which a third terminal
-// makes after some ten seconds: a majority must survive.
+// The first process owns all 16 shards. When a process joins, shards move to the
+// new process, no more than needed. When a process leaves with Ctrl-C, its shards
+// move back at once. After kill -9 the move takes the TTL of 5 s. It also needs
+// three voters before the kill, because a majority must survive: start three
+// terminals and wait some ten seconds.
 package main
 
 import (
@@ -27,7 +28,7 @@ import (
 )
 
 func main() {
-	join := flag.String("join", "", "host:port of any member; without it, found a cluster")
+	join := flag.String("join", "", "host:port of any member; if empty, found a cluster")
 	flag.Parse()
 	if err := run(*join); err != nil {
 		log.Fatal(err)
@@ -43,7 +44,7 @@ func run(join string) error {
 		Events: func(e cluster.Event) { log.Print(e) },
 	}
 	if join == "" {
-		cfg.InitialSize = 1 // alone; the others only join, or there would be two clusters
+		cfg.InitialSize = 1 // the others only join: a second founder would make a second cluster
 	} else {
 		cfg.Join = []string{join}
 	}
@@ -56,7 +57,7 @@ func run(join string) error {
 	client := locks.New(node, locks.Options{})
 	err = client.Spread(ctx, "orders", 16, own)
 	if ctx.Err() != nil {
-		err = nil // Ctrl-C is how it ends
+		err = nil // Ctrl-C is the normal end
 	}
 	bye, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -65,12 +66,12 @@ func run(join string) error {
 
 var owned atomic.Int32
 
-// own runs for each shard of this process. What must be written by one process
-// only, such as the shard's part of a queue or a file, is written here. Others get
-// the shard when own has returned, so it should return soon after ctx ended.
+// own runs for each shard of this process. Here the program writes data with a
+// single writer, such as the shard's part of a queue or a file. Another process
+// gets the shard when own has returned, so own should return soon after ctx ends.
 func own(ctx context.Context, shard int, l *locks.Lock) error {
 	log.Printf("shard %2d: ours, token %d; %d in all", shard, l.Token(), owned.Add(1))
-	<-ctx.Done() // here goes the work
+	<-ctx.Done() // a real program works here until ctx ends
 	log.Printf("shard %2d: given up: %v; %d left", shard, context.Cause(ctx), owned.Add(-1))
 	return nil
 }

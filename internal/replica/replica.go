@@ -1,6 +1,6 @@
-// Package replica is the seam between locks and cluster: what a lock client
-// needs of the node it runs on. cluster implements it; locks and its tests
-// consume it.
+// Package replica is the seam between locks and cluster: the interface that a lock
+// client needs from its node. Package cluster implements Replica; package locks
+// and its tests call Replica.
 package replica
 
 import (
@@ -11,116 +11,122 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// Replica reaches the replicated lock table from this process, wherever the
-// leader is. Its methods may be called from any goroutine.
+// Replica gives this process access to the replicated lock table, on any leader.
+// All methods may be called from any goroutine.
 type Replica interface {
-	// Member is the name of the member this process is.
+	// Member returns the member name of this process.
 	Member() string
 
-	// Cluster is the ID of the cluster it belongs to; zero before it knows.
+	// Cluster returns the ID of the cluster, or zero while the ID is unknown.
 	Cluster() machine.ClusterID
 
-	// TTL is the largest session TTL the cluster grants, as far as this member
-	// knows, in whole milliseconds.
+	// TTL returns the largest session TTL that the cluster grants, as far as this
+	// member knows, in whole milliseconds.
 	TTL() time.Duration
 
-	// Propose has cmd committed and applied, and returns its outcome. It
-	// forwards to the leader, and repeats the command over leader changes and
-	// lost answers until ctx ends: commands name what they mean, so a second
-	// copy is harmless. When it returns an error, nothing was applied if the
-	// error is a *Error with Unknown false; otherwise the command may have been
-	// applied, or may yet be.
+	// Propose sends cmd to the leader, waits until cmd is committed and applied,
+	// and returns the outcome. After a leader change or a lost answer, Propose
+	// sends cmd again, until ctx ends. A second copy is harmless, because a
+	// command names the grant or the request that it changes.
+	//
+	// If the error is a *Error with Unknown false, cmd was not applied. After any
+	// other error cmd may have been applied, or may be applied later.
 	Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error)
 
-	// Beat sends one keepalive of the session and returns nil once a majority
-	// of the voters has confirmed, after the beat arrived, that its leader had
-	// not been replaced. It fails with ErrNoSession if the session is not open.
-	// It tries again, with new sends, until ctx ends: the caller must count
-	// trust from its own call of Beat.
+	// Beat sends a keepalive of the session to the leader. Beat returns nil when a
+	// majority of the voters, asked after the arrival of the beat, has confirmed
+	// that the leader was not replaced. Beat fails with ErrNoSession if the
+	// session is not open. After other failures Beat sends again, until ctx ends,
+	// so the caller must count trust from the start of its call of Beat.
 	Beat(ctx context.Context, id machine.SessionID) error
 
-	// Attach routes the events of an open session to sink until Detach, over
-	// leader changes and reconnections: after each, grants whose outcome the
-	// session has not yet marked as seen are told again, and EventEnded if the
-	// session has ended meanwhile. Calls of sink come one at a time for each
-	// session and must not block.
+	// Attach sends the events of an open session to sink until Detach. The events
+	// continue after a leader change or a reconnection. After each, sink gets
+	// again all grants with an outcome that the session has not yet marked as
+	// seen, and EventEnded if the session has ended meanwhile. The calls of sink
+	// for a session come one after the other. A call of sink must not block.
 	Attach(id machine.SessionID, sink func(machine.Event))
 	Detach(id machine.SessionID)
 
-	// Read answers q from state that was current at some moment during the
-	// call. With q.Version set it waits until the answer's version differs.
+	// Read answers q from a state that was current at some moment during the
+	// call. If q.Version is not zero, Read waits until the answer's Version is
+	// different from q.Version.
 	Read(ctx context.Context, q Query) (Answer, error)
 
-	// Scan lists keys by prefix, from state that was current at some moment
-	// during the call. With q.Since set it waits until there is something to
-	// tell.
+	// Scan lists keys by prefix, from a state that was current at some moment
+	// during the call. If q.Since is not zero, Scan waits until there is a change
+	// to report.
 	Scan(ctx context.Context, q Scan) (Scanned, error)
 
-	// Reached returns nil if a leader is known at the moment, and if not what a
-	// call that ended now would say of that.
+	// Reached returns nil if this member knows a leader now. Otherwise Reached
+	// returns the reason, the same as a call that ends now.
 	Reached() error
 
-	// Done is closed when the node stops; every call then fails with a *Error
-	// wrapping the node's ErrStopped.
+	// Done returns a channel that is closed when the node stops. From then on
+	// every call fails with a *Error that wraps the node's ErrStopped.
 	Done() <-chan struct{}
 }
 
 // Query asks for the state of keys.
 type Query struct {
-	Key  string   // told whole: holders and queue, each up to Waiters of it
-	Also []string // told by holder only; at most MaxAlso, of MaxAlsoBytes in all
-	// Waiters bounds the lists of Key's holders and waiters; at most MaxListed.
+	Key  string   // the answer has its holders and its queue, up to Waiters of each
+	Also []string // the answer has the first holder of each; at most MaxAlso keys of MaxAlsoBytes together
+	// Waiters is the largest length of each list: the holders and the waiters of
+	// Key. At most MaxListed.
 	Waiters int
-	// Value asks for what was left with Key.
+	// Value asks for the value stored with Key.
 	Value bool
-	// Session and Seq, if not zero, ask how many this request waits behind.
+	// Session and Seq, if not zero, name a request. The answer has the number of
+	// holders and waiters ahead of this request.
 	Session machine.SessionID
 	Seq     uint64
-	// Version, if not zero, is an earlier answer's: wait until it differs.
+	// Version, if not zero, is the Version of an earlier answer: Read waits for a
+	// different Version.
 	Version uint64
 }
 
-// Scan asks for the keys that begin with a prefix and are held or waited for.
+// Scan asks for all keys with a prefix and with a holder or a waiter.
 type Scan struct {
 	Prefix string
-	From   string // the first key to tell
+	From   string // the smallest key of the answer
 	Limit  int    // at most MaxScanned
-	// Since, if not zero, is an earlier answer's Version: wait, and tell instead
-	// the keys that changed after it, those that are free now too.
+	// Since, if not zero, is the Version of an earlier answer: Scan waits for a
+	// change and answers with the keys changed after Since, free keys included.
 	Since uint64
 }
 
 // Limits of a Query and a Scan.
 const (
 	MaxAlso      = 4096
-	MaxAlsoBytes = 960 << 10 // so that a Query is one frame
+	MaxAlsoBytes = 960 << 10 // so that a Query fits into one frame
 	MaxListed    = 1024
 	MaxScanned   = 256
-	// Of each scanned key so many holders and waiters are told at most.
+	// MaxScannedEach is the largest number of holders and of waiters in the
+	// status of each scanned key.
 	MaxScannedEach = 16
 )
 
-// Answer is the state asked for, all of one moment.
+// Answer is the requested state. All parts are of the same moment.
 type Answer struct {
 	Status  machine.Status
-	Also    []Owner // one for each of Query.Also
-	Behind  uint32  // whom the request waits for
-	Waits   bool    // the request waits
-	Version uint64  // of all keys asked for; never zero
+	Also    []Owner // the owners of the keys of Query.Also, in the same order
+	Behind  uint32  // number of holders and waiters ahead of the named request
+	Waits   bool    // the named request waits
+	Version uint64  // the version of all requested keys together; never zero
 }
 
-// Scanned is the keys asked for, all of one moment, in ascending order if Since
-// was zero.
+// Scanned has the requested keys. All parts are of the same moment. If Since was
+// zero, the keys are in ascending order.
 type Scanned struct {
 	Keys []machine.Status
-	// More tells that there are more keys: go on from after the last one, or,
-	// with Since, from Version.
+	// More means that there are more keys. The next Scan continues after the last
+	// key, or, if Since was not zero, from Version.
 	More    bool
-	Version uint64 // changes after this were not seen; never zero
-	Lost    bool   // what changed after Since is not remembered: list anew
+	Version uint64 // later changes are not in this answer; never zero
+	Lost    bool   // the changes after Since are forgotten: list all keys again
 }
 
-// Owner is the first holder of one of Query.Also; zero if nobody holds the key.
+// Owner is the first holder of a key of Query.Also; zero if the key has no holder.
 type Owner struct {
 	Session machine.SessionID
 	Token   machine.Token
@@ -167,10 +173,10 @@ func (s Scan) Check() error {
 
 var errOverLimits = errors.New("cluster: query over its limits")
 
-// Error is a failure to reach a verdict.
+// Error reports that a call ended without a verdict.
 type Error struct {
-	Unknown bool  // the command may have been applied, or may yet be
-	Err     error // why, for example the context's error joined with ErrNoQuorum
+	Unknown bool  // the command may have been applied, or may be applied later
+	Err     error // the reason, for example the context's error joined with ErrNoQuorum
 }
 
 func (e *Error) Error() string { return e.Err.Error() }

@@ -10,52 +10,55 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// MaxFrame bounds a frame, its length prefix not counted. It is checked before
-// anything is allocated.
+// MaxFrame is the largest length of a frame in bytes, without the length prefix.
+// The length is checked before memory is allocated.
 const MaxFrame = 1 << 20
 
 // Frame is one message on a stream.
 type Frame struct {
 	Type Type
-	ID   uint64 // of a request and of its answer; 0 for a notice
-	Code Code   // CodeRequest, or an answer's verdict
+	ID   uint64 // equal in a request and its answer; 0 in a notice
+	Code Code   // CodeRequest in a request or notice, another Code in an answer
 	Body []byte
 }
 
-// Type says what a frame's body is. Types travel on the wire: never renumber.
+// Type names the message in a frame's body. Types travel on the wire: never
+// renumber.
 type Type uint8
 
-// On KindMember streams, member to leader, except Event.
+// Types on KindMember streams. The comments give the body of the request and the
+// body of the answer; "empty" is a body of no bytes. The member sends requests and
+// notices to the leader, except Event and Bound.
 const (
-	Attach  Type = 1  // AttachRequest → AttachAnswer: begins every member stream
+	Attach  Type = 1  // AttachRequest → AttachAnswer: first on every member stream
 	Propose Type = 2  // machine command → machine outcome
-	Beat    Type = 3  // session ID → nothing
+	Beat    Type = 3  // session ID → empty
 	Read    Type = 4  // Query → Answer
-	Ready   Type = 5  // nothing → nothing, once the cluster grants
-	Detach  Type = 6  // session ID; notice
-	Cancel  Type = 7  // the ID of a Read or Scan that nobody waits for any more; notice
-	Depart  Type = 8  // DepartRequest → nothing, once the voter is replaced
+	Ready   Type = 5  // empty → empty, as soon as the cluster grants
+	Detach  Type = 6  // notice: session ID
+	Cancel  Type = 7  // notice: the ID of a Read or Scan with no caller waiting
+	Depart  Type = 8  // DepartRequest → empty, after the voter is replaced
 	Scan    Type = 9  // ScanQuery → Scanned
-	Event   Type = 16 // leader to member: machine event; notice
-	Bound   Type = 17 // leader to member: AttachAnswer, when the bound of TTLs changes; notice
+	Event   Type = 16 // notice from leader to member: machine event
+	Bound   Type = 17 // notice from leader to member: AttachAnswer with a new TTL bound
 )
 
-// On KindControl streams, any member to any member.
+// Types on KindControl streams. Any member sends requests to any member.
 const (
-	Confirm  Type = 32 // ConfirmRequest → nothing: CodeOK is a yes
+	Confirm  Type = 32 // ConfirmRequest → empty: CodeOK means yes
 	Prepare  Type = 33 // PrepareRequest → PrepareAnswer
-	Accept   Type = 34 // AcceptRequest → nothing
-	Chosen   Type = 35 // Founding → nothing
-	Who      Type = 36 // nothing → WhoAnswer
+	Accept   Type = 34 // AcceptRequest → empty
+	Chosen   Type = 35 // Founding → empty
+	Who      Type = 36 // empty → WhoAnswer
 	Invite   Type = 37 // InviteRequest → InviteAnswer
-	Progress Type = 38 // nothing → ProgressAnswer
-	Removed  Type = 39 // RemovedNotice → nothing
-	InConfig Type = 40 // InConfigRequest → nothing: CodeOK yes, CodeNo no
+	Progress Type = 38 // empty → ProgressAnswer
+	Removed  Type = 39 // RemovedNotice → empty
+	InConfig Type = 40 // InConfigRequest → empty: CodeOK means yes, CodeNo means no
 )
 
-// Asks reports whether a frame of this type must be answered, and so has an ID.
-// Of types that this version does not know it says no: a later one may send
-// notices that mean nothing here.
+// Asks reports whether a frame of type t is a request, which has an ID and must be
+// answered. For types unknown to this version Asks returns false: a next version
+// may send new notices, and members of this version skip them.
 func (t Type) Asks() bool {
 	switch t {
 	case Attach, Propose, Beat, Read, Ready, Depart, Scan,
@@ -65,25 +68,26 @@ func (t Type) Asks() bool {
 	return false
 }
 
-// Code is the verdict of an answer. Codes travel on the wire: never renumber.
+// Code is the verdict of an answer. Codes travel on the wire: never renumber. A
+// definite refusal means that nothing was appended to the log.
 type Code uint8
 
 const (
-	CodeRequest   Code = 0
+	CodeRequest   Code = 0 // not an answer: a request or a notice
 	CodeOK        Code = 1
-	CodeNo        Code = 2 // asked and answered: no
-	CodeNotLeader Code = 3 // definite: nothing was appended; body is a Hint
-	CodeUnknown   Code = 4 // may have been appended, or may yet be
+	CodeNo        Code = 2 // the answer to the question is no
+	CodeNotLeader Code = 3 // definite refusal; the body is a Hint
+	CodeUnknown   Code = 4 // the command may be in the log, or may get there later
 	CodeNoSession Code = 5 // the session is not open
-	CodeBusy      Code = 6 // definite: a queue is full, try again later
-	CodeBad       Code = 7 // malformed, or not known to this version
-	CodeVersion   Code = 8 // definite: some voter does not read such a command yet
+	CodeBusy      Code = 6 // definite refusal: a queue is full, try again later
+	CodeBad       Code = 7 // the request is malformed, or unknown to this version
+	CodeVersion   Code = 8 // definite refusal: some voter does not know the command yet
 )
 
 var errFrame = errors.New("wire: malformed frame")
 
-// AppendFrame appends f, with its length prefix, to dst. It fails only if the
-// frame exceeds MaxFrame, and then returns dst as it was.
+// AppendFrame appends f, with its length prefix, to dst. If the frame exceeds
+// MaxFrame, AppendFrame returns an error and the unchanged dst.
 func AppendFrame(dst []byte, f Frame) ([]byte, error) {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
@@ -111,7 +115,8 @@ func appendBin(b, body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(append(b, 0xc6), uint32(len(body))), body...)
 }
 
-// DecodeFrame decodes a frame without its length prefix. The body aliases b.
+// DecodeFrame decodes a frame without its length prefix. The body shares the memory
+// of b.
 func DecodeFrame(b []byte) (Frame, error) {
 	var f Frame
 	if len(b) == 0 || b[0] != 0x94 {
@@ -138,7 +143,7 @@ func DecodeFrame(b []byte) (Frame, error) {
 	return Frame{Type: Type(n[0]), ID: n[1], Code: Code(n[2]), Body: b[5:]}, nil
 }
 
-// ReadFrame reads one frame from r. The frame owns its body.
+// ReadFrame reads the next frame from r. The frame owns its body.
 func ReadFrame(r io.Reader) (Frame, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -148,8 +153,8 @@ func ReadFrame(r io.Reader) (Frame, error) {
 	if n == 0 || n > MaxFrame {
 		return Frame{}, fmt.Errorf("wire: frame of %d bytes, want 1 to %d", n, MaxFrame)
 	}
-	// A peer that claims a large frame and then drips it must not cost its
-	// claim in memory: grow as the bytes arrive.
+	// The buffer grows as bytes arrive. Not allocated at once, because a peer may
+	// announce a large frame and then send the bytes slowly or never.
 	var buf bytes.Buffer
 	if _, err := io.CopyN(&buf, r, int64(n)); err != nil {
 		if err == io.EOF {
@@ -160,19 +165,21 @@ func ReadFrame(r io.Reader) (Frame, error) {
 	return DecodeFrame(buf.Bytes())
 }
 
-// Marshal encodes a message of messages.go.
+// Marshal encodes a message of messages.go as msgpack.
 func Marshal(v any) []byte {
 	var buf bytes.Buffer
 	if err := msgpack.NewEncoder(&buf).Encode(v); err != nil {
-		// Messages are plain structs of this package and encode into memory:
-		// an error is a type that msgpack cannot encode, found by any test.
+		// Messages are plain structs of this package, and a write to memory
+		// cannot fail. The only possible error is a field type unknown to
+		// msgpack, and every test of the message finds that error.
 		panic(err)
 	}
 	return buf.Bytes()
 }
 
-// Unmarshal decodes a message of messages.go from untrusted bytes. It takes
-// memory in proportion to len(b), whatever b claims.
+// Unmarshal decodes a message of messages.go from untrusted bytes. The memory used
+// is proportional to len(b), also if lengths in b are false. On an error v may be
+// partly filled.
 func Unmarshal(b []byte, v any) error {
 	if err := validate(b); err != nil {
 		return fmt.Errorf("wire: %T: %w", v, err)

@@ -7,30 +7,32 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// What a message may hold besides its bytes. The largest ones hold MaxAttach
+// Limits of a message besides its length. The largest messages have MaxAttach
 // sessions, or a MaxFrame of keys with their holders.
 const (
-	maxDepth    = 16       // maps and arrays within one another
-	maxElements = 64 << 10 // of all its arrays together
+	maxDepth    = 16       // nested maps and arrays
+	maxElements = 64 << 10 // elements of all arrays together
 )
 
-// validate walks one msgpack value that must fill b, before it is decoded. The
-// decoder takes an array's word for its length and makes room for that many
-// elements, so that a dozen bytes could claim all memory; and it follows nested
-// values as deep as they go.
+// validate checks, before decoding, that b is exactly one msgpack value with true
+// lengths. The decoder alone is not safe for untrusted bytes: it allocates room
+// for the announced length of an array, so that a dozen bytes could take all
+// memory, and it follows nested values to any depth.
 func validate(b []byte) error {
 	w := walker{b: b}
 	w.value(maxDepth)
 	if w.err == nil && len(w.b) > 0 {
-		w.fail("%d bytes behind the message", len(w.b))
+		w.fail("%d bytes after the end of the message", len(w.b))
 	}
 	return w.err
 }
 
+// walker walks through a msgpack value without decoding it. After the first error
+// no bytes are left, and all methods return quickly.
 type walker struct {
-	b        []byte // what is left
-	elements int
-	err      error
+	b        []byte // the bytes not walked yet
+	elements int    // elements of all arrays so far
+	err      error  // the first error
 }
 
 func (w *walker) fail(format string, args ...any) {
@@ -40,10 +42,10 @@ func (w *walker) fail(format string, args ...any) {
 	}
 }
 
-// skip passes n bytes and returns them.
+// skip removes the next n bytes from w.b and returns them.
 func (w *walker) skip(n int) []byte {
 	if n > len(w.b) {
-		w.fail("%d bytes end before the next %d", len(w.b), n)
+		w.fail("%d bytes are left, want %d", len(w.b), n)
 		return nil
 	}
 	s := w.b[:n]
@@ -51,14 +53,16 @@ func (w *walker) skip(n int) []byte {
 	return s
 }
 
-// length reads a big-endian length of n bytes. What is longer than any message
-// is cut to that, so that twice as much is still an int anywhere.
+// length reads a big-endian length of n bytes. A length above 1<<29 is longer than
+// any message and is returned as 1<<29, so that twice the length still fits an int
+// of 32 bits.
 func (w *walker) length(n int) int {
 	var full [4]byte
 	copy(full[4-n:], w.skip(n))
 	return int(min(binary.BigEndian.Uint32(full[:]), 1<<29))
 }
 
+// value walks through one value with at most depth levels of maps and arrays.
 func (w *walker) value(depth int) {
 	head := w.skip(1)
 	if w.err != nil {
@@ -73,12 +77,13 @@ func (w *walker) value(depth int) {
 	case msgpcode.IsFixedArray(c):
 		w.array(int(c&msgpcode.FixedArrayMask), depth)
 	default:
-		w.long(c, depth)
+		w.codedValue(c, depth)
 	}
 }
 
-// long passes a value whose length or number follows its code.
-func (w *walker) long(c byte, depth int) {
+// codedValue walks through a value with code c, after which the length or the
+// number follows.
+func (w *walker) codedValue(c byte, depth int) {
 	switch c {
 	case msgpcode.Uint8, msgpcode.Int8:
 		w.skip(1)
@@ -103,24 +108,25 @@ func (w *walker) long(c byte, depth int) {
 	case msgpcode.Map32:
 		w.values(2*w.length(4), depth)
 	default:
-		w.fail("code %#x is not used here", c)
+		w.fail("code %#x does not occur in messages", c)
 	}
 }
 
+// array walks through the n elements of an array.
 func (w *walker) array(n, depth int) {
 	if w.elements += n; w.elements > maxElements {
-		w.fail("arrays of more than %d elements", maxElements)
+		w.fail("the arrays have more than %d elements", maxElements)
 	}
 	w.values(n, depth)
 }
 
-// values passes the n values of a map or an array.
+// values walks through the n values of a map or an array.
 func (w *walker) values(n, depth int) {
 	if depth == 0 {
 		w.fail("values nested deeper than %d", maxDepth)
 	}
 	if n > len(w.b) {
-		w.fail("%d values in %d bytes", n, len(w.b))
+		w.fail("%d values do not fit into %d bytes", n, len(w.b))
 	}
 	for ; n > 0 && w.err == nil; n-- {
 		w.value(depth - 1)
