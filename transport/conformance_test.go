@@ -45,7 +45,7 @@ func everywhere(t *testing.T, f func(t *testing.T, w world)) {
 	t.Run("slow memory", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := NewMemory(1)
-			m.SetDefault(Link{Delay: 20 * time.Millisecond, Jitter: 10 * time.Millisecond})
+			m.SetLink("", "", Link{Delay: 20 * time.Millisecond, Jitter: 10 * time.Millisecond})
 			f(t, memoryWorld(m))
 		})
 	})
@@ -180,8 +180,8 @@ func TestPacketsArriveWhole(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world) {
 		a, b := w.listen(t, 1), w.listen(t, 2)
 		defer closeAll(a, b)
-		buf := make([]byte, MaxPacket)
-		for _, size := range []int{0, 1, 1400, 60_000, MaxPacket} {
+		buf := make([]byte, maxPacket)
+		for _, size := range []int{0, 1, 1400, 60_000, maxPacket} {
 			sent := bytes.Repeat([]byte{7}, size)
 			check(t, a.WriteTo(sent, b.Addr()))
 			clear(sent) // the network keeps no reference
@@ -194,7 +194,7 @@ func TestPacketsArriveWhole(t *testing.T) {
 				t.Fatalf("reply %q from %s, %v", buf[:n], from, err)
 			}
 		}
-		if err := a.WriteTo(make([]byte, MaxPacket+1), b.Addr()); !errors.Is(err, syscall.EMSGSIZE) {
+		if err := a.WriteTo(make([]byte, maxPacket+1), b.Addr()); !errors.Is(err, syscall.EMSGSIZE) {
 			t.Errorf("oversize packet: %v", err)
 		}
 	})
