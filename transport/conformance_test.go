@@ -19,8 +19,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A world is a place to run one test in: it has hosts, and addresses on them
-// whose port is free.
+// A world is a place to run a test: host i has a network and an address to
+// bind, with a free port.
 type world func(i int) (n Network, bind string)
 
 func tcpWorld(int) (Network, string) { return TCP(), "127.0.0.1:0" }
@@ -32,8 +32,8 @@ func memoryWorld(m *Memory) world {
 	}
 }
 
-// everywhere runs a claim about networks on each of them. In memory the link
-// is once perfect, once slow and lossy.
+// everywhere runs a claim on every network: TCP, memory with perfect links, and
+// memory with slow links.
 func everywhere(t *testing.T, f func(t *testing.T, w world)) {
 	t.Run("tcp", func(t *testing.T) {
 		defer goleak.VerifyNone(t)
@@ -290,7 +290,7 @@ func TestDeadlinesEndReadsAndWrites(t *testing.T) {
 			t.Errorf("after the deadline was lifted: %q, %v", buf[:n], err)
 		}
 
-		// A deadline set under a Read that waits ends it.
+		// A deadline in the past ends a waiting Read.
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if _, err := x.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {

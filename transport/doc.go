@@ -25,6 +25,7 @@
 //	m.Heal()
 //
 // A bubble has two limits. A goroutine that waits for a mutex stops the bubble's
-// time. And goroutines that run at the same instant run in any order: the seed
+// time: two goroutines must not write to one TLS connection while its window is
+// full. And goroutines that run at the same instant run in any order: the seed
 // decides the losses and the delays, not the order of goroutines.
 package transport

@@ -50,9 +50,9 @@ func NewMemory(seed uint64) *Memory { return &Memory{simnet.New(seed)} }
 // host's endpoints bind this address; ":0" and "0.0.0.0:0" stand for it too.
 func (m *Memory) Host(ip string) Network { return simnet.HostOf[Endpoint](m.net, ip) }
 
-// SetLink sets the link from one host to another. With two empty names it sets
-// every link that no other call has named. Packets and bytes under way keep
-// their delay.
+// SetLink sets the link from one host to another. With two empty names, SetLink
+// sets every link except the links set by name. Packets and bytes under way
+// keep their delay.
 func (m *Memory) SetLink(from, to string, l Link) {
 	if from == "" && to == "" {
 		m.net.SetDefault(simnet.Link(l))

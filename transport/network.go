@@ -8,7 +8,7 @@ import (
 // A Network lets a member listen and dial: [TCP] returns the host's network,
 // and [Memory.Host] a host in memory.
 //
-// Its methods may be called from any goroutine.
+// The methods may be called from any goroutine.
 type Network interface {
 	// Listen binds addr ("host:port") for streams and for packets, under one
 	// port number. Port 0 picks a number that is free for both. When Listen
@@ -16,7 +16,7 @@ type Network interface {
 	Listen(addr string) (Endpoint, error)
 }
 
-// An Endpoint is one bound address of a [Network]. Its methods may be called
+// An Endpoint is one bound address of a [Network]. The methods may be called
 // from any goroutine.
 type Endpoint interface {
 	// Addr is the bound address: host:port, with the picked port number.

@@ -54,7 +54,7 @@ func TestDialReachesTheHandlerOfItsKind(t *testing.T) {
 	})
 }
 
-// answering runs a server that reads preambles and gives one fixed answer.
+// answering runs a server with a fixed answer to every preamble.
 func (w world) answering(t *testing.T, reply []byte) (addr string, stop func()) {
 	e := w.listen(t, 9)
 	var wg sync.WaitGroup
@@ -91,7 +91,7 @@ func TestDialDoesNotBelieveALyingAnswer(t *testing.T) {
 			{with(func(x *answer) { x.from.Name = "m3" }), StatusWrongDestination},
 			{with(func(x *answer) { x.from.Boot = 3 }), StatusWrongDestination},
 			{with(func(x *answer) { x.status = 99 }), 99},
-			{[]byte("wmt1\x02 what later versions say"), StatusBadVersion},
+			{[]byte("wmt1\x02 bytes of a later version"), StatusBadVersion},
 		} {
 			addr, stop := w.answering(t, x.reply)
 			c, err := a.Dial(t.Context(), addr, KindMember, Peer{"m2", 2})

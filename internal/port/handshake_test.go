@@ -52,7 +52,7 @@ func TestForeignClusterIsRefusedLoudly(t *testing.T) {
 				t.Errorf("%s: %d were told, want %d", x.name, told.Load(), x.told)
 			}
 		}
-		// One side that knows no ID yet is no stranger.
+		// A side without an ID yet is no stranger.
 		for _, ids := range [][2][16]byte{{clusterA, {}}, {{}, clusterA}, {{}, {}}, {clusterA, clusterA}} {
 			a, b := w.open(t, 1, id(ids[0])), w.open(t, 2, id(ids[1]))
 			b.Handle(KindMember, echo)
@@ -129,7 +129,7 @@ func TestGarbageEndsTheConnectionOnly(t *testing.T) {
 				_, err = c.Write(x.sent)
 				check(t, err)
 				if x.answer == StatusOK && len(x.sent) > 0 && string(x.sent[:1]) == "w" || len(x.sent) == 0 {
-					_ = c.Close() // it waits for more, until the deadline
+					_ = c.Close() // the port waits for more, until the deadline
 				} else if a, err := readAnswer(c); x.answer != StatusOK && (err != nil || a.status != x.answer) {
 					t.Errorf("answer %v, %v; want %v", a.status, err, x.answer)
 				} else if x.answer == StatusOK && err == nil {

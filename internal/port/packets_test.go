@@ -36,8 +36,8 @@ func TestPacketsReachTheirHandler(t *testing.T) {
 	})
 }
 
-// 25 hosts that gossip for ten minutes, with streams on top, are cheap enough
-// for every test to have them.
+// Ten minutes of gossip among 25 hosts, with streams on top, are cheap enough
+// for every test.
 func TestTwentyFiveHostsForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := transport.NewMemory(1)

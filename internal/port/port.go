@@ -152,7 +152,7 @@ func (p *Port) Drop(name string, except uint64) {
 	}
 }
 
-// remove forgets a connection that is being closed. Conn calls it once.
+// remove forgets a closing connection. Conn calls remove once.
 func (p *Port) remove(c *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A world is a place to run one test in: it has hosts, and addresses on them
-// whose port is free.
+// A world is a place to run a test: host i has a network and an address to
+// bind, with a free port.
 type world func(i int) (n transport.Network, bind string)
 
 func tcpWorld(int) (transport.Network, string) { return transport.TCP(), "127.0.0.1:0" }
@@ -26,8 +26,8 @@ func memoryWorld(m *transport.Memory) world {
 	}
 }
 
-// everywhere runs a claim about networks on each of them. In memory the link
-// is once perfect, once slow and lossy.
+// everywhere runs a claim on every network: TCP, memory with perfect links, and
+// memory with slow links.
 func everywhere(t *testing.T, f func(t *testing.T, w world)) {
 	t.Run("tcp", func(t *testing.T) {
 		defer goleak.VerifyNone(t)
@@ -63,7 +63,7 @@ var (
 
 func known(id [16]byte) func() [16]byte { return func() [16]byte { return id } }
 
-// open opens a port of the member m<i> with boot i; edit changes the rest.
+// open opens the port of member m<i> with boot i. edit changes the rest.
 func (w world) open(t *testing.T, i int, edit ...func(*Config)) *Port {
 	t.Helper()
 	n, bind := w(i)
@@ -79,13 +79,13 @@ func (w world) open(t *testing.T, i int, edit ...func(*Config)) *Port {
 	return p
 }
 
-// echo serves a kind by sending back what it reads.
+// echo is a handler: it sends every byte back.
 func echo(c *Conn) {
 	defer c.Close()
 	_, _ = io.Copy(c, c)
 }
 
-// talk sends a line over an echoing connection and waits for it to come back.
+// talk sends a line over an echoing connection and waits for the echo.
 func talk(c net.Conn) error {
 	if _, err := c.Write([]byte("hello")); err != nil {
 		return err
@@ -98,7 +98,7 @@ func talk(c net.Conn) error {
 	return err
 }
 
-// served says whether p still serves a healthy member.
+// served checks that p still serves a healthy member.
 func served(t *testing.T, from, p *Port) {
 	t.Helper()
 	c, err := from.Dial(t.Context(), p.Addr(), KindMember, Peer{})

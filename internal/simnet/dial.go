@@ -65,8 +65,7 @@ func (n *Network) wait(ctx context.Context, changed <-chan struct{}, due <-chan 
 	}
 }
 
-// handshakeTime draws the duration of TCP's handshake. It is called with mu
-// held.
+// handshakeTime draws the duration of TCP's handshake. The caller holds mu.
 func (n *Network) handshakeTime(there, back route) (d time.Duration) {
 	for _, r := range []route{there, back} {
 		l, rng := n.quality(r)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An Endpoint is one bound address of a host. It implements
-// transport.Endpoint, which documents the methods.
+// An Endpoint is a bound address of a host. See transport.Endpoint for the
+// contract of the methods.
 type Endpoint struct {
 	host    *host
 	addr    netip.AddrPort
@@ -22,7 +22,7 @@ type Endpoint struct {
 	reads   sync.Cond // on Network.mu
 }
 
-// packet is one packet, with the sender's address also as text.
+// packet is a packet, with the sender's address also as text.
 type packet struct {
 	data     []byte
 	from, to netip.AddrPort
@@ -89,7 +89,7 @@ func (e *Endpoint) WriteTo(p []byte, addr string) error {
 	return nil
 }
 
-// send puts a packet on its link. It is called with mu held.
+// send puts a packet on the link to its destination. The caller holds mu.
 func (n *Network) send(p packet) {
 	r := route{p.from.Addr(), p.to.Addr()}
 	if n.isCut(r) {
@@ -107,7 +107,7 @@ func (n *Network) send(p packet) {
 }
 
 // receive queues a packet at its destination, unless the link was cut
-// meanwhile. It is called with mu held.
+// meanwhile. The caller holds mu.
 func (n *Network) receive(p packet) {
 	if n.isCut(route{p.from.Addr(), p.to.Addr()}) {
 		return
@@ -132,7 +132,7 @@ func (e *Endpoint) Close() error {
 	return nil
 }
 
-// shut does the work of Close, with mu held.
+// shut does the work of Close. The caller holds mu.
 func (e *Endpoint) shut() {
 	e.closed = true
 	delete(e.host.endpoints, e.addr.Port())

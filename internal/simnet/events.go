@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// at calls f with mu held when time t has come. It is called with mu held, as
-// is arm.
+// at schedules f for time t; f runs with mu held. The caller holds mu.
 func (n *Network) at(t time.Time, f func()) {
 	n.number++
 	heap.Push(&n.events, event{t, n.number, f})
 	n.arm()
 }
 
-// arm sets the timer to the first event.
+// arm sets the timer to the first event. The caller holds mu.
 func (n *Network) arm() {
 	if len(n.events) == 0 {
 		return

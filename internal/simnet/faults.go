@@ -93,8 +93,8 @@ func (n *Network) Crash(host string) {
 	})
 }
 
-// change applies f to the network with mu held, and then wakes every waiting
-// goroutine and adapts every stream.
+// change takes mu, applies f, adapts every stream and wakes every waiting
+// goroutine.
 func (n *Network) change(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -113,7 +113,7 @@ func (n *Network) change(f func()) {
 	n.changed.Wake()
 }
 
-// thaw lets the host send again. It is called with mu held.
+// thaw lets the host send again. The caller holds mu.
 func (n *Network) thaw(h *host) {
 	h.frozen = false
 	for _, p := range h.unsent {

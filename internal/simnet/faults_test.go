@@ -83,10 +83,10 @@ func TestFrozenHostLosesNothing(t *testing.T) {
 		check(t, err)
 		check(t, e[2].WriteTo([]byte("out"), e[1].Addr()))
 		var wg sync.WaitGroup
-		at := func(what string, f func() error) {
+		at := func(step string, f func() error) {
 			wg.Go(func() {
 				if err := f(); err != nil || time.Since(start) < time.Hour || time.Since(start) > time.Hour+time.Second {
-					t.Errorf("%s after %v: %v", what, time.Since(start), err)
+					t.Errorf("%s after %v: %v", step, time.Since(start), err)
 				}
 			})
 		}

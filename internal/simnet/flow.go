@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// flow is one direction of a stream. All its methods are called with mu held.
+// flow is one direction of a stream. The callers of all methods hold mu.
 //
 // I1: size is the number of data bytes in queue and arrived.
 // I2: queue is ordered by due, and unsent segments come last.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// host is one host of a Network. All its fields are guarded by Network.mu.
+// host is a host of a Network. Network.mu guards all fields.
 type host struct {
 	net       *Network
 	ip        netip.Addr
@@ -18,7 +18,7 @@ type host struct {
 	unsent    []packet // sent while frozen
 }
 
-// host returns the host with this address. It is called with mu held.
+// host returns the host with this address. The caller holds mu.
 func (n *Network) host(ip netip.Addr) *host {
 	h := n.hosts[ip]
 	if h == nil {
@@ -28,10 +28,10 @@ func (n *Network) host(ip netip.Addr) *host {
 	return h
 }
 
-// A Host is a Network as one of its hosts sees it. E is the interface type of
-// its endpoints and must be transport.Endpoint, which makes the Host a
-// transport.Network. This package cannot say so itself, because transport
-// imports this package.
+// A Host is the view of a Network from one host. Listen returns endpoints as
+// type E, and a Host[transport.Endpoint] is a transport.Network. This package
+// cannot name the interface itself, because transport imports this package.
+// Listen panics if *Endpoint is not assignable to E.
 type Host[E any] struct{ h *host }
 
 // HostOf returns the host with this IP address.
@@ -41,8 +41,8 @@ func HostOf[E any](n *Network, ip string) Host[E] {
 	return Host[E]{n.host(mustIP(ip))}
 }
 
-// InMemory tells package cluster that this network sends nothing beyond the
-// process, so that plain text is safe.
+// InMemory is a mark for package cluster: this network sends nothing beyond the
+// process, and plain text is safe.
 func (Host[E]) InMemory() {}
 
 // Listen binds addr on this host; ":0" and "0.0.0.0:0" stand for the host's own
@@ -90,8 +90,8 @@ func (h *host) listen(addr string) (*Endpoint, error) {
 	return e, nil
 }
 
-// pickPort returns a port without an endpoint, or 0 if there is none. It is
-// called with mu held.
+// pickPort returns a port without an endpoint, or 0 if there is none. The
+// caller holds mu.
 func (h *host) pickPort() uint16 {
 	for range 1<<16 - firstDynamic {
 		if h.dynamic++; h.dynamic < firstDynamic {

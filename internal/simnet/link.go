@@ -29,8 +29,8 @@ type link struct {
 	rng *rand.Rand
 }
 
-// link returns the state of route r. It is called with mu held, as are all
-// functions in this file.
+// link returns the state of route r. The callers of all functions in this file
+// hold mu.
 func (n *Network) link(r route) *link {
 	l := n.links[r]
 	if l == nil {

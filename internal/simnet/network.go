@@ -23,22 +23,22 @@ const (
 	maxSynTransmits = 5
 )
 
-// A Network is a simulated network. Make it with New. Its methods may be called
-// from any goroutine.
+// A Network is a simulated network, made by New. The methods may be called from
+// any goroutine.
 //
 // Hosts are named by IP address. Any other name panics, since a test that cuts
 // nothing would pass for the wrong reason.
 type Network struct {
 	seed uint64
 
-	// mu guards all state of the Network, including its streams. It is held for
-	// moments only, never while waiting: a goroutine that waits for a mutex is
-	// not durably blocked, and the time of its bubble would stand still.
+	// mu guards all state of the Network, streams included. Callers hold mu for
+	// moments only, never while waiting: a goroutine blocked on a mutex is not
+	// durably blocked, and the time of the bubble would stand still.
 	mu          sync.Mutex
 	defaultLink Link
 	links       map[route]*link
 	hosts       map[netip.Addr]*host
-	streams     map[*stream]struct{} // each side, until it is closed and the other side knows
+	streams     map[*stream]struct{} // each side, until closed and known to be closed by the other side
 	changed     wakeup.All           // wakes every Dial after a fault, a repair or a Close
 
 	// All delayed events share one heap with one timer. A goroutine or a timer

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// inBubble runs a claim about a Memory with the hosts 10.0.0.1 to 10.0.0.3,
-// which all listen on port 7000.
+// inBubble runs a claim about a Network. The hosts 10.0.0.1 to 10.0.0.3 listen
+// on port 7000; e[i] is the endpoint of host i.
 func inBubble(t *testing.T, f func(t *testing.T, sim *Network, e []*Endpoint)) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := New(1)
@@ -57,8 +57,8 @@ func pair(t *testing.T, from, to *Endpoint) (dialled, accepted net.Conn) {
 	return dialled, accepted
 }
 
-// reaches says whether a packet from one endpoint reaches the other within a
-// minute. Both must be free of other packets.
+// reaches reports whether a packet from one endpoint reaches the other within a
+// minute. No other packet may be under way.
 func reaches(t *testing.T, from, to *Endpoint) bool {
 	t.Helper()
 	check(t, from.WriteTo([]byte("probe"), to.Addr()))
@@ -66,7 +66,7 @@ func reaches(t *testing.T, from, to *Endpoint) bool {
 	return unread(to) == 1
 }
 
-// unread empties an endpoint's queue and returns how many packets it held.
+// unread empties an endpoint's queue and returns the number of packets.
 func unread(e *Endpoint) int {
 	e.host.net.mu.Lock()
 	defer e.host.net.mu.Unlock()
@@ -75,14 +75,14 @@ func unread(e *Endpoint) int {
 	return n
 }
 
-// ends waits for the end of a stream and returns when and how it came.
+// ends waits for the end of a stream and returns its time and its error.
 func ends(c net.Conn) (time.Duration, error) {
 	start := time.Now()
 	_, err := io.Copy(io.Discard, c)
 	return time.Since(start), err
 }
 
-// talk sends a line over an echoing connection and waits for it to come back.
+// talk sends a line over an echoing connection and waits for the echo.
 func talk(c net.Conn) error {
 	if _, err := c.Write([]byte("hello")); err != nil {
 		return err
@@ -110,8 +110,8 @@ func closeAll(cs ...io.Closer) {
 	}
 }
 
-// Whatever the faults, a stream delivers a prefix of what was written, or all
-// of it, and everything ends.
+// Under all faults, a stream delivers a prefix of the written bytes or all
+// bytes, and every goroutine ends.
 func TestStreamsUnderRandomFaults(t *testing.T) {
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {

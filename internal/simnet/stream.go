@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// stream is one side of a stream and implements net.Conn. All its fields are
-// guarded by Network.mu.
+// stream is one side of a stream and implements net.Conn. Network.mu guards all
+// fields.
 type stream struct {
 	net           *Network
 	host          *host
@@ -28,7 +28,7 @@ type stream struct {
 	read, write      deadline
 }
 
-// connect returns the two sides of a new stream. It is called with mu held.
+// connect returns the two sides of a new stream. The caller holds mu.
 func (n *Network) connect(nearHost *host, near netip.AddrPort, farHost *host, far netip.AddrPort) (*stream, *stream) {
 	a := &stream{net: n, host: nearHost, local: net.TCPAddrFromAddrPort(near), remote: net.TCPAddrFromAddrPort(far)}
 	b := &stream{net: n, host: farHost, local: a.remote, remote: a.local}
@@ -46,8 +46,7 @@ func (n *Network) connect(nearHost *host, near netip.AddrPort, farHost *host, fa
 func (s *stream) LocalAddr() net.Addr  { return s.local }
 func (s *stream) RemoteAddr() net.Addr { return s.remote }
 
-// Read returns the bytes that have arrived before it reports the end of the
-// stream, as TCP does.
+// Read returns all arrived bytes before the end of the stream, as TCP does.
 func (s *stream) Read(p []byte) (int, error) {
 	s.net.mu.Lock()
 	defer s.net.mu.Unlock()
@@ -130,8 +129,7 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// crash ends this side as the death of its process does. It is called with mu
-// held.
+// crash ends this side like the death of the process. The caller holds mu.
 func (s *stream) crash() {
 	first := s.out.firstUnsent()
 	never := s.out.queue[first:] // will never leave the host
@@ -154,7 +152,7 @@ func (s *stream) crash() {
 	s.tearDown()
 }
 
-// abort resets this side. It is called with mu held.
+// abort resets this side. The caller holds mu.
 func (s *stream) abort() {
 	if s.reset {
 		return
@@ -164,8 +162,8 @@ func (s *stream) abort() {
 	s.tearDown()
 }
 
-// tearDown wakes the callers of a side that was just closed or reset. When both
-// sides are, the network forgets the stream. It is called with mu held.
+// tearDown wakes all callers after a side was closed or reset. When both sides
+// are dead, the network forgets the stream. The caller holds mu.
 func (s *stream) tearDown() {
 	if s.closed {
 		s.in.size -= s.in.arrived.Len()
