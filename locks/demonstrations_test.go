@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"sync"
@@ -125,19 +124,9 @@ func (s *stage) heldBy(asker *locks.Client, key, holder string, token fence.Toke
 	}
 }
 
-// host is member i's address in the network.
-func (s *stage) host(i int) string {
-	s.t.Helper()
-	host, _, err := net.SplitHostPort(s.Node(i).Addr())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return host
-}
-
 // slow makes one direction between two members take d from now on.
 func (s *stage) slow(from, to int, d time.Duration) {
-	s.Network().SetLink(s.host(from), s.host(to), transport.Link{Delay: d})
+	s.SetLink(from, to, transport.Link{Delay: d})
 }
 
 // stale checks that a guard refused token, having seen a later one.

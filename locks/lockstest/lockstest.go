@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/simnet"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/transport"
 )
@@ -64,7 +65,7 @@ type Cluster struct {
 	t      testing.TB
 	ttl    time.Duration
 	change func(int, *cluster.Config)
-	net    *transport.Memory
+	net    *simnet.Network
 
 	mu      sync.Mutex
 	members []*member
@@ -88,11 +89,11 @@ func New(t testing.TB, n int, opts ...Option) *Cluster {
 	if n < 1 || n > maxMembers {
 		t.Fatalf("lockstest: %d members are not in 1 to %d", n, maxMembers)
 	}
-	c := &Cluster{t: t, ttl: defaultTTL, net: transport.NewMemory(1), members: make([]*member, n)}
+	c := &Cluster{t: t, ttl: defaultTTL, net: simnet.New(1), members: make([]*member, n)}
 	for _, o := range opts {
 		o(c)
 	}
-	c.net.SetDefault(transport.Link{Delay: time.Millisecond})
+	c.net.SetDefault(simnet.Link{Delay: time.Millisecond})
 	t.Cleanup(c.stop)
 	for i := range n {
 		c.startMember(i, min(n, 3))
@@ -115,7 +116,7 @@ func (c *Cluster) startMember(i, founders int) {
 	cfg := cluster.Config{
 		Name: memberName(i), Bind: host(i) + ":7000", TTL: c.ttl,
 		InitialSize: founders,
-		Network:     c.net.Host(host(i)),
+		Network:     simnet.HostOf[transport.Endpoint](c.net, host(i)),
 	}
 	for j := range min(len(c.members), 5) {
 		if j != i {
@@ -333,8 +334,11 @@ func (c *Cluster) Cut(from, to int) { c.net.Cut(host(from), host(to)) }
 // Heal undoes every Pause, Isolate, Partition and Cut.
 func (c *Cluster) Heal() { c.net.Heal() }
 
-// Network is the network, for what the methods here do not offer: loss, delay.
-func (c *Cluster) Network() *transport.Memory { return c.net }
+// SetLink sets the loss and the delay of one direction: from one member to
+// another. The network starts with a delay of 1 ms and without loss.
+func (c *Cluster) SetLink(from, to int, l transport.Link) {
+	c.net.SetLink(host(from), host(to), simnet.Link(l))
+}
 
 // stop closes the clients that the cluster made and stops the nodes.
 func (c *Cluster) stop() {
