@@ -157,8 +157,7 @@ func (p *Peers) remove(to member.Process, at *peer) {
 }
 
 // Stop ends all dials and streams, and waits for every goroutine of p. Open
-// questions fail. Every callback given to Begin has been called when Stop
-// returns.
+// questions fail, and so does every later one.
 func (p *Peers) Stop() {
 	p.mu.Lock()
 	p.stopped = true
