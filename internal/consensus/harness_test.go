@@ -89,10 +89,11 @@ type bench struct {
 	mu  sync.Mutex
 	all map[string]*chair
 	cut map[[2]string]bool // from, to: no dial succeeds, open pipes are closed
-	mut map[[2]string]bool // from, to: bytes that to sends back are lost
 	wg  sync.WaitGroup
 
-	pipes map[net.Conn][2]string
+	pipes       map[net.Conn][2]string // dialling end: from, to
+	lostSends   map[string]bool        // from: bytes sent through pipes that this member dialled are lost
+	lostAnswers map[string]bool        // from: bytes that come back are lost
 }
 
 // A chair is a member with its Seat.
@@ -117,7 +118,8 @@ type chair struct {
 func onBench(t *testing.T, f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, all: make(map[string]*chair), cut: make(map[[2]string]bool), mut: make(map[[2]string]bool), pipes: make(map[net.Conn][2]string)}
+		b := &bench{t: t, all: make(map[string]*chair), cut: make(map[[2]string]bool), pipes: make(map[net.Conn][2]string),
+			lostSends: make(map[string]bool), lostAnswers: make(map[string]bool)}
 		defer func() {
 			for name := range b.all {
 				b.stop(name)
@@ -147,26 +149,36 @@ func (b *bench) dial(from string) func(context.Context, string) (net.Conn, error
 		near, far := net.Pipe()
 		b.pipes[near] = [2]string{from, to}
 		b.wg.Go(func() { c.seat.Accept(far, generation) })
-		return &muted{near, b}, nil
+		return &pipe{near, b, from}, nil
 	}
 }
 
-// muted is the dialling end of a pipe, which loses answers when told to.
-type muted struct {
+// pipe is the dialling end of a pipe, which loses bytes when told to.
+type pipe struct {
 	net.Conn
-	b *bench
+	b    *bench
+	from string
 }
 
-func (c *muted) Read(p []byte) (int, error) {
+func (p *pipe) lost(by map[string]bool) bool {
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	return by[p.from]
+}
+
+func (p *pipe) Read(data []byte) (int, error) {
 	for {
-		n, err := c.Conn.Read(p)
-		c.b.mu.Lock()
-		lost := c.b.mut[c.b.pipes[c.Conn]]
-		c.b.mu.Unlock()
-		if err != nil || !lost {
+		if n, err := p.Conn.Read(data); err != nil || !p.lost(p.b.lostAnswers) {
 			return n, err
 		}
 	}
+}
+
+func (p *pipe) Write(data []byte) (int, error) {
+	if p.lost(p.b.lostSends) {
+		return len(data), nil
+	}
+	return p.Conn.Write(data)
 }
 
 // separate cuts a member off from the others, or joins it again.
@@ -176,21 +188,19 @@ func (b *bench) separate(name string, cut bool) {
 	for other := range b.all {
 		b.cut[[2]string{name, other}], b.cut[[2]string{other, name}] = cut, cut
 	}
-	for pipe, ends := range b.pipes {
+	for conn, ends := range b.pipes {
 		if cut && (ends[0] == name || ends[1] == name) {
-			pipe.Close()
-			delete(b.pipes, pipe)
+			conn.Close()
+			delete(b.pipes, conn)
 		}
 	}
 }
 
-// mute loses all answers to a member, or none.
-func (b *bench) mute(name string, lost bool) {
+// lose changes lostSends or lostAnswers of a member.
+func (b *bench) lose(by map[string]bool, name string, lost bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for other := range b.all {
-		b.mut[[2]string{name, other}] = lost
-	}
+	by[name] = lost
 }
 
 // founding names n1, n2 and n3 as voters, each of generation 1.

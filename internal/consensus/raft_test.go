@@ -72,7 +72,7 @@ func TestCommitTellsTheFateOfAnEntry(t *testing.T) {
 			b.commit("first")
 			r := old.raft()
 			if heard {
-				b.mute(old.name, true) // the entry goes out, and no answer comes back
+				b.lose(b.lostAnswers, old.name, true) // the entry goes out, and no answer comes back
 			} else {
 				b.separate(old.name, true)
 			}
@@ -92,7 +92,7 @@ func TestCommitTellsTheFateOfAnEntry(t *testing.T) {
 					t.Errorf("%s has %q, the entry was heard: %t", c.name, c.tape().entries(), heard)
 				}
 			}
-			b.mute(old.name, false)
+			b.lose(b.lostAnswers, old.name, false)
 			b.separate(old.name, false)
 		})
 	}
