@@ -33,14 +33,14 @@ func (r *Reconciler) reconcileBound() {
 }
 
 // While a cluster is being upgraded, some members read formats of log entries that
-// other members do not know yet. Each member tells by gossip the newest format
-// that it reads. Once all servers read a later format the leader raises the table
-// to it, by an entry, so that every voter's table changes at one point of the log.
-// From then on no member becomes a voter unless it reads that format. Before that,
-// commands of the later format are refused: to some voter they would be unknown,
-// and its table would part from the others' in silence. A voter that finds the
-// table raised beyond the formats it reads, because it was put back to an earlier
-// version, votes no more.
+// other members do not know yet. Gossip spreads the newest readable format
+// of that member. Once all servers read a later format, the leader raises the table
+// to the later format by an entry, so that every voter's table changes at the same
+// point of the log. From then on a member becomes a voter only if the member reads
+// that format. Before that, commands of the later format are refused: a voter that
+// does not know such a command would ignore the command, and its table would part
+// from the other tables in silence. A voter that was put back to an earlier version
+// and finds the table raised beyond its formats votes no more.
 
 // Readable returns the newest format that every server of the configuration reads,
 // servers that are only catching up included. Newest is the newest format that this
@@ -70,6 +70,6 @@ func (r *Reconciler) reconcileFormat() {
 	})
 }
 
-// required is the format that a member must read to become a voter, or to stay a
-// non-voter: the table's format, or the format that the table is being raised to.
+// required returns the format that every new voter and every non-voter must read:
+// the table's format, or the format proposed for the table.
 func (r *Reconciler) required() int { return max(r.Term.Format(), int(r.raising.Load())) }

@@ -7,10 +7,14 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// Depart has the raft ID of a member replaced. Done is called once: with CodeOK
-// when the configuration does not list the member, or when a newer process of that
-// name runs, so that the asking process has no part in the cluster any more; with
-// CodeNotLeader after Stop, or when the member asks again.
+// Depart has the voter of a member replaced. Done is called once, on any goroutine:
+//
+//   - with CodeOK when the configuration does not list the member's raft ID, or
+//     when a newer process of the name runs, because the asking process then has
+//     no part in the cluster;
+//   - with CodeNotLeader after Stop, or when the member asks again.
+//
+// Depart does not block.
 func (r *Reconciler) Depart(name string, boot uint64, done func(wire.Code)) {
 	var id string
 	for _, s := range r.Raft.Servers() {
@@ -70,8 +74,8 @@ func (r *Reconciler) answerDeparted(servers []server) {
 	}
 }
 
-// Stop answers the waiting members, and every later one, with CodeNotLeader. It
-// does not wait for Run, which ends with its context.
+// Stop answers every waiting and every later Depart with CodeNotLeader. Stop does
+// not wait for Run: the end of Run's context ends Run.
 func (r *Reconciler) Stop() {
 	r.mu.Lock()
 	r.stopped = true

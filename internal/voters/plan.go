@@ -1,6 +1,6 @@
 package voters
 
-// server is one line of the raft configuration, as the leader sees it.
+// server is one line of the raft configuration as the leader sees the line.
 type server struct {
 	id      string
 	voter   bool
@@ -26,10 +26,10 @@ const (
 	stepRemove           // server id leaves
 )
 
-// planVoters chooses the next step. It never counts on more than it sees: the
-// target is the wanted number, or the largest odd number that the living allow. A
-// dead voter is kept until its successor has caught up, so that the dead voter may
-// still return. Repair comes before growth. Growth goes from odd to odd, since an
+// planVoters chooses the next step. The plan counts on nothing unseen: the target
+// is the wanted number, or the largest odd number that the living allow. A dead
+// voter is kept until its successor has caught up, because the dead voter may still
+// return. Repair comes before growth. Growth goes from odd to odd, since an
 // even number of voters bears no more losses than the odd number below.
 func planVoters(servers []server, candidates, want int) step {
 	var healthy, voters, up int

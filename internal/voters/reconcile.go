@@ -64,8 +64,8 @@ type Config struct {
 	Term    Term
 	Peers   Peers
 
-	// Members returns every known process, the dead and this one too, with its
-	// present metadata.
+	// Members returns every known process, dead processes and this one included,
+	// with the metadata of now.
 	Members func() []member.Sighting
 
 	// Locate finds the process that holds a raft ID.
@@ -149,9 +149,9 @@ func (r *Reconciler) reconcileVoters(ctx context.Context) {
 	}
 }
 
-// look describes the servers and the candidates. It asks the silent servers
-// whether they answer, and the living non-voters how far they have come, one after
-// the other.
+// look returns the servers and the candidates. For that it asks, one after the
+// other, every silent server for an answer and every living non-voter for its
+// progress.
 func (r *Reconciler) look(ctx context.Context) (servers []server, candidates []member.Sighting) {
 	sc := scene{
 		self: r.Raft.ID(), durable: r.Durable, started: r.started, now: time.Now(),
@@ -172,7 +172,7 @@ func (r *Reconciler) look(ctx context.Context) (servers []server, candidates []m
 	return servers, candidates
 }
 
-// take makes one change of the configuration, or asks for it.
+// take makes step s. A leader that is to be removed hands over instead.
 func (r *Reconciler) take(ctx context.Context, s step, candidates []member.Sighting) error {
 	r.changing.Store(true)
 	defer r.changing.Store(false)
@@ -184,7 +184,7 @@ func (r *Reconciler) take(ctx context.Context, s step, candidates []member.Sight
 		return r.Raft.AddVoter(s.id, prev)
 	case stepRemove:
 		if s.id == r.Raft.ID() {
-			// The next leader removes a leader that has handed over.
+			// The next leader removes this one.
 			return r.Raft.Transfer(ctx)
 		}
 		r.Self.Log.Info("removing a voter", "raft", s.id)
@@ -212,8 +212,8 @@ func (r *Reconciler) invite(ctx context.Context, p member.Process, prev uint64) 
 	return r.Raft.AddNonvoter(a.Raft, prev)
 }
 
-// progress asks how far the raft of the given ID has come. Ok is false if the
-// holder does not answer, or answers for another ID.
+// progress asks the holder of a raft ID for its progress. Ok is false if the holder
+// does not answer, or answers for another ID.
 func (r *Reconciler) progress(ctx context.Context, id string) (a wire.ProgressAnswer, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, timing.ProgressAnswer)
 	defer cancel()
@@ -224,8 +224,8 @@ func (r *Reconciler) progress(ctx context.Context, id string) (a wire.ProgressAn
 	return a, a.Raft == id
 }
 
-// lag returns how many entries the raft of the given ID is behind; without an
-// answer, more than any raft can be.
+// lag returns how many entries a raft ID is behind the leader, and the largest
+// number if the holder does not answer.
 func (r *Reconciler) lag(ctx context.Context, id string) uint64 {
 	a, ok := r.progress(ctx, id)
 	if !ok {
@@ -256,7 +256,8 @@ func (r *Reconciler) reportVoters(servers []server) {
 	r.known = now
 }
 
-// process returns the process that holds a raft ID, or one with the name alone.
+// process returns the holder of a raft ID, with the name alone if no address is
+// known.
 func (r *Reconciler) process(id string) member.Process {
 	name, _, _ := member.ParseRaftID(id)
 	p, _ := r.Locate(id)

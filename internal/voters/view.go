@@ -9,8 +9,8 @@ import (
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
-// scene is all that the leader knows at one moment about the configuration and
-// the members.
+// scene is the leader's knowledge of the configuration and the members at one
+// moment.
 type scene struct {
 	self      string // the leader's raft ID
 	durable   bool   // this member has a Dir; only such members vote beside it
@@ -23,10 +23,9 @@ type scene struct {
 }
 
 // view joins the raft configuration with gossip. It returns the servers of the
-// configuration, the leader last, and the members that could become voters, best
-// first: the process that started first is best. The leader still has to ask the
-// silent servers whether they answer, and the living non-voters how far they have
-// come.
+// configuration, the leader last, and the candidates for a vote, the earliest
+// process first. The caller must still ask the silent servers for an answer, and
+// the living non-voters for their progress.
 func (sc *scene) view() (servers []server, candidates []member.Sighting) {
 	taken := make(map[string]bool) // names that have a part in the configuration
 	for _, line := range sc.config {
@@ -60,8 +59,8 @@ func (sc *scene) view() (servers []server, candidates []member.Sighting) {
 }
 
 // look describes one server of the configuration. Succeeded reports that the
-// member of that name runs without the server's store, so that the server will not
-// vote again under this ID, and that the member may be invited under another.
+// member of the name runs without the server's store: the server will not vote
+// again under this ID, and the member may be invited under a new ID.
 func (sc *scene) look(line member.Server, name string, generation uint64) (s server, succeeded bool) {
 	s = server{id: line.ID, voter: line.Voter, leaving: sc.departs[line.ID]}
 	last := sc.started // when a process of the name was last seen to change
@@ -113,8 +112,7 @@ func (sc *scene) mayVote(m member.Sighting) bool {
 		sc.now.Sub(m.Since) >= timing.StableMember
 }
 
-// trials remembers how the servers that catch up are doing, and which members have
-// failed to become voters.
+// trials remembers the progress of non-voters, and the candidates that failed.
 type trials struct {
 	passed map[string]int               // by raft ID: checks in a row at which the server had caught up
 	since  map[string]time.Time         // by raft ID: first seen, and not ready since
@@ -141,8 +139,8 @@ func (t *trials) check(s *server, lag uint64) {
 	s.ready = t.passed[s.id] >= catchUpChecks
 }
 
-// overdue reports whether s is a non-voter that has not caught up in time: another
-// member may do better.
+// overdue reports whether s is a non-voter and has not caught up in time, so that
+// another member should be tried.
 func (t *trials) overdue(s *server, now time.Time) bool {
 	switch {
 	case s.voter || s.ready:
