@@ -31,7 +31,7 @@
 //     frames, MaxServing requests under way. A peer that exceeds the first or the
 //     second limit loses the stream; a request over the third is answered Busy.
 //
-// A Stream owns two goroutines, one that reads and one that writes. Start begins
-// them; Wait and Close join them. Peers owns one goroutine for each stream and
+// A Stream owns two goroutines, a reader and a writer. Start begins both; Wait
+// and Close join both. Peers owns one goroutine for each stream and
 // one for each question that waits for a dial; Peers.Stop joins all of them.
 package stream

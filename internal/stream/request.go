@@ -10,7 +10,7 @@ type Request struct {
 	stream *Stream
 }
 
-// Answer sends the answer. It does not block.
+// Answer sends the answer and does not block.
 func (q *Request) Answer(code wire.Code, body []byte) {
 	if q.ID == 0 {
 		return

@@ -378,7 +378,7 @@ func TestStopFailsOpenRequestsWithItsError(t *testing.T) {
 			t.Errorf("Push after Stop: %v", err)
 		}
 		asker.Wait()
-		<-answerer.Stopped() // the connection is closed
+		<-answerer.Stopped() // by the end of the connection
 	})
 }
 
@@ -390,6 +390,7 @@ func TestCallEndsWithItsContext(t *testing.T) {
 		if _, err := asker.Call(ctx, wire.Read, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
+		synctest.Wait()
 		if len(asker.calls) > 0 {
 			t.Error("the callback of the call was kept")
 		}
