@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/stream"
 	"github.com/wardmote/wardmote/internal/timing"
@@ -40,20 +41,18 @@ func (n *Node) serveControl(c *port.Conn) {
 	slow.Wait()
 }
 
-// answerConfirm answers a leader's round: yes if the raft it names runs here and
-// its term is not above the leader's. Raft stores and publishes a higher term
-// before it votes in that term, so one atomic read is enough.
+// answerConfirm answers a leader's round.
 func (n *Node) answerConfirm(q *stream.Request) {
 	var req wire.ConfirmRequest
 	if wire.Unmarshal(q.Body, &req) != nil {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
-	code := wire.CodeNo
-	if r := n.seat.Current(); r != nil && r.ID() == req.Voter && r.Vouches(req.Term) {
-		code = wire.CodeOK
+	if r := n.seat.Current(); r == nil || !r.Vouches(req.Voter, req.Term) {
+		q.Answer(wire.CodeNo, nil)
+		return
 	}
-	q.Answer(code, nil)
+	q.Answer(wire.CodeOK, nil)
 }
 
 func (n *Node) answerProgress(q *stream.Request) {
@@ -103,14 +102,15 @@ func (n *Node) answerSlow(q *stream.Request) {
 }
 
 // askRemoved asks the leader that this member is attached to whether a raft ID
-// has left the configuration. answered is false if the leader did not say.
-func (n *Node) askRemoved(ctx context.Context, raftID string) (removed, answered bool) {
-	leader, ok := n.link.Attached()
-	if !ok {
-		return false, false
+// has left the configuration. It is false too if no leader says so.
+func (n *Node) askRemoved(ctx context.Context, raftID string) bool {
+	name, addr, attached := n.link.Leader()
+	if !attached {
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
 	defer cancel()
+	leader := member.Process{Name: name, Addr: addr}
 	f, err := n.peers.Ask(ctx, leader, wire.InConfig, wire.Marshal(&wire.InConfigRequest{Raft: raftID}))
-	return err == nil && f.Code == wire.CodeNo, err == nil && (f.Code == wire.CodeNo || f.Code == wire.CodeOK)
+	return err == nil && f.Code == wire.CodeNo
 }

@@ -34,5 +34,3 @@ func (e *ConfigError) Error() string { return "wardmote: " + e.Field + ": " + e.
 
 // errBeside ends a cluster that was founded beside a living one.
 var errBeside = errors.New("cluster: founded beside a living cluster of the same name; restart this member so that it joins that one")
-
-var errForeign = errors.New("cluster: member of another cluster")

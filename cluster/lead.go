@@ -29,12 +29,16 @@ type leadership struct {
 // of its own and joins it.
 func (n *Node) lead(ctx context.Context, r *consensus.Raft) {
 	var l *leadership
-	defer func() { n.endLeadership(l) }()
+	defer func() {
+		if l != nil {
+			n.endLeadership(l)
+		}
+	}()
 	news, unfollow := r.Followed()
 	defer unfollow()
 	for {
 		number, elected := r.Leadership()
-		if l != nil && (!elected || l.term.Number() != number || l.term.Doubts()) {
+		if l != nil && (!elected || l.term.Number() != number || doubts(l.term)) {
 			n.endLeadership(l)
 			l = nil
 		}
@@ -68,19 +72,17 @@ func (n *Node) lead(ctx context.Context, r *consensus.Raft) {
 // establish makes this node the leader of a term, or returns nil if that cannot
 // be done now.
 func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
-	table := r.Table().(*term.Table)
 	l := &leadership{raft: r, ended: make(chan struct{})}
 	t, err := term.Establish(term.Config{
 		Log:     r,
-		Table:   table,
+		Table:   r.Table().(*term.Table),
 		Term:    number,
 		Logger:  n.self.Log,
 		Ask:     n.confirmTerm,
 		MayLift: n.mayLift,
-		Depart: func(name string, boot uint64, done func(wire.Code)) {
-			l.voters.Depart(name, boot, done)
-		},
-	}, r.Barrier, n.founding.Value(), n.readableFormat(r))
+		// Called by members' streams, which find the term below, in n.leading.
+		Depart: func(name string, boot uint64, done func(wire.Code)) { l.voters.Depart(name, boot, done) },
+	}, r.Barrier, n.founding.Value(), voters.Readable(r.Servers(), n.gossip.All(), machine.MaxFormat))
 	if err != nil {
 		n.self.Log.Debug("term not established", "term", number, "error", err)
 		return nil
@@ -90,13 +92,14 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 		Self:    n.self,
 		Want:    n.cfg.Voters,
 		Durable: n.cfg.Dir != "",
+		Format:  machine.MaxFormat,
 		Raft:    r,
 		Term:    t,
+		Peers:   n.peers,
 		Members: n.gossip.All,
-		Ask:     n.peers,
+		Locate:  n.locate,
 		Changed: n.voterChanged,
 	})
-	t.Start()
 	ctx, cancel := context.WithCancel(context.Background())
 	l.endVoters = cancel
 	go func() {
@@ -110,17 +113,25 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 	return l
 }
 
-// endLeadership ends the term and joins everything that it ran.
+// endLeadership ends the term and the reconciler, and joins everything that they ran.
 func (n *Node) endLeadership(l *leadership) {
-	if l == nil {
-		return
-	}
 	n.leading.CompareAndSwap(l, nil)
 	n.gossip.Update(func(m *member.Metadata) { m.Leads = 0 })
 	n.link.Wake()
 	l.endVoters()
+	l.voters.Stop()
 	l.term.Stop()
 	<-l.ended
+}
+
+// doubts reports whether a term no longer knows which of its promises stand.
+func doubts(t *term.Term) bool {
+	select {
+	case <-t.Doubt():
+		return true
+	default:
+		return false
+	}
 }
 
 // currentTerm is the term in which this node leads, or nil.
@@ -155,44 +166,10 @@ func (n *Node) mayLift() bool {
 	return true
 }
 
-// readableFormat is the newest format of log entries that every server of the
-// raft configuration reads, servers that are still catching up included.
-func (n *Node) readableFormat(r *consensus.Raft) int {
-	return voters.Readable(r.Servers(), n.gossip.All())
-}
-
-func (n *Node) voterChanged(kind EventKind, raftID string) {
-	name, _, _ := member.ParseRaftID(raftID)
-	at, _ := n.locate(raftID)
-	n.event(Event{Kind: kind, Member: Member{Name: name, Addr: at.Addr}})
-}
-
-// locate finds the process that holds a raft ID.
-func (n *Node) locate(raftID string) (member.Process, error) {
-	if name, _, err := member.ParseRaftID(raftID); err == nil && name == n.self.Name {
-		return member.Process{Name: name, Addr: n.self.Addr}, nil
+func (n *Node) voterChanged(change voters.Change, p member.Process) {
+	kind := VoterAdded
+	if change == voters.Removed {
+		kind = VoterRemoved
 	}
-	return member.Locate(n.gossip.All(), raftID)
-}
-
-// hint tells which member leads, as far as this node knows.
-func (n *Node) hint() wire.Hint {
-	if t := n.currentTerm(); t != nil {
-		return wire.Hint{Term: t.Number(), Leader: n.self.Name, Addr: n.self.Addr}
-	}
-	if r := n.seat.Current(); r != nil {
-		if id := r.LeaderID(); id != "" && id != r.ID() {
-			if at, err := n.locate(id); err == nil {
-				return wire.Hint{Term: r.Term(), Leader: at.Name, Addr: at.Addr}
-			}
-		}
-	}
-	name, addr, _ := n.link.Leader()
-	return wire.Hint{Leader: name, Addr: addr}
-}
-
-// lastToken is the highest token that a table knows.
-func lastToken(fsm consensus.FSM) (token uint64) {
-	fsm.(*term.Table).View(func(s *machine.State) { token = uint64(s.LastToken()) })
-	return token
+	n.event(Event{Kind: kind, Member: memberOf(p)})
 }

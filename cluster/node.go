@@ -15,13 +15,10 @@ import (
 	"github.com/wardmote/wardmote/internal/gossip"
 	"github.com/wardmote/wardmote/internal/identity"
 	"github.com/wardmote/wardmote/internal/link"
-	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
-	"github.com/wardmote/wardmote/internal/term"
-	"github.com/wardmote/wardmote/internal/wire"
 )
 
 func init() {
@@ -96,30 +93,27 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// start binds the port, wires the rooms to each other, and runs them. stop ends
-// the same list.
+// start binds the port, connects the rooms to each other, and runs them. stop
+// ends the same list.
 func (n *Node) start() error {
 	if err := n.ensureGeneration(); err != nil {
+		return err
+	}
+	key, err := n.gossipKey()
+	if err != nil {
 		return err
 	}
 	if err := n.openPort(); err != nil {
 		return err
 	}
 	n.peers = stream.NewPeers(func(ctx context.Context, to member.Process) (net.Conn, error) {
-		return n.port.Dial(ctx, to.Addr, port.KindControl, port.Peer{Name: to.Name, Boot: to.Boot})
+		return n.dial(ctx, port.KindControl, to)
 	})
-	n.founding = n.newFounding()
-	key, err := n.gossipKey()
-	if err != nil {
-		return errors.Join(err, n.port.Close())
-	}
 	n.gossip = n.newGossip(key)
-	n.link = n.newLink()
+	n.founding = n.newFounding()
 	n.seat = n.newSeat()
-	n.port.Handle(port.KindMember, func(c *port.Conn) { term.ServeMember(c, n.currentTerm, n.hint) })
-	n.port.Handle(port.KindControl, n.serveControl)
-	n.port.Handle(port.KindRaft, n.serveRaft)
-	n.port.Serve()
+	n.link = n.newLink()
+	n.servePort()
 	if err := n.gossip.Start(); err != nil {
 		n.peers.Stop()
 		return errors.Join(err, n.port.Close())
@@ -149,103 +143,12 @@ func (n *Node) ensureGeneration() error {
 	return n.record.Update(func(r *identity.Record) { r.Generation = n.self.Boot })
 }
 
-func (n *Node) openPort() error {
-	p, err := port.Open(port.Config{
-		Network:   n.cfg.Network,
-		Bind:      n.cfg.Bind,
-		Cluster:   n.self.Cluster,
-		Self:      port.Peer{Name: n.self.Name, Boot: n.self.Boot},
-		ClusterID: func() [16]byte { return n.founding.Cluster() },
-		Admit:     n.admit,
-		TLS:       n.cfg.TLS,
-		Logger:    n.self.Log,
-		Foreign:   n.foreign,
-	})
-	if err != nil {
-		return &ConfigError{"Config.Bind", err.Error()}
-	}
-	if n.self.Addr, err = n.cfg.advertise(p.Addr()); err != nil {
-		return errors.Join(err, p.Close())
-	}
-	n.port = p
-	return nil
-}
-
-// gossipKey derives the key of gossip packets from the Secret; nil without one.
+// gossipKey derives the key of gossip from the Secret; nil without a Secret.
 func (n *Node) gossipKey() ([]byte, error) {
 	if len(n.cfg.Secret) == 0 {
 		return nil, nil
 	}
 	return hkdf.Key(sha256.New, n.cfg.Secret, nil, "gossip/1"+n.self.Cluster, 32)
-}
-
-func (n *Node) newFounding() *founding.Runner {
-	return founding.New(founding.Config{
-		Self:        n.self,
-		Join:        n.cfg.Join,
-		Founders:    n.cfg.Founders,
-		InitialSize: n.cfg.InitialSize,
-		Voters:      n.cfg.Voters,
-		TTL:         n.cfg.TTL,
-		Record:      n.record,
-		Members:     n, // gossip, which starts after the founding exists
-		Ask:         n.peers,
-		Adopted:     n.adopted,
-		Conflict:    n.conflict,
-	})
-}
-
-// adopted is told once, when this member learns which cluster it belongs to.
-func (n *Node) adopted(v wire.Founding, votes bool) {
-	n.gossip.Update(func(m *member.Metadata) { m.Cluster = v.Cluster })
-	n.event(Event{Kind: ClusterFounded, Detail: clusterText(v.Cluster)})
-	if votes {
-		n.seat.Found()
-	}
-	n.link.Wake()
-}
-
-func (n *Node) newGossip(key []byte) *gossip.Gossip {
-	return gossip.New(gossip.Config{
-		Self: n.self,
-		Join: n.cfg.Join,
-		Key:  key,
-		Meta: member.Metadata{
-			Version:    member.ProtocolVersion,
-			Cluster:    n.founding.Cluster(),
-			Generation: n.record.Get().Generation,
-			Founder:    n.founding.Declared(),
-			Durable:    n.cfg.Dir != "",
-			TTL:        uint64(n.cfg.TTL / time.Millisecond),
-			Format:     machine.MaxFormat,
-		},
-		Port:     n.port,
-		Cluster:  n.founding.Cluster,
-		Peers:    func() []string { return n.record.Get().Peers },
-		Remember: n.record.RememberPeers,
-		Watcher:  (*gossipWatcher)(n),
-	})
-}
-
-// gossipWatcher turns gossip's news into events.
-type gossipWatcher Node
-
-func (w *gossipWatcher) Joined(s member.Sighting) { w.tell(MemberJoined, s) }
-func (w *gossipWatcher) Left(s member.Sighting)   { w.tell(MemberLeft, s) }
-
-func (w *gossipWatcher) Namesake(s member.Sighting) { (*Node)(w).namesake(s) }
-
-func (w *gossipWatcher) Foreign(p member.Process) {
-	w.beside.Store(true)
-	(*Node)(w).conflict(p, "a member of another cluster of this name gossips with us")
-}
-
-func (n *Node) newLink() *link.Link {
-	return link.New(link.Config{})
-}
-
-func (n *Node) newSeat() *consensus.Seat {
-	return consensus.NewSeat(consensus.SeatConfig{})
 }
 
 // watchGranting tells once that locks are granted.
@@ -277,42 +180,4 @@ func (n *Node) event(e Event) {
 	if n.events != nil {
 		n.events.put(e)
 	}
-}
-
-var errNoRaft = errors.New("cluster: no such raft here")
-
-// admit decides which connections this node accepts. A raft without a
-// configuration votes for anyone: so nobody speaks to raft before founding or
-// invitation, nor to another generation of it.
-func (n *Node) admit(h port.Hello) error {
-	if h.Kind == port.KindRaft && n.raftOf(h.To.Boot) == nil {
-		return errNoRaft
-	}
-	return nil
-}
-
-// raftOf returns this member's running raft, if it is of that generation.
-func (n *Node) raftOf(generation uint64) *consensus.Raft {
-	if r := n.seat.Current(); r != nil && r.ID() == member.RaftID(n.self.Name, generation) {
-		return r
-	}
-	return nil
-}
-
-func (n *Node) serveRaft(c *port.Conn) {
-	if r := n.raftOf(c.Hello.To.Boot); r != nil {
-		r.Serve(c)
-		return
-	}
-	c.Close()
-}
-
-// dialRaft connects to the holder of a raft ID.
-func (n *Node) dialRaft(ctx context.Context, raftID string) (net.Conn, error) {
-	to, err := n.locate(raftID)
-	if err != nil {
-		return nil, err
-	}
-	_, generation, _ := member.ParseRaftID(raftID)
-	return n.port.Dial(ctx, to.Addr, port.KindRaft, port.Peer{Name: to.Name, Boot: generation})
 }

@@ -48,7 +48,7 @@ type Client struct {
 // options that cannot be used make every call fail with a *cluster.ConfigError.
 // A client that has been used must be closed.
 func New(node *cluster.Node, opts Options) *Client {
-	return newClient(node.Replica(), opts)
+	return newClient(replica.Of(node), opts)
 }
 
 func newClient(rep replica.Replica, opts Options) *Client {
