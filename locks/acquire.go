@@ -50,11 +50,11 @@ func (c *Client) TryAcquire(ctx context.Context, key string, opts ...Option) (*L
 }
 
 func (c *Client) acquireKey(ctx context.Context, key string, try bool, opts []Option) (*Lock, error) {
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return nil, err
 	}
 	defer c.calls.Done()
-	req, err := newRequest(key, opts)
+	req, err := newAcquireRequest(key, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +64,13 @@ func (c *Client) acquireKey(ctx context.Context, key string, try bool, opts []Op
 
 // acquire is Acquire within a call that has entered. The lock's context will be
 // a child of parent.
-func (c *Client) acquire(ctx, parent context.Context, req request) (*Lock, error) {
+func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, callError("acquire", req.key, endOf(ctx))
 	}
 	var retry backoff
 	for {
-		s, err := c.live(ctx)
+		s, err := c.liveSession(ctx)
 		if err != nil {
 			return nil, callError("acquire", req.key, err)
 		}
@@ -88,30 +88,30 @@ func (c *Client) acquire(ctx, parent context.Context, req request) (*Lock, error
 
 // acquire asks for req in this session. It fails with errNoSession if the session
 // had ended before the request was heard.
-func (s *session) acquire(ctx, parent context.Context, req request) (*Lock, error) {
+func (s *session) acquire(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
 	if req.owner != "" {
-		return s.enter(ctx, parent, req)
+		return s.acquireReentrant(ctx, parent, req)
 	}
-	return s.request(ctx, parent, req)
+	return s.acquireNew(ctx, parent, req)
 }
 
 // request asks the cluster.
-func (s *session) request(ctx, parent context.Context, req request) (*Lock, error) {
+func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
 	wctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := s.awaitDebts(wctx, req.all()); err != nil {
+	if err := s.awaitCleanups(wctx, req.allKeys()); err != nil {
 		return nil, callError("acquire", req.key, err)
 	}
 	cmd := req.command()
 	if !req.try { // which waits for nobody
-		held, err := s.c.under(ctx, 0)
+		held, err := s.c.lineageTokens(ctx, 0)
 		if err != nil {
 			return nil, err
 		}
 		cmd.Under = held
 	}
 	w := &waiter{
-		request:  req,
+		acquireRequest:  req,
 		since:    time.Now(),
 		parent:   parent,
 		cancel:   cancel,
@@ -128,20 +128,20 @@ func (s *session) request(ctx, parent context.Context, req request) (*Lock, erro
 		})
 	}
 	out, err := ask()
-	if len(cmd.Under) > 0 && tooNew(out, err) {
+	if len(cmd.Under) > 0 && unknownToCluster(out, err) {
 		// Members that know of no lineage find no deadlocks, but they can wait.
 		cmd.Under = nil
 		out, err = ask()
 	}
 	if err == nil {
-		s.await(wctx, w, out)
+		s.awaitVerdict(wctx, w, out)
 	}
-	return s.conclude(wctx, w, s.dismiss(w, out, err))
+	return s.lockOrError(wctx, w, s.removeWaiter(w, out, err))
 }
 
 // tooNew reports whether a command was refused because a member of the cluster, or
 // the table that all of them keep, does not know it yet.
-func tooNew(out machine.Outcome, err error) bool {
+func unknownToCluster(out machine.Outcome, err error) bool {
 	return err == nil && out.Code == machine.WrongFormat || errors.Is(err, ErrVersion)
 }
 
@@ -160,19 +160,19 @@ func (s *session) register(w *waiter) error {
 	w.seq = s.lastSeq
 	s.waiters[w.seq] = w
 	if len(s.waiters)+len(s.grants) == 1 {
-		s.poke()
+		s.wakeRun()
 	}
 	return nil
 }
 
 // await takes the cluster's first answer to w. If that is to wait, it waits, until
 // the second has come or ctx ends.
-func (s *session) await(ctx context.Context, w *waiter, out machine.Outcome) {
+func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outcome) {
 	switch out.Code {
 	case machine.Granted:
-		s.granted(w.seq, out)
+		s.handleGranted(w.seq, out)
 	case machine.Queued:
-		s.watchQueue(ctx, w, int(out.Behind))
+		s.traceQueue(ctx, w, int(out.Behind))
 		select {
 		case <-w.answered:
 		case <-ctx.Done():
@@ -182,7 +182,7 @@ func (s *session) await(ctx context.Context, w *waiter, out machine.Outcome) {
 
 // watchQueue tells Trace.Queued how many are before w, at first and whenever that
 // changes, for as long as w waits. Without such a function it returns at once.
-func (s *session) watchQueue(ctx context.Context, w *waiter, behind int) {
+func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
 	if !s.c.trace.wantsQueued() {
 		return
 	}
@@ -215,7 +215,7 @@ func (s *session) watchQueue(ctx context.Context, w *waiter, behind int) {
 // granted makes a waiter's lock, or upgrades one, if the session may still be
 // trusted; if not the session ends, which frees the key. A grant that nobody
 // waits for is a repeated one, or one that is being withdrawn.
-func (s *session) granted(seq uint64, out machine.Outcome) {
+func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 	if !s.alive() {
 		return
 	}
@@ -225,22 +225,22 @@ func (s *session) granted(seq uint64, out machine.Outcome) {
 		s.mu.Unlock()
 		return
 	}
-	var owed *debt
+	var owed *cleanup
 	if w.upgrades != nil {
-		w.upgrades.promoted(out)
+		w.upgrades.noteUpgraded(out)
 	} else {
 		w.lock = s.newLock(w, out)
 		if g := w.lock.g; w.early.lost != 0 {
-			owed = g.debt("")
-			g.lose(w.early.lost, nil) // nobody has its context yet
+			owed = g.releaseCleanup("")
+			g.markLost(w.early.lost, nil) // nobody has its context yet
 		}
 	}
-	s.answer(w, out)
+	s.resolve(w, out)
 	s.mu.Unlock()
 	// Its proposal may still be looking for a leader, to be told what is known.
 	w.cancel(nil)
 	if owed != nil {
-		s.cleanUp(owed)
+		s.startCleanup(owed)
 	}
 }
 
@@ -251,17 +251,17 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 		key:     w.key,
 		seq:     w.seq,
 		since:   time.Now(),
-		first:   fence.Token(out.Token),
+		firstToken:   fence.Token(out.Token),
 		token:   fence.Token(out.Token),
 		mode:    w.mode,
 		unclean: out.Unclean,
 	}
 	g.lock = &Lock{g: g, parent: w.parent}
 	if w.keys != nil {
-		g.extra().keys = w.keys
+		g.ensureRare().keys = w.keys
 	}
 	if out.Value != "" {
-		g.extra().value = out.Value
+		g.ensureRare().value = out.Value
 	}
 	s.grants[w.seq] = g
 	s.c.trace.acquired(LockEvent{Key: g.key, Token: g.token, Took: g.since.Sub(w.since)})
@@ -275,21 +275,21 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 }
 
 // refused ends a wait that the cluster refused late.
-func (s *session) refused(seq uint64, out machine.Outcome) {
+func (s *session) handleRefused(seq uint64, out machine.Outcome) {
 	s.mu.Lock()
 	w := s.waiters[seq]
 	if w == nil {
 		s.mu.Unlock()
 		return
 	}
-	s.answer(w, out)
+	s.resolve(w, out)
 	s.mu.Unlock()
 	w.cancel(nil)
 }
 
 // answer notes the verdict on w, which is to be told as seen. The caller holds
 // s.mu.
-func (s *session) answer(w *waiter, verdict machine.Outcome) {
+func (s *session) resolve(w *waiter, verdict machine.Outcome) {
 	delete(s.waiters, w.seq)
 	s.seen = append(s.seen, w.seq)
 	w.verdict = verdict
@@ -297,7 +297,7 @@ func (s *session) answer(w *waiter, verdict machine.Outcome) {
 }
 
 // outcome is what a waiter's call came to.
-type outcome struct {
+type waitResult struct {
 	out       machine.Outcome
 	err       error // of proposing it
 	withdrawn bool  // it was given up without a verdict
@@ -305,16 +305,16 @@ type outcome struct {
 
 // dismiss ends w's part, for its call returns: out and err are what proposing it
 // came to. What the call does not return is given back, in the background.
-func (s *session) dismiss(w *waiter, out machine.Outcome, err error) outcome {
+func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitResult {
 	s.mu.Lock()
 	if w.verdict.Code != 0 {
 		s.mu.Unlock()
-		return outcome{out: w.verdict}
+		return waitResult{out: w.verdict}
 	}
 	delete(s.waiters, w.seq)
-	o := outcome{out: out, err: err}
+	o := waitResult{out: out, err: err}
 	switch {
-	case err != nil && unknown(err):
+	case err != nil && mayBeApplied(err):
 		o.withdrawn = true
 	case err != nil:
 		s.seen = append(s.seen, w.seq) // never used, but a gap among the seqs costs the table
@@ -324,17 +324,17 @@ func (s *session) dismiss(w *waiter, out machine.Outcome, err error) outcome {
 		s.seen = append(s.seen, w.seq)
 	}
 	if o.withdrawn && w.upgrades != nil {
-		w.upgrades.unsure = true
+		w.upgrades.tokenUnsure = true
 	}
 	s.mu.Unlock()
 	if o.withdrawn {
-		s.cleanUp(&debt{keys: w.all(), seq: w.seq, upgrades: w.upgrades})
+		s.startCleanup(&cleanup{keys: w.allKeys(), seq: w.seq, upgraded: w.upgrades})
 	}
 	return o
 }
 
 // conclude answers the call of a waiter that asked for a lock; ctx may have ended.
-func (s *session) conclude(ctx context.Context, w *waiter, o outcome) (*Lock, error) {
+func (s *session) lockOrError(ctx context.Context, w *waiter, o waitResult) (*Lock, error) {
 	switch out, err := o.out, o.err; {
 	case w.lock != nil:
 		// Also if ctx has ended: to give the grant back would serve nobody.
@@ -350,14 +350,14 @@ func (s *session) conclude(ctx context.Context, w *waiter, o outcome) (*Lock, er
 	case err != nil:
 		return nil, callError("acquire", w.key, err)
 	case o.withdrawn:
-		return nil, s.withheld(w.key)
+		return nil, s.withdrawnError(w.key)
 	}
-	return nil, refusal(&w.request, o.out)
+	return nil, refusalError(&w.acquireRequest, o.out)
 }
 
 // withheld is why a grant of key that the cluster told of was not taken, and is
 // being given back.
-func (s *session) withheld(key string) error {
+func (s *session) withdrawnError(key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -372,7 +372,7 @@ func (s *session) withheld(key string) error {
 }
 
 // refusal is the error of an Acquire that the cluster refused.
-func refusal(req *request, out machine.Outcome) error {
+func refusalError(req *acquireRequest, out machine.Outcome) error {
 	key := req.key
 	switch out.Code {
 	case machine.Held:

@@ -16,7 +16,7 @@ func (l *Lock) Asked() <-chan struct{} {
 	s := l.g.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return signal(&l.g.extra().asked, l.g.asked)
+	return signal(&l.g.ensureRare().asked, l.g.asked)
 }
 
 // Contended is closed once somebody else waits for the key, or for a key that
@@ -29,7 +29,7 @@ func (l *Lock) Contended() <-chan struct{} {
 	s := l.g.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return signal(&l.g.extra().contended, l.g.contended)
+	return signal(&l.g.ensureRare().contended, l.g.contended)
 }
 
 // signal returns the channel at c, made if nobody has asked for it before.
@@ -55,11 +55,11 @@ func (c *Client) Ask(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return err
 	}
 	defer c.calls.Done()
-	out, err := c.tell(ctx, func(s *session) machine.Command { return machine.Ask{Session: s.id, Key: key} })
+	out, err := c.proposeInAnySession(ctx, func(s *session) machine.Command { return machine.Ask{Session: s.id, Key: key} })
 	switch {
 	case err != nil:
 		return callError("ask for", key, err)
@@ -71,7 +71,7 @@ func (c *Client) Ask(ctx context.Context, key string) error {
 
 // tell proposes a command that needs a session but names nothing of it, in the
 // present one or the next, until ctx or the client ends.
-func (c *Client) tell(ctx context.Context, command func(*session) machine.Command) (machine.Outcome, error) {
+func (c *Client) proposeInAnySession(ctx context.Context, command func(*session) machine.Command) (machine.Outcome, error) {
 	if ctx.Err() != nil {
 		return machine.Outcome{}, endOf(ctx)
 	}
@@ -80,7 +80,7 @@ func (c *Client) tell(ctx context.Context, command func(*session) machine.Comman
 	defer context.AfterFunc(c.closing, func() { cancel(ErrClosed) })()
 	var retry backoff
 	for {
-		s, err := c.live(tctx)
+		s, err := c.liveSession(tctx)
 		if err == nil {
 			var out machine.Outcome
 			out, err = c.rep.Propose(tctx, command(s))

@@ -30,7 +30,7 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 	if t == 0 {
 		return configError("token", "0 is no token")
 	}
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return err
 	}
 	defer c.calls.Done()
@@ -42,7 +42,7 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 	if err != nil {
 		return callError("break", key, err)
 	}
-	if holding(a.Status, token) == no {
+	if presenceOf(a.Status, token) == absent {
 		if len(a.Status.Holders) > 0 {
 			h := a.Status.Holders[0]
 			return &HeldError{Key: key, Client: h.Client, Node: h.Node, Token: fence.Token(h.Token), Delayed: h.Delayed}
@@ -51,14 +51,14 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 	}
 	var retry backoff
 	for {
-		out, err := c.tell(ctx, func(s *session) machine.Command {
+		out, err := c.proposeInAnySession(ctx, func(s *session) machine.Command {
 			return machine.Break{Session: s.id, Key: key, Token: token}
 		})
 		switch {
 		case err != nil:
 			return callError("break", key, err)
 		case out.Code == machine.NotHeld:
-			return c.upgraded(ctx, key, a.Status, token)
+			return c.upgradedError(ctx, key, a.Status, token)
 		case out.Code != machine.OK:
 			return callError("break", key, outcomeError("break", out))
 		}
@@ -66,18 +66,18 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 		for q.Version = 0; ; {
 			a, err := c.read(ctx, q)
 			if err != nil {
-				if c.final(ctx, err) || retry.wait(ctx, c.closing) != nil {
+				if c.isFinal(ctx, err) || retry.wait(ctx, c.closing) != nil {
 					return callError("break", key, err)
 				}
 				continue
 			}
 			retry.reset()
 			q.Version = a.Version
-			is := holding(a.Status, token)
-			if is == no {
+			is := presenceOf(a.Status, token)
+			if is == absent {
 				return nil
 			}
-			if is == unclear {
+			if is == unlisted {
 				break // ask by another Break, which changes nothing more
 			}
 		}
@@ -89,7 +89,7 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 
 // upgraded returns nil unless the grant that held key under token, as it was told
 // before, is there under another one: it was upgraded meanwhile, and not broken.
-func (c *Client) upgraded(ctx context.Context, key string, before machine.Status, token machine.Token) error {
+func (c *Client) upgradedError(ctx context.Context, key string, before machine.Status, token machine.Token) error {
 	i := slices.IndexFunc(before.Holders, func(g machine.Grant) bool { return g.Token == token })
 	if i < 0 {
 		return nil
@@ -107,23 +107,23 @@ func (c *Client) upgraded(ctx context.Context, key string, before machine.Status
 	return nil
 }
 
-type answer uint8
+type presence uint8
 
 const (
-	no answer = iota
-	yes
-	unclear // the list of holders was cut before it
+	absent presence = iota
+	present
+	unlisted // the list of holders was cut before it
 )
 
 // holding says whether the grant of token is among a key's holders.
-func holding(st machine.Status, token machine.Token) answer {
+func presenceOf(st machine.Status, token machine.Token) presence {
 	for _, h := range st.Holders {
 		if h.Token == token {
-			return yes
+			return present
 		}
 	}
 	if n := len(st.Holders); n < st.Held && (n == 0 || st.Holders[n-1].Token < token) {
-		return unclear
+		return unlisted
 	}
-	return no
+	return absent
 }

@@ -24,8 +24,8 @@ import (
 // was changed.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	const verb = "downgrade"
-	return l.change(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
-		if err := l.g.changeable(verb); err != nil {
+	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
+		if err := l.g.checkModeCanChange(verb); err != nil {
 			return machine.Outcome{}, err
 		}
 		return l.g.downgrade(ctx)
@@ -40,8 +40,8 @@ func (g *grant) downgrade(ctx context.Context) (machine.Outcome, error) {
 		s.mu.Unlock()
 		return machine.Outcome{Code: machine.OK}, nil
 	}
-	before := g.easing
-	g.easing = true // before the message leaves
+	before := g.downgrading
+	g.downgrading = true // before the message leaves
 	token := g.token
 	s.mu.Unlock()
 	out, err := s.propose(ctx, func(seen []uint64) machine.Command {
@@ -51,9 +51,9 @@ func (g *grant) downgrade(ctx context.Context) (machine.Outcome, error) {
 	defer s.mu.Unlock()
 	switch {
 	case err == nil && out.Code == machine.OK:
-		g.mode, g.easing = machine.Shared, false
-	case !unknown(err):
-		g.easing = before
+		g.mode, g.downgrading = machine.Shared, false
+	case !mayBeApplied(err):
+		g.downgrading = before
 	}
 	return out, err
 }
@@ -73,13 +73,13 @@ func (g *grant) downgrade(ctx context.Context) (machine.Outcome, error) {
 // the lock's end the lock is shared, as it was.
 func (l *Lock) Upgrade(ctx context.Context) error {
 	const verb = "upgrade"
-	return l.change(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
+	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
 		g, s := l.g, l.g.s
-		if err := g.changeable(verb); err != nil {
+		if err := g.checkModeCanChange(verb); err != nil {
 			return machine.Outcome{}, err
 		}
 		s.mu.Lock()
-		mode, easing := g.mode, g.easing
+		mode, easing := g.mode, g.downgrading
 		s.mu.Unlock()
 		switch {
 		case mode == machine.Exclusive && !easing:
@@ -100,21 +100,21 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// Also what an earlier upgrade left.
-	if err := s.awaitDebts(ctx, g.keys()); err != nil {
+	if err := s.awaitCleanups(ctx, g.keys()); err != nil {
 		return machine.Outcome{}, err
 	}
-	if err := g.learn(ctx); err != nil {
+	if err := g.refreshToken(ctx); err != nil {
 		return machine.Outcome{}, err
 	}
 	s.mu.Lock()
 	token := machine.Token(g.token)
 	s.mu.Unlock()
-	held, err := s.c.under(ctx, machine.Token(g.first))
+	held, err := s.c.lineageTokens(ctx, machine.Token(g.firstToken))
 	if err != nil {
 		return machine.Outcome{}, err
 	}
 	w := &waiter{
-		request:  request{key: g.key},
+		acquireRequest:  acquireRequest{key: g.key},
 		since:    time.Now(),
 		upgrades: g,
 		cancel:   cancel,
@@ -127,9 +127,9 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 		return machine.Upgrade{Session: s.id, Seq: w.seq, Token: token, Under: held, Seen: seen}
 	})
 	if err == nil {
-		s.await(ctx, w, out)
+		s.awaitVerdict(ctx, w, out)
 	}
-	v := s.dismiss(w, out, err)
+	v := s.removeWaiter(w, out, err)
 	switch {
 	case v.withdrawn && v.err == nil:
 		return machine.Outcome{}, errWithdrawn
@@ -144,10 +144,10 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 // client owed for the key has been paid, so that an upgrade given up is over. If it
 // was granted before that, nobody else held the key then, so that this grant is
 // among the first holders that are told.
-func (g *grant) learn(ctx context.Context) error {
+func (g *grant) refreshToken(ctx context.Context) error {
 	s := g.s
 	s.mu.Lock()
-	unsure := g.unsure
+	unsure := g.tokenUnsure
 	s.mu.Unlock()
 	if !unsure {
 		return nil
@@ -160,16 +160,16 @@ func (g *grant) learn(ctx context.Context) error {
 	defer s.mu.Unlock()
 	for _, h := range a.Status.Holders {
 		if h.Session == s.id && h.Seq == g.seq {
-			g.adopt(h.Token)
-			g.unsure = false
+			g.raiseToken(h.Token)
+			g.tokenUnsure = false
 		}
 	}
 	return nil
 }
 
 // promoted notes that an upgrade was granted. The caller holds s.mu.
-func (g *grant) promoted(out machine.Outcome) {
-	g.adopt(out.Token)
+func (g *grant) noteUpgraded(out machine.Outcome) {
+	g.raiseToken(out.Token)
 	g.mode = machine.Exclusive
 	if g.s.grants[g.seq] != g {
 		return // ended meanwhile
@@ -180,13 +180,13 @@ func (g *grant) promoted(out machine.Outcome) {
 }
 
 // changeable returns why the mode cannot be changed.
-func (g *grant) changeable(verb string) error {
+func (g *grant) checkModeCanChange(verb string) error {
 	g.s.mu.Lock()
 	defer g.s.mu.Unlock()
 	switch {
 	case g.mode == machine.Permit:
 		return g.wrongMode(verb, "the lock is a permit")
-	case g.more != nil && g.more.entry != nil:
+	case g.rare != nil && g.rare.entry != nil:
 		return g.wrongMode(verb, "its owner may have entered it several times")
 	}
 	return nil
@@ -196,7 +196,7 @@ func (g *grant) changeable(verb string) error {
 var errWithdrawn = errors.New("locks: request withdrawn")
 
 // unknown reports whether a command that failed with err may have been applied.
-func unknown(err error) bool {
+func mayBeApplied(err error) bool {
 	var unheard *replica.Error
 	return err != nil && !(errors.As(err, &unheard) && !unheard.Unknown)
 }
@@ -205,7 +205,7 @@ func unknown(err error) bool {
 // that one's context: in Do, Elect and Spread that ends with the caller's, too, and
 // the work holds on to the key until it has returned. It may have a last word to
 // leave with it.
-type change struct {
+type runningChange struct {
 	lock   *Lock
 	cancel context.CancelCauseFunc
 }
@@ -213,7 +213,7 @@ type change struct {
 // change runs f, which changes something about the grant in the cluster: one at
 // a time, and with a context that ends with ctx and with the lock. It returns
 // nil if f came to OK, or to Granted while the lock lasts.
-func (l *Lock) change(ctx context.Context, verb string, f func(context.Context) (machine.Outcome, error)) error {
+func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Context) (machine.Outcome, error)) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -221,19 +221,19 @@ func (l *Lock) change(ctx context.Context, verb string, f func(context.Context) 
 	if ctx.Err() != nil {
 		return callError(verb, g.key, endOf(ctx))
 	}
-	if err := s.c.enter(); err != nil {
+	if err := s.c.beginCall(); err != nil {
 		return err
 	}
 	defer s.c.calls.Done()
 	cctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := &change{lock: l, cancel: cancel}
+	c := &runningChange{lock: l, cancel: cancel}
 	s.mu.Lock()
 	if ended := l.ended; ended != nil {
 		s.mu.Unlock()
 		return ended
 	}
-	x := g.extra()
+	x := g.ensureRare()
 	if x.changing == nil {
 		x.changing = make(chan struct{}, 1)
 	}
@@ -241,20 +241,20 @@ func (l *Lock) change(ctx context.Context, verb string, f func(context.Context) 
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		x.changes = slices.DeleteFunc(x.changes, func(o *change) bool { return o == c })
+		x.changes = slices.DeleteFunc(x.changes, func(o *runningChange) bool { return o == c })
 		s.mu.Unlock()
 	}()
 	select {
 	case x.changing <- struct{}{}:
 	case <-cctx.Done():
-		return l.unchanged(ctx, verb, s.c.rep.Reached())
+		return l.changeError(ctx, verb, s.c.rep.Reached())
 	}
 	defer func() { <-x.changing }()
 
 	out, err := f(cctx)
 	switch {
 	case err != nil:
-		return l.unchanged(ctx, verb, err)
+		return l.changeError(ctx, verb, err)
 	case out.Code == machine.OK:
 		return nil
 	case out.Code == machine.Granted:
@@ -275,7 +275,7 @@ func (l *Lock) change(ctx context.Context, verb string, f func(context.Context) 
 }
 
 // unchanged is the error of a change that failed with err, or was not begun.
-func (l *Lock) unchanged(ctx context.Context, verb string, err error) error {
+func (l *Lock) changeError(ctx context.Context, verb string, err error) error {
 	var unheard *replica.Error
 	reached := errors.As(err, &unheard) && unheard.Unknown
 	switch ended := l.Err(); {

@@ -30,14 +30,14 @@ type Client struct {
 
 	// closing ends, with the cause ErrClosed, when Close is called.
 	closing context.Context
-	refuse  context.CancelCauseFunc
+	endClosing  context.CancelCauseFunc
 
 	calls sync.WaitGroup // methods running, which Close joins first
 	tasks sync.WaitGroup // goroutines of sessions, which Close joins next
 
 	mu       sync.Mutex
-	shut     bool // Close was called: no new calls
-	joined   bool // no new tasks
+	closeCalled     bool // Close was called: no new calls
+	tasksJoined   bool // no new tasks
 	session  *session
 	opening  *opening
 	spreads  map[string]bool // names that Spread is running for
@@ -61,7 +61,7 @@ func newClient(rep replica.Replica, opts Options) *Client {
 		spreads: make(map[string]bool),
 	}
 	c.meta, c.bad = opts.validate()
-	c.closing, c.refuse = context.WithCancelCause(context.Background())
+	c.closing, c.endClosing = context.WithCancelCause(context.Background())
 	return c
 }
 
@@ -79,12 +79,12 @@ func newClient(rep replica.Replica, opts Options) *Client {
 // for itself.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
-	first := !c.shut
-	c.shut = true
+	first := !c.closeCalled
+	c.closeCalled = true
 	c.mu.Unlock()
 	if first {
-		c.refuse(ErrClosed)
-		go c.finish()
+		c.endClosing(ErrClosed)
+		go c.closeAll()
 	}
 	select {
 	case <-c.closed:
@@ -101,17 +101,17 @@ func (c *Client) Close(ctx context.Context) error {
 
 // finish is Close, without its bound. It ends once all calls, and so the works,
 // have returned, and the cluster heard or closeGrace is over.
-func (c *Client) finish() {
+func (c *Client) closeAll() {
 	defer close(c.closed)
-	if s := c.current(); s != nil {
-		s.shut()
+	if s := c.currentSession(); s != nil {
+		s.drain()
 	}
 	c.calls.Wait()
-	if s := c.current(); s != nil {
+	if s := c.currentSession(); s != nil {
 		c.closeErr = s.close()
 	}
 	c.mu.Lock()
-	c.joined = true
+	c.tasksJoined = true
 	c.mu.Unlock()
 	c.tasks.Wait()
 	c.trace.close()
@@ -126,13 +126,13 @@ const closeGrace = 5 * time.Second
 func grace(ttl time.Duration) time.Duration { return min(ttl, closeGrace) }
 
 // enter begins a call. If it returns nil, the call must end with c.calls.Done.
-func (c *Client) enter() error {
+func (c *Client) beginCall() error {
 	if c.bad != nil {
 		return c.bad
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.shut {
+	if c.closeCalled {
 		return ErrClosed
 	}
 	c.calls.Add(1)
@@ -144,14 +144,14 @@ func (c *Client) enter() error {
 func (c *Client) goTask(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.joined {
+	if !c.tasksJoined {
 		c.tasks.Go(f)
 	}
 }
 
 func (c *Client) now() instant { return instant{at: time.Now(), slept: c.slept()} }
 
-func (c *Client) current() *session {
+func (c *Client) currentSession() *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session
@@ -166,12 +166,12 @@ type opening struct {
 }
 
 // live returns the client's session, opening one if there is none.
-func (c *Client) live(ctx context.Context) (*session, error) {
+func (c *Client) liveSession(ctx context.Context) (*session, error) {
 	for {
-		if s := c.current(); s != nil && s.alive() {
+		if s := c.currentSession(); s != nil && s.alive() {
 			return s, nil
 		}
-		o, err := c.join()
+		o, err := c.joinOpening()
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +183,7 @@ func (c *Client) live(ctx context.Context) (*session, error) {
 		case <-ctx.Done():
 		case <-c.closing.Done():
 		}
-		last := c.part(o)
+		last := c.quitOpening(o)
 		switch {
 		case c.closing.Err() != nil:
 			return nil, ErrClosed
@@ -205,25 +205,25 @@ func (c *Client) whyEnded(ctx context.Context) error { return whyEnded(ctx, c.re
 
 // join makes the caller wait for the present opening, or for a new one. It
 // returns neither opening nor error if a session has come up meanwhile.
-func (c *Client) join() (*opening, error) {
+func (c *Client) joinOpening() (*opening, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.shut {
+	if c.closeCalled {
 		return nil, ErrClosed
 	}
 	if c.opening == nil {
-		if c.session != nil && !c.session.over() {
+		if c.session != nil && !c.session.hasEnded() {
 			return nil, nil
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		o := &opening{cancel: cancel, done: make(chan struct{})}
 		c.opening = o
 		c.tasks.Go(func() {
-			s, err := c.open(ctx)
+			s, err := c.openSession(ctx)
 			cancel()
 			c.mu.Lock()
 			c.opening = nil
-			shut := c.shut
+			shut := c.closeCalled
 			if err == nil && !shut {
 				c.session = s
 				c.tasks.Go(s.run)
@@ -233,7 +233,7 @@ func (c *Client) join() (*opening, error) {
 			close(o.done)
 			if err == nil && shut {
 				c.rep.Detach(s.id)
-				_ = s.tellClosed() // nobody has used it, and it expires anyway
+				_ = s.proposeClose() // nobody has used it, and it expires anyway
 			}
 		})
 	}
@@ -242,7 +242,7 @@ func (c *Client) join() (*opening, error) {
 }
 
 // part ends a caller's wait, and the opening with that of the last.
-func (c *Client) part(o *opening) (last bool) {
+func (c *Client) quitOpening(o *opening) (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o.callers--
@@ -253,7 +253,7 @@ func (c *Client) part(o *opening) (last bool) {
 }
 
 // open has the cluster open a session, until ctx ends.
-func (c *Client) open(ctx context.Context) (*session, error) {
+func (c *Client) openSession(ctx context.Context) (*session, error) {
 	ttl := c.opts.TTL.Truncate(time.Millisecond)
 	if ttl == 0 {
 		ttl = max(c.rep.TTL(), minTTL)
@@ -265,7 +265,7 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 		// now, with its TTL running; the cluster expires it.
 		id := newSessionID()
 		trust := trust{sent: c.now(), ttl: ttl}
-		actx, cancel := context.WithTimeout(ctx, trust.left(trust.sent))
+		actx, cancel := context.WithTimeout(ctx, trust.remaining(trust.sent))
 		out, err := c.rep.Propose(actx, machine.Open{
 			Session: id,
 			Client:  c.name(),
@@ -278,7 +278,7 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 		switch {
 		case err == nil && out.Code == machine.OK:
 			s := newSession(c, id, trust)
-			c.rep.Attach(id, s.event) // before anything is asked that could be told
+			c.rep.Attach(id, s.handleEvent) // before anything is asked that could be told
 			c.trace.sessionOpened(ttl)
 			return s, nil
 		case err == nil && out.Code == machine.BadCommand && out.Field == "TTL":
@@ -308,7 +308,7 @@ func (c *Client) name() string {
 }
 
 // begin reserves name for one Spread at a time.
-func (c *Client) begin(name string) bool {
+func (c *Client) beginSpread(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.spreads[name] {
@@ -318,7 +318,7 @@ func (c *Client) begin(name string) bool {
 	return true
 }
 
-func (c *Client) end(name string) {
+func (c *Client) endSpread(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.spreads, name)

@@ -24,14 +24,14 @@ type Work func(ctx context.Context, l *Lock) error
 // the cluster could not be told of the release is not an error of Do's; it is
 // reported to Trace.CleanupFailed.
 func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) error {
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return err
 	}
 	defer c.calls.Done()
 	if work == nil {
 		return configError("work", "nil")
 	}
-	req, err := newRequest(key, opts)
+	req, err := newAcquireRequest(key, opts)
 	if err != nil {
 		return err
 	}
@@ -39,18 +39,18 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 	if err != nil {
 		return err
 	}
-	lost, err := c.hold(l, work, nil)
-	return both(err, lost)
+	lost, err := c.runWork(l, work, nil)
+	return joinLoss(err, lost)
 }
 
 // hold runs work under a lock and releases it, however work ends; by letGo if that
 // is not nil, which is told work's error. It returns how the lock ended if it did
 // so before work, and work's error. If its context has ended already, work is not
 // run.
-func (c *Client) hold(l *Lock, work Work, letGo func(ctx context.Context, err error) error) (lost *LostError, err error) {
+func (c *Client) runWork(l *Lock, work Work, letGo func(ctx context.Context, err error) error) (lost *LostError, err error) {
 	ctx := l.Context()
 	returned := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { c.goTask(func() { c.watchStuck(l, returned) }) })
+	stop := context.AfterFunc(ctx, func() { c.goTask(func() { c.traceStuck(l, returned) }) })
 	defer func() {
 		// Deferred, so that a panic or runtime.Goexit of work's goes on to its
 		// own end, but not with the key.
@@ -73,7 +73,7 @@ func (c *Client) hold(l *Lock, work Work, letGo func(ctx context.Context, err er
 }
 
 // watchStuck reports work that runs on for a TTL after its context ended.
-func (c *Client) watchStuck(l *Lock, returned <-chan struct{}) {
+func (c *Client) traceStuck(l *Lock, returned <-chan struct{}) {
 	timer := time.NewTimer(l.g.s.ttl)
 	defer timer.Stop()
 	select {
@@ -85,7 +85,7 @@ func (c *Client) watchStuck(l *Lock, returned <-chan struct{}) {
 
 // ownError returns the error of a work that held l, unless it is merely how the
 // work says that its context ended, or that the fence knew of that first.
-func ownError(l *Lock, err error) error {
+func workError(l *Lock, err error) error {
 	cause := context.Cause(l.Context())
 	if cause == ErrReleased { // by hold: the context ended after the work
 		return err
@@ -103,7 +103,7 @@ func ownError(l *Lock, err error) error {
 
 // both joins the error of a work with the loss of its lock, unless the error
 // tells of that already.
-func both(err error, lost *LostError) error {
+func joinLoss(err error, lost *LostError) error {
 	switch {
 	case lost == nil:
 		return err

@@ -30,18 +30,18 @@ import (
 //
 // The options IfToken and Reentrant cannot be used with it.
 func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Option) error {
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return err
 	}
 	defer c.calls.Done()
 	if lead == nil {
 		return configError("lead", "nil")
 	}
-	req, err := newRequest(key, opts)
+	req, err := newAcquireRequest(key, opts)
 	if err != nil {
 		return err
 	}
-	if req.excludes(optIfToken|optReentrant, "Elect"); req.err != nil {
+	if req.refuseOptions(optIfToken|optReentrant, "Elect"); req.err != nil {
 		return req.err
 	}
 	var retry backoff
@@ -50,16 +50,16 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 		if err == nil {
 			retry.reset()
 			var lost *LostError
-			lost, err = c.hold(l, lead, func(ctx context.Context, err error) error { return c.resign(ctx, l, err) })
-			if own := ownError(l, err); own != nil && !resigned(own) {
-				return both(own, lost)
+			lost, err = c.runWork(l, lead, func(ctx context.Context, err error) error { return c.releaseAfterLead(ctx, l, err) })
+			if own := workError(l, err); own != nil && !isResignation(own) {
+				return joinLoss(own, lost)
 			}
 			if lost == nil {
 				continue
 			}
 			err = lost
 		}
-		if err := c.standAgain(ctx, &retry, key, err); err != nil {
+		if err := c.waitToRetry(ctx, &retry, key, err); err != nil {
 			return callError("elect", key, err)
 		}
 	}
@@ -68,13 +68,13 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 
 // standAgain waits before the next attempt at key after err. It returns why there
 // is none: what ended ctx or the client, or err if that will not pass.
-func (c *Client) standAgain(ctx context.Context, retry *backoff, key string, err error) error {
+func (c *Client) waitToRetry(ctx context.Context, retry *backoff, key string, err error) error {
 	switch {
 	case c.closing.Err() != nil:
 		return ErrClosed
 	case ctx.Err() != nil:
 		return whyEnded(ctx, err)
-	case c.final(ctx, err), hopeless(err):
+	case c.isFinal(ctx, err), failsAgain(err):
 		return err
 	}
 	c.trace.retrying(LockEvent{Key: key, Err: err})
@@ -82,7 +82,7 @@ func (c *Client) standAgain(ctx context.Context, retry *backoff, key string, err
 }
 
 // hopeless reports whether asking anew would come to the same.
-func hopeless(err error) bool {
+func failsAgain(err error) bool {
 	return errors.Is(err, ErrDeadlock) || errors.Is(err, ErrCapacity)
 }
 
@@ -103,19 +103,19 @@ func (r *resignation) Error() string {
 	return fmt.Sprintf("locks: resigned for %s", r.successor)
 }
 
-func resigned(err error) bool {
+func isResignation(err error) bool {
 	var r *resignation
 	return errors.As(err, &r)
 }
 
 // resign gives up a lock whose lead has returned err.
-func (c *Client) resign(ctx context.Context, l *Lock, err error) error {
+func (c *Client) releaseAfterLead(ctx context.Context, l *Lock, err error) error {
 	var r *resignation
 	if !errors.As(err, &r) || r.successor == "" {
 		return l.Release(ctx)
 	}
 	err = l.HandOver(ctx, r.successor)
-	if l.end() == nil {
+	if l.endCause() == nil {
 		// The successor's name cannot be one.
 		c.trace.retrying(LockEvent{Key: l.g.key, Token: l.Token(), Err: err})
 		return l.Release(ctx)

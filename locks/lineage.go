@@ -27,12 +27,12 @@ func withLineage(ctx context.Context, l *Lock) context.Context {
 // under returns the tokens that the locks in ctx's lineage had first, of those that
 // have not ended, of whatever client of c's cluster, but for one. Another cluster's
 // tokens would name other locks here.
-func (c *Client) under(ctx context.Context, but machine.Token) ([]machine.Token, error) {
+func (c *Client) lineageTokens(ctx context.Context, but machine.Token) ([]machine.Token, error) {
 	var tokens []machine.Token
 	cluster := c.rep.Cluster()
 	at, _ := ctx.Value(lineageKey{}).(*lineage)
 	for ; at != nil; at = at.above {
-		t := machine.Token(at.lock.g.first)
+		t := machine.Token(at.lock.g.firstToken)
 		switch {
 		case !at.lock.held(), at.lock.g.s.c.rep.Cluster() != cluster, t == but:
 			continue

@@ -60,13 +60,13 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 			if !a.More || len(a.Keys) == 0 {
 				return
 			}
-			q.From = after(a.Keys)
+			q.From = keyAfter(a.Keys)
 		}
 	}
 }
 
 // after is the least key that comes after the last of keys.
-func after(keys []machine.Status) string { return keys[len(keys)-1].Key + "\x00" }
+func keyAfter(keys []machine.Status) string { return keys[len(keys)-1].Key + "\x00" }
 
 // WatchPrefix yields the state of each key that begins with prefix and is held or
 // waited for, as List does, and then, for each key that changes, its state after
@@ -89,7 +89,7 @@ func (c *Client) WatchPrefix(ctx context.Context, prefix string) iter.Seq2[Statu
 			yield(Status{}, err)
 			return
 		}
-		w := &prefixWatch{c: c, prefix: prefix, yield: yield, told: make(map[string]uint64)}
+		w := &prefixWatch{c: c, prefix: prefix, yield: yield, yielded: make(map[string]uint64)}
 		if err := w.run(ctx); err != nil {
 			yield(Status{}, callError("watch", prefix, err))
 		}
@@ -101,7 +101,7 @@ type prefixWatch struct {
 	c      *Client
 	prefix string
 	yield  func(Status, error) bool
-	told   map[string]uint64 // the keys that were not vacant when last told of, and their versions then
+	yielded   map[string]uint64 // the keys that were not vacant when last told of, and their versions then
 }
 
 // run returns why it cannot go on; nil if the body has broken off.
@@ -109,7 +109,7 @@ func (w *prefixWatch) run(ctx context.Context) error {
 	since, ok, err := w.list(ctx)
 	for ok && err == nil {
 		var a replica.Scanned
-		a, err = persist(ctx, w.c, func() (replica.Scanned, error) {
+		a, err = retryRead(ctx, w.c, func() (replica.Scanned, error) {
 			return w.c.scan(ctx, replica.Scan{Prefix: w.prefix, Limit: replica.MaxScanned, Since: since})
 		})
 		switch {
@@ -119,7 +119,7 @@ func (w *prefixWatch) run(ctx context.Context) error {
 		default:
 			since = a.Version
 			for i := 0; ok && i < len(a.Keys); i++ {
-				ok = w.tell(a.Keys[i])
+				ok = w.yieldIfNew(a.Keys[i])
 			}
 		}
 	}
@@ -130,13 +130,13 @@ func (w *prefixWatch) run(ctx context.Context) error {
 // version from which on changes have not been seen, and false if the body broke
 // off.
 func (w *prefixWatch) list(ctx context.Context) (since uint64, ok bool, err error) {
-	gone := make(map[string]bool, len(w.told))
-	for key := range w.told {
+	gone := make(map[string]bool, len(w.yielded))
+	for key := range w.yielded {
 		gone[key] = true
 	}
 	q := replica.Scan{Prefix: w.prefix, From: max(w.prefix, firstKey), Limit: replica.MaxScanned}
 	for {
-		a, err := persist(ctx, w.c, func() (replica.Scanned, error) { return w.c.scan(ctx, q) })
+		a, err := retryRead(ctx, w.c, func() (replica.Scanned, error) { return w.c.scan(ctx, q) })
 		if err != nil {
 			return 0, false, err
 		}
@@ -147,25 +147,25 @@ func (w *prefixWatch) list(ctx context.Context) (since uint64, ok bool, err erro
 		}
 		for _, st := range a.Keys {
 			delete(gone, st.Key)
-			if !w.tell(st) {
+			if !w.yieldIfNew(st) {
 				return 0, false, nil
 			}
 		}
 		if !a.More || len(a.Keys) == 0 {
 			break
 		}
-		q.From = after(a.Keys)
+		q.From = keyAfter(a.Keys)
 	}
 	// One by one, since only so their tokens are known; few are gone at a time,
 	// or it does not matter how long it takes.
 	for key := range gone {
-		a, err := persist(ctx, w.c, func() (replica.Answer, error) {
+		a, err := retryRead(ctx, w.c, func() (replica.Answer, error) {
 			return w.c.read(ctx, replica.Query{Key: key, Waiters: replica.MaxScannedEach})
 		})
 		if err != nil {
 			return 0, false, err
 		}
-		if !w.tell(a.Status) {
+		if !w.yieldIfNew(a.Status) {
 			return 0, false, nil
 		}
 	}
@@ -174,29 +174,29 @@ func (w *prefixWatch) list(ctx context.Context) (since uint64, ok bool, err erro
 
 // tell yields a key's state unless it was just that when it was last told. It
 // returns false when the body breaks off.
-func (w *prefixWatch) tell(m machine.Status) bool {
+func (w *prefixWatch) yieldIfNew(m machine.Status) bool {
 	if reserved(m.Key) {
 		return true
 	}
-	version, known := w.told[m.Key]
+	version, known := w.yielded[m.Key]
 	if known && version >= m.Version && m.Version != 0 {
 		return true
 	}
 	st := newStatus(m)
 	if st.vacant() {
-		delete(w.told, m.Key)
+		delete(w.yielded, m.Key)
 	} else {
-		w.told[m.Key] = m.Version
+		w.yielded[m.Key] = m.Version
 	}
 	return w.yield(st, nil)
 }
 
 // persist repeats a call, with pauses, while its errors may pass by themselves.
-func persist[T any](ctx context.Context, c *Client, call func() (T, error)) (T, error) {
+func retryRead[T any](ctx context.Context, c *Client, call func() (T, error)) (T, error) {
 	var retry backoff
 	for {
 		v, err := call()
-		if err == nil || c.final(ctx, err) {
+		if err == nil || c.isFinal(ctx, err) {
 			return v, err
 		}
 		if err := retry.wait(ctx, c.closing); err != nil {

@@ -21,7 +21,7 @@ type Lock struct {
 
 	// Guarded by the session's mu.
 	ended error // nil while held: a *LostError or ErrReleased
-	depth int   // how many of its owner's locks were left when it was released
+	depthLeft int   // how many of its owner's locks were left when it was released
 	ctx   context.Context
 	stop  context.CancelCauseFunc
 }
@@ -29,14 +29,14 @@ type Lock struct {
 // finish ends the lock for the given cause, and returns what cancels its
 // context and its changes, nil if there are none. The caller holds the session's mu
 // and runs it after unlocking.
-func (l *Lock) finish(cause error) func() {
+func (l *Lock) markEnded(cause error) func() {
 	l.ended = cause
 	var stops []context.CancelCauseFunc
 	if l.stop != nil {
 		stops = append(stops, l.stop)
 	}
-	if l.g.more != nil {
-		for _, c := range l.g.more.changes {
+	if l.g.rare != nil {
+		for _, c := range l.g.rare.changes {
 			if c.lock == l {
 				stops = append(stops, c.cancel)
 			}
@@ -75,7 +75,7 @@ func (l *Lock) Token() fence.Token {
 }
 
 // held reports whether the lock has not ended, as far as was noticed.
-func (l *Lock) held() bool { return l.end() == nil }
+func (l *Lock) held() bool { return l.endCause() == nil }
 
 // Context ends when the lock does: by loss, with a *LostError as its cause, or by
 // Release, with ErrReleased. It carries the token for fence.FromContext and the
@@ -129,26 +129,26 @@ func (l *Lock) Context() context.Context {
 // after that: a *LostError or ErrReleased. It reads the clocks, so that it is
 // right at once after a pause.
 func (l *Lock) Err() error {
-	_, err := l.left()
+	_, err := l.trustLeft()
 	return err
 }
 
 // Remaining returns for how long the lock may be trusted even if no further beat
 // is confirmed; 0 if it ended. Beats renew that, in the background.
 func (l *Lock) Remaining() time.Duration {
-	left, _ := l.left()
+	left, _ := l.trustLeft()
 	return left
 }
 
 // left returns how long the lock may be trusted, or why it ended.
-func (l *Lock) left() (time.Duration, error) {
+func (l *Lock) trustLeft() (time.Duration, error) {
 	if l.zero() {
 		return 0, errNoLock
 	}
 	s := l.g.s
 	now := s.c.now()
 	s.mu.Lock()
-	left, ended := s.trust.left(now), l.ended
+	left, ended := s.trust.remaining(now), l.ended
 	s.mu.Unlock()
 	if ended != nil {
 		return 0, ended
@@ -156,12 +156,12 @@ func (l *Lock) left() (time.Duration, error) {
 	if left > 0 {
 		return left, nil
 	}
-	s.expire(now)
-	return 0, l.end()
+	s.loseTrust(now)
+	return 0, l.endCause()
 }
 
 // end returns why the lock ended, as far as was noticed.
-func (l *Lock) end() error {
+func (l *Lock) endCause() error {
 	l.g.s.mu.Lock()
 	defer l.g.s.mu.Unlock()
 	return l.ended
@@ -172,7 +172,7 @@ func (l *Lock) end() error {
 // held on; Renew may help. If it ended, the error is Err's. Call it before each
 // side effect, with the longest time that the effect may take.
 func (l *Lock) Require(d time.Duration) error {
-	left, err := l.left()
+	left, err := l.trustLeft()
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 		return callError("renew", l.g.key, endOf(ctx))
 	}
 	s := l.g.s
-	if err := s.c.enter(); err != nil {
+	if err := s.c.beginCall(); err != nil {
 		return err
 	}
 	defer s.c.calls.Done()
@@ -204,7 +204,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 	sent := s.c.now()
 	err := s.c.rep.Beat(bctx, s.id)
 	if err == nil || errors.Is(err, replica.ErrNoSession) || errors.Is(err, cluster.ErrStopped) {
-		s.beaten(sent, err, false)
+		s.handleBeatAnswer(sent, err, false)
 	}
 	switch ended := l.Err(); {
 	case ended != nil:

@@ -91,13 +91,13 @@ func (c *Client) Once(ctx context.Context, id string, fn func(ctx context.Contex
 	case fn == nil:
 		return nil, configError("fn", "nil")
 	}
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return nil, err
 	}
 	defer c.calls.Done()
 	o := &once{c: c, id: id, key: onceKeys + id, fn: fn}
 	for {
-		over, err := o.turn(ctx)
+		over, err := o.attempt(ctx)
 		if over || err != nil {
 			return o.result, err
 		}
@@ -114,34 +114,34 @@ type once struct {
 
 // turn looks at what is known of the id, and runs fn if nothing is. It reports
 // whether that settled it; if not, the one who held the key is gone.
-func (o *once) turn(ctx context.Context) (over bool, err error) {
+func (o *once) attempt(ctx context.Context) (over bool, err error) {
 	a, err := o.c.read(ctx, replica.Query{Key: o.key, Value: true})
 	if err != nil {
-		return true, o.fail(err)
+		return true, o.wrapError(err)
 	}
 	begun := len(a.Status.Value) > 0 && a.Status.Value[0] == onceBegun
 	if !begun || a.Status.Held == 0 {
-		if over, err := o.known([]byte(a.Status.Value)); over {
+		if over, err := o.readMark([]byte(a.Status.Value)); over {
 			return true, err
 		}
 	}
 	// Who comes while it runs only wants to know how it ends: all who wait for
 	// that share the key then. They wait in its queue, and not by a read, so that
 	// the cluster can see a wait that would never end.
-	req := request{key: o.key}
+	req := acquireRequest{key: o.key}
 	if begun {
 		req.mode = machine.Shared
 	}
 	l, err := o.c.acquire(ctx, ctx, req)
 	if err != nil {
-		return true, o.fail(err)
+		return true, o.wrapError(err)
 	}
 	var verdict error
-	lost, err := o.c.hold(l, func(ctx context.Context, l *Lock) error {
+	lost, err := o.c.runWork(l, func(ctx context.Context, l *Lock) error {
 		value, _ := l.Value()
-		if over, verdict = o.known(value); !over && req.mode == machine.Exclusive {
+		if over, verdict = o.readMark(value); !over && req.mode == machine.Exclusive {
 			over = true
-			verdict = o.run(ctx, l)
+			verdict = o.runMarked(ctx, l)
 		}
 		return nil
 	}, nil)
@@ -149,15 +149,15 @@ func (o *once) turn(ctx context.Context) (over bool, err error) {
 	case over:
 		return true, verdict
 	case err != nil:
-		return true, o.fail(err)
+		return true, o.wrapError(err)
 	case lost != nil:
-		return true, o.fail(lost)
+		return true, o.wrapError(lost)
 	}
 	return false, nil
 }
 
 // known returns what is known, if anything is, and nobody is running it.
-func (o *once) known(value []byte) (over bool, err error) {
+func (o *once) readMark(value []byte) (over bool, err error) {
 	if len(value) == 0 {
 		return false, nil
 	}
@@ -170,23 +170,23 @@ func (o *once) known(value []byte) (over bool, err error) {
 	case onceFailed:
 		return true, &OnceError{ID: o.id, Text: string(rest)}
 	}
-	return true, o.fail(fmt.Errorf("what is known of it is of a kind that this version does not know: %d", value[0]))
+	return true, o.wrapError(fmt.Errorf("what is known of it is of a kind that this version does not know: %d", value[0]))
 }
 
 // run runs fn under an exclusive lock, between the marks. ctx is the lock's.
-func (o *once) run(ctx context.Context, l *Lock) error {
+func (o *once) runMarked(ctx context.Context, l *Lock) error {
 	if err := l.setValue(ctx, []byte{onceBegun}, true); err != nil {
 		if errors.Is(certain(err), ErrUncertain) {
 			// It has not begun. The mark, if there is one, is taken back while
 			// nobody else can have seen it.
-			_ = o.store(ctx, l, nil)
+			_ = o.storeMark(ctx, l, nil)
 		}
-		return o.fail(err)
+		return o.wrapError(err)
 	}
 	returned := false
 	defer func() {
 		if !returned { // a panic or runtime.Goexit of fn's goes on
-			_ = o.store(ctx, l, append([]byte{onceFailed}, "it panicked, or ended its goroutine"...))
+			_ = o.storeMark(ctx, l, append([]byte{onceFailed}, "it panicked, or ended its goroutine"...))
 		}
 	}()
 	result, err := o.fn(ctx)
@@ -202,7 +202,7 @@ func (o *once) run(ctx context.Context, l *Lock) error {
 		err = configError("result", "%d bytes exceed %d", len(result), maxOnceResult)
 		mark = append([]byte{onceFailed}, fmt.Sprintf("its result of %d bytes was too long to be stored", len(result))...)
 	}
-	if unstored := o.store(ctx, l, mark); unstored != nil {
+	if unstored := o.storeMark(ctx, l, mark); unstored != nil {
 		err = errors.Join(err, fmt.Errorf("locks: once %q: it was run, but how it ended could not be stored: %w", o.id, unstored))
 	}
 	return err
@@ -210,7 +210,7 @@ func (o *once) run(ctx context.Context, l *Lock) error {
 
 // store writes what is known, also if ctx has ended, and if the lock has: the
 // cluster refuses what comes from a grant that is not in force any more.
-func (o *once) store(ctx context.Context, l *Lock, value []byte) error {
+func (o *once) storeMark(ctx context.Context, l *Lock, value []byte) error {
 	s := l.g.s
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(s.ttl))
 	defer cancel()
@@ -220,7 +220,7 @@ func (o *once) store(ctx context.Context, l *Lock, value []byte) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		late := notInTime(err) // the end of ctx would say that fn was not run
-		if unknown(err) {
+		if mayBeApplied(err) {
 			return fmt.Errorf("%w: %w", ErrUncertain, late)
 		}
 		return late
@@ -235,4 +235,4 @@ func (o *once) store(ctx context.Context, l *Lock, value []byte) error {
 	return outcomeError("store it", out)
 }
 
-func (o *once) fail(err error) error { return callError("once", o.id, err) }
+func (o *once) wrapError(err error) error { return callError("once", o.id, err) }

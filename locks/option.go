@@ -11,7 +11,7 @@ import (
 // Option changes how a key is acquired. Options that contradict each other, or
 // what they are given to, make the call fail with a *cluster.ConfigError before
 // anything is sent.
-type Option func(*request)
+type Option func(*acquireRequest)
 
 // Shared makes the lock one of readers: any number of shared locks of a key are
 // held at a time, up to 10,000, but none beside an exclusive one. A shared lock
@@ -19,8 +19,8 @@ type Option func(*request)
 // starve writers. Lock.Upgrade makes a shared lock exclusive, Lock.Downgrade an
 // exclusive one shared.
 func Shared() Option {
-	return func(r *request) {
-		r.given(optShared)
+	return func(r *acquireRequest) {
+		r.noteOption(optShared)
 		r.mode = machine.Shared
 	}
 }
@@ -30,10 +30,10 @@ func Shared() Option {
 // name the same number; a call that names another fails with a *CapacityError.
 // Once nobody holds or waits, the number is free to change.
 func Permit(of int) Option {
-	return func(r *request) {
-		r.given(optPermit)
+	return func(r *acquireRequest) {
+		r.noteOption(optPermit)
 		if of < 1 || of > machine.MaxHolders {
-			r.refuse(configError("Permit", "%d is not within 1 and %d", of, machine.MaxHolders))
+			r.setErr(configError("Permit", "%d is not within 1 and %d", of, machine.MaxHolders))
 			return
 		}
 		r.mode, r.of = machine.Permit, uint32(of)
@@ -45,8 +45,8 @@ func Permit(of int) Option {
 // tree is not held together with any lock above or below it, unless both are
 // Shared. Locks that are no trees do not mind what is above or below them.
 func Tree() Option {
-	return func(r *request) {
-		r.given(optTree)
+	return func(r *acquireRequest) {
+		r.noteOption(optTree)
 		r.tree = true
 	}
 }
@@ -71,15 +71,15 @@ func Tree() Option {
 // client. Locks of an owner can not be upgraded, downgraded or, while others are
 // held, handed over.
 func Reentrant(owner string) Option {
-	return func(r *request) {
-		r.given(optReentrant)
+	return func(r *acquireRequest) {
+		r.noteOption(optReentrant)
 		switch {
 		case owner == "":
-			r.refuse(configError("Reentrant", "no owner"))
+			r.setErr(configError("Reentrant", "no owner"))
 		case len(owner) > machine.MaxName:
-			r.refuse(configError("Reentrant", "an owner of %d bytes exceeds %d", len(owner), machine.MaxName))
+			r.setErr(configError("Reentrant", "an owner of %d bytes exceeds %d", len(owner), machine.MaxName))
 		case !utf8.ValidString(owner):
-			r.refuse(configError("Reentrant", "an owner that is not valid UTF-8"))
+			r.setErr(configError("Reentrant", "an owner that is not valid UTF-8"))
 		}
 		r.owner = owner
 	}
@@ -97,10 +97,10 @@ const (
 // for several keys, and those who hold other locks by their context's lineage,
 // are not passed.
 func Priority(p int) Option {
-	return func(r *request) {
-		r.given(optPriority)
+	return func(r *acquireRequest) {
+		r.noteOption(optPriority)
 		if p < minPriority || p > maxPriority {
-			r.refuse(configError("Priority", "%d is not within %d and %d", p, minPriority, maxPriority))
+			r.setErr(configError("Priority", "%d is not within %d and %d", p, minPriority, maxPriority))
 			return
 		}
 		r.priority = int8(p)
@@ -112,13 +112,13 @@ func Priority(p int) Option {
 // closed client and a Break know no delay, and a client of the same name as the
 // holder's need not wait for it. d is in whole milliseconds, up to 24 hours.
 func Delay(d time.Duration) Option {
-	return func(r *request) {
-		r.given(optDelay)
+	return func(r *acquireRequest) {
+		r.noteOption(optDelay)
 		switch {
 		case d <= 0 || d > machine.MaxDelay*time.Millisecond:
-			r.refuse(configError("Delay", "%v is not within 1ms and %v", d, machine.MaxDelay*time.Millisecond))
+			r.setErr(configError("Delay", "%v is not within 1ms and %v", d, machine.MaxDelay*time.Millisecond))
 		case d%time.Millisecond != 0:
-			r.refuse(configError("Delay", "%v is not in whole milliseconds", d))
+			r.setErr(configError("Delay", "%v is not in whole milliseconds", d))
 		default:
 			r.delay = uint64(d / time.Millisecond)
 		}
@@ -132,8 +132,8 @@ func Delay(d time.Duration) Option {
 // granted Inspect tells a token, too, to go on from: 0 is too old for any key of a
 // cluster that may have had a predecessor.
 func IfToken(t fence.Token) Option {
-	return func(r *request) {
-		r.given(optIfToken)
+	return func(r *acquireRequest) {
+		r.noteOption(optIfToken)
 		r.conditional, r.ifToken = true, machine.Token(t)
 	}
 }
@@ -143,9 +143,9 @@ func IfToken(t fence.Token) Option {
 // without this option it is 10,000. Spread applies it to the number of callers
 // that share a name.
 func MaxWaiters(n int) Option {
-	return func(r *request) {
+	return func(r *acquireRequest) {
 		if n < 1 || n > machine.MaxWaiters {
-			r.refuse(configError("MaxWaiters", "%d is not within 1 and %d", n, machine.MaxWaiters))
+			r.setErr(configError("MaxWaiters", "%d is not within 1 and %d", n, machine.MaxWaiters))
 			return
 		}
 		r.maxWaiters = uint32(n)
@@ -156,9 +156,9 @@ func MaxWaiters(n int) Option {
 // encoded, which adds a few bytes to each key and value. It is copied.
 func Meta(m map[string]string) Option {
 	meta := encodeMeta(m)
-	return func(r *request) {
+	return func(r *acquireRequest) {
 		if len(meta) > machine.MaxMeta {
-			r.refuse(configError("Meta", "%d bytes when encoded exceed %d", len(meta), machine.MaxMeta))
+			r.setErr(configError("Meta", "%d bytes when encoded exceed %d", len(meta), machine.MaxMeta))
 			return
 		}
 		r.meta = meta

@@ -13,24 +13,24 @@ import (
 const MaxDepth = 1 << 16
 
 // entryName names what an owner has of a key.
-type entryName struct{ key, owner string }
+type ownerEntryName struct{ key, owner string }
 
 // entry is what an owner has of a key, or is asking for.
-type entry struct {
-	name entryName
+type ownerEntry struct {
+	name ownerEntryName
 	mode machine.Mode
 	of   uint32
 	tree bool
 
 	// Guarded by the session's mu.
-	g       *grant // nil while it is asked for
+	grant       *grant // nil while it is asked for
 	locks   map[*Lock]struct{}
-	settled chan struct{} // closed when g is set, or asking has failed
+	resolved chan struct{} // closed when g is set, or asking has failed
 }
 
 // enter acquires req's key for its owner, or enters it again.
-func (s *session) enter(ctx, parent context.Context, req request) (*Lock, error) {
-	name := entryName{req.key, req.owner}
+func (s *session) acquireReentrant(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
+	name := ownerEntryName{req.key, req.owner}
 	for {
 		if !s.alive() {
 			return nil, errNoSession
@@ -46,20 +46,20 @@ func (s *session) enter(ctx, parent context.Context, req request) (*Lock, error)
 		}
 		e := s.entries[name]
 		if e == nil {
-			e = &entry{name: name, mode: req.mode, of: req.of, tree: req.tree, settled: make(chan struct{})}
+			e = &ownerEntry{name: name, mode: req.mode, of: req.of, tree: req.tree, resolved: make(chan struct{})}
 			s.entries[name] = e
 			s.mu.Unlock()
-			l, err := s.request(ctx, parent, req)
-			s.settle(e, l)
+			l, err := s.acquireNew(ctx, parent, req)
+			s.resolveEntry(e, l)
 			return l, err
 		}
-		l, err := e.again(s.c, parent, &req)
+		l, err := e.addLock(s.c, parent, &req)
 		s.mu.Unlock()
 		if l != nil || err != nil {
 			return l, err
 		}
 		select {
-		case <-e.settled:
+		case <-e.resolved:
 		case <-s.ctx.Done():
 		case <-s.c.closing.Done():
 			return nil, ErrClosed
@@ -70,34 +70,34 @@ func (s *session) enter(ctx, parent context.Context, req request) (*Lock, error)
 }
 
 // settle ends the asking for e, which came to l.
-func (s *session) settle(e *entry, l *Lock) {
+func (s *session) resolveEntry(e *ownerEntry, l *Lock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l != nil && l.ended == nil {
-		e.g, e.locks = l.g, map[*Lock]struct{}{l: {}}
-		l.g.extra().entry = e
+		e.grant, e.locks = l.g, map[*Lock]struct{}{l: {}}
+		l.g.ensureRare().entry = e
 	} else {
 		delete(s.entries, e.name)
 	}
-	close(e.settled)
+	close(e.resolved)
 }
 
 // again enters e once more. It returns neither lock nor error if the key is still
 // being asked for. The caller holds the session's mu.
-func (e *entry) again(c *Client, parent context.Context, req *request) (*Lock, error) {
+func (e *ownerEntry) addLock(c *Client, parent context.Context, req *acquireRequest) (*Lock, error) {
 	switch {
 	case e.mode != req.mode || e.of != req.of || e.tree != req.tree:
 		return nil, configError("Reentrant", "owner %q holds or asks for %q in another mode", req.owner, req.key)
-	case e.g == nil && req.try:
+	case e.grant == nil && req.try:
 		// To join the others would be to wait, to ask beside them to compete
 		// with oneself.
 		return nil, &HeldError{Key: req.key, Client: c.name(), Node: c.rep.Member()}
-	case e.g == nil:
+	case e.grant == nil:
 		return nil, nil
 	case len(e.locks) >= MaxDepth:
 		return nil, configError("Reentrant", "owner %q has entered %q %d times", req.owner, req.key, MaxDepth)
 	}
-	l := &Lock{g: e.g, parent: parent}
+	l := &Lock{g: e.grant, parent: parent}
 	e.locks[l] = struct{}{}
 	return l, nil
 }
@@ -114,7 +114,7 @@ func (l *Lock) Depth() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.ended != nil {
-		return l.depth
+		return l.depthLeft
 	}
 	return l.g.depth()
 }

@@ -22,7 +22,7 @@ import (
 // frees the key as well; it then matches ErrSessionLost. A lock that was lost
 // before, or turns out to have been, returns its *LostError, one that was released
 // before ErrReleased; neither call has an effect on any later grant of the key.
-func (l *Lock) Release(ctx context.Context) error { return l.letGo(ctx, "") }
+func (l *Lock) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
 // HandOver releases the key to the first waiter of the client of that name, which
 // goes before the others. If no request of that client waits for the key, or one
@@ -45,19 +45,19 @@ func (l *Lock) HandOver(ctx context.Context, client string) error {
 	case !utf8.ValidString(client):
 		return configError("client", "not valid UTF-8")
 	}
-	return l.letGo(ctx, client)
+	return l.releaseTo(ctx, client)
 }
 
 // letGo ends the lock and, if it was the grant's last, has the cluster free the
 // key, to the client of the given name if there is one.
-func (l *Lock) letGo(ctx context.Context, to string) error {
+func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
 	g, s := l.g, l.g.s
 	// Before the lock is let go, so that Close knows of this call if it comes
 	// between: it then waits for it.
-	entered := s.c.enter()
+	entered := s.c.beginCall()
 	if entered == nil {
 		defer s.c.calls.Done()
 	}
@@ -70,21 +70,21 @@ func (l *Lock) letGo(ctx context.Context, to string) error {
 		s.mu.Unlock()
 		return g.wrongMode("hand over", "its owner has entered it several times")
 	}
-	last, cancels := l.leave()
+	last, cancels := l.markReleased()
 	if last {
 		s.c.trace.released(LockEvent{Key: g.key, Token: g.token, Took: time.Since(g.since)})
 	}
-	d := g.debt(to)
+	d := g.releaseCleanup(to)
 	s.unlockAndCancel(cancels)
 	if !last || entered != nil {
 		return nil // others of its owner hold on, or the client's Close is about to free the key
 	}
-	return s.tellReleased(ctx, d)
+	return s.proposeRelease(ctx, d)
 }
 
 // unheard is the error of a command that failed with err because the session ended.
-func (s *session) unheard(err error) error {
-	switch why := s.why(); {
+func (s *session) unheardError(err error) error {
+	switch why := s.endReason(); {
 	case errors.Is(err, cluster.ErrNoQuorum):
 		return fmt.Errorf("%w: %v: %w", ErrSessionLost, why, cluster.ErrNoQuorum)
 	case why == NodeStopped:
@@ -96,7 +96,7 @@ func (s *session) unheard(err error) error {
 
 // tellReleased has the cluster free a key, and sees to it that it will be told
 // if it did not hear within ctx.
-func (s *session) tellReleased(ctx context.Context, d *debt) error {
+func (s *session) proposeRelease(ctx context.Context, d *cleanup) error {
 	s.awaitCancels()
 	var out machine.Outcome
 	err := endOf(ctx)
@@ -106,7 +106,7 @@ func (s *session) tellReleased(ctx context.Context, d *debt) error {
 		defer context.AfterFunc(s.ctx, cancel)()
 		for {
 			out, err = s.propose(rctx, func(seen []uint64) machine.Command { return d.command(s.id, seen) })
-			if !d.again(out, err) {
+			if !d.retryWithoutSuccessor(out, err) {
 				break
 			}
 		}
@@ -114,23 +114,23 @@ func (s *session) tellReleased(ctx context.Context, d *debt) error {
 		case err == nil:
 		case ctx.Err() != nil:
 			err = whyEnded(ctx, err)
-		case s.over(): // and not the end of ctx, as which it reached the proposal
-			err = s.unheard(err)
+		case s.hasEnded(): // and not the end of ctx, as which it reached the proposal
+			err = s.unheardError(err)
 		}
 	}
 	switch {
 	case err != nil:
-		s.cleanUp(d)
+		s.startCleanup(d)
 		err = fmt.Errorf("locks: release %q (token %d): the cluster did not hear, the key may stay taken for up to %v: %w",
 			d.keys[0], uint64(d.token), s.ttl, err)
-		if d.missed != nil {
-			return fmt.Errorf("%w; to be released to whoever is next: %w", err, d.missed)
+		if d.noSuccessor != nil {
+			return fmt.Errorf("%w; to be released to whoever is next: %w", err, d.noSuccessor)
 		}
 		return err
 	case out.Code == machine.OK, out.Code == machine.NotHeld:
 		// NotHeld answers a repeated release whose first copy freed the key.
-		if d.missed != nil {
-			return callError("hand over", d.keys[0], fmt.Errorf("released to whoever was next: %w", d.missed))
+		if d.noSuccessor != nil {
+			return callError("hand over", d.keys[0], fmt.Errorf("released to whoever was next: %w", d.noSuccessor))
 		}
 		return nil
 	case out.Code == machine.NoSession:

@@ -7,7 +7,7 @@ import (
 )
 
 // request is what is asked of the cluster for one key, or for several at once.
-type request struct {
+type acquireRequest struct {
 	key         string   // the first of keys, if there are any
 	keys        []string // in ascending order
 	owner       string
@@ -53,37 +53,37 @@ var optionNames = []struct {
 	{optShared, "Shared"},
 }
 
-func (r *request) given(o optionSet) { r.options |= o }
+func (r *acquireRequest) noteOption(o optionSet) { r.options |= o }
 
-func (r *request) refuse(err error) {
+func (r *acquireRequest) setErr(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
 // excludes refuses the options of a set, which do not go with what.
-func (r *request) excludes(set optionSet, what string) {
+func (r *acquireRequest) refuseOptions(set optionSet, what string) {
 	for _, o := range optionNames {
 		if r.options&set&o.opt != 0 {
-			r.refuse(configError(o.name, "cannot be combined with %s", what))
+			r.setErr(configError(o.name, "cannot be combined with %s", what))
 		}
 	}
 }
 
-func newRequest(key string, opts []Option) (request, error) {
-	r := request{key: key}
+func newAcquireRequest(key string, opts []Option) (acquireRequest, error) {
+	r := acquireRequest{key: key}
 	if err := checkKey(key); err != nil {
 		return r, err
 	}
-	r.apply(opts)
+	r.applyOptions(opts)
 	return r, r.err
 }
 
 // newSetRequest is newRequest for several keys.
-func newSetRequest(keys []string, opts []Option) (request, error) {
+func newSetRequest(keys []string, opts []Option) (acquireRequest, error) {
 	keys = slices.Clone(keys)
 	slices.Sort(keys)
-	r := request{keys: keys}
+	r := acquireRequest{keys: keys}
 	switch {
 	case len(keys) == 0:
 		return r, configError("keys", "none")
@@ -104,32 +104,32 @@ func newSetRequest(keys []string, opts []Option) (request, error) {
 		return r, configError("keys", "%d bytes in all exceed %d", size, machine.MaxKeyBytes)
 	}
 	r.key = keys[0]
-	r.apply(opts)
-	r.excludes(optPermit|optPriority|optDelay|optIfToken|optReentrant, "AcquireAll")
+	r.applyOptions(opts)
+	r.refuseOptions(optPermit|optPriority|optDelay|optIfToken|optReentrant, "AcquireAll")
 	return r, r.err
 }
 
 // apply takes the options, and refuses those that contradict each other: the
 // table would refuse them too, but only after it was asked.
-func (r *request) apply(opts []Option) {
+func (r *acquireRequest) applyOptions(opts []Option) {
 	for _, o := range opts {
 		if o != nil {
 			o(r)
 		}
 	}
 	if r.options&optPermit != 0 {
-		r.excludes(optTree|optShared, "Permit")
+		r.refuseOptions(optTree|optShared, "Permit")
 	}
 	if r.options&optTree != 0 {
-		r.excludes(optPriority, "Tree")
+		r.refuseOptions(optPriority, "Tree")
 	}
 	if r.options&optIfToken != 0 {
-		r.excludes(optReentrant, "IfToken")
+		r.refuseOptions(optReentrant, "IfToken")
 	}
 }
 
 // all returns all keys that are asked for.
-func (r *request) all() []string {
+func (r *acquireRequest) allKeys() []string {
 	if r.keys != nil {
 		return r.keys
 	}
@@ -137,7 +137,7 @@ func (r *request) all() []string {
 }
 
 // command is what the request is proposed as.
-func (r *request) command() machine.Acquire {
+func (r *acquireRequest) command() machine.Acquire {
 	c := machine.Acquire{
 		Key:         r.key,
 		Keys:        r.keys,

@@ -39,7 +39,7 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	kick     chan struct{} // size 1: look at the clocks again
+	wakeup     chan struct{} // size 1: look at the clocks again
 	closed   chan struct{} // closed when run has returned
 	closeErr error         // what telling the cluster came to; read once closed is closed
 
@@ -49,20 +49,20 @@ type session struct {
 	reason   Reason // 0 as long as the session lives
 	draining bool   // the client is closing: nothing more is granted
 	lastSeq  uint64
-	ending   int       // who is cancelling the contexts of ended locks just now
-	ended    sync.Cond // ending has fallen
+	cancelling   int       // who is cancelling the contexts of ended locks just now
+	cancelled    sync.Cond // ending has fallen
 	waiters  map[uint64]*waiter
 	grants   map[uint64]*grant // by the seqs of their requests, since tokens may rise
-	entries  map[entryName]*entry
+	entries  map[ownerEntryName]*ownerEntry
 	seen     []uint64  // seqs to be told as seen with the next command
 	beats    []*beat   // under way, the oldest first
-	wake     time.Time // when run means to look at the clocks next
-	cleaning cleaning
+	nextCheck     time.Time // when run means to look at the clocks next
+	cleanups cleanups
 }
 
 // waiter is a request that was not yet answered for good.
 type waiter struct {
-	request
+	acquireRequest
 	seq      uint64
 	since    time.Time
 	parent   context.Context         // of the lock's context
@@ -73,12 +73,12 @@ type waiter struct {
 	// Guarded by the session's mu.
 	verdict machine.Outcome // Granted, or why it was refused late
 	lock    *Lock           // what was granted
-	early   early
+	early   earlyEvents
 }
 
 // early is what the cluster told of a grant before it told of the grant: events
 // overtake answers.
-type early struct {
+type earlyEvents struct {
 	asked     bool
 	by        string // who asked
 	contended bool
@@ -95,14 +95,14 @@ func newSession(c *Client, id machine.SessionID, t trust) *session {
 		c:       c,
 		id:      id,
 		ttl:     t.ttl,
-		kick:    make(chan struct{}, 1),
+		wakeup:    make(chan struct{}, 1),
 		closed:  make(chan struct{}),
 		trust:   t,
 		waiters: make(map[uint64]*waiter),
 		grants:  make(map[uint64]*grant),
-		entries: make(map[entryName]*entry),
+		entries: make(map[ownerEntryName]*ownerEntry),
 	}
-	s.ended.L = &s.mu
+	s.cancelled.L = &s.mu
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -114,14 +114,14 @@ func (s *session) unlockAndCancel(cancels []func()) {
 		s.mu.Unlock()
 		return
 	}
-	s.ending++
+	s.cancelling++
 	s.mu.Unlock()
 	for _, cancel := range cancels {
 		cancel()
 	}
 	s.mu.Lock()
-	s.ending--
-	s.ended.Broadcast()
+	s.cancelling--
+	s.cancelled.Broadcast()
 	s.mu.Unlock()
 }
 
@@ -130,8 +130,8 @@ func (s *session) unlockAndCancel(cancels []func()) {
 // free: a goroutine that sees a mark may be faster than the one that made it.
 func (s *session) awaitCancels() {
 	s.mu.Lock()
-	for s.ending > 0 {
-		s.ended.Wait()
+	for s.cancelling > 0 {
+		s.cancelled.Wait()
 	}
 	s.mu.Unlock()
 }
@@ -149,55 +149,55 @@ func (s *session) run() {
 		// A host that slept has missed beats: it beats at once.
 		if now.since(last) >= s.ttl/beatsPerTTL || now.sleptSince(last) > sleepCheck {
 			last = now
-			s.beat(now)
+			s.sendBeat(now)
 		}
-		d, ok := s.look(now, s.ttl/beatsPerTTL-now.since(last))
+		d, ok := s.checkTrust(now, s.ttl/beatsPerTTL-now.since(last))
 		if !ok {
 			break
 		}
 		timer.Reset(d)
 		select {
 		case <-timer.C:
-		case <-s.kick:
+		case <-s.wakeup:
 		case <-s.ctx.Done():
 		case <-s.c.rep.Done():
 			s.lose(NodeStopped)
 		}
 	}
 	s.c.rep.Detach(s.id)
-	switch s.why() {
+	switch s.endReason() {
 	case SessionExpired, NodeStopped:
 		// It is gone already, or cannot be told.
 	default:
-		s.closeErr = s.tellClosed()
+		s.closeErr = s.proposeClose()
 	}
 }
 
 // look ends the session if its trust is spent. If not it returns how long run
 // may sleep: until the trust ends or the next beat is due.
-func (s *session) look(now instant, due time.Duration) (time.Duration, bool) {
+func (s *session) checkTrust(now instant, due time.Duration) (time.Duration, bool) {
 	s.mu.Lock()
-	left := s.trust.left(now)
+	left := s.trust.remaining(now)
 	d := min(left, max(due, 0))
 	if len(s.grants)+len(s.waiters) > 0 {
 		d = min(d, sleepCheck)
 	}
 	over := s.reason != 0
 	if left > 0 {
-		s.wake = now.at.Add(d)
+		s.nextCheck = now.at.Add(d)
 	}
 	s.mu.Unlock()
 	if over || left > 0 {
 		return d, !over
 	}
-	s.expire(now)
+	s.loseTrust(now)
 	return 0, false
 }
 
 // expire ends the session because its trust is spent.
-func (s *session) expire(now instant) {
+func (s *session) loseTrust(now instant) {
 	s.mu.Lock()
-	reason := s.trust.verdict(now, now.at.Sub(s.wake))
+	reason := s.trust.lossReason(now, now.at.Sub(s.nextCheck))
 	s.mu.Unlock()
 	s.lose(reason)
 }
@@ -207,22 +207,22 @@ func (s *session) expire(now instant) {
 func (s *session) alive() bool {
 	now := s.c.now()
 	s.mu.Lock()
-	left, over := s.trust.left(now), s.reason != 0
+	left, over := s.trust.remaining(now), s.reason != 0
 	s.mu.Unlock()
 	if over {
 		return false
 	}
 	if left <= 0 {
-		s.expire(now)
+		s.loseTrust(now)
 		return false
 	}
 	return true
 }
 
 // over reports whether the session has ended, without a look at the clocks.
-func (s *session) over() bool { return s.why() != 0 }
+func (s *session) hasEnded() bool { return s.endReason() != 0 }
 
-func (s *session) why() Reason {
+func (s *session) endReason() Reason {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reason
@@ -238,8 +238,8 @@ func (s *session) lose(reason Reason) {
 		return
 	}
 	s.reason = reason
-	cancels := s.endLocks(reason)
-	waiters := s.takeWaiters()
+	cancels := s.loseGrants(reason)
+	waiters := s.removeAllWaiters()
 	s.c.trace.sessionLost(reason)
 	s.unlockAndCancel(cancels)
 
@@ -251,20 +251,20 @@ func (s *session) lose(reason Reason) {
 
 // endLocks marks all locks as lost and returns what cancels their contexts. The
 // caller holds s.mu.
-func (s *session) endLocks(reason Reason) []func() {
+func (s *session) loseGrants(reason Reason) []func() {
 	var cancels []func()
 	grants := slices.Collect(maps.Values(s.grants))
 	// In the order of the grants, for the Trace.
 	slices.SortFunc(grants, func(a, b *grant) int { return cmp.Compare(a.token, b.token) })
 	for _, g := range grants {
-		cancels = g.lose(reason, cancels)
+		cancels = g.markLost(reason, cancels)
 	}
 	return cancels
 }
 
 // takeWaiters forgets all waiters and returns them, in the order of asking. The
 // caller holds s.mu.
-func (s *session) takeWaiters() []*waiter {
+func (s *session) removeAllWaiters() []*waiter {
 	waiters := make([]*waiter, 0, len(s.waiters))
 	for _, w := range s.waiters {
 		waiters = append(waiters, w)
@@ -277,14 +277,14 @@ func (s *session) takeWaiters() []*waiter {
 // shut ends all locks and waits because the client is closing, but not the
 // session: it beats on until the works have returned, so that no key is freed
 // under one of them.
-func (s *session) shut() {
+func (s *session) drain() {
 	s.mu.Lock()
 	if s.reason != 0 || s.draining {
 		s.mu.Unlock()
 		return
 	}
 	s.draining = true
-	cancels := s.endLocks(ClientClosed)
+	cancels := s.loseGrants(ClientClosed)
 	var waits []context.CancelCauseFunc
 	for _, w := range s.waiters {
 		waits = append(waits, w.cancel)
@@ -306,7 +306,7 @@ func (s *session) close() error {
 // tellClosed has the cluster close the session, which frees all its keys in one
 // step. It is bounded, since the cluster expires what it does not hear of, but by
 // nobody's context: Close goes on when its caller has left.
-func (s *session) tellClosed() error {
+func (s *session) proposeClose() error {
 	s.awaitCancels()
 	ctx, cancel := context.WithTimeout(context.Background(), grace(s.ttl))
 	defer cancel()
@@ -324,10 +324,10 @@ func (s *session) tellClosed() error {
 }
 
 // event takes what the cluster tells of the session. It must not block.
-func (s *session) event(e machine.Event) {
+func (s *session) handleEvent(e machine.Event) {
 	switch e.Kind {
 	case machine.EventGranted:
-		s.granted(e.Seq, machine.Outcome{
+		s.handleGranted(e.Seq, machine.Outcome{
 			Code:    machine.Granted,
 			Token:   e.Token,
 			Waiters: e.Waiters,
@@ -335,9 +335,9 @@ func (s *session) event(e machine.Event) {
 			Unclean: e.Unclean,
 		})
 	case machine.EventRefused:
-		s.refused(e.Seq, machine.Outcome{Code: e.Code, Token: e.Token})
+		s.handleRefused(e.Seq, machine.Outcome{Code: e.Code, Token: e.Token})
 	case machine.EventAsked, machine.EventContended:
-		s.noted(e)
+		s.handleNotice(e)
 	case machine.EventLost:
 		s.loseGrant(e.Seq, e.Key, e.Token, reasonOf(e.Reason))
 	case machine.EventEnded:
@@ -356,11 +356,11 @@ func reasonOf(r machine.Reason) Reason {
 }
 
 // noted takes what the holder of a grant is to know.
-func (s *session) noted(e machine.Event) {
+func (s *session) handleNotice(e machine.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if g := s.grants[e.Seq]; g != nil {
-		g.adopt(e.Token)
+		g.raiseToken(e.Token)
 		if e.Kind == machine.EventAsked {
 			g.noteAsked(e.By)
 		} else {
@@ -393,17 +393,17 @@ func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason 
 		s.mu.Unlock()
 		return // it has ended, and whoever ended it has seen to the rest
 	}
-	d := &debt{keys: []string{key}, token: fence.Token(token)}
+	d := &cleanup{keys: []string{key}, token: fence.Token(token)}
 	var cancels []func()
 	if g != nil {
-		g.adopt(token)
-		d = g.debt("")
-		cancels = g.lose(reason, nil)
+		g.raiseToken(token)
+		d = g.releaseCleanup("")
+		cancels = g.markLost(reason, nil)
 	}
-	owed := reason != Broken || s.owes(d.keys[0], d.token)
+	owed := reason != Broken || s.releaseIsPending(d.keys[0], d.token)
 	s.unlockAndCancel(cancels)
 	if !owed {
-		s.cleanUp(d)
+		s.startCleanup(d)
 	}
 }
 
@@ -415,9 +415,9 @@ type beat struct {
 }
 
 // beat sends a keepalive, and does not wait for the answer.
-func (s *session) beat(now instant) {
+func (s *session) sendBeat(now instant) {
 	s.mu.Lock()
-	left := s.trust.left(now)
+	left := s.trust.remaining(now)
 	if s.reason != 0 || left <= 0 {
 		s.mu.Unlock()
 		return
@@ -439,7 +439,7 @@ func (s *session) beat(now instant) {
 			s.beats = slices.Delete(s.beats, i, i+1)
 		}
 		s.mu.Unlock()
-		s.beaten(b.sent, err, stale)
+		s.handleBeatAnswer(b.sent, err, stale)
 	})
 }
 
@@ -453,15 +453,15 @@ func (s *session) dropBeats(sent instant) {
 }
 
 // beaten takes the answer to a beat sent at sent.
-func (s *session) beaten(sent instant, err error, stale bool) {
+func (s *session) handleBeatAnswer(sent instant, err error, stale bool) {
 	switch {
 	case err == nil:
-		s.confirm(sent)
+		s.extendTrust(sent)
 	case errors.Is(err, replica.ErrNoSession):
 		s.lose(SessionExpired)
 	case errors.Is(err, cluster.ErrStopped):
 		s.lose(NodeStopped)
-	case !stale && !s.over():
+	case !stale && !s.hasEnded():
 		// The window is left as it is: it ends the session unless another beat
 		// is confirmed in time.
 		s.c.trace.beatFailed(err)
@@ -470,16 +470,16 @@ func (s *session) beaten(sent instant, err error, stale bool) {
 
 // confirm opens the window anew from sent, when a beat was sent that is now
 // confirmed. A window that is over stays so, even if nobody noticed yet.
-func (s *session) confirm(sent instant) {
+func (s *session) extendTrust(sent instant) {
 	now := s.c.now()
 	s.mu.Lock()
 	if s.reason != 0 {
 		s.mu.Unlock()
 		return
 	}
-	if s.trust.left(now) <= 0 {
+	if s.trust.remaining(now) <= 0 {
 		s.mu.Unlock()
-		s.expire(now)
+		s.loseTrust(now)
 		return
 	}
 	if sent.since(s.trust.sent) > 0 {
@@ -510,9 +510,9 @@ func (s *session) propose(ctx context.Context, command func(seen []uint64) machi
 }
 
 // poke makes run look at the clocks.
-func (s *session) poke() {
+func (s *session) wakeRun() {
 	select {
-	case s.kick <- struct{}{}:
+	case s.wakeup <- struct{}{}:
 	default:
 	}
 }

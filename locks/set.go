@@ -25,7 +25,7 @@ type Set struct{ l *Lock }
 // it. On failure nothing is held and nothing is granted later; the errors are
 // Acquire's, about the first key in ascending order.
 func (c *Client) AcquireAll(ctx context.Context, keys []string, opts ...Option) (*Set, error) {
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return nil, err
 	}
 	defer c.calls.Done()

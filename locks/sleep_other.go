@@ -14,5 +14,5 @@ var (
 // set the clock.
 func slept() time.Duration {
 	now := time.Now()
-	return jumps.read(now.Round(0).Sub(processStart.Round(0)), now.Sub(processStart))
+	return jumps.update(now.Round(0).Sub(processStart.Round(0)), now.Sub(processStart))
 }

@@ -52,7 +52,7 @@ var ErrHandedOver = errors.New("locks: shard is handed over")
 //     that a caller before this one waits for, ErrClosed, cluster.ErrStopped, or a
 //     *cluster.ConfigError, also if this client runs Spread for name already.
 func (c *Client) Spread(ctx context.Context, name string, shards int, work ShardWork, opts ...Option) error {
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return err
 	}
 	defer c.calls.Done()
@@ -62,11 +62,11 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 	case work == nil:
 		return configError("work", "nil")
 	}
-	group, err := newRequest(name, opts)
+	group, err := newAcquireRequest(name, opts)
 	if err != nil {
 		return err
 	}
-	if group.excludes(^optionSet(0), "Spread"); group.err != nil {
+	if group.refuseOptions(^optionSet(0), "Spread"); group.err != nil {
 		return group.err
 	}
 	keys := make([]string, shards)
@@ -82,14 +82,14 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 		// They are all asked for at once, again and again.
 		return configError("shards", "the names of all are %d bytes, which exceed %d", size, replica.MaxAlsoBytes)
 	}
-	if !c.begin(name) {
+	if !c.beginSpread(name) {
 		return configError("name", "this client runs Spread for %q already", name)
 	}
-	defer c.end(name)
+	defer c.endSpread(name)
 
 	var retry backoff
 	for {
-		s, err := c.live(ctx)
+		s, err := c.liveSession(ctx)
 		if err == nil {
 			began := time.Now()
 			sp := &spread{c: c, s: s, group: group, keys: keys, work: work}
@@ -101,7 +101,7 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 			}
 			err = sp.ended
 		}
-		if err := c.standAgain(ctx, &retry, name, err); err != nil {
+		if err := c.waitToRetry(ctx, &retry, name, err); err != nil {
 			return callError("spread", name, err)
 		}
 	}
@@ -113,13 +113,13 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 type spread struct {
 	c     *Client
 	s     *session
-	group request
+	group acquireRequest
 	keys  []string
 	work  ShardWork
 
 	view    *replica.Answer
 	shards  map[int]context.CancelCauseFunc // stops the shard's goroutine
-	rests   map[int]time.Time               // shards not to be taken before then
+	pauses   map[int]time.Time               // shards not to be taken before then
 	reports chan report
 	ended   error // why run returned, if not by a work's own error
 }
@@ -127,9 +127,9 @@ type spread struct {
 // report is how a goroutine of a spread ended.
 type report struct {
 	shard int           // or enlisting
-	own   error         // of the work: ends the spread
+	workErr   error         // of the work: ends the spread
 	err   error         // of anything else
-	rest  time.Duration // for the shard
+	pause  time.Duration // for the shard
 }
 
 const enlisting = -1
@@ -140,16 +140,16 @@ func (sp *spread) run(ctx context.Context) (own error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(sp.c.closing, func() { cancel(ErrClosed) })()
-	defer context.AfterFunc(sp.s.ctx, func() { cancel(&SessionError{Key: sp.group.key, Reason: sp.s.why()}) })()
+	defer context.AfterFunc(sp.s.ctx, func() { cancel(&SessionError{Key: sp.group.key, Reason: sp.s.endReason()}) })()
 
 	sp.shards = make(map[int]context.CancelCauseFunc)
-	sp.rests = make(map[int]time.Time)
+	sp.pauses = make(map[int]time.Time)
 	// Room for all: who reports need not wait, not even for a run that is over.
 	sp.reports = make(chan report, len(sp.keys)+1)
 	views := make(chan replica.Answer)
 	var running sync.WaitGroup
 	running.Go(func() { sp.enlist(ctx) })
-	running.Go(func() { sp.watch(ctx, views) })
+	running.Go(func() { sp.watchGroup(ctx, views) })
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -158,14 +158,14 @@ func (sp *spread) run(ctx context.Context) (own error) {
 		case v := <-views:
 			sp.view = &v
 		case r := <-sp.reports:
-			own = sp.note(r)
+			own = sp.handleReport(r)
 		case <-timer.C:
 		case <-ctx.Done():
 			sp.ended = whyEnded(ctx, nil)
 		}
 		if sp.view != nil && sp.ended == nil && own == nil {
-			sp.act(ctx, &running)
-			if next, ok := sp.nextRest(); ok {
+			sp.applyPlan(ctx, &running)
+			if next, ok := sp.nextPauseEnd(); ok {
 				timer.Reset(next)
 			}
 		}
@@ -177,31 +177,31 @@ func (sp *spread) run(ctx context.Context) (own error) {
 	running.Wait()
 	for len(sp.reports) > 0 {
 		if r := <-sp.reports; own == nil {
-			own = r.own
+			own = r.workErr
 		}
 	}
 	return own
 }
 
 // note takes a report. It returns the error of a work.
-func (sp *spread) note(r report) error {
+func (sp *spread) handleReport(r report) error {
 	if r.shard == enlisting {
 		sp.ended = r.err
 		return nil
 	}
 	delete(sp.shards, r.shard)
-	if r.rest > 0 {
-		sp.rests[r.shard] = time.Now().Add(r.rest)
+	if r.pause > 0 {
+		sp.pauses[r.shard] = time.Now().Add(r.pause)
 	}
 	if r.err != nil {
 		sp.c.trace.retrying(LockEvent{Key: sp.keys[r.shard], Err: r.err})
 	}
-	return r.own
+	return r.workErr
 }
 
 // nextRest returns how long it is until the next shard may be taken.
-func (sp *spread) nextRest() (next time.Duration, ok bool) {
-	for _, end := range sp.rests {
+func (sp *spread) nextPauseEnd() (next time.Duration, ok bool) {
+	for _, end := range sp.pauses {
 		if d := time.Until(end); !ok || d < next {
 			next, ok = d, true
 		}
@@ -210,7 +210,7 @@ func (sp *spread) nextRest() (next time.Duration, ok bool) {
 }
 
 // act does this caller's part of the plan for the present view.
-func (sp *spread) act(ctx context.Context, running *sync.WaitGroup) {
+func (sp *spread) applyPlan(ctx context.Context, running *sync.WaitGroup) {
 	members := make([]machine.SessionID, 0, 1+len(sp.view.Status.Waiters))
 	for _, h := range sp.view.Status.Holders {
 		members = append(members, h.Session)
@@ -233,22 +233,22 @@ func (sp *spread) act(ctx context.Context, running *sync.WaitGroup) {
 		if sp.shards[shard] != nil {
 			continue
 		}
-		if end, ok := sp.rests[shard]; ok {
+		if end, ok := sp.pauses[shard]; ok {
 			if time.Until(end) > 0 {
 				continue
 			}
-			delete(sp.rests, shard)
+			delete(sp.pauses, shard)
 		}
 		sctx, cancel := context.WithCancelCause(ctx)
 		sp.shards[shard] = cancel
 		running.Go(func() {
 			// Deferred, for a work that ends its goroutine gives up its shard.
-			r := report{shard: shard, rest: jitter(sp.s.ttl)}
+			r := report{shard: shard, pause: jitter(sp.s.ttl)}
 			defer func() {
 				cancel(nil)
 				sp.reports <- r
 			}()
-			r = sp.serve(sctx, shard)
+			r = sp.runShard(sctx, shard)
 		})
 	}
 	for shard, cancel := range sp.shards {
@@ -256,36 +256,36 @@ func (sp *spread) act(ctx context.Context, running *sync.WaitGroup) {
 			cancel(ErrHandedOver)
 		}
 	}
-	for shard, end := range sp.rests {
+	for shard, end := range sp.pauses {
 		if !mine[shard] && time.Until(end) <= 0 {
-			delete(sp.rests, shard)
+			delete(sp.pauses, shard)
 		}
 	}
 }
 
 // serve waits for a shard, works on it, and releases it.
-func (sp *spread) serve(ctx context.Context, shard int) report {
+func (sp *spread) runShard(ctx context.Context, shard int) report {
 	r := report{shard: shard}
-	req := request{key: sp.keys[shard], meta: sp.group.meta}
+	req := acquireRequest{key: sp.keys[shard], meta: sp.group.meta}
 	l, err := sp.s.acquire(ctx, ctx, req)
 	if err != nil {
 		if ctx.Err() == nil {
 			r.err = err
-			r.rest = jitter(maxBackoff)
+			r.pause = jitter(maxBackoff)
 		}
 		return r
 	}
 	var lost *LostError
-	lost, err = sp.c.hold(l, func(ctx context.Context, l *Lock) error { return sp.work(ctx, shard, l) }, nil)
-	r.own = ownError(l, err)
+	lost, err = sp.c.runWork(l, func(ctx context.Context, l *Lock) error { return sp.work(ctx, shard, l) }, nil)
+	r.workErr = workError(l, err)
 	switch {
-	case r.own != nil:
-		r.own = both(r.own, lost)
+	case r.workErr != nil:
+		r.workErr = joinLoss(r.workErr, lost)
 	case lost != nil:
 		r.err = lost
-		r.rest = jitter(maxBackoff)
+		r.pause = jitter(maxBackoff)
 	case ctx.Err() == nil:
-		r.rest = jitter(sp.s.ttl)
+		r.pause = jitter(sp.s.ttl)
 	}
 	return r
 }
@@ -309,7 +309,7 @@ func (sp *spread) enlist(ctx context.Context) {
 
 // watch hands on each view of the group and its shards, the latest if there were
 // many, until ctx ends.
-func (sp *spread) watch(ctx context.Context, views chan<- replica.Answer) {
+func (sp *spread) watchGroup(ctx context.Context, views chan<- replica.Answer) {
 	var retry backoff
 	q := replica.Query{Key: sp.group.key, Also: sp.keys, Waiters: replica.MaxListed}
 	for {

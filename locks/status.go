@@ -222,7 +222,7 @@ func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Status, error]
 				}
 				continue
 			}
-			if !c.final(ctx, err) {
+			if !c.isFinal(ctx, err) {
 				if err = retry.wait(ctx, c.closing); err == nil {
 					continue
 				}
@@ -235,17 +235,17 @@ func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Status, error]
 
 // read asks the cluster, until ctx ends or the client is closed.
 func (c *Client) read(ctx context.Context, q replica.Query) (replica.Answer, error) {
-	return reading(ctx, c, func(ctx context.Context) (replica.Answer, error) { return c.rep.Read(ctx, q) })
+	return readUntilClosed(ctx, c, func(ctx context.Context) (replica.Answer, error) { return c.rep.Read(ctx, q) })
 }
 
 // scan is read for many keys.
 func (c *Client) scan(ctx context.Context, q replica.Scan) (replica.Scanned, error) {
-	return reading(ctx, c, func(ctx context.Context) (replica.Scanned, error) { return c.rep.Scan(ctx, q) })
+	return readUntilClosed(ctx, c, func(ctx context.Context) (replica.Scanned, error) { return c.rep.Scan(ctx, q) })
 }
 
-func reading[T any](ctx context.Context, c *Client, read func(context.Context) (T, error)) (T, error) {
+func readUntilClosed[T any](ctx context.Context, c *Client, read func(context.Context) (T, error)) (T, error) {
 	var none T
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return none, err
 	}
 	defer c.calls.Done()
@@ -264,7 +264,7 @@ func reading[T any](ctx context.Context, c *Client, read func(context.Context) (
 }
 
 // final reports whether an error of a call will not pass by itself.
-func (c *Client) final(ctx context.Context, err error) bool {
+func (c *Client) isFinal(ctx context.Context, err error) bool {
 	var config *cluster.ConfigError
 	switch {
 	case ctx.Err() != nil, c.closing.Err() != nil:

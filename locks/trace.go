@@ -86,7 +86,7 @@ const maxTraced = 1 << 16
 // tracer calls a Trace's functions in order. Its mutex is a leaf: it may be
 // locked, and so a call queued, under any other, which is how the order is kept.
 type tracer struct {
-	to *Trace // nil: nobody
+	trace *Trace // nil: nobody
 
 	mu      sync.Mutex
 	queue   []func()
@@ -95,9 +95,9 @@ type tracer struct {
 	idle    chan struct{} // closed once closed and no longer running
 }
 
-func newTracer(to *Trace) *tracer { return &tracer{to: to, idle: make(chan struct{})} }
+func newTracer(to *Trace) *tracer { return &tracer{trace: to, idle: make(chan struct{})} }
 
-func (t *tracer) call(f func()) {
+func (t *tracer) enqueue(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || len(t.queue) >= maxTraced {
@@ -160,81 +160,81 @@ func (t *tracer) close() {
 }
 
 func (t *tracer) sessionOpened(ttl time.Duration) {
-	if t.to != nil && t.to.SessionOpened != nil {
-		t.call(func() { t.to.SessionOpened(ttl) })
+	if t.trace != nil && t.trace.SessionOpened != nil {
+		t.enqueue(func() { t.trace.SessionOpened(ttl) })
 	}
 }
 
 func (t *tracer) sessionLost(r Reason) {
-	if t.to != nil && t.to.SessionLost != nil {
-		t.call(func() { t.to.SessionLost(r) })
+	if t.trace != nil && t.trace.SessionLost != nil {
+		t.enqueue(func() { t.trace.SessionLost(r) })
 	}
 }
 
 func (t *tracer) beatFailed(err error) {
-	if t.to != nil && t.to.BeatFailed != nil {
-		t.call(func() { t.to.BeatFailed(err) })
+	if t.trace != nil && t.trace.BeatFailed != nil {
+		t.enqueue(func() { t.trace.BeatFailed(err) })
 	}
 }
 
-func (t *tracer) wantsQueued() bool { return t.to != nil && t.to.Queued != nil }
+func (t *tracer) wantsQueued() bool { return t.trace != nil && t.trace.Queued != nil }
 
 func (t *tracer) queued(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Queued, e)
+	if t.trace != nil {
+		t.enqueueEvent(t.trace.Queued, e)
 	}
 }
 
 func (t *tracer) asked(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Asked, e)
+	if t.trace != nil {
+		t.enqueueEvent(t.trace.Asked, e)
 	}
 }
 
 func (t *tracer) contended(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Contended, e)
+	if t.trace != nil {
+		t.enqueueEvent(t.trace.Contended, e)
 	}
 }
 
 func (t *tracer) acquired(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Acquired, e)
+	if t.trace != nil {
+		t.enqueueEvent(t.trace.Acquired, e)
 	}
 }
 
 func (t *tracer) released(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Released, e)
+	if t.trace != nil {
+		t.enqueueEvent(t.trace.Released, e)
 	}
 }
 
 func (t *tracer) lost(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Lost, e)
+	if t.trace != nil {
+		t.enqueueEvent(t.trace.Lost, e)
 	}
 }
 
 func (t *tracer) cleanupFailed(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.CleanupFailed, e)
+	if t.trace != nil {
+		t.enqueueEvent(t.trace.CleanupFailed, e)
 	}
 }
 
 func (t *tracer) retrying(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Retrying, e)
+	if t.trace != nil {
+		t.enqueueEvent(t.trace.Retrying, e)
 	}
 }
 
 func (t *tracer) stuck(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Stuck, e)
+	if t.trace != nil {
+		t.enqueueEvent(t.trace.Stuck, e)
 	}
 }
 
-func (t *tracer) lock(f func(LockEvent), e LockEvent) {
+func (t *tracer) enqueueEvent(f func(LockEvent), e LockEvent) {
 	if f != nil {
-		t.call(func() { f(e) })
+		t.enqueue(func() { f(e) })
 	}
 }

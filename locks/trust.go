@@ -56,14 +56,14 @@ type trust struct {
 }
 
 // left returns how long the window stays open from now; it is over at 0.
-func (t trust) left(now instant) time.Duration {
+func (t trust) remaining(now instant) time.Duration {
 	return t.ttl - margin(t.ttl) - now.since(t.sent)
 }
 
 // verdict names what ended a window that is over: what it would still be open
 // without. late is how long after its due time the session's own goroutine ran.
-func (t trust) verdict(now instant, late time.Duration) Reason {
-	left := t.left(now)
+func (t trust) lossReason(now instant, late time.Duration) Reason {
+	left := t.remaining(now)
 	if slept := now.sleptSince(t.sent); left+slept > 0 {
 		return HostSlept
 	}
@@ -85,7 +85,7 @@ type jumpCounter struct {
 
 // read takes note of the two clocks and returns the sleep so far. Growth that may
 // be noise is not lost: it adds up until it is taken note of.
-func (j *jumpCounter) read(wall, mono time.Duration) time.Duration {
+func (j *jumpCounter) update(wall, mono time.Duration) time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	d := wall - mono - j.offset

@@ -23,8 +23,8 @@ func (l *Lock) Value() (v []byte, clean bool) {
 	s := l.g.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.g.more != nil && l.g.more.value != "" {
-		v = []byte(l.g.more.value)
+	if l.g.rare != nil && l.g.rare.value != "" {
+		v = []byte(l.g.rare.value)
 	}
 	return v, !l.g.unclean
 }
@@ -51,10 +51,10 @@ func (l *Lock) setValue(ctx context.Context, v []byte, fade bool) error {
 	// encoded then: after ctx has ended, or after another copy was answered.
 	v = bytes.Clone(v)
 	const verb = "set the value of"
-	return l.change(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
+	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
 		g, s := l.g, l.g.s
 		s.mu.Lock()
-		exclusive, token := g.mode == machine.Exclusive && !g.easing, g.token
+		exclusive, token := g.mode == machine.Exclusive && !g.downgrading, g.token
 		s.mu.Unlock()
 		if !exclusive {
 			return machine.Outcome{}, g.wrongMode(verb, "the lock is not exclusive")
