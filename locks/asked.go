@@ -68,36 +68,3 @@ func (c *Client) Ask(ctx context.Context, key string) error {
 	}
 	return callError("ask for", key, outcomeError("ask", out))
 }
-
-// tell proposes a command that needs a session but names nothing of it, in the
-// present one or the next, until ctx or the client ends.
-func (c *Client) proposeInAnySession(ctx context.Context, command func(*session) machine.Command) (machine.Outcome, error) {
-	if ctx.Err() != nil {
-		return machine.Outcome{}, endOf(ctx)
-	}
-	tctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.closing, func() { cancel(ErrClosed) })()
-	var retry backoff
-	for {
-		s, err := c.liveSession(tctx)
-		if err == nil {
-			var out machine.Outcome
-			out, err = c.rep.Propose(tctx, command(s))
-			if err == nil && out.Code != machine.NoSession {
-				return out, nil
-			}
-			if err == nil {
-				s.lose(SessionExpired)
-				err = retry.wait(tctx, c.closing)
-				if err == nil {
-					continue
-				}
-			}
-		}
-		if tctx.Err() != nil {
-			err = whyEnded(tctx, err)
-		}
-		return machine.Outcome{}, err
-	}
-}

@@ -347,3 +347,7 @@ func callError(verb, key string, err error) error {
 	}
 	return fmt.Errorf("locks: %s %q: %w", verb, key, err)
 }
+
+func configError(field, format string, args ...any) *cluster.ConfigError {
+	return &cluster.ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}

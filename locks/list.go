@@ -3,30 +3,10 @@ package locks
 import (
 	"context"
 	"iter"
-	"unicode/utf8"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 )
-
-// checkPrefix returns a *cluster.ConfigError for what no key can begin with.
-func checkPrefix(prefix string) error {
-	switch {
-	case len(prefix) > machine.MaxKey:
-		return configError("prefix", "%d bytes exceed %d", len(prefix), machine.MaxKey)
-	case reserved(prefix):
-		return configError("prefix", "keys that begin with a NUL byte are reserved")
-	case !utf8.ValidString(prefix):
-		return configError("prefix", "not valid UTF-8")
-	}
-	return nil
-}
-
-// reserved reports whether a key is one of the client's own.
-func reserved(key string) bool { return key != "" && key[0] == 0 }
-
-// firstKey is before all keys of users.
-const firstKey = "\x01"
 
 // List yields, in ascending order, the state of each key that begins with prefix
 // and is held or waited for; with an empty prefix, of all. Each page of up to 256
@@ -64,9 +44,6 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 		}
 	}
 }
-
-// after is the least key that comes after the last of keys.
-func keyAfter(keys []machine.Status) string { return keys[len(keys)-1].Key + "\x00" }
 
 // WatchPrefix yields the state of each key that begins with prefix and is held or
 // waited for, as List does, and then, for each key that changes, its state after
@@ -189,18 +166,4 @@ func (w *prefixWatch) yieldIfNew(m machine.Status) bool {
 		w.yielded[m.Key] = m.Version
 	}
 	return w.yield(st, nil)
-}
-
-// persist repeats a call, with pauses, while its errors may pass by themselves.
-func retryRead[T any](ctx context.Context, c *Client, call func() (T, error)) (T, error) {
-	var retry backoff
-	for {
-		v, err := call()
-		if err == nil || c.isFinal(ctx, err) {
-			return v, err
-		}
-		if err := retry.wait(ctx, c.closing); err != nil {
-			return v, err
-		}
-	}
 }

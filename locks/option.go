@@ -164,3 +164,61 @@ func Meta(m map[string]string) Option {
 		r.meta = meta
 	}
 }
+
+// optionSet says which options a request was given, of those that do not go
+// with everything.
+type optionSet uint8
+
+const (
+	optShared optionSet = 1 << iota
+	optPermit
+	optTree
+	optReentrant
+	optPriority
+	optDelay
+	optIfToken
+)
+
+// names of the options, in the order in which they are complained of.
+var optionNames = []struct {
+	opt  optionSet
+	name string
+}{
+	{optPermit, "Permit"},
+	{optPriority, "Priority"},
+	{optDelay, "Delay"},
+	{optIfToken, "IfToken"},
+	{optReentrant, "Reentrant"},
+	{optTree, "Tree"},
+	{optShared, "Shared"},
+}
+
+func (r *acquireRequest) noteOption(o optionSet) { r.options |= o }
+
+// excludes refuses the options of a set, which do not go with what.
+func (r *acquireRequest) refuseOptions(set optionSet, what string) {
+	for _, o := range optionNames {
+		if r.options&set&o.opt != 0 {
+			r.setErr(configError(o.name, "cannot be combined with %s", what))
+		}
+	}
+}
+
+// apply takes the options, and refuses those that contradict each other: the
+// table would refuse them too, but only after it was asked.
+func (r *acquireRequest) applyOptions(opts []Option) {
+	for _, o := range opts {
+		if o != nil {
+			o(r)
+		}
+	}
+	if r.options&optPermit != 0 {
+		r.refuseOptions(optTree|optShared, "Permit")
+	}
+	if r.options&optTree != 0 {
+		r.refuseOptions(optPriority, "Tree")
+	}
+	if r.options&optIfToken != 0 {
+		r.refuseOptions(optReentrant, "IfToken")
+	}
+}

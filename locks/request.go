@@ -25,48 +25,9 @@ type acquireRequest struct {
 	err         error // the first option's that cannot be used
 }
 
-// optionSet says which options a request was given, of those that do not go
-// with everything.
-type optionSet uint8
-
-const (
-	optShared optionSet = 1 << iota
-	optPermit
-	optTree
-	optReentrant
-	optPriority
-	optDelay
-	optIfToken
-)
-
-// names of the options, in the order in which they are complained of.
-var optionNames = []struct {
-	opt  optionSet
-	name string
-}{
-	{optPermit, "Permit"},
-	{optPriority, "Priority"},
-	{optDelay, "Delay"},
-	{optIfToken, "IfToken"},
-	{optReentrant, "Reentrant"},
-	{optTree, "Tree"},
-	{optShared, "Shared"},
-}
-
-func (r *acquireRequest) noteOption(o optionSet) { r.options |= o }
-
 func (r *acquireRequest) setErr(err error) {
 	if r.err == nil {
 		r.err = err
-	}
-}
-
-// excludes refuses the options of a set, which do not go with what.
-func (r *acquireRequest) refuseOptions(set optionSet, what string) {
-	for _, o := range optionNames {
-		if r.options&set&o.opt != 0 {
-			r.setErr(configError(o.name, "cannot be combined with %s", what))
-		}
 	}
 }
 
@@ -107,25 +68,6 @@ func newSetRequest(keys []string, opts []Option) (acquireRequest, error) {
 	r.applyOptions(opts)
 	r.refuseOptions(optPermit|optPriority|optDelay|optIfToken|optReentrant, "AcquireAll")
 	return r, r.err
-}
-
-// apply takes the options, and refuses those that contradict each other: the
-// table would refuse them too, but only after it was asked.
-func (r *acquireRequest) applyOptions(opts []Option) {
-	for _, o := range opts {
-		if o != nil {
-			o(r)
-		}
-	}
-	if r.options&optPermit != 0 {
-		r.refuseOptions(optTree|optShared, "Permit")
-	}
-	if r.options&optTree != 0 {
-		r.refuseOptions(optPriority, "Tree")
-	}
-	if r.options&optIfToken != 0 {
-		r.refuseOptions(optReentrant, "IfToken")
-	}
 }
 
 // all returns all keys that are asked for.

@@ -3,7 +3,6 @@ package locks
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -289,9 +288,6 @@ func (sp *spread) runShard(ctx context.Context, shard int) report {
 	}
 	return r
 }
-
-// jitter returns half to all of d.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
 
 // enlist makes this caller a member, as the holder of the group's key or one of
 // its waiters, until ctx ends.

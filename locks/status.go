@@ -1,18 +1,13 @@
 package locks
 
 import (
-	"context"
-	"errors"
-	"iter"
 	"reflect"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
-	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // Status is a key's state at one moment.
@@ -171,107 +166,4 @@ func (s Status) same(o Status) bool {
 			return reflect.DeepEqual(a, b)
 		}) &&
 		slices.EqualFunc(s.Waiters, o.Waiters, func(a, b Waiter) bool { return reflect.DeepEqual(a, b) })
-}
-
-// Inspect returns the key's state at some moment during the call. It changes
-// nothing and needs no session. On failure the error says why: the end of ctx,
-// with cluster.ErrNoQuorum if no leader was found until then; a
-// *cluster.ConfigError for what can be no key; cluster.ErrStopped; ErrClosed.
-func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
-	if err := checkKey(key); err != nil {
-		return Status{}, err
-	}
-	a, err := c.read(ctx, replica.Query{Key: key, Waiters: replica.MaxListed})
-	if err != nil {
-		return Status{}, callError("inspect", key, err)
-	}
-	return newStatus(a.Status), nil
-}
-
-// Watch yields the key's present state, and then its state after each change of
-// its holders or its queue, vacancy included. States that change faster than the
-// loop's body runs are skipped, but never the latest; no state is yielded twice in
-// a row, and the tokens it sees never fall. It goes on over leader changes and
-// while no leader can be reached.
-//
-// The sequence ends when the body breaks off. Otherwise it ends with one last
-// pair whose error is not nil: the end of ctx, ErrClosed, cluster.ErrStopped, or
-// a *cluster.ConfigError.
-func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Status, error] {
-	return func(yield func(Status, error) bool) {
-		if err := checkKey(key); err != nil {
-			yield(Status{}, err)
-			return
-		}
-		var retry backoff
-		var last Status
-		q := replica.Query{Key: key, Waiters: replica.MaxListed}
-		for {
-			a, err := c.read(ctx, q)
-			if err == nil {
-				retry.reset()
-				first := q.Version == 0
-				q.Version = a.Version
-				st := newStatus(a.Status)
-				if !first && st.same(last) {
-					continue // its value has changed, say
-				}
-				last = st
-				if !yield(st, nil) {
-					return
-				}
-				continue
-			}
-			if !c.isFinal(ctx, err) {
-				if err = retry.wait(ctx, c.closing); err == nil {
-					continue
-				}
-			}
-			yield(Status{}, callError("watch", key, err))
-			return
-		}
-	}
-}
-
-// read asks the cluster, until ctx ends or the client is closed.
-func (c *Client) read(ctx context.Context, q replica.Query) (replica.Answer, error) {
-	return readUntilClosed(ctx, c, func(ctx context.Context) (replica.Answer, error) { return c.rep.Read(ctx, q) })
-}
-
-// scan is read for many keys.
-func (c *Client) scan(ctx context.Context, q replica.Scan) (replica.Scanned, error) {
-	return readUntilClosed(ctx, c, func(ctx context.Context) (replica.Scanned, error) { return c.rep.Scan(ctx, q) })
-}
-
-func readUntilClosed[T any](ctx context.Context, c *Client, read func(context.Context) (T, error)) (T, error) {
-	var none T
-	if err := c.beginCall(); err != nil {
-		return none, err
-	}
-	defer c.calls.Done()
-	if ctx.Err() != nil {
-		return none, endOf(ctx)
-	}
-	rctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(c.closing, func() { cancel(ErrClosed) })
-	defer stop()
-	a, err := read(rctx)
-	if err != nil && rctx.Err() != nil {
-		return a, whyEnded(rctx, err)
-	}
-	return a, err
-}
-
-// final reports whether an error of a call will not pass by itself.
-func (c *Client) isFinal(ctx context.Context, err error) bool {
-	var config *cluster.ConfigError
-	switch {
-	case ctx.Err() != nil, c.closing.Err() != nil:
-		return true
-	case errors.Is(err, ErrClosed), errors.Is(err, cluster.ErrStopped), errors.Is(err, ErrTooManyWaiters),
-		errors.Is(err, cluster.ErrVersion):
-		return true
-	}
-	return errors.As(err, &config)
 }

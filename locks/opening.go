@@ -1,0 +1,151 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+// opening is an attempt to open a session, shared by all calls that need one.
+type opening struct {
+	callers int // that wait; the attempt ends when none is left
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when err is set
+	err     error
+}
+
+// live returns the client's session, opening one if there is none.
+func (c *Client) liveSession(ctx context.Context) (*session, error) {
+	for {
+		if s := c.currentSession(); s != nil && s.alive() {
+			return s, nil
+		}
+		o, err := c.joinOpening()
+		if err != nil {
+			return nil, err
+		}
+		if o == nil {
+			continue // somebody else was faster
+		}
+		select {
+		case <-o.done:
+		case <-ctx.Done():
+		case <-c.closing.Done():
+		}
+		last := c.quitOpening(o)
+		switch {
+		case c.closing.Err() != nil:
+			return nil, ErrClosed
+		case ctx.Err() != nil:
+			if last {
+				<-o.done // at once, since it was cancelled; it knows of the quorum
+				return nil, whyEnded(ctx, o.err)
+			}
+			return nil, c.whyEnded(ctx)
+		case o.err != nil && !errors.Is(o.err, context.Canceled):
+			return nil, o.err
+		}
+	}
+}
+
+// whyEnded is why ctx has ended, for a call that waited for another call's request
+// and not for one of its own, and so was not told whether there is a leader.
+func (c *Client) whyEnded(ctx context.Context) error { return whyEnded(ctx, c.rep.Reached()) }
+
+// join makes the caller wait for the present opening, or for a new one. It
+// returns neither opening nor error if a session has come up meanwhile.
+func (c *Client) joinOpening() (*opening, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closeCalled {
+		return nil, ErrClosed
+	}
+	if c.opening == nil {
+		if c.session != nil && !c.session.hasEnded() {
+			return nil, nil
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		o := &opening{cancel: cancel, done: make(chan struct{})}
+		c.opening = o
+		c.tasks.Go(func() {
+			s, err := c.openSession(ctx)
+			cancel()
+			c.mu.Lock()
+			c.opening = nil
+			shut := c.closeCalled
+			if err == nil && !shut {
+				c.session = s
+				c.tasks.Go(s.run)
+			}
+			c.mu.Unlock()
+			o.err = err
+			close(o.done)
+			if err == nil && shut {
+				c.rep.Detach(s.id)
+				_ = s.proposeClose() // nobody has used it, and it expires anyway
+			}
+		})
+	}
+	c.opening.callers++
+	return c.opening, nil
+}
+
+// part ends a caller's wait, and the opening with that of the last.
+func (c *Client) quitOpening(o *opening) (last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o.callers--
+	if o.callers == 0 {
+		o.cancel()
+	}
+	return o.callers == 0
+}
+
+// open has the cluster open a session, until ctx ends.
+func (c *Client) openSession(ctx context.Context) (*session, error) {
+	ttl := c.opts.TTL.Truncate(time.Millisecond)
+	if ttl == 0 {
+		ttl = max(c.rep.TTL(), minTTL)
+	}
+	var heard error // of the attempts before
+	for {
+		// An attempt is given up when its trust is spent: an answer would be
+		// worthless. The next draws a new ID, since the old one may be open by
+		// now, with its TTL running; the cluster expires it.
+		id := newSessionID()
+		trust := trust{sent: c.now(), ttl: ttl}
+		actx, cancel := context.WithTimeout(ctx, trust.remaining(trust.sent))
+		out, err := c.rep.Propose(actx, machine.Open{
+			Session: id,
+			Client:  c.name(),
+			Node:    c.rep.Member(),
+			TTL:     uint64(ttl / time.Millisecond),
+			Meta:    c.meta,
+		})
+		late := actx.Err() != nil
+		cancel()
+		switch {
+		case err == nil && out.Code == machine.OK:
+			s := newSession(c, id, trust)
+			c.rep.Attach(id, s.handleEvent) // before anything is asked that could be told
+			c.trace.sessionOpened(ttl)
+			return s, nil
+		case err == nil && out.Code == machine.BadCommand && out.Field == "TTL":
+			bound := time.Duration(out.Limit) * time.Millisecond
+			if c.opts.TTL != 0 || bound < minTTL || bound >= ttl {
+				return nil, configError("Options.TTL", "%v is not within %v and the cluster's %v", ttl, minTTL, bound)
+			}
+			ttl = bound // what this member believed was the bound is not, or not yet
+		case err == nil:
+			return nil, outcomeError("open a session", out)
+		case ctx.Err() != nil:
+			return nil, errors.Join(err, heard)
+		case !late:
+			return nil, err
+		default:
+			heard = err
+		}
+	}
+}
