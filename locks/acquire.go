@@ -57,7 +57,7 @@ func (c *Client) acquireKey(ctx context.Context, key string, try bool, opts []Op
 	if err != nil {
 		return nil, err
 	}
-	req.try = try
+	req.cmd.Try = try
 	return c.acquire(ctx, context.WithoutCancel(ctx), req)
 }
 
@@ -102,7 +102,7 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		return nil, callError("acquire", req.key, err)
 	}
 	cmd := req.command()
-	if !req.try { // which waits for nobody
+	if !req.cmd.Try { // which waits for nobody
 		held, err := s.c.lineageTokens(ctx, 0)
 		if err != nil {
 			return nil, err
@@ -110,11 +110,11 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		cmd.Under = held
 	}
 	w := &waiter{
-		acquireRequest:  req,
-		since:    time.Now(),
-		parent:   parent,
-		cancel:   cancel,
-		answered: make(chan struct{}),
+		acquireRequest: req,
+		since:          time.Now(),
+		parent:         parent,
+		cancel:         cancel,
+		answered:       make(chan struct{}),
 	}
 	if err := s.register(w); err != nil {
 		return nil, err
@@ -196,11 +196,11 @@ func refusalError(req *acquireRequest, out machine.Outcome) error {
 	case machine.Deadlock:
 		return deadlockError("acquire", key, out.Cycle)
 	case machine.Changed:
-		return &ChangedError{Key: key, Since: fence.Token(req.ifToken), Token: fence.Token(out.Token)}
+		return &ChangedError{Key: key, Since: fence.Token(req.cmd.IfToken), Token: fence.Token(out.Token)}
 	case machine.TooOld:
-		return fmt.Errorf("%w: %q since token %d, nothing is known up to %d", ErrTooOld, key, uint64(req.ifToken), uint64(out.Token))
+		return fmt.Errorf("%w: %q since token %d, nothing is known up to %d", ErrTooOld, key, uint64(req.cmd.IfToken), uint64(out.Token))
 	case machine.WrongCapacity:
-		return &CapacityError{Key: key, Of: int(req.of), Have: int(out.Limit)}
+		return &CapacityError{Key: key, Of: int(req.cmd.Of), Have: int(out.Limit)}
 	}
 	return callError("acquire", key, outcomeError("acquire", out))
 }

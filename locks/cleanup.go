@@ -15,13 +15,13 @@ import (
 
 // A debt is what the cluster has not yet heard.
 type cleanup struct {
-	keys     []string
-	token    fence.Token   // to be released, or
-	seq      uint64        // of the request to be withdrawn
-	successor       string        // the client to release to, if it waits
-	noSuccessor   error         // why it was not released to that one
-	upgraded *grant        // what the request withdrawn was to upgrade
-	done     chan struct{} // closed when the cluster has heard, or the session ended
+	keys        []string
+	token       fence.Token   // to be released, or
+	seq         uint64        // of the request to be withdrawn
+	successor   string        // the client to release to, if it waits
+	noSuccessor error         // why it was not released to that one
+	upgraded    *grant        // what the request withdrawn was to upgrade
+	done        chan struct{} // closed when the cluster has heard, or the session ended
 }
 
 // command is what tells the cluster.
@@ -58,7 +58,7 @@ const maxCleanupWorkers = 16
 // cleaning is a session's debts. It is guarded by the session's mu.
 type cleanups struct {
 	queue   []*cleanup            // nobody tells yet
-	workers int                // that tell one each
+	workers int                   // that tell one each
 	byKey   map[string][]*cleanup // all unpaid
 }
 

@@ -29,19 +29,19 @@ type Client struct {
 	closed chan struct{} // closed when Close is done in full
 
 	// closing ends, with the cause ErrClosed, when Close is called.
-	closing context.Context
-	endClosing  context.CancelCauseFunc
+	closing    context.Context
+	endClosing context.CancelCauseFunc
 
 	calls sync.WaitGroup // methods running, which Close joins first
 	tasks sync.WaitGroup // goroutines of sessions, which Close joins next
 
-	mu       sync.Mutex
-	closeCalled     bool // Close was called: no new calls
-	tasksJoined   bool // no new tasks
-	session  *session
-	opening  *opening
-	spreads  map[string]bool // names that Spread is running for
-	closeErr error           // what Close came to; read once closed is closed
+	mu          sync.Mutex
+	closeCalled bool // Close was called: no new calls
+	tasksJoined bool // no new tasks
+	session     *session
+	opening     *opening
+	spreads     map[string]bool // names that Spread is running for
+	closeErr    error           // what Close came to; read once closed is closed
 }
 
 // New returns a client of node's cluster. It does nothing yet and cannot fail:

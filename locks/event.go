@@ -64,18 +64,18 @@ func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 // newLock makes the lock that w was granted. The caller holds s.mu.
 func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 	g := &grant{
-		s:       s,
-		key:     w.key,
-		seq:     w.seq,
-		since:   time.Now(),
-		firstToken:   fence.Token(out.Token),
-		token:   fence.Token(out.Token),
-		mode:    w.mode,
-		unclean: out.Unclean,
+		s:          s,
+		key:        w.key,
+		seq:        w.seq,
+		since:      time.Now(),
+		firstToken: fence.Token(out.Token),
+		token:      fence.Token(out.Token),
+		mode:       w.cmd.Mode,
+		unclean:    out.Unclean,
 	}
 	g.lock = &Lock{g: g, parent: w.parent}
-	if w.keys != nil {
-		g.ensureRare().keys = w.keys
+	if w.cmd.Keys != nil {
+		g.ensureRare().keys = w.cmd.Keys
 	}
 	if out.Value != "" {
 		g.ensureRare().value = out.Value

@@ -19,15 +19,15 @@ type grant struct {
 	firstToken fence.Token // by which the cluster knows it in a lineage
 
 	// Guarded by s.mu.
-	token     fence.Token // an upgrade raises it
-	lock      *Lock       // the first handle
-	rare      *rareFields      // what few grants have; nil if nothing
-	mode      machine.Mode
-	downgrading    bool // exclusive, but the cluster may have heard that it is to be shared
-	tokenUnsure    bool // the token may have risen unnoticed: an upgrade was given up
-	unclean   bool // the exclusive holder before did not release
-	asked     bool // somebody asked to let go,
-	contended bool // somebody waits
+	token       fence.Token // an upgrade raises it
+	lock        *Lock       // the first handle
+	rare        *rareFields // what few grants have; nil if nothing
+	mode        machine.Mode
+	downgrading bool // exclusive, but the cluster may have heard that it is to be shared
+	tokenUnsure bool // the token may have risen unnoticed: an upgrade was given up
+	unclean     bool // the exclusive holder before did not release
+	asked       bool // somebody asked to let go,
+	contended   bool // somebody waits
 }
 
 type rareFields struct {
@@ -36,9 +36,9 @@ type rareFields struct {
 	rev       uint64   // of the last SetValue
 	asked     chan struct{}
 	contended chan struct{}
-	entry     *ownerEntry        // of the owner who may enter again
-	changing  chan struct{} // size 1: held by who changes the mode
-	changes   []*runningChange     // that one's, and those that wait for it
+	entry     *ownerEntry      // of the owner who may enter again
+	changing  chan struct{}    // size 1: held by who changes the mode
+	changes   []*runningChange // that one's, and those that wait for it
 }
 
 // extra returns the grant's, made if there is none. The caller holds s.mu.

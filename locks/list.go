@@ -75,10 +75,10 @@ func (c *Client) WatchPrefix(ctx context.Context, prefix string) iter.Seq2[Statu
 
 // prefixWatch is one loop of WatchPrefix.
 type prefixWatch struct {
-	c      *Client
-	prefix string
-	yield  func(Status, error) bool
-	yielded   map[string]uint64 // the keys that were not vacant when last told of, and their versions then
+	c       *Client
+	prefix  string
+	yield   func(Status, error) bool
+	yielded map[string]uint64 // the keys that were not vacant when last told of, and their versions then
 }
 
 // run returns why it cannot go on; nil if the body has broken off.

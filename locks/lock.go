@@ -20,10 +20,10 @@ type Lock struct {
 	parent context.Context
 
 	// Guarded by the session's mu.
-	ended error // nil while held: a *LostError or ErrReleased
+	ended     error // nil while held: a *LostError or ErrReleased
 	depthLeft int   // how many of its owner's locks were left when it was released
-	ctx   context.Context
-	stop  context.CancelCauseFunc
+	ctx       context.Context
+	stop      context.CancelCauseFunc
 }
 
 // finish ends the lock for the given cause, and returns what cancels its

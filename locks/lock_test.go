@@ -479,7 +479,7 @@ func TestErrorTexts(t *testing.T) {
 		{&DeadlockError{Key: "b", verb: "upgrade", Cycle: []Wait{{"x", "b", 0}}}, `locks: upgrade "b": deadlock: x waits for "b"`, []error{ErrDeadlock}},
 		{&ChangedError{"k", 5, 7}, `locks: acquire "k": granted to others since token 5, last under token 7`, []error{ErrChanged}},
 		{&CapacityError{"k", 3, 5}, `locks: acquire "k": a permit of 3 was asked for, but others' are of 5`, []error{ErrCapacity}},
-		{refusalError(&acquireRequest{key: "k", ifToken: 5}, machine.Outcome{Code: machine.TooOld, Token: 9}),
+		{refusalError(&acquireRequest{key: "k", cmd: machine.Acquire{IfToken: 5}}, machine.Outcome{Code: machine.TooOld, Token: 9}),
 			`locks: what was granted since is forgotten: "k" since token 5, nothing is known up to 9`, []error{ErrTooOld}},
 		{&BudgetError{"k", 7, 2 * time.Second, time.Second}, `locks: "k" (token 7) is certain for 1s, need 2s`, nil},
 		{refusalError(&acquireRequest{key: "k"}, machine.Outcome{Code: machine.TooManyWaiters, Limit: 5}), `locks: too many waiters: 5 wait for "k"`, []error{ErrTooManyWaiters}},

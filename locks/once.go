@@ -130,7 +130,7 @@ func (o *once) attempt(ctx context.Context) (over bool, err error) {
 	// the cluster can see a wait that would never end.
 	req := acquireRequest{key: o.key}
 	if begun {
-		req.mode = machine.Shared
+		req.cmd.Mode = machine.Shared
 	}
 	l, err := o.c.acquire(ctx, ctx, req)
 	if err != nil {
@@ -139,7 +139,7 @@ func (o *once) attempt(ctx context.Context) (over bool, err error) {
 	var verdict error
 	lost, err := o.c.runWork(l, func(ctx context.Context, l *Lock) error {
 		value, _ := l.Value()
-		if over, verdict = o.readMark(value); !over && req.mode == machine.Exclusive {
+		if over, verdict = o.readMark(value); !over && req.cmd.Mode == machine.Exclusive {
 			over = true
 			verdict = o.runMarked(ctx, l)
 		}

@@ -23,8 +23,8 @@ type ownerEntry struct {
 	tree bool
 
 	// Guarded by the session's mu.
-	grant       *grant // nil while it is asked for
-	locks   map[*Lock]struct{}
+	grant    *grant // nil while it is asked for
+	locks    map[*Lock]struct{}
 	resolved chan struct{} // closed when g is set, or asking has failed
 }
 
@@ -46,7 +46,7 @@ func (s *session) acquireReentrant(ctx, parent context.Context, req acquireReque
 		}
 		e := s.entries[name]
 		if e == nil {
-			e = &ownerEntry{name: name, mode: req.mode, of: req.of, tree: req.tree, resolved: make(chan struct{})}
+			e = &ownerEntry{name: name, mode: req.cmd.Mode, of: req.cmd.Of, tree: req.cmd.Tree, resolved: make(chan struct{})}
 			s.entries[name] = e
 			s.mu.Unlock()
 			l, err := s.acquireNew(ctx, parent, req)
@@ -86,9 +86,9 @@ func (s *session) resolveEntry(e *ownerEntry, l *Lock) {
 // being asked for. The caller holds the session's mu.
 func (e *ownerEntry) addLock(c *Client, parent context.Context, req *acquireRequest) (*Lock, error) {
 	switch {
-	case e.mode != req.mode || e.of != req.of || e.tree != req.tree:
+	case e.mode != req.cmd.Mode || e.of != req.cmd.Of || e.tree != req.cmd.Tree:
 		return nil, configError("Reentrant", "owner %q holds or asks for %q in another mode", req.owner, req.key)
-	case e.grant == nil && req.try:
+	case e.grant == nil && req.cmd.Try:
 		// To join the others would be to wait, to ask beside them to compete
 		// with oneself.
 		return nil, &HeldError{Key: req.key, Client: c.name(), Node: c.rep.Member()}

@@ -6,31 +6,17 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// request is what is asked of the cluster for one key, or for several at once.
+// acquireRequest is a call's request for one key, or for several keys at once.
 type acquireRequest struct {
-	key         string   // the first of keys, if there are any
-	keys        []string // in ascending order
-	owner       string
-	meta        []byte
-	delay       uint64 // milliseconds
-	ifToken     machine.Token
-	of          uint32
-	maxWaiters  uint32
-	mode        machine.Mode
-	priority    int8
-	tree        bool
-	conditional bool
-	try         bool
-	options     optionSet
-	err         error // the first option's that cannot be used
+	key     string          // the first of cmd.Keys if there are several keys
+	cmd     machine.Acquire // filled in by the options; command completes it
+	owner   string          // of the option Reentrant
+	options optionSet       // the options given
+	err     error           // of the first option that cannot be used
 }
 
-func (r *acquireRequest) setErr(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
-
+// newAcquireRequest returns the request for key with opts, or a
+// *cluster.ConfigError.
 func newAcquireRequest(key string, opts []Option) (acquireRequest, error) {
 	r := acquireRequest{key: key}
 	if err := checkKey(key); err != nil {
@@ -40,11 +26,12 @@ func newAcquireRequest(key string, opts []Option) (acquireRequest, error) {
 	return r, r.err
 }
 
-// newSetRequest is newRequest for several keys.
+// newSetRequest returns the request for all of keys at once with opts, or a
+// *cluster.ConfigError.
 func newSetRequest(keys []string, opts []Option) (acquireRequest, error) {
 	keys = slices.Clone(keys)
 	slices.Sort(keys)
-	r := acquireRequest{keys: keys}
+	r := acquireRequest{cmd: machine.Acquire{Keys: keys}}
 	switch {
 	case len(keys) == 0:
 		return r, configError("keys", "none")
@@ -70,32 +57,19 @@ func newSetRequest(keys []string, opts []Option) (acquireRequest, error) {
 	return r, r.err
 }
 
-// all returns all keys that are asked for.
+// allKeys returns all keys of the request, in ascending order.
 func (r *acquireRequest) allKeys() []string {
-	if r.keys != nil {
-		return r.keys
+	if r.cmd.Keys != nil {
+		return r.cmd.Keys
 	}
 	return []string{r.key}
 }
 
-// command is what the request is proposed as.
+// command returns the command to propose, without Session, Seq, Under and Seen.
 func (r *acquireRequest) command() machine.Acquire {
-	c := machine.Acquire{
-		Key:         r.key,
-		Keys:        r.keys,
-		Mode:        r.mode,
-		Of:          r.of,
-		Tree:        r.tree,
-		Try:         r.try,
-		MaxWaiters:  r.maxWaiters,
-		Priority:    r.priority,
-		Delay:       r.delay,
-		Conditional: r.conditional,
-		IfToken:     r.ifToken,
-		Meta:        r.meta,
+	cmd := r.cmd
+	if cmd.Keys == nil {
+		cmd.Key = r.key
 	}
-	if r.keys != nil {
-		c.Key = ""
-	}
-	return c
+	return cmd
 }

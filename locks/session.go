@@ -24,25 +24,25 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	wakeup     chan struct{} // size 1: look at the clocks again
+	wakeup   chan struct{} // size 1: look at the clocks again
 	closed   chan struct{} // closed when run has returned
 	closeErr error         // what telling the cluster came to; read once closed is closed
 
 	// mu is never held over a wait, nor while anything of a user's runs.
-	mu       sync.Mutex
-	trust    trust
-	reason   Reason // 0 as long as the session lives
-	draining bool   // the client is closing: nothing more is granted
-	lastSeq  uint64
-	cancelling   int       // who is cancelling the contexts of ended locks just now
-	cancelled    sync.Cond // ending has fallen
-	waiters  map[uint64]*waiter
-	grants   map[uint64]*grant // by the seqs of their requests, since tokens may rise
-	entries  map[ownerEntryName]*ownerEntry
-	seen     []uint64  // seqs to be told as seen with the next command
-	beats    []*beat   // under way, the oldest first
-	nextCheck     time.Time // when run means to look at the clocks next
-	cleanups cleanups
+	mu         sync.Mutex
+	trust      trust
+	reason     Reason // 0 as long as the session lives
+	draining   bool   // the client is closing: nothing more is granted
+	lastSeq    uint64
+	cancelling int       // who is cancelling the contexts of ended locks just now
+	cancelled  sync.Cond // ending has fallen
+	waiters    map[uint64]*waiter
+	grants     map[uint64]*grant // by the seqs of their requests, since tokens may rise
+	entries    map[ownerEntryName]*ownerEntry
+	seen       []uint64  // seqs to be told as seen with the next command
+	beats      []*beat   // under way, the oldest first
+	nextCheck  time.Time // when run means to look at the clocks next
+	cleanups   cleanups
 }
 
 func newSessionID() (id machine.SessionID) {
@@ -55,7 +55,7 @@ func newSession(c *Client, id machine.SessionID, t trust) *session {
 		c:       c,
 		id:      id,
 		ttl:     t.ttl,
-		wakeup:    make(chan struct{}, 1),
+		wakeup:  make(chan struct{}, 1),
 		closed:  make(chan struct{}),
 		trust:   t,
 		waiters: make(map[uint64]*waiter),

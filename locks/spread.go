@@ -118,17 +118,17 @@ type spread struct {
 
 	view    *replica.Answer
 	shards  map[int]context.CancelCauseFunc // stops the shard's goroutine
-	pauses   map[int]time.Time               // shards not to be taken before then
+	pauses  map[int]time.Time               // shards not to be taken before then
 	reports chan report
 	ended   error // why run returned, if not by a work's own error
 }
 
 // report is how a goroutine of a spread ended.
 type report struct {
-	shard int           // or enlisting
-	workErr   error         // of the work: ends the spread
-	err   error         // of anything else
-	pause  time.Duration // for the shard
+	shard   int           // or enlisting
+	workErr error         // of the work: ends the spread
+	err     error         // of anything else
+	pause   time.Duration // for the shard
 }
 
 const enlisting = -1
@@ -265,7 +265,7 @@ func (sp *spread) applyPlan(ctx context.Context, running *sync.WaitGroup) {
 // serve waits for a shard, works on it, and releases it.
 func (sp *spread) runShard(ctx context.Context, shard int) report {
 	r := report{shard: shard}
-	req := acquireRequest{key: sp.keys[shard], meta: sp.group.meta}
+	req := acquireRequest{key: sp.keys[shard], cmd: machine.Acquire{Meta: sp.group.cmd.Meta}}
 	l, err := sp.s.acquire(ctx, ctx, req)
 	if err != nil {
 		if ctx.Err() == nil {

@@ -111,11 +111,11 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 		return machine.Outcome{}, err
 	}
 	w := &waiter{
-		acquireRequest:  acquireRequest{key: g.key},
-		since:    time.Now(),
-		upgrades: g,
-		cancel:   cancel,
-		answered: make(chan struct{}),
+		acquireRequest: acquireRequest{key: g.key},
+		since:          time.Now(),
+		upgrades:       g,
+		cancel:         cancel,
+		answered:       make(chan struct{}),
 	}
 	if err := s.register(w); err != nil {
 		return machine.Outcome{}, err
