@@ -11,39 +11,41 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// errNoSession says that a request met a session that had ended: nothing was
-// changed by it, and nothing will be.
+// errNoSession says that the session had ended before the cluster heard of the
+// request. The request changed nothing, and never will.
 var errNoSession = errors.New("locks: no session")
 
 // Acquire waits until the key is granted to this client and returns the lock.
 // Waiters are served in the order in which the cluster heard of them. The key
-// stays taken until Release or the client's Close, or until the lock is lost.
-// ctx bounds the wait, not the hold.
+// stays taken until Release, until the client's Close, or until the lock is
+// lost. ctx bounds the wait, not the hold.
 //
 // On failure nothing is held and nothing is granted later: if the request may
-// have reached the cluster, it is withdrawn in the background. The error is one
-// of these:
+// have reached the cluster, the client withdraws the request in the background.
+// The error is one of these:
 //
-//   - ctx ended: its cause, and cluster.ErrNoQuorum as well if no leader was
-//     found until then. If ctx had ended before the call, nothing was done.
-//   - *SessionError, matching ErrSessionLost: the session ended during the wait;
-//     the place in the queue is gone.
+//   - ctx ended: the cause of ctx, joined with cluster.ErrNoQuorum if no leader
+//     was found until then. If ctx had ended before the call, nothing was done.
+//   - *SessionError, matching ErrSessionLost: the session ended during the
+//     wait; the place in the queue is gone.
 //   - *LostError: the key was granted and lost again before Acquire returned.
 //   - ErrTooManyWaiters: the queue is full.
-//   - *DeadlockError: ctx descends from the context of a lock that somebody waits
-//     for whom this call would have to wait for, perhaps by way of others. It is
-//     the request that would close the circle that is refused, at once.
-//   - *ChangedError, ErrTooOld: see the option IfToken; *CapacityError: see Permit.
+//   - *DeadlockError: if waiting would close a cycle (A waits for B, B for C, C
+//     for A, through any number of clients), Acquire fails at once and the
+//     error lists the cycle. The cluster knows that a waiter holds a lock only
+//     if the waiter's ctx descends from the lock's context.
+//   - *ChangedError, ErrTooOld: see the option IfToken; *CapacityError: see
+//     Permit.
 //   - *cluster.ConfigError: the key or an option cannot be used.
 //   - ErrClosed, or cluster.ErrStopped: the client or its node has ended.
 func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	return c.acquireKey(ctx, key, false, opts)
 }
 
-// TryAcquire is Acquire for those who would not wait for the key: if it is held,
-// or others wait for it, the error is a *HeldError that says by whom, matching
-// ErrHeld. In the first TTL of a cluster's life, in which it grants nothing, it
-// is cluster.ErrFounding.
+// TryAcquire is like Acquire, but does not wait for the key. If the key is held
+// or has waiters, the error is a *HeldError, which names a holder or waiter and
+// matches ErrHeld. During the first TTL of a cluster's life, in which the
+// cluster grants nothing, the error is cluster.ErrFounding.
 func (c *Client) TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	return c.acquireKey(ctx, key, true, opts)
 }
@@ -61,8 +63,9 @@ func (c *Client) acquireKey(ctx context.Context, key string, try bool, opts []Op
 	return c.acquire(ctx, context.WithoutCancel(ctx), req)
 }
 
-// acquire is Acquire within a call that has entered. The lock's context will be
-// a child of parent.
+// acquire acquires req in the client's session, and in a new session if the old
+// one has ended. The caller has called beginCall. The lock's context will be a
+// child of parent.
 func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, callError("acquire", req.key, endOf(ctx))
@@ -77,16 +80,16 @@ func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock
 		if err != errNoSession {
 			return l, err
 		}
-		// The request came too late for its session. A new one is opened at
-		// once, unless this goes on.
+		// The session had ended before the request came. The next session is
+		// opened without a pause, unless this happens again.
 		if err := retry.wait(ctx, c.closing); err != nil {
 			return nil, callError("acquire", req.key, err)
 		}
 	}
 }
 
-// acquire asks for req in this session. It fails with errNoSession if the session
-// had ended before the request was heard.
+// acquire acquires req in this session. The error is errNoSession if the
+// session had ended before the cluster heard of the request.
 func (s *session) acquire(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
 	if req.owner != "" {
 		return s.acquireReentrant(ctx, parent, req)
@@ -94,7 +97,7 @@ func (s *session) acquire(ctx, parent context.Context, req acquireRequest) (*Loc
 	return s.acquireNew(ctx, parent, req)
 }
 
-// request asks the cluster.
+// acquireNew sends the cluster a new request for req and waits for the verdict.
 func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
 	wctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -102,7 +105,7 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		return nil, callError("acquire", req.key, err)
 	}
 	cmd := req.command()
-	if !req.cmd.Try { // which waits for nobody
+	if !req.cmd.Try { // a TryAcquire waits for nobody
 		held, err := s.c.lineageTokens(ctx, 0)
 		if err != nil {
 			return nil, err
@@ -128,7 +131,8 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 	}
 	out, err := ask()
 	if len(cmd.Under) > 0 && unknownToCluster(out, err) {
-		// Members that know of no lineage find no deadlocks, but they can wait.
+		// A cluster with a member too old to know lineages finds no deadlocks,
+		// but its clients can wait.
 		cmd.Under = nil
 		out, err = ask()
 	}
@@ -138,11 +142,13 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 	return s.lockOrError(wctx, w, s.removeWaiter(w, out, err))
 }
 
-// conclude answers the call of a waiter that asked for a lock; ctx may have ended.
+// lockOrError returns the lock of w, or the error of the call that waited as w.
+// ctx may have ended.
 func (s *session) lockOrError(ctx context.Context, w *waiter, o waitResult) (*Lock, error) {
 	switch out, err := o.out, o.err; {
 	case w.lock != nil:
-		// Also if ctx has ended: to give the grant back would serve nobody.
+		// The lock is returned even if ctx has ended: giving the grant back
+		// would help nobody.
 		if err := w.lock.Err(); err != nil {
 			return nil, err
 		}
@@ -160,8 +166,8 @@ func (s *session) lockOrError(ctx context.Context, w *waiter, o waitResult) (*Lo
 	return nil, refusalError(&w.acquireRequest, o.out)
 }
 
-// withheld is why a grant of key that the cluster told of was not taken, and is
-// being given back.
+// withdrawnError returns why a grant of key that the cluster reported was not
+// used. The client is giving that grant back.
 func (s *session) withdrawnError(key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,14 +175,14 @@ func (s *session) withdrawnError(key string) error {
 	case s.reason != 0:
 		return &SessionError{Key: key, Reason: s.reason}
 	case s.draining:
-		return ErrClosed // and its call is about to be ended for that, too
+		return ErrClosed // this also ends the call
 	}
-	// The cluster refused the request before, had no room to remember why, and
-	// that answer was lost.
+	// The cluster had refused the request before, that answer was lost, and the
+	// cluster had no room to remember the reason.
 	return callError("acquire", key, errWithdrawn)
 }
 
-// refusal is the error of an Acquire that the cluster refused.
+// refusalError returns the error of an Acquire that the cluster refused.
 func refusalError(req *acquireRequest, out machine.Outcome) error {
 	key := req.key
 	switch out.Code {

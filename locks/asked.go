@@ -6,9 +6,9 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// Asked is closed once somebody has asked that the key be let go of, by
-// Client.Ask. Nothing follows from that unless the holder wants it to. It is not
-// closed by the end of the lock.
+// Asked returns a channel that is closed once a client has called Client.Ask
+// for the key. The holder is free to ignore the request. The end of the lock
+// does not close the channel.
 func (l *Lock) Asked() <-chan struct{} {
 	if l.zero() {
 		return nil
@@ -19,9 +19,10 @@ func (l *Lock) Asked() <-chan struct{} {
 	return signal(&l.g.ensureRare().asked, l.g.asked)
 }
 
-// Contended is closed once somebody else waits for the key, or for a key that
-// cannot be had beside it: a holder may then want to be brief. It stays closed if
-// they give up. It is not closed by the end of the lock.
+// Contended returns a channel that is closed once another request waits for the
+// key, or for a key that conflicts with this lock. A holder may then want to be
+// brief. The channel stays closed if that request gives up. The end of the lock
+// does not close the channel.
 func (l *Lock) Contended() <-chan struct{} {
 	if l.zero() {
 		return nil
@@ -32,7 +33,8 @@ func (l *Lock) Contended() <-chan struct{} {
 	return signal(&l.g.ensureRare().contended, l.g.contended)
 }
 
-// signal returns the channel at c, made if nobody has asked for it before.
+// signal returns the channel at c. If there is none yet, signal makes one,
+// closed if the argument says so.
 func signal(c *chan struct{}, closed bool) <-chan struct{} {
 	if *c == nil {
 		*c = make(chan struct{})
@@ -43,14 +45,14 @@ func signal(c *chan struct{}, closed bool) <-chan struct{} {
 	return *c
 }
 
-// Ask tells all who hold key that somebody would like them to let go of it: their
-// Lock.Asked is closed. It returns nil once the cluster has taken note, also if
-// nobody holds the key: there is nothing to ask then. Whether they let go is up to
-// them; to have the key, Acquire it.
+// Ask asks all holders of key to release the key: their Lock.Asked is closed.
+// Ask returns nil once the cluster has recorded the request, and also if the
+// key has no holder. The holders are free to ignore the request; to get the
+// key, call Acquire.
 //
-// On failure the holders may have been asked, or not: the error is ctx's end, with
-// cluster.ErrNoQuorum if no leader was found until then; *cluster.ConfigError;
-// ErrClosed or cluster.ErrStopped.
+// On failure the holders may or may not have been asked. The error is the cause
+// of ctx, with cluster.ErrNoQuorum if no leader was found until then; a
+// *cluster.ConfigError; ErrClosed or cluster.ErrStopped.
 func (c *Client) Ask(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return err

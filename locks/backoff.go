@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// backoff spaces attempts after failures. Its zero value is ready.
+// backoff spaces attempts after failures. The zero value is ready for use.
 type backoff struct{ n int }
 
 const (
@@ -14,9 +14,10 @@ const (
 	maxBackoff = time.Second
 )
 
-// wait waits for the next attempt: half to all of a time that doubles with each,
-// so that those who failed together do not try again together. It returns why
-// ctx ended or ErrClosed if one of the contexts ends first.
+// wait waits before the next attempt, for half to all of a time that doubles
+// with each attempt, so that clients which failed together do not retry
+// together. If a context ends first, wait returns the cause of ctx, or
+// ErrClosed for closing.
 func (b *backoff) wait(ctx, closing context.Context) error {
 	d := min(minBackoff<<min(b.n, 10), maxBackoff)
 	b.n++
@@ -34,5 +35,5 @@ func (b *backoff) wait(ctx, closing context.Context) error {
 
 func (b *backoff) reset() { b.n = 0 }
 
-// jitter returns half to all of d.
+// jitter returns a random duration between half of d and d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }

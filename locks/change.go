@@ -10,21 +10,23 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// errWithdrawn says that a request was given up before it was answered.
+// errWithdrawn says that a request was given up before the cluster answered.
 var errWithdrawn = errors.New("locks: request withdrawn")
 
-// A change is under way, or waits for its turn. It ends with its lock, and not with
-// that one's context: in Do, Elect and Spread that ends with the caller's, too, and
-// the work holds on to the key until it has returned. It may have a last word to
-// leave with it.
+// runningChange is a change of a grant that is under way, or waits for its
+// turn. A change is cancelled when its lock ends, but not when the lock's
+// context ends: in Do, Elect and Spread that context ends with the caller's
+// context too, while the work still holds the key until it returns, and may
+// store a last value.
 type runningChange struct {
 	lock   *Lock
 	cancel context.CancelCauseFunc
 }
 
-// change runs f, which changes something about the grant in the cluster: one at
-// a time, and with a context that ends with ctx and with the lock. It returns
-// nil if f came to OK, or to Granted while the lock lasts.
+// runChange runs f, which changes something about the grant in the cluster.
+// Changes of a grant run one at a time. The context of f ends when ctx or the
+// lock ends. runChange returns nil if f returned the code OK, or the code
+// Granted while the lock is held.
 func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Context) (machine.Outcome, error)) error {
 	if err := l.Err(); err != nil {
 		return err
@@ -72,7 +74,8 @@ func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Contex
 	case out.Code == machine.Granted:
 		return l.Err()
 	case out.Code == machine.NotHeld:
-		// Only Break takes a grant from a session that lives: its event is late.
+		// Only Break takes a grant from a live session. The event of that break
+		// is late.
 		s.loseGrant(g.seq, g.key, 0, Broken)
 		return l.Err()
 	case out.Code == machine.NoSession:
@@ -86,7 +89,8 @@ func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Contex
 	return callError(verb, g.key, outcomeError(verb, out))
 }
 
-// unchanged is the error of a change that failed with err, or was not begun.
+// changeError returns the error of a change that failed with err or did not
+// start.
 func (l *Lock) changeError(ctx context.Context, verb string, err error) error {
 	var unheard *replica.Error
 	reached := errors.As(err, &unheard) && unheard.Unknown

@@ -8,23 +8,25 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// What a caller gave up the cluster must still hear of: a wait that was
-// cancelled, a release that failed. Neither can wait for the caller, whose
-// context has ended, nor be forgotten, since it would keep a key taken for as
-// long as the session is beaten for.
+// A caller may give up a wait, or fail to release a grant. The cluster must
+// still be told. The caller cannot wait for that, since its context has ended;
+// and the client must not forget, since the key would stay taken for as long as
+// the session's beats arrive. So each session tells the cluster in the
+// background.
 
-// A debt is what the cluster has not yet heard.
+// cleanup is a command that frees a grant or withdraws a request of this
+// client.
 type cleanup struct {
 	keys        []string
-	token       fence.Token   // to be released, or
-	seq         uint64        // of the request to be withdrawn
-	successor   string        // the client to release to, if it waits
-	noSuccessor error         // why it was not released to that one
-	upgraded    *grant        // what the request withdrawn was to upgrade
-	done        chan struct{} // closed when the cluster has heard, or the session ended
+	token       fence.Token   // the grant to release; 0: withdraw seq
+	seq         uint64        // the request to withdraw
+	successor   string        // if not empty: release to this client, if it waits
+	noSuccessor error         // why there was no release to successor
+	upgraded    *grant        // the grant that the withdrawn request was to upgrade
+	done        chan struct{} // closed when the cluster has answered or the session has ended
 }
 
-// command is what tells the cluster.
+// command returns the command to propose.
 func (d *cleanup) command(id machine.SessionID, seen []uint64) machine.Command {
 	if d.token == 0 {
 		return machine.Withdraw{Session: id, Seq: d.seq, Seen: seen}
@@ -32,9 +34,10 @@ func (d *cleanup) command(id machine.SessionID, seen []uint64) machine.Command {
 	return machine.Release{Session: id, Token: machine.Token(d.token), To: d.successor, Seen: seen}
 }
 
-// again reports whether what a command came to asks for another command, which it
-// changes the debt to: where the key cannot be released to one, it is to whoever
-// is next.
+// retryWithoutSuccessor reports whether the release must be sent again without
+// a successor, because that client was not waiting or a member does not know of
+// successors. If so, it clears d.successor and keeps the reason in
+// d.noSuccessor.
 func (d *cleanup) retryWithoutSuccessor(out machine.Outcome, err error) bool {
 	switch {
 	case d.successor == "":
@@ -52,18 +55,20 @@ func (d *cleanup) retryWithoutSuccessor(out machine.Outcome, err error) bool {
 	return true
 }
 
-// maxCleaners bounds the debts that are told at the same time.
+// maxCleanupWorkers bounds the cleanups of a session that are sent
+// concurrently.
 const maxCleanupWorkers = 16
 
-// cleaning is a session's debts. It is guarded by the session's mu.
+// cleanups are the cleanups of a session that the cluster has not answered yet.
+// They are guarded by the session's mu.
 type cleanups struct {
-	queue   []*cleanup            // nobody tells yet
-	workers int                   // that tell one each
-	byKey   map[string][]*cleanup // all unpaid
+	queue   []*cleanup            // not yet taken by a worker
+	workers int                   // goroutines that run runCleanups
+	byKey   map[string][]*cleanup // by each of their keys, queued and running
 }
 
-// cleanUp has the cluster told in the background, until it has heard or the
-// session has ended, which frees everything.
+// startCleanup sends d in the background, until the cluster has answered or the
+// session has ended. The end of the session frees everything.
 func (s *session) startCleanup(d *cleanup) {
 	s.mu.Lock()
 	if s.reason != 0 {
@@ -89,7 +94,8 @@ func (s *session) startCleanup(d *cleanup) {
 	}
 }
 
-// clean pays debts until there is none.
+// runCleanups takes cleanups from the queue and applies them, until the queue
+// is empty.
 func (s *session) runCleanups() {
 	for {
 		s.mu.Lock()
@@ -118,7 +124,8 @@ func (s *session) runCleanups() {
 	}
 }
 
-// pay returns when the cluster has heard or the session has ended.
+// applyCleanup sends d, again after each failure. It returns when the cluster
+// has answered or the session has ended.
 func (s *session) applyCleanup(d *cleanup) {
 	s.awaitCancels()
 	var retry backoff
@@ -138,8 +145,9 @@ func (s *session) applyCleanup(d *cleanup) {
 			}
 			return
 		default:
-			// The session is gone, or has asked for so much that the table
-			// takes no more of it: it ends, and with it what it owes.
+			// The session is gone in the cluster, or has so many requests that
+			// the table accepts no more. The session ends, and so do its
+			// cleanups.
 			s.lose(SessionExpired)
 			return
 		}
@@ -151,14 +159,14 @@ func (s *session) applyCleanup(d *cleanup) {
 	}
 }
 
-// owes reports whether the release of a grant is among what is owed. The caller
-// holds s.mu.
+// releaseIsPending reports whether a cleanup is about to release the grant of
+// key with the given token. The caller holds s.mu.
 func (s *session) releaseIsPending(key string, token fence.Token) bool {
 	return slices.ContainsFunc(s.cleanups.byKey[key], func(d *cleanup) bool { return d.token == token })
 }
 
-// awaitDebts waits until the cluster has heard what this client owes it for keys:
-// a new request must not meet the remains of an earlier one.
+// awaitCleanups waits until the cluster has answered all of this session's
+// cleanups for keys: a new request must not meet the remains of an earlier one.
 func (s *session) awaitCleanups(ctx context.Context, keys []string) error {
 	var debts []*cleanup
 	s.mu.Lock()

@@ -12,10 +12,11 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// Client acquires locks through a node. It has one session in the cluster: its
-// locks and waits live as long as the cluster hears the session's beats, and end
-// together. The first call that needs a session opens it; one that ended is
-// replaced by the next call, while the locks of the old one stay lost.
+// Client acquires locks through a node. A client has one session in the
+// cluster: its locks and waits live as long as the session's beats reach the
+// cluster, and end together. The first call that needs a session opens one.
+// After a session has ended the next call opens another; the locks of the old
+// session stay lost.
 //
 // A Client may be used by any number of goroutines. They contend like clients
 // on different nodes.
@@ -23,30 +24,30 @@ type Client struct {
 	rep    replica.Replica
 	opts   Options
 	meta   []byte               // Options.Meta, encoded
-	bad    *cluster.ConfigError // what every call fails with
+	bad    *cluster.ConfigError // not nil: every call fails with this error
 	slept  func() time.Duration // how long the host has been suspended
 	trace  *tracer
-	closed chan struct{} // closed when Close is done in full
+	closed chan struct{} // closed when Close has finished
 
 	// closing ends, with the cause ErrClosed, when Close is called.
 	closing    context.Context
 	endClosing context.CancelCauseFunc
 
-	calls sync.WaitGroup // methods running, which Close joins first
-	tasks sync.WaitGroup // goroutines of sessions, which Close joins next
+	calls sync.WaitGroup // running methods; Close waits for them first
+	tasks sync.WaitGroup // goroutines of sessions; Close waits for them next
 
 	mu          sync.Mutex
-	closeCalled bool // Close was called: no new calls
+	closeCalled bool // no new calls
 	tasksJoined bool // no new tasks
 	session     *session
 	opening     *opening
-	spreads     map[string]bool // names that Spread is running for
-	closeErr    error           // what Close came to; read once closed is closed
+	spreads     map[string]bool // the names for which Spread is running
+	closeErr    error           // the result of Close; read after closed is closed
 }
 
-// New returns a client of node's cluster. It does nothing yet and cannot fail:
-// options that cannot be used make every call fail with a *cluster.ConfigError.
-// A client that has been used must be closed.
+// New returns a client of node's cluster. New does nothing else and cannot
+// fail: if options cannot be used, every call of the client fails with a
+// *cluster.ConfigError. A client that has been used must be closed.
 func New(node *cluster.Node, opts Options) *Client {
 	return newClient(node.Replica(), opts)
 }
@@ -65,18 +66,20 @@ func newClient(rep replica.Replica, opts Options) *Client {
 	return c
 }
 
-// Close releases everything. New calls fail with ErrClosed, waits end with it,
-// and the contexts of all locks end, their cause a *LostError of reason
-// ClientClosed. Then Close waits for the work of Do, Elect and Spread to return,
-// and only then frees the keys: in one step, and what waited leaves its queues.
+// Close ends the client and frees all of its keys. New calls and pending waits
+// fail with ErrClosed, and the contexts of all locks end with a *LostError of
+// reason ClientClosed as their cause. Then Close waits until the work of Do,
+// Elect and Spread has returned. Only then does Close free the keys, all in one
+// step, and remove the client's requests from all queues.
 //
-// If ctx ends before, Close returns its error and goes on by itself: once the
-// work has returned, it tries for a few seconds more to free the keys. Where the
-// cluster does not hear, Close says so, and the keys are free when the session's
-// TTL has passed. Nothing of the client runs after Close returned nil.
+// If ctx ends before, Close returns an error and continues in the background:
+// once the work has returned, the client tries for a few more seconds to free
+// the keys. If the cluster cannot be told, Close returns an error, and the keys
+// are free when the session's TTL has passed. After Close returned nil, nothing
+// of the client runs.
 //
-// Further calls wait for the same end. Work must not call Close: it would wait
-// for itself.
+// Further calls of Close wait for the same end. Work must not call Close, since
+// Close would wait for that work.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closeCalled
@@ -99,8 +102,9 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 }
 
-// finish is Close, without its bound. It ends once all calls, and so the works,
-// have returned, and the cluster heard or closeGrace is over.
+// closeAll does the work of Close, without the bound of a ctx. It returns once
+// all calls, and so all work, have returned, and the cluster has answered or
+// closeGrace has passed.
 func (c *Client) closeAll() {
 	defer close(c.closed)
 	if s := c.currentSession(); s != nil {
@@ -117,15 +121,16 @@ func (c *Client) closeAll() {
 	c.trace.close()
 }
 
-// closeGrace bounds what is sent to the cluster when nobody waits for it any
-// more, or when a caller's context has ended already.
+// closeGrace bounds a message to the cluster when no caller waits for the
+// answer, or when the caller's context has ended already.
 const closeGrace = 5 * time.Second
 
-// grace returns the bound of such a message for a session of the given TTL:
-// after the TTL it would change nothing.
+// grace returns the bound of such a message for a session with the given TTL:
+// after the TTL the message would change nothing.
 func grace(ttl time.Duration) time.Duration { return min(ttl, closeGrace) }
 
-// enter begins a call. If it returns nil, the call must end with c.calls.Done.
+// beginCall registers a call, so that Close waits for the call. If beginCall
+// returns nil, the call must end with c.calls.Done.
 func (c *Client) beginCall() error {
 	if c.bad != nil {
 		return c.bad
@@ -139,8 +144,8 @@ func (c *Client) beginCall() error {
 	return nil
 }
 
-// goTask runs f in a goroutine that Close joins. Once Close is past joining it
-// does nothing: there is no session left to do it for.
+// goTask runs f in a goroutine, and Close waits for that goroutine. Once Close
+// has finished waiting, goTask does nothing: there is no session left.
 func (c *Client) goTask(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +162,7 @@ func (c *Client) currentSession() *session {
 	return c.session
 }
 
-// name is what others see as the holder.
+// name returns the name that other clients see as the holder.
 func (c *Client) name() string {
 	if c.opts.Name != "" {
 		return c.opts.Name
@@ -165,7 +170,8 @@ func (c *Client) name() string {
 	return c.rep.Member()
 }
 
-// begin reserves name for one Spread at a time.
+// beginSpread reserves name, so that at most one Spread runs for name. It
+// returns false if one runs already.
 func (c *Client) beginSpread(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,33 +188,37 @@ func (c *Client) endSpread(name string) {
 	delete(c.spreads, name)
 }
 
-// Options configures a Client. The zero value is sound. A value that cannot be
-// used makes every call of the client fail with a *cluster.ConfigError.
+// Options configures a Client. The zero value is sound. If a value cannot be
+// used, every call of the client fails with a *cluster.ConfigError.
 type Options struct {
-	// Name is what others see as the holder, in Status and HeldError: up to 128
-	// bytes of valid UTF-8. It need not be unique. Default: the member's name.
+	// Name identifies the client as a holder to others, in Status and
+	// HeldError: up to 128 bytes of valid UTF-8. Names need not be unique.
+	// Default: the member's name.
 	Name string
 
-	// TTL is how long the cluster keeps the locks of a client that it does not
-	// hear, in whole milliseconds: a crashed holder's keys are free after it, and a holder cut
-	// off loses them a little before. At least 300 ms, at most the cluster's
-	// TTL. Default: the cluster's TTL.
+	// TTL is how long the cluster keeps the locks of a client whose beats do
+	// not arrive, in whole milliseconds. A crashed holder's keys are free after
+	// the TTL, and a holder cut off from the cluster loses its locks a little
+	// before. At least 300 ms, at most the cluster's TTL. Default: the
+	// cluster's TTL.
 	TTL time.Duration
 
-	// Meta is kept with the client's session: up to 4 KiB when encoded, which
-	// adds a few bytes to each key and value. It is copied.
+	// Meta is kept with the client's session: up to 4 KiB when encoded. The
+	// encoding adds a few bytes to each key and value. Meta is copied.
 	Meta map[string]string
 
-	// Trace is told what happens. Default: nobody is.
+	// Trace has functions that are called for the client's events. Default:
+	// none.
 	Trace *Trace
 
 	_ struct{}
 }
 
-// The least TTL of a session.
+// minTTL is the least TTL of a session.
 const minTTL = machine.MinTTL * time.Millisecond
 
-// validate returns the encoded Meta, or what is wrong with the options.
+// validate returns the encoded Meta, or the error of the first option that
+// cannot be used.
 func (o *Options) validate() ([]byte, *cluster.ConfigError) {
 	switch {
 	case len(o.Name) > machine.MaxName:

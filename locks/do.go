@@ -8,21 +8,22 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// Work is what Do and Elect run while they hold a key. Its context ends when the
-// lock does or the caller's context does; it should then return soon.
+// Work is the function that Do and Elect run while they hold a key. Its context
+// ends when the lock ends or when the caller's context ends; Work should then
+// return soon.
 type Work func(ctx context.Context, l *Lock) error
 
 // Do acquires the key, runs work once, and releases the key after work has
-// returned, also if it panics or ends its goroutine. It returns work's error. If
-// the lock was lost meanwhile, the error matches that as well: work's context
-// ended with the *LostError as its cause, and others may have held the key
-// before work returned.
+// returned, also after a panic or runtime.Goexit. If the key cannot be
+// acquired, work is not run, and the error is Acquire's. Otherwise Do returns
+// work's error. If the lock was lost during work, the error matches the
+// *LostError too: work's context ended with the *LostError as its cause, and
+// others may have held the key before work returned.
 //
-// If the key cannot be acquired, work is not run, and the error is Acquire's.
-// When ctx ends during work, so does work's context, while the key stays taken
-// until work returns. Work that does not return is reported to Trace.Stuck. That
-// the cluster could not be told of the release is not an error of Do's; it is
-// reported to Trace.CleanupFailed.
+// When ctx ends during work, work's context ends too, and the key stays taken
+// until work returns. Work that does not return is reported to Trace.Stuck. If
+// the cluster could not be told of the release, Do does not fail; the failure
+// is reported to Trace.CleanupFailed.
 func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) error {
 	if err := c.beginCall(); err != nil {
 		return err
@@ -43,17 +44,17 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 	return joinLoss(err, lost)
 }
 
-// hold runs work under a lock and releases it, however work ends; by letGo if that
-// is not nil, which is told work's error. It returns how the lock ended if it did
-// so before work, and work's error. If its context has ended already, work is not
-// run.
+// runWork runs work under l and then releases l, also after a panic. If letGo
+// is not nil, runWork calls letGo with work's error instead of Release. If the
+// lock's context has ended already, work is not run. runWork returns work's
+// error, and the loss of the lock if the lock was lost before work returned.
 func (c *Client) runWork(l *Lock, work Work, letGo func(ctx context.Context, err error) error) (lost *LostError, err error) {
 	ctx := l.Context()
 	returned := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { c.goTask(func() { c.traceStuck(l, returned) }) })
 	defer func() {
-		// Deferred, so that a panic or runtime.Goexit of work's goes on to its
-		// own end, but not with the key.
+		// Deferred, so that a panic or runtime.Goexit of work continues, but
+		// the key is released.
 		stop()
 		close(returned)
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(l.g.s.ttl))
@@ -62,8 +63,8 @@ func (c *Client) runWork(l *Lock, work Work, letGo func(ctx context.Context, err
 		if letGo != nil {
 			release = func(ctx context.Context) error { return letGo(ctx, err) }
 		}
-		// An error is one of the cluster's, which clean-up goes on with and
-		// tells, or the loss that is returned.
+		// The error is either the loss, which is returned, or the cluster could
+		// not be told: then the cleanup continues and reports failures itself.
 		errors.As(release(rctx), &lost)
 	}()
 	if ctx.Err() != nil {
@@ -72,7 +73,7 @@ func (c *Client) runWork(l *Lock, work Work, letGo func(ctx context.Context, err
 	return nil, work(ctx, l)
 }
 
-// watchStuck reports work that runs on for a TTL after its context ended.
+// traceStuck reports work that still runs a TTL after its context ended.
 func (c *Client) traceStuck(l *Lock, returned <-chan struct{}) {
 	timer := time.NewTimer(l.g.s.ttl)
 	defer timer.Stop()
@@ -83,26 +84,27 @@ func (c *Client) traceStuck(l *Lock, returned <-chan struct{}) {
 	}
 }
 
-// ownError returns the error of a work that held l, unless it is merely how the
-// work says that its context ended, or that the fence knew of that first.
+// workError returns err, the error of work that held l. It returns nil if err
+// only says that work's context ended, or that a fence refused the token of a
+// lost lock.
 func workError(l *Lock, err error) error {
 	cause := context.Cause(l.Context())
-	if cause == ErrReleased { // by hold: the context ended after the work
+	if cause == ErrReleased { // runWork's release: the context ended after the work
 		return err
 	}
 	if errors.Is(err, cause) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
-	// Of a holder that lost its lock, a fence's refusal is what was to be
-	// expected: it says no more than the loss does.
+	// When the lock is lost, a fence is expected to refuse the token: that
+	// error says no more than the loss does.
 	if errors.Is(cause, ErrLost) && errors.Is(err, fence.ErrStale) {
 		return nil
 	}
 	return err
 }
 
-// both joins the error of a work with the loss of its lock, unless the error
-// tells of that already.
+// joinLoss joins the error of work with the loss of its lock, unless err
+// already includes the loss.
 func joinLoss(err error, lost *LostError) error {
 	switch {
 	case lost == nil:

@@ -6,29 +6,30 @@ import (
 	"fmt"
 )
 
-// Elect stands for election for as long as ctx lasts: it acquires the key, runs
-// lead while it holds it, releases it once lead has returned, and stands again,
-// behind those who wait by then. Calls of lead never overlap, and each gets a
-// new Lock, whose token is the term's number.
+// Elect stands for election until ctx ends: it acquires the key, runs lead
+// while the key is held, releases the key once lead has returned, and stands
+// again, behind the waiters of that moment. When Elect returns, it holds
+// nothing. Calls of lead never overlap. Each gets a new Lock, and the lock's
+// token is the number of the term. Elect returns:
 //
-// lead's context ends when the lock is lost, with a *LostError as its cause, or
-// when ctx ends. In the second case the session is beaten for until lead has
-// returned, so that nobody else is elected before. If lead ignores the end of
-// its context it keeps the key for as long as the session lives, and is reported
-// to Trace.Stuck.
-//
-// When lead returns nil, or an error that only says that its context ended (or,
-// once the lock is lost, that the fence refused its token), Elect stands again. So
-// it does when lead returns Resign, which names who shall lead next. It also stands again, after a short pause and with a word
-// to Trace.Retrying, when its session is lost or no leader of the cluster can be
-// reached. It returns, holding nothing:
-//
-//   - lead's error, if lead returned one of its own;
+//   - lead's error, if lead returned an error of its own;
 //   - the cause of ctx, once ctx has ended;
 //   - ErrTooManyWaiters, *DeadlockError, *CapacityError, *cluster.ConfigError,
 //     ErrClosed or cluster.ErrStopped.
 //
-// The options IfToken and Reentrant cannot be used with it.
+// Elect stands again when lead returns nil, an error that only says that its
+// context ended, the error of Resign, which names the next leader, or, once the
+// lock is lost, the fence's refusal of its token. When the session is lost or
+// no leader of the cluster can be reached, Elect reports to Trace.Retrying and
+// stands again after a short pause.
+//
+// lead's context ends when the lock is lost, with a *LostError as its cause, or
+// when ctx ends. After the end of ctx the session's beats continue until lead
+// has returned, so that no other is elected before. If lead ignores the end of
+// its context, the key stays taken for as long as the session lives, and Elect
+// reports to Trace.Stuck.
+//
+// The options IfToken and Reentrant cannot be used with Elect.
 func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Option) error {
 	if err := c.beginCall(); err != nil {
 		return err
@@ -66,8 +67,9 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 	return callError("elect", key, endOf(ctx))
 }
 
-// standAgain waits before the next attempt at key after err. It returns why there
-// is none: what ended ctx or the client, or err if that will not pass.
+// waitToRetry waits before the next attempt to acquire key after err. If there
+// is to be no other attempt, it returns the reason: the end of ctx or of the
+// client, or err if err is final.
 func (c *Client) waitToRetry(ctx context.Context, retry *backoff, key string, err error) error {
 	switch {
 	case c.closing.Err() != nil:
@@ -81,17 +83,17 @@ func (c *Client) waitToRetry(ctx context.Context, retry *backoff, key string, er
 	return retry.wait(ctx, c.closing)
 }
 
-// hopeless reports whether asking anew would come to the same.
+// failsAgain reports whether the same request would fail in the same way.
 func failsAgain(err error) bool {
 	return errors.Is(err, ErrDeadlock) || errors.Is(err, ErrCapacity)
 }
 
-// Resign returns an error for the lead of Elect to return: Elect then gives the
-// key up and stands again, behind all who wait by then. The key goes to the first
-// waiter of the client named successor, before the others, as by Lock.HandOver,
-// and to whoever is next if successor is empty. If there is no such successor the
-// key goes to whoever is next, too, and Trace.Retrying is told. Only Elect knows
-// this error; it may be wrapped.
+// Resign returns an error for the lead of Elect to return, wrapped or not.
+// Elect then releases the key and stands again, behind all present waiters. The
+// key goes to the first waiter of the client named successor, before the
+// others, as with Lock.HandOver. If successor is empty, or no waiter is of that
+// client, the key goes to the next waiter; in the second case Trace.Retrying is
+// called. No function but Elect interprets this error.
 func Resign(successor string) error { return &resignation{successor} }
 
 type resignation struct{ successor string }
@@ -108,7 +110,8 @@ func isResignation(err error) bool {
 	return errors.As(err, &r)
 }
 
-// resign gives up a lock whose lead has returned err.
+// releaseAfterLead releases l, whose lead has returned err: to the successor if
+// err is a resignation that names one.
 func (c *Client) releaseAfterLead(ctx context.Context, l *Lock, err error) error {
 	var r *resignation
 	if !errors.As(err, &r) || r.successor == "" {
@@ -116,7 +119,7 @@ func (c *Client) releaseAfterLead(ctx context.Context, l *Lock, err error) error
 	}
 	err = l.HandOver(ctx, r.successor)
 	if l.endCause() == nil {
-		// The successor's name cannot be one.
+		// The name cannot be a client's name.
 		c.trace.retrying(LockEvent{Key: l.g.key, Token: l.Token(), Err: err})
 		return l.Release(ctx)
 	}

@@ -13,108 +13,110 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// The sentinels that this package's errors match with errors.Is.
+// The errors of this package match these with errors.Is.
 var (
-	// ErrHeld says that TryAcquire found the key held. The error is a *HeldError.
+	// ErrHeld says that TryAcquire found the key held. The error is a
+	// *HeldError.
 	ErrHeld = errors.New("locks: held")
 
-	// ErrLost says that a grant ended without its holder asking for it. The
+	// ErrLost says that a grant ended without a request of its holder. The
 	// error is a *LostError, also as the cause of the lock's context.
 	ErrLost = errors.New("locks: lost")
 
-	// ErrReleased says that this process let the lock go itself.
+	// ErrReleased says that this process released the lock.
 	ErrReleased = errors.New("locks: released")
 
-	// ErrSessionLost says that the session ended while a request of it waited:
-	// nothing was granted, and the place in the queue is gone. The error is a
-	// *SessionError. Asking again is safe and opens a new session. Of a Release
-	// it says that the cluster had not heard of it by then.
+	// ErrSessionLost says that the session ended during the wait: nothing was
+	// granted, and the place in the queue is gone. The error is a
+	// *SessionError. Asking again is safe and opens a new session. From
+	// Release, it says that the cluster had not heard of the release when the
+	// session ended.
 	ErrSessionLost = errors.New("locks: session lost")
 
-	// ErrClosed is returned by every call on a Client that was closed, and ends
-	// those that wait.
+	// ErrClosed is returned by every call on a closed Client, and by the calls
+	// that were waiting when the Client was closed.
 	ErrClosed = errors.New("locks: client closed")
 
 	// ErrTooManyWaiters says that a key's queue was full. Nothing was changed.
 	ErrTooManyWaiters = errors.New("locks: too many waiters")
 
-	// ErrDeadlock says that a request would have waited for ever, since who it
-	// would wait for waits for its caller. Nothing was changed. The error is a
+	// ErrDeadlock says that a request would have waited for ever, because it
+	// would have closed a cycle of waits. Nothing was changed. The error is a
 	// *DeadlockError.
 	ErrDeadlock = errors.New("locks: deadlock")
 
-	// ErrChanged says that the key was granted to somebody since the token that
-	// the option IfToken named. Nothing was granted. The error is a
-	// *ChangedError.
+	// ErrChanged says that the key was granted after the token given to the
+	// option IfToken. Nothing was granted. The error is a *ChangedError.
 	ErrChanged = errors.New("locks: granted to others since")
 
-	// ErrTooOld says that the token that the option IfToken named is so old
-	// that the cluster no longer knows who was granted the key since. Nothing
-	// was granted.
+	// ErrTooOld says that the token given to the option IfToken is so old that
+	// the cluster has forgotten the later grants of the key. Nothing was
+	// granted.
 	ErrTooOld = errors.New("locks: what was granted since is forgotten")
 
-	// ErrCapacity says that the option Permit named another capacity than those
-	// who hold permits of the key or wait for some. Nothing was changed. The
-	// error is a *CapacityError.
+	// ErrCapacity says that the option Permit named another capacity than the
+	// present holders and waiters of the key's permits. Nothing was changed.
+	// The error is a *CapacityError.
 	ErrCapacity = errors.New("locks: another capacity is in use")
 
-	// ErrWrongMode says that a lock is not of the mode that something can be
-	// done with: a value is set by an exclusive lock, for example. Nothing was
-	// changed, and the lock is held on.
+	// ErrWrongMode says that the call does not apply to the lock's mode; for
+	// example, only an exclusive lock can set a value. Nothing was changed, and
+	// the lock is still held.
 	ErrWrongMode = errors.New("locks: not possible in the lock's mode")
 
-	// ErrNoSuccessor says that a key was to be handed over to a client that did
-	// not wait for it, or that others must not be passed for. The key was
-	// released to whoever was next.
+	// ErrNoSuccessor says that HandOver or Resign named a client with no waiter
+	// for the key, or a waiter that may not pass the others. The key was
+	// released to the next waiter.
 	ErrNoSuccessor = errors.New("locks: no such successor")
 
-	// ErrNotHeld says that a grant that was to be broken is not in force.
-	// Nothing was changed.
+	// ErrNotHeld says that the grant to be broken is not in force. Nothing was
+	// changed.
 	ErrNotHeld = errors.New("locks: not held")
 
-	// ErrVersion says that a member of the cluster is too old for what was asked.
-	// Nothing was changed; it will pass once all members are upgraded.
+	// ErrVersion says that a member of the cluster is too old for the request.
+	// Nothing was changed. The request will work once all members are upgraded.
 	ErrVersion = cluster.ErrVersion
 
-	// ErrValuesFull says that the cluster keeps as many values already as it
-	// may. The value was not set.
+	// ErrValuesFull says that the cluster has reached its limit of values. The
+	// value was not set.
 	ErrValuesFull = errors.New("locks: no room for a value")
 )
 
-// errNoLock is what the methods of a zero Lock say.
+// errNoLock is the error of the methods of a zero Lock.
 var errNoLock = errors.New("locks: not a lock: it was not acquired")
 
-// Reason says why a grant or a session ended without its client asking for it.
+// Reason says why a grant or a session ended without a request of its client.
 type Reason uint8
 
 // The reasons. More may be added.
 const (
-	// SessionExpired: the cluster had not heard the session for its TTL, and
-	// may have granted its keys to others since.
+	// SessionExpired: no beat of the session reached the cluster for its TTL.
+	// The cluster may have granted its keys to others since.
 	SessionExpired Reason = iota + 1
 
-	// QuorumUnreachable: no beat was confirmed in time. The grant may still
-	// stand in the cluster, but it can no longer be trusted here.
+	// QuorumUnreachable: no beat was confirmed in time. The grant may still be
+	// in force in the cluster, but can no longer be trusted here.
 	QuorumUnreachable
 
-	// HostSlept: the host was suspended for so long that the trust ran out.
+	// HostSlept: the host was suspended for so long that the trust ended.
 	HostSlept
 
-	// ProcessPaused: this process did not run for so long that the trust ran
-	// out: it was stopped, starved of CPU, or its host's clock jumped ahead.
+	// ProcessPaused: this process did not run for so long that the trust ended.
+	// The process was stopped or starved of CPU, or its host's clock jumped
+	// ahead.
 	ProcessPaused
 
-	// NodeStopped: the node that the client was made for has stopped.
+	// NodeStopped: the client's node has stopped.
 	NodeStopped
 
 	// ClientClosed: the client was closed.
 	ClientClosed
 
-	// Broken: an operator took the grant away by Break. The session lives on.
+	// Broken: an operator ended the grant by Break. The session lives on.
 	Broken
 )
 
-// String is the reason as it stands in errors and logs.
+// String returns the reason as text for errors and logs.
 func (r Reason) String() string {
 	switch r {
 	case SessionExpired:
@@ -135,7 +137,7 @@ func (r Reason) String() string {
 	return "reason " + strconv.Itoa(int(r))
 }
 
-// is reports whether target is another package's word for r, or ErrClosed.
+// is reports whether target is the sentinel error for r.
 func (r Reason) is(target error) bool {
 	switch r {
 	case NodeStopped:
@@ -146,21 +148,22 @@ func (r Reason) is(target error) bool {
 	return false
 }
 
-// HeldError says what stands in the way of a request for Key. It matches
-// ErrHeld.
+// HeldError describes a holder or waiter that conflicts with a request for Key.
+// It matches ErrHeld.
 type HeldError struct {
 	Key    string
-	Client string      // the holder's Options.Name, or that of who waits
-	Node   string      // the member it runs on
-	Token  fence.Token // of its grant; 0 if it waits
+	Client string      // the Options.Name of the holder or waiter
+	Node   string      // the member on which that client runs
+	Token  fence.Token // of the grant; 0 for a waiter
 
-	// Conflict is the key above or below Key that is held or waited for; empty
-	// if it is Key itself. Where it is one of very many below, all else is empty
-	// and Conflict ends with a slash.
+	// Conflict is the conflicting key above or below Key, or empty if the
+	// conflict is on Key itself. If very many keys below Key conflict, Conflict
+	// is one of their parents and ends with a slash, and all other fields but
+	// Key are empty.
 	Conflict string
 
-	// Delayed tells that the holder's session has expired and the delay of the
-	// grant runs: see the option Delay.
+	// Delayed says that the holder's session has expired and the delay of the
+	// grant has not passed: see the option Delay.
 	Delayed bool
 }
 
@@ -186,22 +189,22 @@ func (e *HeldError) Error() string {
 // Is reports whether target is ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// DeadlockError tells the cycle of waits that a request would have closed. The
-// first of Cycle is the request itself, and each waits for what the next one
-// has; the last waits for something that the request's own caller holds. It
-// matches ErrDeadlock.
+// DeadlockError lists the cycle of waits that a request would have closed. The
+// first element of Cycle is the request itself. Each element waits for the
+// next, and the last waits for a lock of the request's own caller. It matches
+// ErrDeadlock.
 type DeadlockError struct {
-	Key   string // that was asked for
-	Cycle []Wait // at most 64 are told
+	Key   string // of the refused request
+	Cycle []Wait // at most 64 elements
 
 	verb string
 }
 
 // Wait is one link of a cycle of waits.
 type Wait struct {
-	Client string      // who waits: its Options.Name
-	Key    string      // for what
-	Token  fence.Token // held under which grant; 0 if the next one waits before it
+	Client string      // the waiter's Options.Name
+	Key    string      // the key that the waiter wants
+	Token  fence.Token // of the grant in its way; 0 if the next element waits before it
 }
 
 func (e *DeadlockError) Error() string {
@@ -227,7 +230,7 @@ func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
 // matches ErrChanged.
 type ChangedError struct {
 	Key   string
-	Since fence.Token // what the option IfToken named
+	Since fence.Token // the token given to the option IfToken
 	Token fence.Token
 }
 
@@ -238,8 +241,8 @@ func (e *ChangedError) Error() string {
 // Is reports whether target is ErrChanged.
 func (e *ChangedError) Is(target error) bool { return target == ErrChanged }
 
-// CapacityError says that Permit named the capacity Of while others hold or wait
-// for permits of a key whose capacity is Have. It matches ErrCapacity.
+// CapacityError says that Permit named the capacity Of, while others hold or
+// wait for permits of the key with the capacity Have. It matches ErrCapacity.
 type CapacityError struct {
 	Key  string
 	Of   int
@@ -253,9 +256,9 @@ func (e *CapacityError) Error() string {
 // Is reports whether target is ErrCapacity.
 func (e *CapacityError) Is(target error) bool { return target == ErrCapacity }
 
-// LostError says which grant was lost, and why; of one for several keys Key is
-// the first. It matches ErrLost, and cluster.ErrStopped or ErrClosed if that is
-// the reason.
+// LostError says which grant was lost, and why. If the grant is of several
+// keys, Key is the first. The error matches ErrLost, and cluster.ErrStopped or
+// ErrClosed if that is the reason.
 type LostError struct {
 	Key    string
 	Token  fence.Token
@@ -269,9 +272,9 @@ func (e *LostError) Error() string {
 // Is reports whether target is ErrLost or the sentinel of the reason.
 func (e *LostError) Is(target error) bool { return target == ErrLost || e.Reason.is(target) }
 
-// SessionError says that a request's session ended before it was granted. It
-// matches ErrSessionLost, and cluster.ErrStopped or ErrClosed if that is the
-// reason. Nothing is held, and nothing will be granted late.
+// SessionError says that the session of a request ended before the grant. The
+// error matches ErrSessionLost, and cluster.ErrStopped or ErrClosed if that is
+// the reason. Nothing is held, and nothing will be granted late.
 type SessionError struct {
 	Key    string
 	Reason Reason
@@ -284,8 +287,8 @@ func (e *SessionError) Error() string {
 // Is reports whether target is ErrSessionLost or the sentinel of the reason.
 func (e *SessionError) Is(target error) bool { return target == ErrSessionLost || e.Reason.is(target) }
 
-// BudgetError says that a lock may be trusted, but not for as long as Require
-// was asked for.
+// BudgetError says that a lock may be trusted, but for a shorter time than was
+// passed to Require.
 type BudgetError struct {
 	Key   string
 	Token fence.Token
@@ -297,14 +300,14 @@ func (e *BudgetError) Error() string {
 	return fmt.Sprintf("locks: %q (token %d) is certain for %v, need %v", e.Key, uint64(e.Token), e.Left, e.Need)
 }
 
-// endError is the end of a context as an error: its text is the cause's, and it
-// matches both the cause and context.Canceled or DeadlineExceeded.
+// endError is the end of a context as an error. Its text is the text of the
+// cause. It matches both the cause and context.Canceled or DeadlineExceeded.
 type endError struct{ cause, err error }
 
 func (e *endError) Error() string   { return e.cause.Error() }
 func (e *endError) Unwrap() []error { return []error{e.cause, e.err} }
 
-// endOf returns why ctx, which has ended, did so.
+// endOf returns the cause of ctx, which has ended.
 func endOf(ctx context.Context) error {
 	cause, err := context.Cause(ctx), ctx.Err()
 	if errors.Is(cause, err) {
@@ -313,8 +316,9 @@ func endOf(ctx context.Context) error {
 	return &endError{cause: cause, err: err}
 }
 
-// whyEnded returns why ctx, which has ended, did so; with heard, what the call
-// that ctx bounded came to, if that says that no quorum was found.
+// whyEnded returns the cause of ctx, which has ended. If heard, the error of
+// the call under ctx, says that no quorum was found, the result matches
+// cluster.ErrNoQuorum too.
 func whyEnded(ctx context.Context, heard error) error {
 	why := endOf(ctx)
 	var session *SessionError
@@ -322,15 +326,16 @@ func whyEnded(ctx context.Context, heard error) error {
 	case errors.Is(why, ErrClosed):
 		return ErrClosed
 	case errors.As(why, &session):
-		return session // and not context.Canceled: the caller's context is none the wiser
+		return session // without context.Canceled: the caller's context has not ended
 	case errors.Is(heard, cluster.ErrNoQuorum) && !errors.Is(why, cluster.ErrNoQuorum):
 		return fmt.Errorf("%w: %w", cluster.ErrNoQuorum, why)
 	}
 	return why
 }
 
-// notInTime is why the cluster did not answer, err, within a bound of this package's
-// own. That is not the end of the caller's ctx.
+// notInTime returns the error of a call that failed with err when a time limit
+// of this package passed. The result does not match the end of the caller's
+// ctx, which may not have ended.
 func notInTime(err error) error {
 	if errors.Is(err, cluster.ErrNoQuorum) {
 		return cluster.ErrNoQuorum
@@ -338,7 +343,8 @@ func notInTime(err error) error {
 	return errors.New("no answer in time")
 }
 
-// callError says what a call on a key came to, unless err says so itself.
+// callError adds the verb and the key of a call to err, unless err names them
+// itself.
 func callError(verb, key string, err error) error {
 	var config *cluster.ConfigError
 	var session *SessionError

@@ -7,7 +7,8 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// event takes what the cluster tells of the session. It must not block.
+// handleEvent handles an event that the cluster sent for the session. It must
+// not block.
 func (s *session) handleEvent(e machine.Event) {
 	switch e.Kind {
 	case machine.EventGranted:
@@ -29,9 +30,9 @@ func (s *session) handleEvent(e machine.Event) {
 	}
 }
 
-// granted makes a waiter's lock, or upgrades one, if the session may still be
-// trusted; if not the session ends, which frees the key. A grant that nobody
-// waits for is a repeated one, or one that is being withdrawn.
+// handleGranted makes the waiter's lock, or upgrades the waiter's grant. If the
+// session can no longer be trusted, the session ends instead, which frees the
+// key. A grant without a waiter is a repeated event, or is being withdrawn.
 func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 	if !s.alive() {
 		return
@@ -49,19 +50,20 @@ func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 		w.lock = s.newLock(w, out)
 		if g := w.lock.g; w.early.lost != 0 {
 			owed = g.releaseCleanup("")
-			g.markLost(w.early.lost, nil) // nobody has its context yet
+			g.markLost(w.early.lost, nil) // no caller has its context yet
 		}
 	}
 	s.resolve(w, out)
 	s.mu.Unlock()
-	// Its proposal may still be looking for a leader, to be told what is known.
+	// The waiter's proposal may still be looking for a leader, although the
+	// verdict is known.
 	w.cancel(nil)
 	if owed != nil {
 		s.startCleanup(owed)
 	}
 }
 
-// newLock makes the lock that w was granted. The caller holds s.mu.
+// newLock makes the grant and the lock of w. The caller holds s.mu.
 func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 	g := &grant{
 		s:          s,
@@ -91,7 +93,8 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 	return g.lock
 }
 
-// refused ends a wait that the cluster refused late.
+// handleRefused ends a wait that the cluster refused after it had queued the
+// request.
 func (s *session) handleRefused(seq uint64, out machine.Outcome) {
 	s.mu.Lock()
 	w := s.waiters[seq]
@@ -104,7 +107,8 @@ func (s *session) handleRefused(seq uint64, out machine.Outcome) {
 	w.cancel(nil)
 }
 
-// noted takes what the holder of a grant is to know.
+// handleNotice records that a grant is contended, or that its holder was asked
+// to release it.
 func (s *session) handleNotice(e machine.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,21 +130,22 @@ func (s *session) handleNotice(e machine.Event) {
 	}
 }
 
-// loseGrant ends one grant, the seq of whose request is given. One that was broken
-// is freed in the cluster as soon as its locks have ended: that it is, tells the
-// cluster that nobody believes in it any more. This goes also for one that is not
-// known here: its lock was released or ended by Close before.
+// loseGrant ends the grant of the request seq. If the grant was broken,
+// loseGrant releases it in the cluster as soon as its locks have ended: the
+// release tells the cluster that no lock of this grant is trusted any more.
+// Nothing is known here of a grant that Release or Close has ended before; it
+// is released all the same.
 func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason Reason) {
 	s.mu.Lock()
 	g := s.grants[seq]
 	if w := s.waiters[seq]; w != nil && g == nil {
-		w.early.lost = reason // the answer that it was granted is still to come
+		w.early.lost = reason // the answer with the grant has not arrived yet
 		s.mu.Unlock()
 		return
 	}
 	if g == nil && token == 0 {
 		s.mu.Unlock()
-		return // it has ended, and whoever ended it has seen to the rest
+		return // the grant has ended, and the rest was done then
 	}
 	d := &cleanup{keys: []string{key}, token: fence.Token(token)}
 	var cancels []func()

@@ -8,40 +8,41 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// grant is what the session has of one key in the cluster, or of several under
-// one token. Locks are the handles on it: one, unless an owner has entered again.
+// grant is one grant of the session: of one key, or of several keys under one
+// token. Locks are the handles on a grant. There is one, unless the option
+// Reentrant has added more.
 type grant struct {
 	s     *session
 	key   string // the first, if there are several
-	seq   uint64 // of the request that it answered: its name for as long as it lasts
+	seq   uint64 // of its request; identifies the grant while its token rises
 	since time.Time
 
-	firstToken fence.Token // by which the cluster knows it in a lineage
+	firstToken fence.Token // identifies the grant in a lineage
 
 	// Guarded by s.mu.
-	token       fence.Token // an upgrade raises it
+	token       fence.Token // raised by an upgrade
 	lock        *Lock       // the first handle
-	rare        *rareFields // what few grants have; nil if nothing
+	rare        *rareFields // fields that few grants need; nil if unused
 	mode        machine.Mode
-	downgrading bool // exclusive, but the cluster may have heard that it is to be shared
-	tokenUnsure bool // the token may have risen unnoticed: an upgrade was given up
-	unclean     bool // the exclusive holder before did not release
-	asked       bool // somebody asked to let go,
-	contended   bool // somebody waits
+	downgrading bool // exclusive, but the cluster may have made it shared already
+	tokenUnsure bool // an upgrade was given up, and may have raised the token
+	unclean     bool // the previous exclusive holder did not release
+	asked       bool // a client asked for the key by Ask
+	contended   bool // another request waits
 }
 
 type rareFields struct {
 	keys      []string // if there are several
-	value     string   // left by the holder before
+	value     string   // left by an earlier holder
 	rev       uint64   // of the last SetValue
 	asked     chan struct{}
 	contended chan struct{}
-	entry     *ownerEntry      // of the owner who may enter again
-	changing  chan struct{}    // size 1: held by who changes the mode
-	changes   []*runningChange // that one's, and those that wait for it
+	entry     *ownerEntry      // of the option Reentrant
+	changing  chan struct{}    // size 1: full while a change runs
+	changes   []*runningChange // running, or waiting for its turn
 }
 
-// extra returns the grant's, made if there is none. The caller holds s.mu.
+// ensureRare returns g.rare, and makes it if it is nil. The caller holds s.mu.
 func (g *grant) ensureRare() *rareFields {
 	if g.rare == nil {
 		g.rare = &rareFields{}
@@ -49,8 +50,8 @@ func (g *grant) ensureRare() *rareFields {
 	return g.rare
 }
 
-// nextRev numbers a SetValue, so that a late copy of an earlier one changes
-// nothing.
+// nextRev returns the number of the next SetValue. With that number the cluster
+// ignores a late copy of an earlier SetValue.
 func (g *grant) nextRev() uint64 {
 	g.s.mu.Lock()
 	defer g.s.mu.Unlock()
@@ -59,7 +60,7 @@ func (g *grant) nextRev() uint64 {
 	return x.rev
 }
 
-// keys returns all that is held. It never changes.
+// keys returns all keys of the grant. They never change.
 func (g *grant) keys() []string {
 	if g.rare != nil && g.rare.keys != nil {
 		return g.rare.keys
@@ -67,7 +68,7 @@ func (g *grant) keys() []string {
 	return []string{g.key}
 }
 
-// depth counts the locks that are held on the grant. The caller holds s.mu.
+// depth returns the number of locks held on the grant. The caller holds s.mu.
 func (g *grant) depth() int {
 	if g.rare != nil && g.rare.entry != nil {
 		return len(g.rare.entry.locks)
@@ -75,9 +76,9 @@ func (g *grant) depth() int {
 	return 1
 }
 
-// finish ends the grant and all of its locks for the given cause, and returns
-// what cancels their contexts, added to cancels. The caller holds s.mu, and runs
-// it after unlocking.
+// endLocks ends the grant and all of its locks for the given cause. It appends
+// to cancels the functions that cancel their contexts. The caller holds s.mu,
+// and calls these functions after unlocking.
 func (g *grant) endLocks(cause error, cancels []func()) []func() {
 	delete(g.s.grants, g.seq)
 	end := func(l *Lock) {
@@ -98,9 +99,9 @@ func (g *grant) endLocks(cause error, cancels []func()) []func() {
 	return cancels
 }
 
-// leave ends the lock at its holder's wish. It reports whether that was the
-// grant's last, which then has ended, too. The caller holds the session's mu and
-// runs cancels after unlocking.
+// markReleased ends the lock because its holder releases it. last says that the
+// lock was the last of its grant, and that the grant has ended too. The caller
+// holds the session's mu, and calls cancels after unlocking.
 func (l *Lock) markReleased() (last bool, cancels []func()) {
 	if l.g.depth() == 1 {
 		return true, l.g.endLocks(ErrReleased, nil)
@@ -114,8 +115,8 @@ func (l *Lock) markReleased() (last bool, cancels []func()) {
 	return false, cancels
 }
 
-// lose ends the grant because it was lost, and adds to cancels like finish. The
-// caller holds s.mu.
+// markLost ends the grant and its locks because the grant was lost, and appends
+// to cancels like endLocks. The caller holds s.mu.
 func (g *grant) markLost(reason Reason, cancels []func()) []func() {
 	lost := &LostError{Key: g.key, Token: g.token, Reason: reason}
 	cancels = g.endLocks(lost, cancels)
@@ -123,21 +124,22 @@ func (g *grant) markLost(reason Reason, cancels []func()) []func() {
 	return cancels
 }
 
-// adopt takes a token that the cluster says the grant has. The caller holds s.mu.
+// raiseToken sets the grant's token to the cluster's, unless that is an older
+// one. The caller holds s.mu.
 func (g *grant) raiseToken(token machine.Token) { g.token = max(g.token, fence.Token(token)) }
 
-// debt returns what the cluster is owed when the grant has ended here: its
-// release, to the client of the given name if there is one. The caller holds s.mu.
+// releaseCleanup returns the cleanup that releases the grant in the cluster: to
+// the client named to, unless to is empty. The caller holds s.mu.
 func (g *grant) releaseCleanup(to string) *cleanup {
-	// The token may be one behind, if an upgrade was given up: the cluster takes
-	// the one before, too.
+	// After an upgrade that was given up, this token may be the previous one.
+	// The cluster accepts the previous token too.
 	return &cleanup{keys: g.keys(), token: g.token, successor: to}
 }
 
-// noteAsked notes that somebody asked to let go. The caller holds s.mu.
+// noteAsked records that a client asked for the key. The caller holds s.mu.
 func (g *grant) noteAsked(by string) {
 	if g.asked {
-		return // told again
+		return // a repeated event
 	}
 	g.asked = true
 	if g.rare != nil && g.rare.asked != nil {
@@ -146,7 +148,7 @@ func (g *grant) noteAsked(by string) {
 	g.s.c.trace.asked(LockEvent{Key: g.key, Token: g.token, By: by})
 }
 
-// noteContended notes that somebody waits. The caller holds s.mu.
+// noteContended records that another request waits. The caller holds s.mu.
 func (g *grant) noteContended() {
 	if g.contended {
 		return

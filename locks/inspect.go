@@ -8,9 +8,9 @@ import (
 )
 
 // Inspect returns the key's state at some moment during the call. It changes
-// nothing and needs no session. On failure the error says why: the end of ctx,
-// with cluster.ErrNoQuorum if no leader was found until then; a
-// *cluster.ConfigError for what can be no key; cluster.ErrStopped; ErrClosed.
+// nothing and needs no session. On failure the error is the cause of ctx, with
+// cluster.ErrNoQuorum if no leader was found until then; a *cluster.ConfigError
+// for an invalid key; cluster.ErrStopped; or ErrClosed.
 func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
 	if err := checkKey(key); err != nil {
 		return Status{}, err
@@ -22,15 +22,15 @@ func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
 	return newStatus(a.Status), nil
 }
 
-// Watch yields the key's present state, and then its state after each change of
-// its holders or its queue, vacancy included. States that change faster than the
-// loop's body runs are skipped, but never the latest; no state is yielded twice in
-// a row, and the tokens it sees never fall. It goes on over leader changes and
-// while no leader can be reached.
+// Watch yields the key's present state, and then the new state after each
+// change of its holders or its queue, also when the key becomes vacant. If
+// states change faster than the loop's body runs, some are skipped, but never
+// the latest. No state is yielded twice in a row, and tokens never fall. Watch
+// continues through leader changes and while no leader can be reached.
 //
-// The sequence ends when the body breaks off. Otherwise it ends with one last
-// pair whose error is not nil: the end of ctx, ErrClosed, cluster.ErrStopped, or
-// a *cluster.ConfigError.
+// The sequence ends when the loop breaks. Otherwise it ends with one last pair
+// with a non-nil error: the cause of ctx, ErrClosed, cluster.ErrStopped, or a
+// *cluster.ConfigError.
 func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if err := checkKey(key); err != nil {
@@ -48,7 +48,7 @@ func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Status, error]
 				q.Version = a.Version
 				st := newStatus(a.Status)
 				if !first && st.same(last) {
-					continue // its value has changed, say
+					continue // for example, only the key's value has changed
 				}
 				last = st
 				if !yield(st, nil) {

@@ -11,27 +11,29 @@ import (
 )
 
 const (
-	// A session is beaten for this often in a TTL. With as many beats under
-	// way, the oldest is given up for the next: none is held up by another.
+	// beatsPerTTL is how many beats a session sends in a TTL. With as many
+	// beats unanswered, the oldest is cancelled for the next: no beat delays
+	// another.
 	beatsPerTTL = 3
 
-	// While something is held or waited for, the clocks are looked at this
-	// often: a suspended host's timers stand still, so that none can be set for
-	// the moment at which a sleep has used up the trust.
+	// sleepCheck is how often the session reads the clocks while it has grants
+	// or waiters. A suspended host's timers stand still, so no timer can be set
+	// for the moment at which a sleep has used up the trust.
 	sleepCheck = 100 * time.Millisecond
 )
 
-// run beats until the session ends, ends it when its trust is spent or its node
-// stops, and then tells the cluster, so that the keys are free early.
+// run sends beats until the session ends. It ends the session when the trust is
+// spent or the node stops. Then it tells the cluster, so that the keys are free
+// early.
 func (s *session) run() {
 	defer close(s.closed)
-	// The first beat is due a third of a TTL after the session was asked for.
+	// The first beat is due a third of a TTL after the request for the session.
 	last := s.trust.sent
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for s.ctx.Err() == nil {
 		now := s.c.now()
-		// A host that slept has missed beats: it beats at once.
+		// A host that slept has missed beats, so the session sends one at once.
 		if now.since(last) >= s.ttl/beatsPerTTL || now.sleptSince(last) > sleepCheck {
 			last = now
 			s.sendBeat(now)
@@ -52,14 +54,15 @@ func (s *session) run() {
 	s.c.rep.Detach(s.id)
 	switch s.endReason() {
 	case SessionExpired, NodeStopped:
-		// It is gone already, or cannot be told.
+		// The cluster has ended the session already, or cannot be told.
 	default:
 		s.closeErr = s.proposeClose()
 	}
 }
 
-// look ends the session if its trust is spent. If not it returns how long run
-// may sleep: until the trust ends or the next beat is due.
+// checkTrust ends the session if its trust is spent, and then returns false.
+// Otherwise it returns how long run may sleep: until the trust ends or the next
+// beat is due.
 func (s *session) checkTrust(now instant, due time.Duration) (time.Duration, bool) {
 	s.mu.Lock()
 	left := s.trust.remaining(now)
@@ -79,7 +82,7 @@ func (s *session) checkTrust(now instant, due time.Duration) (time.Duration, boo
 	return 0, false
 }
 
-// expire ends the session because its trust is spent.
+// loseTrust ends the session because its trust is spent.
 func (s *session) loseTrust(now instant) {
 	s.mu.Lock()
 	reason := s.trust.lossReason(now, now.at.Sub(s.nextCheck))
@@ -87,8 +90,8 @@ func (s *session) loseTrust(now instant) {
 	s.lose(reason)
 }
 
-// alive reports whether the session lives and its trust is open by the clocks,
-// ending it if it is not.
+// alive reports whether the session has not ended and its trust is open by the
+// clocks. If the trust is spent, alive ends the session.
 func (s *session) alive() bool {
 	now := s.c.now()
 	s.mu.Lock()
@@ -104,14 +107,14 @@ func (s *session) alive() bool {
 	return true
 }
 
-// beat is one keepalive under way.
+// beat is a keepalive without an answer yet.
 type beat struct {
 	sent   instant
 	cancel context.CancelFunc
-	stale  bool // a later one made it needless
+	stale  bool // a later beat was confirmed or replaced it
 }
 
-// beat sends a keepalive, and does not wait for the answer.
+// sendBeat sends a keepalive, and does not wait for the answer.
 func (s *session) sendBeat(now instant) {
 	s.mu.Lock()
 	left := s.trust.remaining(now)
@@ -140,7 +143,7 @@ func (s *session) sendBeat(now instant) {
 	})
 }
 
-// dropBeats gives up the beats sent no later than sent. The caller holds s.mu.
+// dropBeats cancels the beats sent no later than sent. The caller holds s.mu.
 func (s *session) dropBeats(sent instant) {
 	for len(s.beats) > 0 && !s.beats[0].sent.at.After(sent.at) {
 		s.beats[0].stale = true
@@ -149,7 +152,7 @@ func (s *session) dropBeats(sent instant) {
 	}
 }
 
-// beaten takes the answer to a beat sent at sent.
+// handleBeatAnswer handles the answer to a beat sent at sent.
 func (s *session) handleBeatAnswer(sent instant, err error, stale bool) {
 	switch {
 	case err == nil:
@@ -159,14 +162,15 @@ func (s *session) handleBeatAnswer(sent instant, err error, stale bool) {
 	case errors.Is(err, cluster.ErrStopped):
 		s.lose(NodeStopped)
 	case !stale && !s.hasEnded():
-		// The window is left as it is: it ends the session unless another beat
-		// is confirmed in time.
+		// The trust does not change: it ends the session unless another beat is
+		// confirmed in time.
 		s.c.trace.beatFailed(err)
 	}
 }
 
-// confirm opens the window anew from sent, when a beat was sent that is now
-// confirmed. A window that is over stays so, even if nobody noticed yet.
+// extendTrust restarts the window of trust at sent, because a beat sent then is
+// now confirmed. A window that is over stays so, even if that was not noticed
+// yet.
 func (s *session) extendTrust(sent instant) {
 	now := s.c.now()
 	s.mu.Lock()
@@ -186,7 +190,7 @@ func (s *session) extendTrust(sent instant) {
 	s.mu.Unlock()
 }
 
-// poke makes run look at the clocks.
+// wakeRun makes run read the clocks now.
 func (s *session) wakeRun() {
 	select {
 	case s.wakeup <- struct{}{}:

@@ -21,7 +21,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// checkPrefix returns a *cluster.ConfigError for what no key can begin with.
+// checkPrefix returns a *cluster.ConfigError if no key can begin with prefix.
 func checkPrefix(prefix string) error {
 	switch {
 	case len(prefix) > machine.MaxKey:
@@ -34,11 +34,11 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// reserved reports whether a key is one of the client's own.
+// reserved reports whether a key is reserved for this package.
 func reserved(key string) bool { return key != "" && key[0] == 0 }
 
-// firstKey is before all keys of users.
+// firstKey sorts before all keys of users.
 const firstKey = "\x01"
 
-// after is the least key that comes after the last of keys.
+// keyAfter returns the least key that sorts after the last of keys.
 func keyAfter(keys []machine.Status) string { return keys[len(keys)-1].Key + "\x00" }

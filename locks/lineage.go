@@ -7,13 +7,14 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// A lineage is the locks that a context descends from, the nearest first: the
-// context of a lock carries it, and so do all that are derived from it. Whoever
-// waits with such a context goes on holding those locks meanwhile. The cluster is
-// told of them, so that it can see when such waits run in a circle.
+// A lineage is the list of locks that a context descends from, the nearest
+// first. A lock's context has a lineage, and so has every context derived from
+// it. A caller that waits under such a context keeps holding these locks
+// meanwhile. The client sends the lineage to the cluster, so that the cluster
+// can find cycles of waits.
 type lineage struct {
 	lock  *Lock
-	above *lineage // of the context that lock was acquired with
+	above *lineage // the lineage of the context that lock was acquired with
 }
 
 type lineageKey struct{}
@@ -24,9 +25,9 @@ func withLineage(ctx context.Context, l *Lock) context.Context {
 	return context.WithValue(ctx, lineageKey{}, &lineage{lock: l, above: above})
 }
 
-// under returns the tokens that the locks in ctx's lineage had first, of those that
-// have not ended, of whatever client of c's cluster, but for one. Another cluster's
-// tokens would name other locks here.
+// lineageTokens returns the first tokens of the held locks in ctx's lineage, of
+// all clients of c's cluster, except the token but. It skips other clusters'
+// locks, since their tokens would name other locks here.
 func (c *Client) lineageTokens(ctx context.Context, but machine.Token) ([]machine.Token, error) {
 	var tokens []machine.Token
 	cluster := c.rep.Cluster()

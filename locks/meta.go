@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// encodeMeta writes m as its keys in ascending order, each with its value, all
-// preceded by their lengths. An empty m is nothing.
+// encodeMeta encodes m as its keys in ascending order, each with its value.
+// Each string comes after its length. An empty m has an empty encoding.
 func encodeMeta(m map[string]string) []byte {
 	var b []byte
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -19,8 +19,8 @@ func encodeMeta(m map[string]string) []byte {
 	return b
 }
 
-// decodeMeta reads what encodeMeta wrote. Of anything else it returns what it
-// understands: another version's client may have written it.
+// decodeMeta decodes the result of encodeMeta. If b was encoded otherwise,
+// perhaps by another version's client, it returns the part that it understands.
 func decodeMeta(b []byte) map[string]string {
 	if len(b) == 0 {
 		return nil

@@ -8,15 +8,17 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// opening is an attempt to open a session, shared by all calls that need one.
+// opening is an attempt to open a session, shared by all calls that need a
+// session.
 type opening struct {
-	callers int // that wait; the attempt ends when none is left
+	callers int // the calls that wait; the attempt ends when none is left
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when err is set
 	err     error
 }
 
-// live returns the client's session, opening one if there is none.
+// liveSession returns the client's session. If there is none, it opens a
+// session.
 func (c *Client) liveSession(ctx context.Context) (*session, error) {
 	for {
 		if s := c.currentSession(); s != nil && s.alive() {
@@ -27,7 +29,7 @@ func (c *Client) liveSession(ctx context.Context) (*session, error) {
 			return nil, err
 		}
 		if o == nil {
-			continue // somebody else was faster
+			continue // another call was faster
 		}
 		select {
 		case <-o.done:
@@ -40,7 +42,7 @@ func (c *Client) liveSession(ctx context.Context) (*session, error) {
 			return nil, ErrClosed
 		case ctx.Err() != nil:
 			if last {
-				<-o.done // at once, since it was cancelled; it knows of the quorum
+				<-o.done // at once, since it was cancelled; o.err says whether there is a quorum
 				return nil, whyEnded(ctx, o.err)
 			}
 			return nil, c.whyEnded(ctx)
@@ -50,12 +52,13 @@ func (c *Client) liveSession(ctx context.Context) (*session, error) {
 	}
 }
 
-// whyEnded is why ctx has ended, for a call that waited for another call's request
-// and not for one of its own, and so was not told whether there is a leader.
+// whyEnded returns the cause of ctx, which has ended, for a call that waited
+// for another call's request. Such a call has no error of its own that says
+// whether there is a leader.
 func (c *Client) whyEnded(ctx context.Context) error { return whyEnded(ctx, c.rep.Reached()) }
 
-// join makes the caller wait for the present opening, or for a new one. It
-// returns neither opening nor error if a session has come up meanwhile.
+// joinOpening adds the caller to the present opening, or to a new one. It
+// returns neither an opening nor an error if there is a session by now.
 func (c *Client) joinOpening() (*opening, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +87,7 @@ func (c *Client) joinOpening() (*opening, error) {
 			close(o.done)
 			if err == nil && shut {
 				c.rep.Detach(s.id)
-				_ = s.proposeClose() // nobody has used it, and it expires anyway
+				_ = s.proposeClose() // it is unused, and expires if this fails
 			}
 		})
 	}
@@ -92,7 +95,8 @@ func (c *Client) joinOpening() (*opening, error) {
 	return c.opening, nil
 }
 
-// part ends a caller's wait, and the opening with that of the last.
+// quitOpening removes a caller from o. After the last caller it cancels the
+// attempt and returns true.
 func (c *Client) quitOpening(o *opening) (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,17 +107,18 @@ func (c *Client) quitOpening(o *opening) (last bool) {
 	return o.callers == 0
 }
 
-// open has the cluster open a session, until ctx ends.
+// openSession opens a session in the cluster, and tries until ctx ends.
 func (c *Client) openSession(ctx context.Context) (*session, error) {
 	ttl := c.opts.TTL.Truncate(time.Millisecond)
 	if ttl == 0 {
 		ttl = max(c.rep.TTL(), minTTL)
 	}
-	var heard error // of the attempts before
+	var heard error // of the previous attempts
 	for {
-		// An attempt is given up when its trust is spent: an answer would be
-		// worthless. The next draws a new ID, since the old one may be open by
-		// now, with its TTL running; the cluster expires it.
+		// An attempt ends when its trust is spent, since an answer would be
+		// worthless then. The next attempt uses a new ID, since a session of
+		// the old ID may be open by now, with its TTL running; the cluster
+		// expires that session.
 		id := newSessionID()
 		trust := trust{sent: c.now(), ttl: ttl}
 		actx, cancel := context.WithTimeout(ctx, trust.remaining(trust.sent))
@@ -129,7 +134,7 @@ func (c *Client) openSession(ctx context.Context) (*session, error) {
 		switch {
 		case err == nil && out.Code == machine.OK:
 			s := newSession(c, id, trust)
-			c.rep.Attach(id, s.handleEvent) // before anything is asked that could be told
+			c.rep.Attach(id, s.handleEvent) // before a request can cause events
 			c.trace.sessionOpened(ttl)
 			return s, nil
 		case err == nil && out.Code == machine.BadCommand && out.Field == "TTL":
@@ -137,7 +142,7 @@ func (c *Client) openSession(ctx context.Context) (*session, error) {
 			if c.opts.TTL != 0 || bound < minTTL || bound >= ttl {
 				return nil, configError("Options.TTL", "%v is not within %v and the cluster's %v", ttl, minTTL, bound)
 			}
-			ttl = bound // what this member believed was the bound is not, or not yet
+			ttl = bound // the bound that this member assumed is not, or not yet, in force
 		case err == nil:
 			return nil, outcomeError("open a session", out)
 		case ctx.Err() != nil:

@@ -2,14 +2,15 @@ package locks
 
 import "github.com/wardmote/wardmote/internal/machine"
 
-// Which shard is whose? Every caller of Spread computes the same from the same
-// view, and acts on its own part only. Views may be stale and parts may be acted
-// on in any order: the locks keep each shard with one owner, and the plan of a
-// later view does not undo what an earlier one began.
+// The plan decides which caller of Spread owns which shard. All callers compute
+// the same plan from the same view, and each acts on its own part only. Views
+// may be stale, and the parts may be carried out in any order: the locks keep
+// each shard with one owner, and the plan for a later view does not undo the
+// moves that the plan for an earlier view began.
 
-// plan divides the shards, by their present owners, and returns self's part: the
-// shards it owns and keeps, those it owns and gives up, and those it does not
-// own and takes; each in ascending order.
+// plan divides the shards among callers, given the shards' present owners, and
+// returns self's part in ascending order: the shards that self owns and keeps,
+// the shards to give up, and the shards to take.
 func plan(members, owners []machine.SessionID, self machine.SessionID) (keep, shed, want []int) {
 	targets := assign(members, owners)
 	for shard, owner := range owners {
@@ -26,18 +27,18 @@ func plan(members, owners []machine.SessionID, self machine.SessionID) (keep, sh
 	return keep, shed, want
 }
 
-// assign gives each shard to a member, by index, so that no two members' numbers
-// of shards differ by more than one and as few shards as possible move. Without
-// members all shards are -1.
+// assign returns for each shard the index of its next owner in callers. No two
+// callers' numbers of shards differ by more than one, and as few shards as
+// possible move. Without callers, all indexes are -1.
 //
-// Members' quotas are shards / members. What remains goes to those that hold
-// more than that already, and then to the earliest. An owner keeps its lowest
-// shards up to its quota; all others go, in ascending order, to the members
-// below theirs, the earliest first.
+// Each caller's quota is shards / callers. The remainder goes to callers that
+// own more than that already, and then to the earliest callers. An owner keeps
+// its lowest shards up to its quota. All other shards go, in ascending order,
+// to the callers below their quota, the earliest first.
 //
-// Not rendezvous or a ring, which need no view: they divide less evenly, or move
-// more. What is owned now is known, and to remember it is what makes the moves
-// few.
+// Not rendezvous hashing or a hash ring, which need no view: they divide less
+// evenly, or move more shards. The present owners are known, and moves are few
+// only because the plan takes them into account.
 func assign(members, owners []machine.SessionID) []int {
 	targets := make([]int, len(owners))
 	index := make(map[machine.SessionID]int, len(members))

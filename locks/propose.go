@@ -10,8 +10,9 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// propose sends a command with what there is to be told as seen, and keeps that
-// for the next if it may not have arrived.
+// propose proposes a command and reports the seqs in s.seen with it. If the
+// command may not have arrived, the seqs are reported with the next command
+// again.
 func (s *session) propose(ctx context.Context, command func(seen []uint64) machine.Command) (machine.Outcome, error) {
 	s.mu.Lock()
 	n := min(len(s.seen), machine.MaxSeen)
@@ -30,8 +31,8 @@ func (s *session) propose(ctx context.Context, command func(seen []uint64) machi
 	return out, err
 }
 
-// tell proposes a command that needs a session but names nothing of it, in the
-// present one or the next, until ctx or the client ends.
+// proposeInAnySession proposes a command that needs any session, in the present
+// session or a later one. It tries until ctx or the client ends.
 func (c *Client) proposeInAnySession(ctx context.Context, command func(*session) machine.Command) (machine.Outcome, error) {
 	if ctx.Err() != nil {
 		return machine.Outcome{}, endOf(ctx)
@@ -63,19 +64,21 @@ func (c *Client) proposeInAnySession(ctx context.Context, command func(*session)
 	}
 }
 
-// tooNew reports whether a command was refused because a member of the cluster, or
-// the table that all of them keep, does not know it yet.
+// unknownToCluster reports whether a command was refused because a member of
+// the cluster is too old for it, or because the cluster's present format is.
 func unknownToCluster(out machine.Outcome, err error) bool {
 	return err == nil && out.Code == machine.WrongFormat || errors.Is(err, ErrVersion)
 }
 
-// unknown reports whether a command that failed with err may have been applied.
+// mayBeApplied reports whether a command that failed with err may have been
+// applied.
 func mayBeApplied(err error) bool {
 	var unheard *replica.Error
 	return err != nil && !(errors.As(err, &unheard) && !unheard.Unknown)
 }
 
-// outcomeError is the error of an outcome that a sound client does not see.
+// outcomeError returns the error of an outcome that a correct client does not
+// get.
 func outcomeError(verb string, out machine.Outcome) error {
 	switch out.Code {
 	case machine.BadCommand:

@@ -7,8 +7,9 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// watchQueue tells Trace.Queued how many are before w, at first and whenever that
-// changes, for as long as w waits. Without such a function it returns at once.
+// traceQueue calls Trace.Queued with the number of requests and holders before
+// w, at first and after each change, while w waits. If that function is nil,
+// traceQueue returns at once.
 func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
 	if !s.c.trace.wantsQueued() {
 		return
@@ -28,7 +29,7 @@ func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
 			continue
 		}
 		if !a.Waits {
-			return // what it waits for now is to be told
+			return // w has left the queue, and its verdict is on the way
 		}
 		retry.reset()
 		q.Version = a.Version

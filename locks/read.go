@@ -8,7 +8,7 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// read asks the cluster, until ctx ends or the client is closed.
+// read reads from the cluster. It fails when ctx ends or the client is closed.
 func (c *Client) read(ctx context.Context, q replica.Query) (replica.Answer, error) {
 	return readUntilClosed(ctx, c, func(ctx context.Context) (replica.Answer, error) { return c.rep.Read(ctx, q) })
 }
@@ -38,7 +38,8 @@ func readUntilClosed[T any](ctx context.Context, c *Client, read func(context.Co
 	return a, err
 }
 
-// persist repeats a call, with pauses, while its errors may pass by themselves.
+// retryRead repeats a read, with pauses, until it succeeds or its error is
+// final.
 func retryRead[T any](ctx context.Context, c *Client, call func() (T, error)) (T, error) {
 	var retry backoff
 	for {
@@ -52,7 +53,7 @@ func retryRead[T any](ctx context.Context, c *Client, call func() (T, error)) (T
 	}
 }
 
-// final reports whether an error of a call will not pass by itself.
+// isFinal reports whether retrying after err is useless.
 func (c *Client) isFinal(ctx context.Context, err error) bool {
 	var config *cluster.ConfigError
 	switch {

@@ -6,16 +6,16 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// How an owner enters again a key that it holds: see the option Reentrant. The
-// cluster knows of one request and one grant; all else happens here.
+// This file implements the option Reentrant. The cluster knows of one request
+// and one grant for an owner; the rest happens here.
 
-// MaxDepth is how many locks of one key an owner may hold at a time.
+// MaxDepth is the number of locks of one key that an owner may hold at a time.
 const MaxDepth = 1 << 16
 
-// entryName names what an owner has of a key.
+// ownerEntryName identifies an ownerEntry.
 type ownerEntryName struct{ key, owner string }
 
-// entry is what an owner has of a key, or is asking for.
+// ownerEntry is an owner's grant of a key, or its request for one.
 type ownerEntry struct {
 	name ownerEntryName
 	mode machine.Mode
@@ -23,12 +23,13 @@ type ownerEntry struct {
 	tree bool
 
 	// Guarded by the session's mu.
-	grant    *grant // nil while it is asked for
+	grant    *grant // nil while the request waits
 	locks    map[*Lock]struct{}
-	resolved chan struct{} // closed when g is set, or asking has failed
+	resolved chan struct{} // closed when grant is set or the request has failed
 }
 
-// enter acquires req's key for its owner, or enters it again.
+// acquireReentrant acquires req's key for its owner, or adds a lock to the
+// grant that the owner has already.
 func (s *session) acquireReentrant(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
 	name := ownerEntryName{req.key, req.owner}
 	for {
@@ -69,7 +70,8 @@ func (s *session) acquireReentrant(ctx, parent context.Context, req acquireReque
 	}
 }
 
-// settle ends the asking for e, which came to l.
+// resolveEntry records the result of e's request: the lock l, or nil if the
+// request failed.
 func (s *session) resolveEntry(e *ownerEntry, l *Lock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,15 +84,15 @@ func (s *session) resolveEntry(e *ownerEntry, l *Lock) {
 	close(e.resolved)
 }
 
-// again enters e once more. It returns neither lock nor error if the key is still
-// being asked for. The caller holds the session's mu.
+// addLock adds a lock to e's grant. It returns neither a lock nor an error if
+// e's request still waits. The caller holds the session's mu.
 func (e *ownerEntry) addLock(c *Client, parent context.Context, req *acquireRequest) (*Lock, error) {
 	switch {
 	case e.mode != req.cmd.Mode || e.of != req.cmd.Of || e.tree != req.cmd.Tree:
 		return nil, configError("Reentrant", "owner %q holds or asks for %q in another mode", req.owner, req.key)
 	case e.grant == nil && req.cmd.Try:
-		// To join the others would be to wait, to ask beside them to compete
-		// with oneself.
+		// Joining e's request would mean to wait; a request beside e's would
+		// compete with its own owner.
 		return nil, &HeldError{Key: req.key, Client: c.name(), Node: c.rep.Member()}
 	case e.grant == nil:
 		return nil, nil
@@ -102,10 +104,10 @@ func (e *ownerEntry) addLock(c *Client, parent context.Context, req *acquireRequ
 	return l, nil
 }
 
-// Depth returns how many locks of the grant are held by its owner, this one
-// included: 1 for a lock acquired without Reentrant. Of a lock that was released
-// it returns how many were left then, so that 0 says it was the last and freed the
-// key; of one that was lost, 0.
+// Depth returns the number of locks that the owner holds on the grant, this
+// lock included: 1 for a lock acquired without Reentrant. For a released lock,
+// Depth returns the number of locks left at its release; 0 says that the
+// release freed the key. For a lost lock, Depth returns 0.
 func (l *Lock) Depth() int {
 	if l.zero() {
 		return 0

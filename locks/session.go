@@ -13,35 +13,35 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// session is a client's session from the moment it was opened until it ends,
-// which it does once and for good.
+// session is a client's session, from its opening until its end. It ends once
+// and for good.
 type session struct {
 	c   *Client
 	id  machine.SessionID
 	ttl time.Duration
 
-	// ctx ends when the session does.
+	// ctx ends when the session ends.
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	wakeup   chan struct{} // size 1: look at the clocks again
+	wakeup   chan struct{} // size 1: makes run read the clocks
 	closed   chan struct{} // closed when run has returned
-	closeErr error         // what telling the cluster came to; read once closed is closed
+	closeErr error         // the result of telling the cluster; read after closed is closed
 
-	// mu is never held over a wait, nor while anything of a user's runs.
+	// mu is never held while waiting, nor while a user's code runs.
 	mu         sync.Mutex
 	trust      trust
-	reason     Reason // 0 as long as the session lives
-	draining   bool   // the client is closing: nothing more is granted
+	reason     Reason // 0 while the session lives
+	draining   bool   // the client is closing: no more grants
 	lastSeq    uint64
-	cancelling int       // who is cancelling the contexts of ended locks just now
-	cancelled  sync.Cond // ending has fallen
+	cancelling int       // goroutines that are cancelling contexts of ended locks
+	cancelled  sync.Cond // cancelling has become smaller
 	waiters    map[uint64]*waiter
 	grants     map[uint64]*grant // by the seqs of their requests, since tokens may rise
 	entries    map[ownerEntryName]*ownerEntry
-	seen       []uint64  // seqs to be told as seen with the next command
-	beats      []*beat   // under way, the oldest first
-	nextCheck  time.Time // when run means to look at the clocks next
+	seen       []uint64  // seqs to report as seen with the next command
+	beats      []*beat   // without an answer yet, the oldest first
+	nextCheck  time.Time // when run plans to read the clocks
 	cleanups   cleanups
 }
 
@@ -67,8 +67,8 @@ func newSession(c *Client, id machine.SessionID, t trust) *session {
 	return s
 }
 
-// unlockAndCancel unlocks s.mu, which the caller holds, and runs what cancels the
-// contexts of locks that it has marked as ended.
+// unlockAndCancel unlocks s.mu, which the caller holds, and calls cancels,
+// which cancel the contexts of locks that the caller has marked as ended.
 func (s *session) unlockAndCancel(cancels []func()) {
 	if len(cancels) == 0 {
 		s.mu.Unlock()
@@ -85,9 +85,10 @@ func (s *session) unlockAndCancel(cancels []func()) {
 	s.mu.Unlock()
 }
 
-// awaitCancels waits until the contexts of all locks that were marked as ended
-// have ended, whoever marked them. Only then may the cluster be told that a key is
-// free: a goroutine that sees a mark may be faster than the one that made it.
+// awaitCancels waits until the contexts of all locks marked as ended have
+// ended, no matter which goroutine marked them. Only then may the cluster be
+// told that a key is free: a goroutine that sees a mark may be faster than the
+// goroutine that made it.
 func (s *session) awaitCancels() {
 	s.mu.Lock()
 	for s.cancelling > 0 {
@@ -96,7 +97,7 @@ func (s *session) awaitCancels() {
 	s.mu.Unlock()
 }
 
-// over reports whether the session has ended, without a look at the clocks.
+// hasEnded reports whether the session has ended. It does not read the clocks.
 func (s *session) hasEnded() bool { return s.endReason() != 0 }
 
 func (s *session) endReason() Reason {
@@ -105,9 +106,10 @@ func (s *session) endReason() Reason {
 	return s.reason
 }
 
-// lose ends the session, and all its locks and waits with it. The first reason
-// counts. When it returns, or any other call finds the session ended, the state
-// of its locks says so; their contexts are cancelled before it returns.
+// lose ends the session, and all of its locks and waits. The first reason
+// counts. When lose returns, or when any other call finds the session ended,
+// all of its locks are marked as ended; their contexts are cancelled before
+// lose returns.
 func (s *session) lose(reason Reason) {
 	s.mu.Lock()
 	if s.reason != 0 {
@@ -126,8 +128,8 @@ func (s *session) lose(reason Reason) {
 	s.cancel()
 }
 
-// endLocks marks all locks as lost and returns what cancels their contexts. The
-// caller holds s.mu.
+// loseGrants marks all grants and their locks as lost, and returns the
+// functions that cancel their contexts. The caller holds s.mu.
 func (s *session) loseGrants(reason Reason) []func() {
 	var cancels []func()
 	grants := slices.Collect(maps.Values(s.grants))
@@ -139,9 +141,9 @@ func (s *session) loseGrants(reason Reason) []func() {
 	return cancels
 }
 
-// shut ends all locks and waits because the client is closing, but not the
-// session: it beats on until the works have returned, so that no key is freed
-// under one of them.
+// drain ends all locks and waits because the client is closing. The session
+// itself continues to send beats until all work has returned, so that no key is
+// freed while work under that key still runs.
 func (s *session) drain() {
 	s.mu.Lock()
 	if s.reason != 0 || s.draining {
@@ -160,17 +162,18 @@ func (s *session) drain() {
 	}
 }
 
-// close ends the session, waits for its goroutine, and returns whether the
-// cluster heard.
+// close ends the session, waits for its goroutine, and returns an error if the
+// cluster could not be told.
 func (s *session) close() error {
 	s.lose(ClientClosed)
 	<-s.closed
 	return s.closeErr
 }
 
-// tellClosed has the cluster close the session, which frees all its keys in one
-// step. It is bounded, since the cluster expires what it does not hear of, but by
-// nobody's context: Close goes on when its caller has left.
+// proposeClose closes the session in the cluster, which frees all of its keys
+// in one step. A time limit bounds it, since the cluster expires a session that
+// it does not hear; no caller's context does, since Close continues after its
+// caller has left.
 func (s *session) proposeClose() error {
 	s.awaitCancels()
 	ctx, cancel := context.WithTimeout(context.Background(), grace(s.ttl))
