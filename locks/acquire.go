@@ -22,7 +22,7 @@ var errNoSession = errors.New("locks: no session")
 //
 // On failure nothing is held and nothing is granted later: if the request may
 // have reached the cluster, the client withdraws the request in the background.
-// The error is one of these:
+// The errors are:
 //
 //   - ctx ended: the cause of ctx, joined with cluster.ErrNoQuorum if no leader
 //     was found until then. If ctx had ended before the call, nothing was done.
@@ -32,8 +32,8 @@ var errNoSession = errors.New("locks: no session")
 //   - ErrTooManyWaiters: the queue is full.
 //   - *DeadlockError: if waiting would close a cycle (A waits for B, B for C, C
 //     for A, through any number of clients), Acquire fails at once and the
-//     error lists the cycle. The cluster knows that a waiter holds a lock only
-//     if the waiter's ctx descends from the lock's context.
+//     error lists the cycle. The cluster takes a waiter for the holder of a
+//     lock only if the waiter's ctx descends from the lock's context.
 //   - *ChangedError, ErrTooOld: see the option IfToken; *CapacityError: see
 //     Permit.
 //   - *cluster.ConfigError: the key or an option cannot be used.
@@ -43,9 +43,9 @@ func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock
 }
 
 // TryAcquire is like Acquire, but does not wait for the key. If the key is held
-// or has waiters, the error is a *HeldError, which names a holder or waiter and
-// matches ErrHeld. During the first TTL of a cluster's life, in which the
-// cluster grants nothing, the error is cluster.ErrFounding.
+// or has waiters, the error is a *HeldError, with the name of a holder or
+// waiter. During the first TTL of a cluster's life the cluster grants nothing,
+// and the error is cluster.ErrFounding.
 func (c *Client) TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	return c.acquireKey(ctx, key, true, opts)
 }
@@ -142,8 +142,8 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 	return s.lockOrError(wctx, w, s.removeWaiter(w, out, err))
 }
 
-// lockOrError returns the lock of w, or the error of the call that waited as w.
-// ctx may have ended.
+// lockOrError returns the lock of w, or the error of w's call. ctx may have
+// ended.
 func (s *session) lockOrError(ctx context.Context, w *waiter, o waitResult) (*Lock, error) {
 	switch out, err := o.out, o.err; {
 	case w.lock != nil:
@@ -166,8 +166,8 @@ func (s *session) lockOrError(ctx context.Context, w *waiter, o waitResult) (*Lo
 	return nil, refusalError(&w.acquireRequest, o.out)
 }
 
-// withdrawnError returns why a grant of key that the cluster reported was not
-// used. The client is giving that grant back.
+// withdrawnError returns why a reported grant of key was not used. The client
+// is giving the grant back.
 func (s *session) withdrawnError(key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +177,7 @@ func (s *session) withdrawnError(key string) error {
 	case s.draining:
 		return ErrClosed // this also ends the call
 	}
-	// The cluster had refused the request before, that answer was lost, and the
+	// The cluster had refused the request before, the answer was lost, and the
 	// cluster had no room to remember the reason.
 	return callError("acquire", key, errWithdrawn)
 }

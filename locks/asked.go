@@ -6,9 +6,9 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// Asked returns a channel that is closed once a client has called Client.Ask
-// for the key. The holder is free to ignore the request. The end of the lock
-// does not close the channel.
+// Asked returns a channel to be closed once a client calls Client.Ask for the
+// key. The holder is free to ignore the request. The end of the lock does not
+// close the channel.
 func (l *Lock) Asked() <-chan struct{} {
 	if l.zero() {
 		return nil
@@ -19,10 +19,10 @@ func (l *Lock) Asked() <-chan struct{} {
 	return signal(&l.g.ensureRare().asked, l.g.asked)
 }
 
-// Contended returns a channel that is closed once another request waits for the
-// key, or for a key that conflicts with this lock. A holder may then want to be
-// brief. The channel stays closed if that request gives up. The end of the lock
-// does not close the channel.
+// Contended returns a channel to be closed once another request waits for the
+// key, or for a key in conflict with this lock. A holder may then want to be
+// brief. The channel stays closed if the other request gives up. The end of the
+// lock does not close the channel.
 func (l *Lock) Contended() <-chan struct{} {
 	if l.zero() {
 		return nil
@@ -33,8 +33,8 @@ func (l *Lock) Contended() <-chan struct{} {
 	return signal(&l.g.ensureRare().contended, l.g.contended)
 }
 
-// signal returns the channel at c. If there is none yet, signal makes one,
-// closed if the argument says so.
+// signal returns the channel at c. If c is nil, signal makes a channel first,
+// closed if the argument is true.
 func signal(c *chan struct{}, closed bool) <-chan struct{} {
 	if *c == nil {
 		*c = make(chan struct{})

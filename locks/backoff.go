@@ -14,10 +14,10 @@ const (
 	maxBackoff = time.Second
 )
 
-// wait waits before the next attempt, for half to all of a time that doubles
-// with each attempt, so that clients which failed together do not retry
-// together. If a context ends first, wait returns the cause of ctx, or
-// ErrClosed for closing.
+// wait waits before the next attempt, for half to all of a time which doubles
+// with each attempt, so that clients do not retry together after a common
+// failure. If a context ends first, wait returns the cause of ctx, or ErrClosed
+// for closing.
 func (b *backoff) wait(ctx, closing context.Context) error {
 	d := min(minBackoff<<min(b.n, 10), maxBackoff)
 	b.n++

@@ -11,14 +11,14 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// ErrUncertain says that a change may or may not have been made: the cluster
-// may have received the command, and its answer did not arrive.
+// ErrUncertain: a change may or may not have been made. The cluster may have
+// received the command, and no answer arrived.
 var ErrUncertain = errors.New("locks: it is not known whether this was done")
 
 // Cell is a small value kept by the cluster, up to 64 KiB, such as a
-// configuration or a counter. A cell is the value that Lock.SetValue leaves
-// with a key. The key is like any other: while a client holds the key, no other
-// client can change the value.
+// configuration or a counter. A cell is the value left with a key by
+// Lock.SetValue. The key is like any other: while a client holds the key, no
+// other client can change the value.
 type Cell struct {
 	c   *Client
 	key string
@@ -29,7 +29,7 @@ type Cell struct {
 func (c *Client) Cell(key string) *Cell { return &Cell{c: c, key: key} }
 
 // Get returns the cell's value at some moment during the call, or nil if the
-// cell has none. Get needs no session and waits for no holder. Its errors are
+// cell has none. Get needs no session and waits for no holder. The errors are
 // those of Client.Inspect.
 func (x *Cell) Get(ctx context.Context) ([]byte, error) {
 	if err := checkKey(x.key); err != nil {
@@ -47,21 +47,21 @@ func (x *Cell) Get(ctx context.Context) ([]byte, error) {
 // error matches ErrUncertain: then the value may or may not have been replaced,
 // and Update has not tried again.
 //
-// Update holds the key meanwhile. Concurrent updates therefore run one after
-// the other, in the order of their calls, and each sees the result of the one
-// before. change runs once, unless the lock is lost before the new value is
-// sent: then Update acquires the key again, and change runs again. change
-// should be quick, and free of other effects. An empty result deletes the
-// value, and a result equal to the old value changes nothing. If change panics,
-// the key is freed and the value is unchanged.
+// Update holds the key meanwhile. Concurrent updates therefore run in the order
+// of their calls, and each sees the result of the previous update. change runs
+// once, unless the lock is lost before the new value is sent: then Update
+// acquires the key again, and change runs again. change should be quick, and
+// free of other effects. An empty result deletes the value, and a result equal
+// to the old value changes nothing. If change panics, the key is freed and the
+// value is unchanged.
 //
 // The errors are the errors of Acquire and SetValue, ErrValuesFull among them;
 // the cause of ctx; and a *cluster.ConfigError if change is nil or its result
 // exceeds 64 KiB.
 //
 // Not IfToken with a retry after each *ChangedError: under contention all
-// updates but one would fail, again and again, while the queue serves one after
-// the other.
+// updates but one would fail, again and again, while the queue serves all in
+// turn.
 func (x *Cell) Update(ctx context.Context, change func(old []byte) []byte) error {
 	if err := checkKey(x.key); err != nil {
 		return err
@@ -105,8 +105,8 @@ func (x *Cell) Update(ctx context.Context, change func(old []byte) []byte) error
 	}
 }
 
-// certain wraps an error of SetValue with ErrUncertain, unless the error proves
-// that the value was not set.
+// certain wraps an error of SetValue with ErrUncertain, unless the error
+// excludes a change of the value.
 func certain(err error) error {
 	var unheard *replica.Error
 	var config *cluster.ConfigError

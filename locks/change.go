@@ -10,14 +10,14 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// errWithdrawn says that a request was given up before the cluster answered.
+// errWithdrawn: a request was given up before the cluster answered.
 var errWithdrawn = errors.New("locks: request withdrawn")
 
-// runningChange is a change of a grant that is under way, or waits for its
-// turn. A change is cancelled when its lock ends, but not when the lock's
-// context ends: in Do, Elect and Spread that context ends with the caller's
-// context too, while the work still holds the key until it returns, and may
-// store a last value.
+// runningChange is a change of a grant, under way or waiting for its turn. A
+// change is cancelled when its lock ends, but not when the lock's context ends:
+// in Do, Elect and Spread that context ends with the caller's context too,
+// while the work holds the key until the work returns, and may store a last
+// value.
 type runningChange struct {
 	lock   *Lock
 	cancel context.CancelCauseFunc
@@ -74,7 +74,7 @@ func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Contex
 	case out.Code == machine.Granted:
 		return l.Err()
 	case out.Code == machine.NotHeld:
-		// Only Break takes a grant from a live session. The event of that break
+		// Only Break takes a grant from a live session. The event of the break
 		// is late.
 		s.loseGrant(g.seq, g.key, 0, Broken)
 		return l.Err()

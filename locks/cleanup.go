@@ -9,13 +9,12 @@ import (
 )
 
 // A caller may give up a wait, or fail to release a grant. The cluster must
-// still be told. The caller cannot wait for that, since its context has ended;
+// still be told. The caller cannot wait, since the caller's context has ended;
 // and the client must not forget, since the key would stay taken for as long as
 // the session's beats arrive. So each session tells the cluster in the
 // background.
 
-// cleanup is a command that frees a grant or withdraws a request of this
-// client.
+// cleanup is a command to free a grant or withdraw a request of this client.
 type cleanup struct {
 	keys        []string
 	token       fence.Token   // the grant to release; 0: withdraw seq
@@ -36,8 +35,8 @@ func (d *cleanup) command(id machine.SessionID, seen []uint64) machine.Command {
 
 // retryWithoutSuccessor reports whether the release must be sent again without
 // a successor, because that client was not waiting or a member does not know of
-// successors. If so, it clears d.successor and keeps the reason in
-// d.noSuccessor.
+// successors. If so, retryWithoutSuccessor clears d.successor and keeps the
+// reason in d.noSuccessor.
 func (d *cleanup) retryWithoutSuccessor(out machine.Outcome, err error) bool {
 	switch {
 	case d.successor == "":
@@ -55,12 +54,11 @@ func (d *cleanup) retryWithoutSuccessor(out machine.Outcome, err error) bool {
 	return true
 }
 
-// maxCleanupWorkers bounds the cleanups of a session that are sent
-// concurrently.
+// maxCleanupWorkers bounds the concurrent cleanups of a session.
 const maxCleanupWorkers = 16
 
-// cleanups are the cleanups of a session that the cluster has not answered yet.
-// They are guarded by the session's mu.
+// cleanups are the unanswered cleanups of a session, guarded by the session's
+// mu.
 type cleanups struct {
 	queue   []*cleanup            // not yet taken by a worker
 	workers int                   // goroutines that run runCleanups
@@ -94,8 +92,7 @@ func (s *session) startCleanup(d *cleanup) {
 	}
 }
 
-// runCleanups takes cleanups from the queue and applies them, until the queue
-// is empty.
+// runCleanups applies the cleanups of the queue, until the queue is empty.
 func (s *session) runCleanups() {
 	for {
 		s.mu.Lock()
@@ -124,7 +121,7 @@ func (s *session) runCleanups() {
 	}
 }
 
-// applyCleanup sends d, again after each failure. It returns when the cluster
+// applyCleanup sends d, again after each failure, and returns when the cluster
 // has answered or the session has ended.
 func (s *session) applyCleanup(d *cleanup) {
 	s.awaitCancels()
@@ -145,9 +142,8 @@ func (s *session) applyCleanup(d *cleanup) {
 			}
 			return
 		default:
-			// The session is gone in the cluster, or has so many requests that
-			// the table accepts no more. The session ends, and so do its
-			// cleanups.
+			// The session is gone in the cluster, or has too many requests for
+			// the table. The session ends, and so do the session's cleanups.
 			s.lose(SessionExpired)
 			return
 		}

@@ -13,12 +13,12 @@ import (
 )
 
 // Client acquires locks through a node. A client has one session in the
-// cluster: its locks and waits live as long as the session's beats reach the
-// cluster, and end together. The first call that needs a session opens one.
-// After a session has ended the next call opens another; the locks of the old
-// session stay lost.
+// cluster: all locks and waits live as long as the session's beats reach the
+// cluster, and end together. The first call in need of a session opens a
+// session. After a session has ended the next call opens another; the locks of
+// the old session stay lost.
 //
-// A Client may be used by any number of goroutines. They contend like clients
+// A Client may be used by any number of goroutines, which contend like clients
 // on different nodes.
 type Client struct {
 	rep    replica.Replica
@@ -47,7 +47,7 @@ type Client struct {
 
 // New returns a client of node's cluster. New does nothing else and cannot
 // fail: if options cannot be used, every call of the client fails with a
-// *cluster.ConfigError. A client that has been used must be closed.
+// *cluster.ConfigError. A client must be closed after use.
 func New(node *cluster.Node, opts Options) *Client {
 	return newClient(node.Replica(), opts)
 }
@@ -66,11 +66,11 @@ func newClient(rep replica.Replica, opts Options) *Client {
 	return c
 }
 
-// Close ends the client and frees all of its keys. New calls and pending waits
-// fail with ErrClosed, and the contexts of all locks end with a *LostError of
-// reason ClientClosed as their cause. Then Close waits until the work of Do,
-// Elect and Spread has returned. Only then does Close free the keys, all in one
-// step, and remove the client's requests from all queues.
+// Close ends the client and frees all keys. New calls and pending waits fail
+// with ErrClosed, and the contexts of all locks end with a *LostError of reason
+// ClientClosed as their cause. Then Close waits until the work of Do, Elect and
+// Spread has returned. Only then does Close free the keys, all in one step, and
+// remove the client's requests from all queues.
 //
 // If ctx ends before, Close returns an error and continues in the background:
 // once the work has returned, the client tries for a few more seconds to free
@@ -79,7 +79,7 @@ func newClient(rep replica.Replica, opts Options) *Client {
 // of the client runs.
 //
 // Further calls of Close wait for the same end. Work must not call Close, since
-// Close would wait for that work.
+// Close would wait for the work.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closeCalled
@@ -102,9 +102,9 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 }
 
-// closeAll does the work of Close, without the bound of a ctx. It returns once
-// all calls, and so all work, have returned, and the cluster has answered or
-// closeGrace has passed.
+// closeAll does the work of Close, without the bound of a ctx. closeAll returns
+// once all calls, and so all work, have returned, and the cluster has answered
+// or closeGrace has passed.
 func (c *Client) closeAll() {
 	defer close(c.closed)
 	if s := c.currentSession(); s != nil {
@@ -162,7 +162,7 @@ func (c *Client) currentSession() *session {
 	return c.session
 }
 
-// name returns the name that other clients see as the holder.
+// name returns the holder's name as seen by other clients.
 func (c *Client) name() string {
 	if c.opts.Name != "" {
 		return c.opts.Name
@@ -170,8 +170,8 @@ func (c *Client) name() string {
 	return c.rep.Member()
 }
 
-// beginSpread reserves name, so that at most one Spread runs for name. It
-// returns false if one runs already.
+// beginSpread reserves name for a Spread. It returns false if a Spread runs for
+// name already.
 func (c *Client) beginSpread(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,8 +207,7 @@ type Options struct {
 	// encoding adds a few bytes to each key and value. Meta is copied.
 	Meta map[string]string
 
-	// Trace has functions that are called for the client's events. Default:
-	// none.
+	// Trace has functions to be called for the client's events. Default: none.
 	Trace *Trace
 
 	_ struct{}
@@ -217,8 +216,7 @@ type Options struct {
 // minTTL is the least TTL of a session.
 const minTTL = machine.MinTTL * time.Millisecond
 
-// validate returns the encoded Meta, or the error of the first option that
-// cannot be used.
+// validate returns the encoded Meta, or the error of the first unusable option.
 func (o *Options) validate() ([]byte, *cluster.ConfigError) {
 	switch {
 	case len(o.Name) > machine.MaxName:

@@ -8,7 +8,7 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// Work is the function that Do and Elect run while they hold a key. Its context
+// Work is the function run by Do and Elect under a lock. The function's context
 // ends when the lock ends or when the caller's context ends; Work should then
 // return soon.
 type Work func(ctx context.Context, l *Lock) error
@@ -21,9 +21,9 @@ type Work func(ctx context.Context, l *Lock) error
 // others may have held the key before work returned.
 //
 // When ctx ends during work, work's context ends too, and the key stays taken
-// until work returns. Work that does not return is reported to Trace.Stuck. If
-// the cluster could not be told of the release, Do does not fail; the failure
-// is reported to Trace.CleanupFailed.
+// until work returns. Trace.Stuck reports work that does not return. If the
+// cluster could not be told of the release, Do does not fail; the failure is
+// reported to Trace.CleanupFailed.
 func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) error {
 	if err := c.beginCall(); err != nil {
 		return err
@@ -53,8 +53,8 @@ func (c *Client) runWork(l *Lock, work Work, letGo func(ctx context.Context, err
 	returned := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { c.goTask(func() { c.traceStuck(l, returned) }) })
 	defer func() {
-		// Deferred, so that a panic or runtime.Goexit of work continues, but
-		// the key is released.
+		// Deferred, so that a panic or runtime.Goexit of work continues after
+		// the key was released.
 		stop()
 		close(returned)
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(l.g.s.ttl))
@@ -63,7 +63,7 @@ func (c *Client) runWork(l *Lock, work Work, letGo func(ctx context.Context, err
 		if letGo != nil {
 			release = func(ctx context.Context) error { return letGo(ctx, err) }
 		}
-		// The error is either the loss, which is returned, or the cluster could
+		// The error is either the loss, to be returned, or the cluster could
 		// not be told: then the cleanup continues and reports failures itself.
 		errors.As(release(rctx), &lost)
 	}()
@@ -73,7 +73,7 @@ func (c *Client) runWork(l *Lock, work Work, letGo func(ctx context.Context, err
 	return nil, work(ctx, l)
 }
 
-// traceStuck reports work that still runs a TTL after its context ended.
+// traceStuck reports work still running a TTL after the end of the context.
 func (c *Client) traceStuck(l *Lock, returned <-chan struct{}) {
 	timer := time.NewTimer(l.g.s.ttl)
 	defer timer.Stop()
@@ -84,9 +84,9 @@ func (c *Client) traceStuck(l *Lock, returned <-chan struct{}) {
 	}
 }
 
-// workError returns err, the error of work that held l. It returns nil if err
-// only says that work's context ended, or that a fence refused the token of a
-// lost lock.
+// workError returns err, the error of work that held l. If err only reports the
+// end of work's context, or a fence's refusal of a lost lock's token, the
+// result is nil.
 func workError(l *Lock, err error) error {
 	cause := context.Cause(l.Context())
 	if cause == ErrReleased { // runWork's release: the context ended after the work
@@ -95,15 +95,15 @@ func workError(l *Lock, err error) error {
 	if errors.Is(err, cause) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
-	// When the lock is lost, a fence is expected to refuse the token: that
-	// error says no more than the loss does.
+	// When the lock is lost, a fence is expected to refuse the token: the
+	// refusal adds nothing to the loss.
 	if errors.Is(cause, ErrLost) && errors.Is(err, fence.ErrStale) {
 		return nil
 	}
 	return err
 }
 
-// joinLoss joins the error of work with the loss of its lock, unless err
+// joinLoss joins the error of work with the loss of the lock, unless err
 // already includes the loss.
 func joinLoss(err error, lost *LostError) error {
 	switch {

@@ -6,28 +6,28 @@ import (
 	"fmt"
 )
 
-// Elect stands for election until ctx ends: it acquires the key, runs lead
+// Elect stands for election until ctx ends: Elect acquires the key, runs lead
 // while the key is held, releases the key once lead has returned, and stands
-// again, behind the waiters of that moment. When Elect returns, it holds
-// nothing. Calls of lead never overlap. Each gets a new Lock, and the lock's
-// token is the number of the term. Elect returns:
+// again, behind the present waiters. When Elect returns, nothing is held. Calls
+// of lead never overlap. Each gets a new Lock, and the lock's token is the
+// number of the term. Elect returns:
 //
 //   - lead's error, if lead returned an error of its own;
 //   - the cause of ctx, once ctx has ended;
 //   - ErrTooManyWaiters, *DeadlockError, *CapacityError, *cluster.ConfigError,
 //     ErrClosed or cluster.ErrStopped.
 //
-// Elect stands again when lead returns nil, an error that only says that its
-// context ended, the error of Resign, which names the next leader, or, once the
-// lock is lost, the fence's refusal of its token. When the session is lost or
-// no leader of the cluster can be reached, Elect reports to Trace.Retrying and
-// stands again after a short pause.
+// Elect stands again when lead returns nil, an error that only reports the end
+// of lead's context, the error of Resign, or, once the lock is lost, the
+// fence's refusal of the token. When the session is lost or no leader of the
+// cluster can be reached, Elect reports to Trace.Retrying and stands again
+// after a short pause.
 //
 // lead's context ends when the lock is lost, with a *LostError as its cause, or
 // when ctx ends. After the end of ctx the session's beats continue until lead
-// has returned, so that no other is elected before. If lead ignores the end of
-// its context, the key stays taken for as long as the session lives, and Elect
-// reports to Trace.Stuck.
+// has returned, so that nobody else is elected before. If lead ignores the end
+// of its context, the key stays taken for as long as the session lives, and
+// Elect reports to Trace.Stuck.
 //
 // The options IfToken and Reentrant cannot be used with Elect.
 func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Option) error {
@@ -68,7 +68,7 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 }
 
 // waitToRetry waits before the next attempt to acquire key after err. If there
-// is to be no other attempt, it returns the reason: the end of ctx or of the
+// is to be no other attempt, the result is the reason: the end of ctx or of the
 // client, or err if err is final.
 func (c *Client) waitToRetry(ctx context.Context, retry *backoff, key string, err error) error {
 	switch {
@@ -91,9 +91,9 @@ func failsAgain(err error) bool {
 // Resign returns an error for the lead of Elect to return, wrapped or not.
 // Elect then releases the key and stands again, behind all present waiters. The
 // key goes to the first waiter of the client named successor, before the
-// others, as with Lock.HandOver. If successor is empty, or no waiter is of that
-// client, the key goes to the next waiter; in the second case Trace.Retrying is
-// called. No function but Elect interprets this error.
+// others, as with Lock.HandOver. If successor is empty, or not waiting, the key
+// goes to the next waiter; in the second case Trace.Retrying is called. No
+// function but Elect interprets this error.
 func Resign(successor string) error { return &resignation{successor} }
 
 type resignation struct{ successor string }
@@ -110,8 +110,8 @@ func isResignation(err error) bool {
 	return errors.As(err, &r)
 }
 
-// releaseAfterLead releases l, whose lead has returned err: to the successor if
-// err is a resignation that names one.
+// releaseAfterLead releases l after lead has returned err. If err is a
+// resignation with a successor, the key goes to the successor.
 func (c *Client) releaseAfterLead(ctx context.Context, l *Lock, err error) error {
 	var r *resignation
 	if !errors.As(err, &r) || r.successor == "" {

@@ -15,70 +15,66 @@ import (
 
 // The errors of this package match these with errors.Is.
 var (
-	// ErrHeld says that TryAcquire found the key held. The error is a
-	// *HeldError.
+	// ErrHeld: TryAcquire found the key held. The error is a *HeldError.
 	ErrHeld = errors.New("locks: held")
 
-	// ErrLost says that a grant ended without a request of its holder. The
-	// error is a *LostError, also as the cause of the lock's context.
+	// ErrLost: a grant ended without a request of its holder. The error is a
+	// *LostError, also as the cause of the lock's context.
 	ErrLost = errors.New("locks: lost")
 
-	// ErrReleased says that this process released the lock.
+	// ErrReleased: this process released the lock.
 	ErrReleased = errors.New("locks: released")
 
-	// ErrSessionLost says that the session ended during the wait: nothing was
-	// granted, and the place in the queue is gone. The error is a
-	// *SessionError. Asking again is safe and opens a new session. From
-	// Release, it says that the cluster had not heard of the release when the
-	// session ended.
+	// ErrSessionLost: the session ended during the wait: nothing was granted,
+	// and the place in the queue is gone. The error is a *SessionError. Asking
+	// again is safe and opens a new session. From Release, the error means: the
+	// session ended before the cluster heard of the release.
 	ErrSessionLost = errors.New("locks: session lost")
 
 	// ErrClosed is returned by every call on a closed Client, and by the calls
-	// that were waiting when the Client was closed.
+	// which the close interrupted.
 	ErrClosed = errors.New("locks: client closed")
 
-	// ErrTooManyWaiters says that a key's queue was full. Nothing was changed.
+	// ErrTooManyWaiters: the key's queue was full. Nothing was changed.
 	ErrTooManyWaiters = errors.New("locks: too many waiters")
 
-	// ErrDeadlock says that a request would have waited for ever, because it
-	// would have closed a cycle of waits. Nothing was changed. The error is a
-	// *DeadlockError.
+	// ErrDeadlock: the request would have closed a cycle of waits, and so would
+	// have waited for ever. Nothing was changed. The error is a *DeadlockError.
 	ErrDeadlock = errors.New("locks: deadlock")
 
-	// ErrChanged says that the key was granted after the token given to the
-	// option IfToken. Nothing was granted. The error is a *ChangedError.
+	// ErrChanged: the key was granted after the token given to the option
+	// IfToken. Nothing was granted. The error is a *ChangedError.
 	ErrChanged = errors.New("locks: granted to others since")
 
-	// ErrTooOld says that the token given to the option IfToken is so old that
-	// the cluster has forgotten the later grants of the key. Nothing was
-	// granted.
+	// ErrTooOld: the cluster has forgotten the grants of the key after the
+	// token given to the option IfToken, because the token is too old. Nothing
+	// was granted.
 	ErrTooOld = errors.New("locks: what was granted since is forgotten")
 
-	// ErrCapacity says that the option Permit named another capacity than the
-	// present holders and waiters of the key's permits. Nothing was changed.
-	// The error is a *CapacityError.
+	// ErrCapacity: the option Permit named another capacity than the key's
+	// present holders and waiters did. Nothing was changed. The error is a
+	// *CapacityError.
 	ErrCapacity = errors.New("locks: another capacity is in use")
 
-	// ErrWrongMode says that the call does not apply to the lock's mode; for
-	// example, only an exclusive lock can set a value. Nothing was changed, and
-	// the lock is still held.
+	// ErrWrongMode: the call does not apply to the lock's mode; for example,
+	// only an exclusive lock can set a value. Nothing was changed, and the lock
+	// is still held.
 	ErrWrongMode = errors.New("locks: not possible in the lock's mode")
 
-	// ErrNoSuccessor says that HandOver or Resign named a client with no waiter
-	// for the key, or a waiter that may not pass the others. The key was
-	// released to the next waiter.
+	// ErrNoSuccessor: HandOver or Resign named a client with no waiter for the
+	// key, or a waiter that may not pass the others. The key was released to
+	// the next waiter.
 	ErrNoSuccessor = errors.New("locks: no such successor")
 
-	// ErrNotHeld says that the grant to be broken is not in force. Nothing was
-	// changed.
+	// ErrNotHeld: the grant to be broken is not in force. Nothing was changed.
 	ErrNotHeld = errors.New("locks: not held")
 
-	// ErrVersion says that a member of the cluster is too old for the request.
-	// Nothing was changed. The request will work once all members are upgraded.
+	// ErrVersion: a member of the cluster is too old for the request. Nothing
+	// was changed. The request will work once all members are upgraded.
 	ErrVersion = cluster.ErrVersion
 
-	// ErrValuesFull says that the cluster has reached its limit of values. The
-	// value was not set.
+	// ErrValuesFull: the cluster has reached its limit of values. The value was
+	// not set.
 	ErrValuesFull = errors.New("locks: no room for a value")
 )
 
@@ -90,20 +86,19 @@ type Reason uint8
 
 // The reasons. More may be added.
 const (
-	// SessionExpired: no beat of the session reached the cluster for its TTL.
-	// The cluster may have granted its keys to others since.
+	// SessionExpired: for a TTL no beat of the session reached the cluster. The
+	// cluster may have granted the session's keys to others since.
 	SessionExpired Reason = iota + 1
 
 	// QuorumUnreachable: no beat was confirmed in time. The grant may still be
 	// in force in the cluster, but can no longer be trusted here.
 	QuorumUnreachable
 
-	// HostSlept: the host was suspended for so long that the trust ended.
+	// HostSlept: the trust ended while the host was suspended.
 	HostSlept
 
-	// ProcessPaused: this process did not run for so long that the trust ended.
-	// The process was stopped or starved of CPU, or its host's clock jumped
-	// ahead.
+	// ProcessPaused: the trust ended while this process did not run: the
+	// process was stopped or starved of CPU, or the host's clock jumped ahead.
 	ProcessPaused
 
 	// NodeStopped: the client's node has stopped.
@@ -148,8 +143,8 @@ func (r Reason) is(target error) bool {
 	return false
 }
 
-// HeldError describes a holder or waiter that conflicts with a request for Key.
-// It matches ErrHeld.
+// HeldError describes a holder or waiter in the way of a request for Key. The
+// error matches ErrHeld.
 type HeldError struct {
 	Key    string
 	Client string      // the Options.Name of the holder or waiter
@@ -162,7 +157,7 @@ type HeldError struct {
 	// Key are empty.
 	Conflict string
 
-	// Delayed says that the holder's session has expired and the delay of the
+	// Delayed is true if the holder's session has expired and the delay of the
 	// grant has not passed: see the option Delay.
 	Delayed bool
 }
@@ -189,10 +184,10 @@ func (e *HeldError) Error() string {
 // Is reports whether target is ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// DeadlockError lists the cycle of waits that a request would have closed. The
+// DeadlockError lists the cycle of waits which a request would have closed. The
 // first element of Cycle is the request itself. Each element waits for the
-// next, and the last waits for a lock of the request's own caller. It matches
-// ErrDeadlock.
+// next, and the last waits for a lock of the request's own caller. The error
+// matches ErrDeadlock.
 type DeadlockError struct {
 	Key   string // of the refused request
 	Cycle []Wait // at most 64 elements
@@ -226,7 +221,7 @@ func (e *DeadlockError) Error() string {
 // Is reports whether target is ErrDeadlock.
 func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
 
-// ChangedError says that a key was granted after Since, last under Token. It
+// ChangedError: the key was granted after Since, last under Token. The error
 // matches ErrChanged.
 type ChangedError struct {
 	Key   string
@@ -241,8 +236,8 @@ func (e *ChangedError) Error() string {
 // Is reports whether target is ErrChanged.
 func (e *ChangedError) Is(target error) bool { return target == ErrChanged }
 
-// CapacityError says that Permit named the capacity Of, while others hold or
-// wait for permits of the key with the capacity Have. It matches ErrCapacity.
+// CapacityError: Permit named the capacity Of, while others hold or wait for
+// permits of the key with the capacity Have. The error matches ErrCapacity.
 type CapacityError struct {
 	Key  string
 	Of   int
@@ -256,9 +251,9 @@ func (e *CapacityError) Error() string {
 // Is reports whether target is ErrCapacity.
 func (e *CapacityError) Is(target error) bool { return target == ErrCapacity }
 
-// LostError says which grant was lost, and why. If the grant is of several
-// keys, Key is the first. The error matches ErrLost, and cluster.ErrStopped or
-// ErrClosed if that is the reason.
+// LostError names a lost grant and the reason. If the grant is of several keys,
+// Key is the first. The error matches ErrLost, and also the reason's sentinel,
+// cluster.ErrStopped or ErrClosed.
 type LostError struct {
 	Key    string
 	Token  fence.Token
@@ -272,9 +267,9 @@ func (e *LostError) Error() string {
 // Is reports whether target is ErrLost or the sentinel of the reason.
 func (e *LostError) Is(target error) bool { return target == ErrLost || e.Reason.is(target) }
 
-// SessionError says that the session of a request ended before the grant. The
-// error matches ErrSessionLost, and cluster.ErrStopped or ErrClosed if that is
-// the reason. Nothing is held, and nothing will be granted late.
+// SessionError: the session of a request ended before the grant. The error
+// matches ErrSessionLost, and also the reason's sentinel, cluster.ErrStopped or
+// ErrClosed. Nothing is held, and nothing will be granted late.
 type SessionError struct {
 	Key    string
 	Reason Reason
@@ -287,8 +282,8 @@ func (e *SessionError) Error() string {
 // Is reports whether target is ErrSessionLost or the sentinel of the reason.
 func (e *SessionError) Is(target error) bool { return target == ErrSessionLost || e.Reason.is(target) }
 
-// BudgetError says that a lock may be trusted, but for a shorter time than was
-// passed to Require.
+// BudgetError: the lock may be trusted, but for a shorter time than was passed
+// to Require.
 type BudgetError struct {
 	Key   string
 	Token fence.Token
@@ -300,8 +295,8 @@ func (e *BudgetError) Error() string {
 	return fmt.Sprintf("locks: %q (token %d) is certain for %v, need %v", e.Key, uint64(e.Token), e.Left, e.Need)
 }
 
-// endError is the end of a context as an error. Its text is the text of the
-// cause. It matches both the cause and context.Canceled or DeadlineExceeded.
+// endError is the end of a context as an error. The text is the cause's. The
+// error matches both the cause and context.Canceled or DeadlineExceeded.
 type endError struct{ cause, err error }
 
 func (e *endError) Error() string   { return e.cause.Error() }
@@ -317,7 +312,7 @@ func endOf(ctx context.Context) error {
 }
 
 // whyEnded returns the cause of ctx, which has ended. If heard, the error of
-// the call under ctx, says that no quorum was found, the result matches
+// the call under ctx, matches cluster.ErrNoQuorum, the result matches
 // cluster.ErrNoQuorum too.
 func whyEnded(ctx context.Context, heard error) error {
 	why := endOf(ctx)
@@ -343,8 +338,8 @@ func notInTime(err error) error {
 	return errors.New("no answer in time")
 }
 
-// callError adds the verb and the key of a call to err, unless err names them
-// itself.
+// callError adds the verb and the key of a call to err, unless err has both
+// already.
 func callError(verb, key string, err error) error {
 	var config *cluster.ConfigError
 	var session *SessionError

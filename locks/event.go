@@ -7,8 +7,8 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// handleEvent handles an event that the cluster sent for the session. It must
-// not block.
+// handleEvent handles an event from the cluster for the session, and must not
+// block.
 func (s *session) handleEvent(e machine.Event) {
 	switch e.Kind {
 	case machine.EventGranted:
@@ -31,8 +31,8 @@ func (s *session) handleEvent(e machine.Event) {
 }
 
 // handleGranted makes the waiter's lock, or upgrades the waiter's grant. If the
-// session can no longer be trusted, the session ends instead, which frees the
-// key. A grant without a waiter is a repeated event, or is being withdrawn.
+// session can no longer be trusted, the session ends instead, and so the key is
+// freed. A grant without a waiter is a repeated event, or is being withdrawn.
 func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 	if !s.alive() {
 		return
@@ -93,8 +93,8 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 	return g.lock
 }
 
-// handleRefused ends a wait that the cluster refused after it had queued the
-// request.
+// handleRefused ends the wait of a request that was queued first and then
+// refused.
 func (s *session) handleRefused(seq uint64, out machine.Outcome) {
 	s.mu.Lock()
 	w := s.waiters[seq]
@@ -107,8 +107,8 @@ func (s *session) handleRefused(seq uint64, out machine.Outcome) {
 	w.cancel(nil)
 }
 
-// handleNotice records that a grant is contended, or that its holder was asked
-// to release it.
+// handleNotice handles the news for a holder: the grant is contended, or a
+// client has called Ask.
 func (s *session) handleNotice(e machine.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,10 +131,10 @@ func (s *session) handleNotice(e machine.Event) {
 }
 
 // loseGrant ends the grant of the request seq. If the grant was broken,
-// loseGrant releases it in the cluster as soon as its locks have ended: the
-// release tells the cluster that no lock of this grant is trusted any more.
-// Nothing is known here of a grant that Release or Close has ended before; it
-// is released all the same.
+// loseGrant also releases the grant in the cluster, as soon as the locks have
+// ended: the release tells the cluster that no lock of this grant is trusted
+// any more. If Release or Close has ended the grant before, nothing is known of
+// the grant here; loseGrant releases the grant all the same.
 func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason Reason) {
 	s.mu.Lock()
 	g := s.grants[seq]

@@ -8,17 +8,17 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// Downgrade makes an exclusive lock a shared one, in the cluster at once: those
-// who wait to share the key are granted it in the same step, and nobody else is
-// between. The token stays. From the call on, this process must act as one of
-// many who share the key, whatever Downgrade returns. A lock that is shared
-// already is left as it is.
+// Downgrade makes an exclusive lock shared. The waiters that want to share the
+// key are granted the key in the same step of the cluster, and no exclusive
+// request comes between. The token stays. A shared lock is left as it is. From
+// the moment of the call, and even if Downgrade fails, this process must act as
+// one of several holders.
 //
-// If ctx ends before the cluster answered, the error wraps its end; the lock is
-// held on, and if the message may have left, nobody knows whether it is shared by
-// now. Calling Downgrade again settles that. A lock that was lost returns its *LostError. For a lock
-// acquired with Permit or Reentrant the error matches ErrWrongMode, and nothing
-// was changed.
+// If ctx ends before the cluster answered, the error wraps the cause of ctx.
+// The lock is still held; if the message may have left, the lock may or may not
+// be shared by now, and calling Downgrade again settles that. A lost lock
+// returns its *LostError. For a lock acquired with Permit or Reentrant the
+// error matches ErrWrongMode, and nothing was changed.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	const verb = "downgrade"
 	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
@@ -29,7 +29,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	})
 }
 
-// downgrade is Downgrade, for the one who may change the mode.
+// downgrade does the work of Downgrade. The caller has the turn to change the
+// grant.
 func (g *grant) downgrade(ctx context.Context) (machine.Outcome, error) {
 	s := g.s
 	s.mu.Lock()
@@ -38,7 +39,7 @@ func (g *grant) downgrade(ctx context.Context) (machine.Outcome, error) {
 		return machine.Outcome{Code: machine.OK}, nil
 	}
 	before := g.downgrading
-	g.downgrading = true // before the message leaves
+	g.downgrading = true // set before the command is sent
 	token := g.token
 	s.mu.Unlock()
 	out, err := s.propose(ctx, func(seen []uint64) machine.Command {
@@ -55,19 +56,19 @@ func (g *grant) downgrade(ctx context.Context) (machine.Outcome, error) {
 	return out, err
 }
 
-// Upgrade makes a shared lock exclusive: it waits until nobody else shares the
-// key, before all who wait for it otherwise. The lock then has a new, larger
-// token, which Token and the lock's context tell from now on; the key was never
-// free between. A lock that is exclusive already is left as it is.
+// Upgrade makes a shared lock exclusive. It waits until the key has no other
+// holders, before all other waiters. The lock then has a new, larger token,
+// also in its context; the key was never free in between. An exclusive lock is
+// left as it is. After any error but the lock's own end, the lock is shared, as
+// before.
 //
-// Two who upgrade the same key would wait for each other: the second gets a
-// *DeadlockError at once. It still shares the key then, and so stands in the
-// first one's way until it releases. If ctx ends during the wait, the request is
-// taken back, in the background where that must be, and the lock is held on as a
-// shared one; its token may have risen all the same. An Upgrade ends with the
-// lock's own end if the lock is released or lost meanwhile. For a lock acquired
-// with Permit or Reentrant the error matches ErrWrongMode. After any error but
-// the lock's end the lock is shared, as it was.
+// Two upgrades of the same key would wait for each other, so the second gets a
+// *DeadlockError at once. The second lock is still held, and the first upgrade
+// waits until that lock is released. If ctx ends during the wait, the request
+// is withdrawn, in the background if necessary, and the lock is still held and
+// shared; its token may have risen all the same. If the lock is released or
+// lost during the wait, Upgrade returns the lock's end. For a lock acquired
+// with Permit or Reentrant the error matches ErrWrongMode.
 func (l *Lock) Upgrade(ctx context.Context) error {
 	const verb = "upgrade"
 	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
@@ -82,7 +83,8 @@ func (l *Lock) Upgrade(ctx context.Context) error {
 		case mode == machine.Exclusive && !easing:
 			return machine.Outcome{Code: machine.OK}, nil
 		case easing:
-			// The cluster must not hear of an earlier Downgrade later.
+			// Settled first: the cluster must not receive that earlier
+			// Downgrade after the upgrade.
 			if out, err := g.downgrade(ctx); err != nil || out.Code != machine.OK {
 				return out, err
 			}
@@ -91,12 +93,13 @@ func (l *Lock) Upgrade(ctx context.Context) error {
 	})
 }
 
-// upgrade is Upgrade of a shared lock, for the one who may change the mode.
+// upgrade does the work of Upgrade for a shared lock. The caller has the turn
+// to change the grant.
 func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 	s := g.s
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Also what an earlier upgrade left.
+	// Waits also for the cleanup of an earlier upgrade.
 	if err := s.awaitCleanups(ctx, g.keys()); err != nil {
 		return machine.Outcome{}, err
 	}
@@ -136,11 +139,12 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 	return v.out, v.err
 }
 
-// learn asks for the grant's token if it may have risen unnoticed, before it rises
-// again: the cluster takes the one before for it, but none before that. What the
-// client owed for the key has been paid, so that an upgrade given up is over. If it
-// was granted before that, nobody else held the key then, so that this grant is
-// among the first holders that are told.
+// refreshToken reads the grant's token from the cluster if an upgrade that was
+// given up may have raised the token. This must come before the next upgrade,
+// because the cluster accepts the previous token, but none before that. All
+// cleanups for the key are done, so the earlier upgrade is over. If it was
+// granted, there was no other holder at that moment, so this grant is among the
+// first holders that a read returns.
 func (g *grant) refreshToken(ctx context.Context) error {
 	s := g.s
 	s.mu.Lock()
@@ -164,19 +168,19 @@ func (g *grant) refreshToken(ctx context.Context) error {
 	return nil
 }
 
-// promoted notes that an upgrade was granted. The caller holds s.mu.
+// noteUpgraded records that an upgrade was granted. The caller holds s.mu.
 func (g *grant) noteUpgraded(out machine.Outcome) {
 	g.raiseToken(out.Token)
 	g.mode = machine.Exclusive
 	if g.s.grants[g.seq] != g {
-		return // ended meanwhile
+		return // the grant has ended meanwhile
 	}
 	if out.Waiters > 0 {
 		g.noteContended()
 	}
 }
 
-// changeable returns why the mode cannot be changed.
+// checkModeCanChange returns an error if the grant's mode cannot be changed.
 func (g *grant) checkModeCanChange(verb string) error {
 	g.s.mu.Lock()
 	defer g.s.mu.Unlock()

@@ -8,33 +8,34 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// waiter is a request that was not yet answered for good.
+// waiter is a request without a final answer yet, and the call that waits for
+// it.
 type waiter struct {
 	acquireRequest
 	seq      uint64
 	since    time.Time
-	parent   context.Context         // of the lock's context
-	upgrades *grant                  // not nil: this is no request for a lock
+	parent   context.Context         // of the lock to be made
+	upgrades *grant                  // nil for an acquire: the grant that the request upgrades
 	cancel   context.CancelCauseFunc // ends the call
 	answered chan struct{}           // closed when verdict is set
 
 	// Guarded by the session's mu.
-	verdict machine.Outcome // Granted, or why it was refused late
-	lock    *Lock           // what was granted
+	verdict machine.Outcome // Granted, or the code of a late refusal
+	lock    *Lock           // the lock that was granted
 	early   earlyEvents
 }
 
-// early is what the cluster told of a grant before it told of the grant: events
-// overtake answers.
+// earlyEvents are the events about a grant that arrived before the grant did:
+// events overtake answers.
 type earlyEvents struct {
 	asked     bool
-	by        string // who asked
+	by        string // the client that asked
 	contended bool
 	lost      Reason
 }
 
-// register gives a waiter its seq, before the cluster hears of it: the grant may
-// be told before the request is answered.
+// register gives w a seq and adds it to the session's waiters. This comes
+// before the proposal, since the event of the grant may overtake the answer.
 func (s *session) register(w *waiter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +54,8 @@ func (s *session) register(w *waiter) error {
 	return nil
 }
 
-// await takes the cluster's first answer to w. If that is to wait, it waits, until
-// the second has come or ctx ends.
+// awaitVerdict handles out, the cluster's first answer to w. If the answer is
+// Queued, awaitVerdict waits until the verdict has come or ctx ends.
 func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outcome) {
 	switch out.Code {
 	case machine.Granted:
@@ -68,8 +69,8 @@ func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outco
 	}
 }
 
-// answer notes the verdict on w, which is to be told as seen. The caller holds
-// s.mu.
+// resolve records the verdict on w, and adds the seq of w to the seqs to report
+// as seen. The caller holds s.mu.
 func (s *session) resolve(w *waiter, verdict machine.Outcome) {
 	delete(s.waiters, w.seq)
 	s.seen = append(s.seen, w.seq)
@@ -77,15 +78,16 @@ func (s *session) resolve(w *waiter, verdict machine.Outcome) {
 	close(w.answered)
 }
 
-// outcome is what a waiter's call came to.
+// waitResult is the result of a waiter's call.
 type waitResult struct {
 	out       machine.Outcome
-	err       error // of proposing it
-	withdrawn bool  // it was given up without a verdict
+	err       error // of the proposal
+	withdrawn bool  // the request was given up without a verdict
 }
 
-// dismiss ends w's part, for its call returns: out and err are what proposing it
-// came to. What the call does not return is given back, in the background.
+// removeWaiter removes w, because its call returns. out and err are the results
+// of the proposal. A grant or a place in a queue that the call does not return
+// is given back in the background.
 func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitResult {
 	s.mu.Lock()
 	if w.verdict.Code != 0 {
@@ -98,7 +100,7 @@ func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitRe
 	case err != nil && mayBeApplied(err):
 		o.withdrawn = true
 	case err != nil:
-		s.seen = append(s.seen, w.seq) // never used, but a gap among the seqs costs the table
+		s.seen = append(s.seen, w.seq) // the seq was never used, but a gap among the seqs costs the table memory
 	case out.Code == machine.Granted, out.Code == machine.Queued, out.Code == machine.Withdrawn:
 		o.withdrawn = true
 	case out.Code != machine.NoSession:
@@ -114,8 +116,8 @@ func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitRe
 	return o
 }
 
-// takeWaiters forgets all waiters and returns them, in the order of asking. The
-// caller holds s.mu.
+// removeAllWaiters removes all waiters and returns them, in the order of their
+// requests. The caller holds s.mu.
 func (s *session) removeAllWaiters() []*waiter {
 	waiters := make([]*waiter, 0, len(s.waiters))
 	for _, w := range s.waiters {
