@@ -9,8 +9,8 @@ import (
 )
 
 // grant is one grant of the session: of one key, or of several keys under one
-// token. Locks are the handles on a grant. There is one, unless the option
-// Reentrant has added more.
+// token. Locks are the handles on a grant. A grant has one Lock, unless the
+// option Reentrant has added more.
 type grant struct {
 	s     *session
 	key   string // the first, if there are several
@@ -42,7 +42,7 @@ type rareFields struct {
 	changes   []*runningChange // running, or waiting for its turn
 }
 
-// ensureRare returns g.rare, and makes it if it is nil. The caller holds s.mu.
+// ensureRare returns g.rare, which it makes if needed. The caller holds s.mu.
 func (g *grant) ensureRare() *rareFields {
 	if g.rare == nil {
 		g.rare = &rareFields{}
@@ -50,8 +50,8 @@ func (g *grant) ensureRare() *rareFields {
 	return g.rare
 }
 
-// nextRev returns the number of the next SetValue. With that number the cluster
-// ignores a late copy of an earlier SetValue.
+// nextRev returns the number of the next SetValue. By the number, the cluster
+// recognizes and ignores a late copy of an earlier SetValue.
 func (g *grant) nextRev() uint64 {
 	g.s.mu.Lock()
 	defer g.s.mu.Unlock()
@@ -60,7 +60,7 @@ func (g *grant) nextRev() uint64 {
 	return x.rev
 }
 
-// keys returns all keys of the grant. They never change.
+// keys returns all keys of the grant. The result never changes.
 func (g *grant) keys() []string {
 	if g.rare != nil && g.rare.keys != nil {
 		return g.rare.keys
@@ -76,9 +76,9 @@ func (g *grant) depth() int {
 	return 1
 }
 
-// endLocks ends the grant and all of its locks for the given cause. It appends
-// to cancels the functions that cancel their contexts. The caller holds s.mu,
-// and calls these functions after unlocking.
+// endLocks ends the grant and all of its locks for the given cause. endLocks
+// appends to cancels the functions to cancel their contexts. The caller holds
+// s.mu, and calls these functions after unlocking.
 func (g *grant) endLocks(cause error, cancels []func()) []func() {
 	delete(g.s.grants, g.seq)
 	end := func(l *Lock) {
@@ -99,9 +99,9 @@ func (g *grant) endLocks(cause error, cancels []func()) []func() {
 	return cancels
 }
 
-// markReleased ends the lock because its holder releases it. last says that the
-// lock was the last of its grant, and that the grant has ended too. The caller
-// holds the session's mu, and calls cancels after unlocking.
+// markReleased ends the lock because the holder releases the lock. last is true
+// if the grant had no other lock, and so has ended too. The caller holds the
+// session's mu, and calls cancels after unlocking.
 func (l *Lock) markReleased() (last bool, cancels []func()) {
 	if l.g.depth() == 1 {
 		return true, l.g.endLocks(ErrReleased, nil)
@@ -124,11 +124,11 @@ func (g *grant) markLost(reason Reason, cancels []func()) []func() {
 	return cancels
 }
 
-// raiseToken sets the grant's token to the cluster's, unless that is an older
-// one. The caller holds s.mu.
+// raiseToken sets the grant's token to token, unless token is older. The caller
+// holds s.mu.
 func (g *grant) raiseToken(token machine.Token) { g.token = max(g.token, fence.Token(token)) }
 
-// releaseCleanup returns the cleanup that releases the grant in the cluster: to
+// releaseCleanup returns the cleanup to release the grant in the cluster: to
 // the client named to, unless to is empty. The caller holds s.mu.
 func (g *grant) releaseCleanup(to string) *cleanup {
 	// After an upgrade that was given up, this token may be the previous one.
@@ -136,7 +136,7 @@ func (g *grant) releaseCleanup(to string) *cleanup {
 	return &cleanup{keys: g.keys(), token: g.token, successor: to}
 }
 
-// noteAsked records that a client asked for the key. The caller holds s.mu.
+// noteAsked records the first Ask for the key. The caller holds s.mu.
 func (g *grant) noteAsked(by string) {
 	if g.asked {
 		return // a repeated event
@@ -148,7 +148,8 @@ func (g *grant) noteAsked(by string) {
 	g.s.c.trace.asked(LockEvent{Key: g.key, Token: g.token, By: by})
 }
 
-// noteContended records that another request waits. The caller holds s.mu.
+// noteContended records the first waiter since the grant. The caller holds
+// s.mu.
 func (g *grant) noteContended() {
 	if g.contended {
 		return

@@ -18,13 +18,13 @@ const (
 
 	// sleepCheck is how often the session reads the clocks while it has grants
 	// or waiters. A suspended host's timers stand still, so no timer can be set
-	// for the moment at which a sleep has used up the trust.
+	// for the moment when a sleep has used up the trust.
 	sleepCheck = 100 * time.Millisecond
 )
 
-// run sends beats until the session ends. It ends the session when the trust is
-// spent or the node stops. Then it tells the cluster, so that the keys are free
-// early.
+// run sends beats until the session ends. When the trust is spent or the node
+// stops, run ends the session. Then it tells the cluster, so that the keys are
+// free early.
 func (s *session) run() {
 	defer close(s.closed)
 	// The first beat is due a third of a TTL after the request for the session.
@@ -33,7 +33,8 @@ func (s *session) run() {
 	defer timer.Stop()
 	for s.ctx.Err() == nil {
 		now := s.c.now()
-		// A host that slept has missed beats, so the session sends one at once.
+		// A host has missed beats after a sleep, so the session sends a beat at
+		// once.
 		if now.since(last) >= s.ttl/beatsPerTTL || now.sleptSince(last) > sleepCheck {
 			last = now
 			s.sendBeat(now)
@@ -169,8 +170,7 @@ func (s *session) handleBeatAnswer(sent instant, err error, stale bool) {
 }
 
 // extendTrust restarts the window of trust at sent, because a beat sent then is
-// now confirmed. A window that is over stays so, even if that was not noticed
-// yet.
+// now confirmed. A window once over stays over, even if nobody has noticed yet.
 func (s *session) extendTrust(sent instant) {
 	now := s.c.now()
 	s.mu.Lock()

@@ -9,7 +9,7 @@ import (
 
 // A lineage is the list of locks that a context descends from, the nearest
 // first. A lock's context has a lineage, and so has every context derived from
-// it. A caller that waits under such a context keeps holding these locks
+// that. A caller that waits under such a context keeps holding these locks
 // meanwhile. The client sends the lineage to the cluster, so that the cluster
 // can find cycles of waits.
 type lineage struct {
@@ -26,8 +26,8 @@ func withLineage(ctx context.Context, l *Lock) context.Context {
 }
 
 // lineageTokens returns the first tokens of the held locks in ctx's lineage, of
-// all clients of c's cluster, except the token but. It skips other clusters'
-// locks, since their tokens would name other locks here.
+// all clients of c's cluster, except the token but. Other clusters' locks are
+// skipped, since their tokens would name other locks here.
 func (c *Client) lineageTokens(ctx context.Context, but machine.Token) ([]machine.Token, error) {
 	var tokens []machine.Token
 	cluster := c.rep.Cluster()

@@ -56,9 +56,9 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 // WatchPrefix may skip a key that was taken and freed in between, and may yield
 // a vacant key twice. If the loop falls so far behind that the cluster has
 // forgotten the changes, or very many keys change at once, WatchPrefix lists
-// the keys again: it skips keys whose last yielded state is still current, and
-// yields keys that are gone as vacant. The memory used grows with the number of
-// keys that have holders or waiters.
+// the keys again: keys whose last yielded state is still current are skipped,
+// and vacant keys are yielded if they were not vacant before. The memory used
+// grows with the number of keys with holders or waiters.
 //
 // The sequence ends when the loop breaks, or with an error like List's, except
 // that an unreachable cluster does not end the sequence.
@@ -83,7 +83,7 @@ type prefixWatch struct {
 	yielded map[string]uint64 // versions of the last yielded states that were not vacant, by key
 }
 
-// run returns the error that ends the sequence, or nil if the loop has broken.
+// run returns the final error of the sequence, or nil if the loop has broken.
 func (w *prefixWatch) run(ctx context.Context) error {
 	since, ok, err := w.list(ctx)
 	for ok && err == nil {
@@ -105,9 +105,8 @@ func (w *prefixWatch) run(ctx context.Context) error {
 	return err
 }
 
-// list yields all keys that have changed, including keys that are gone. It
-// returns the version after which changes have not been seen, and false if the
-// loop has broken.
+// list yields all changed keys, including keys that are gone. The result is the
+// version of the last change seen, and false if the loop has broken.
 func (w *prefixWatch) list(ctx context.Context) (since uint64, ok bool, err error) {
 	gone := make(map[string]bool, len(w.yielded))
 	for key := range w.yielded {
@@ -152,8 +151,8 @@ func (w *prefixWatch) list(ctx context.Context) (since uint64, ok bool, err erro
 	return since, true, nil
 }
 
-// yieldIfNew yields a key's state unless the same version was yielded last. It
-// returns false when the loop has broken.
+// yieldIfNew yields a key's state unless the same version was yielded last. The
+// result is false when the loop has broken.
 func (w *prefixWatch) yieldIfNew(m machine.Status) bool {
 	if reserved(m.Key) {
 		return true

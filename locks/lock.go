@@ -28,9 +28,9 @@ type Lock struct {
 	stop      context.CancelCauseFunc
 }
 
-// markEnded ends the lock for the given cause. It returns the function that
-// cancels the lock's context and changes, or nil if there are none. The caller
-// holds the session's mu, and calls this function after unlocking.
+// markEnded ends the lock for the given cause. The result is the function to
+// cancel the lock's context and changes, or nil if there are none. The caller
+// holds the session's mu, and calls the function after unlocking.
 func (l *Lock) markEnded(cause error) func() {
 	l.ended = cause
 	var stops []context.CancelCauseFunc
@@ -64,9 +64,9 @@ func (l *Lock) Key() string {
 	return l.g.key
 }
 
-// Token returns the grant's fencing token, which is larger than the token of
-// every earlier grant. Send the token with each access to the protected
-// resource. Upgrade changes the token to a larger one.
+// Token returns the grant's fencing token, larger than the token of every
+// earlier grant. Send the token with each access to the protected resource.
+// Upgrade changes the token to a larger one.
 func (l *Lock) Token() fence.Token {
 	if l.zero() {
 		return 0
@@ -80,14 +80,14 @@ func (l *Lock) Token() fence.Token {
 // held reports whether the lock has not ended, as far as was noticed.
 func (l *Lock) held() bool { return l.endCause() == nil }
 
-// Context returns a context that ends when the lock ends: by loss, with a
-// *LostError as its cause, or by Release, with the cause ErrReleased. The
-// context has the token, for fence.FromContext, and the values of the context
-// with which the lock was acquired. The end of that context does not end the
-// lock's, except in Do, Elect and Spread.
+// Context returns a context with the lifetime of the lock: the context ends by
+// loss, with a *LostError as its cause, or by Release, with the cause
+// ErrReleased. The context has the token, for fence.FromContext, and the values
+// of the context with which the lock was acquired. The end of that context does
+// not end the lock's, except in Do, Elect and Spread.
 //
-// Acquire with a context derived from this one tells the cluster that this lock
-// is held during the wait, so that the cluster can find cycles of waits: see
+// Acquire with a derived context tells the cluster that this lock is held
+// during the wait, so that the cluster can find cycles of waits: see
 // ErrDeadlock.
 //
 // In a running process, the context ends before the key is granted to anybody
@@ -108,8 +108,8 @@ func (l *Lock) Context() context.Context {
 		return ctx
 	}
 	// The context is made by the first call, since most locks' contexts are
-	// never used. It is made without mu, since the parent may be of a caller's
-	// type: its methods are called here, and may call a lock's methods.
+	// never used. mu is not held, since the parent may be of a caller's type:
+	// the parent's methods are called here, and may call a lock's methods.
 	ctx, stop := context.WithCancelCause(withLineage(fence.NewContextFunc(l.parent, l.Token), l))
 	s.mu.Lock()
 	if l.ended != nil {
@@ -131,8 +131,8 @@ func (l *Lock) Context() context.Context {
 }
 
 // Err returns nil while the lock is held and may be trusted, and after that the
-// reason for its end: a *LostError or ErrReleased. Err reads the clocks, so
-// that the answer is right immediately after a pause.
+// reason for its end: a *LostError or ErrReleased. Err reads the clocks, so the
+// answer is right immediately after a pause.
 func (l *Lock) Err() error {
 	_, err := l.trustLeft()
 	return err
@@ -140,7 +140,7 @@ func (l *Lock) Err() error {
 
 // Remaining returns for how long the lock may be trusted even if no further
 // beat is confirmed, or 0 if the lock has ended. Beats in the background extend
-// that time.
+// the trust.
 func (l *Lock) Remaining() time.Duration {
 	left, _ := l.trustLeft()
 	return left

@@ -20,7 +20,7 @@ func encodeMeta(m map[string]string) []byte {
 }
 
 // decodeMeta decodes the result of encodeMeta. If b was encoded otherwise,
-// perhaps by another version's client, it returns the part that it understands.
+// perhaps by another version's client, the result is the decodable part.
 func decodeMeta(b []byte) map[string]string {
 	if len(b) == 0 {
 		return nil

@@ -8,9 +8,8 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// Elected describes the leader: the holder of the key that was elected with
-// Elect, Do or Acquire. If there is no leader, Token is 0 and all other fields
-// are empty.
+// Elected describes the leader: the holder of the key, by Elect, Do or Acquire.
+// If there is no leader, Token is 0 and all other fields are empty.
 type Elected struct {
 	Client string // its Options.Name
 	Node   string // the member on which the client runs
@@ -19,13 +18,13 @@ type Elected struct {
 }
 
 // Observe yields the present leader of key, and then the new leader after each
-// change, also when there is none. If a term is over before the loop's body
-// runs, that term may be skipped, but never the latest, and tokens never fall.
-// A grant with an expired session is no longer the leader's, even while its
-// delay keeps the key taken.
+// change, also when there is none. Terms that are over before the loop's body
+// runs may be skipped, but never the latest, and tokens never fall. A grant
+// with an expired session is no longer the leader's, even while its delay keeps
+// the key taken.
 //
 // A yielded term may be over when the body runs. Use Observe to find the
-// leader, which must check its own lock. The sequence ends like Watch's.
+// leader; the leader must check its own lock. The sequence ends like Watch's.
 func (c *Client) Observe(ctx context.Context, key string) iter.Seq2[Elected, error] {
 	return func(yield func(Elected, error) bool) {
 		var last Elected

@@ -11,13 +11,13 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// ErrOnce says that an earlier run of Once with the same id has failed. The
-// error is a *OnceError.
+// ErrOnce: an earlier run of Once with the same id has failed. The error is a
+// *OnceError.
 var ErrOnce = errors.New("locks: run once, and failed")
 
-// ErrUnfinished says that an earlier run of Once with the same id began, and
-// that its result is unknown: its process is gone, and left no result. The
-// error is a *OnceError, which matches ErrOnce as well.
+// ErrUnfinished: an earlier run of Once with the same id began, and the result
+// is unknown: the process of that run is gone, and left no result. The error is
+// a *OnceError and matches ErrOnce as well.
 var ErrUnfinished = errors.New("locks: begun once, and nobody knows how it ended")
 
 // OnceError describes an earlier run of ID.
@@ -48,11 +48,11 @@ const (
 )
 
 // onceKeys is the prefix of the keys of Once. The ids follow the prefix. No
-// user's key begins with it.
+// user's key has this prefix.
 const onceKeys = "\x00once/"
 
-// A key of Once has an empty value, or a mark: one of these bytes and the data
-// named here.
+// A key of Once has an empty value, or a mark: one of these bytes, and then the
+// data named here.
 const (
 	onceBegun  = 1 // no data
 	onceDone   = 2 // the result
@@ -67,22 +67,22 @@ const (
 // fn runs at most once, whatever fails. The cluster stores a mark before fn
 // runs and the result after it. If the process of fn dies in between, or cannot
 // reach the cluster for a TTL, fn is not run again: later callers get an error
-// that matches ErrUnfinished, and must find out by themselves what was done. If
+// matching ErrUnfinished, and must find out by themselves how far fn came. If
 // fn returns an error, it has been run too: later callers get a *OnceError with
-// the error's text, which matches ErrOnce. If fn panics, the text says so.
+// the error's text, matching ErrOnce. If fn panics, the text says so.
 //
-// The context of fn ends with ctx and with the lock that fn runs under, and has
-// the lock's fencing token. The caller that ran fn gets the result of fn, even
-// if the lock was lost meanwhile. If the result could not be stored or is too
+// The context of fn ends with ctx and with the lock of the run, and has the
+// lock's fencing token. The caller that ran fn gets the result of fn, even if
+// the lock was lost meanwhile. If the result could not be stored or is too
 // long, that caller gets the result and an error, which matches ErrUncertain if
-// others may see the result. Any other error says that this call has not run
-// fn: the cause of ctx, *SessionError, *DeadlockError if fn would wait for
-// itself, *LostError, ErrClosed, cluster.ErrStopped, cluster.ErrVersion,
+// others may see the result. With any other error, this call has not run fn:
+// the cause of ctx, *SessionError, *DeadlockError if fn would wait for itself,
+// *LostError, ErrClosed, cluster.ErrStopped, cluster.ErrVersion,
 // *cluster.ConfigError.
 //
-// The cluster remembers the last 16,384 ids that were run, in 16 MiB. An older
-// id may be run again, even if its result was read since. If ctx ends while the
-// first mark is being stored, the id may be used up as if fn had begun.
+// The cluster remembers the last 16,384 runs, in 16 MiB. An older id may be run
+// again, even if the result was read since. If ctx ends while the first mark is
+// being stored, the id may be used up as if fn had begun.
 func (c *Client) Once(ctx context.Context, id string, fn func(ctx context.Context) ([]byte, error)) ([]byte, error) {
 	switch {
 	case id == "":
@@ -115,9 +115,9 @@ type once struct {
 	result  []byte
 }
 
-// attempt reads the mark of the id, and runs fn if there is none. It returns
-// true unless it must be called again, because the run that it waited for has
-// left no mark.
+// attempt reads the mark of the id, and runs fn if there is none. The result is
+// false if attempt must be called again, because an earlier run has left no
+// mark.
 func (o *once) attempt(ctx context.Context) (over bool, err error) {
 	a, err := o.c.read(ctx, replica.Query{Key: o.key, Value: true})
 	if err != nil {
@@ -130,8 +130,8 @@ func (o *once) attempt(ctx context.Context) (over bool, err error) {
 		}
 	}
 	// While fn runs elsewhere, this call needs only its result. All such calls
-	// wait to share the key. They wait in the key's queue and not by a read, so
-	// that the cluster can find cycles of waits.
+	// wait to share the key, in the key's queue and not by a read, so that the
+	// cluster can find cycles of waits.
 	req := acquireRequest{key: o.key}
 	if begun {
 		req.cmd.Mode = machine.Shared
@@ -160,8 +160,8 @@ func (o *once) attempt(ctx context.Context) (over bool, err error) {
 	return false, nil
 }
 
-// readMark returns the result of the earlier run that left the mark value. It
-// returns false if there is no mark. No run is under way.
+// readMark returns the result of the earlier run from its mark, value, or false
+// if there is no mark. No run is under way.
 func (o *once) readMark(value []byte) (over bool, err error) {
 	if len(value) == 0 {
 		return false, nil
@@ -183,8 +183,8 @@ func (o *once) readMark(value []byte) (over bool, err error) {
 func (o *once) runMarked(ctx context.Context, l *Lock) error {
 	if err := l.setValue(ctx, []byte{onceBegun}, true); err != nil {
 		if errors.Is(certain(err), ErrUncertain) {
-			// fn has not begun. If the mark was stored, it is removed before
-			// another client can have seen it.
+			// fn has not begun. A stored mark is removed before another client
+			// can have seen the mark.
 			_ = o.storeMark(ctx, l, nil)
 		}
 		return o.wrapError(err)
@@ -215,7 +215,7 @@ func (o *once) runMarked(ctx context.Context, l *Lock) error {
 }
 
 // storeMark stores a mark, even if ctx or the lock has ended: the cluster
-// refuses commands of a grant that is no longer in force.
+// refuses commands of a grant no longer in force.
 func (o *once) storeMark(ctx context.Context, l *Lock, value []byte) error {
 	s := l.g.s
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(s.ttl))

@@ -8,7 +8,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// opening is an attempt to open a session, shared by all calls that need a
+// opening is an attempt to open a session, shared by all calls in need of a
 // session.
 type opening struct {
 	callers int // the calls that wait; the attempt ends when none is left
@@ -17,8 +17,8 @@ type opening struct {
 	err     error
 }
 
-// liveSession returns the client's session. If there is none, it opens a
-// session.
+// liveSession returns the client's session, and opens a session if there is
+// none.
 func (c *Client) liveSession(ctx context.Context) (*session, error) {
 	for {
 		if s := c.currentSession(); s != nil && s.alive() {
@@ -53,12 +53,12 @@ func (c *Client) liveSession(ctx context.Context) (*session, error) {
 }
 
 // whyEnded returns the cause of ctx, which has ended, for a call that waited
-// for another call's request. Such a call has no error of its own that says
-// whether there is a leader.
+// for another call's request. Such a call has no error of its own about the
+// lack of a leader.
 func (c *Client) whyEnded(ctx context.Context) error { return whyEnded(ctx, c.rep.Reached()) }
 
-// joinOpening adds the caller to the present opening, or to a new one. It
-// returns neither an opening nor an error if there is a session by now.
+// joinOpening adds the caller to the present opening, or to a new opening. If
+// there is a session by now, both results are nil.
 func (c *Client) joinOpening() (*opening, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +95,8 @@ func (c *Client) joinOpening() (*opening, error) {
 	return c.opening, nil
 }
 
-// quitOpening removes a caller from o. After the last caller it cancels the
-// attempt and returns true.
+// quitOpening removes a caller from o. For the last caller, quitOpening cancels
+// the attempt and returns true.
 func (c *Client) quitOpening(o *opening) (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

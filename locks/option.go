@@ -29,11 +29,11 @@ func Shared() Option {
 	}
 }
 
-// Permit makes the key a counting semaphore and the lock one of its permits: at
-// most of permits, 1 to 10,000, are held at a time. All holders and waiters of
-// permits of a key must name the same number; a call with another number fails
-// with a *CapacityError. Once the key has no holders and no waiters, the number
-// may change.
+// Permit makes the key a counting semaphore and the lock a permit: at most of
+// permits, 1 to 10,000, are held at a time. All holders and waiters of permits
+// of a key must name the same number; a call with another number fails with a
+// *CapacityError. Once the key has no holders and no waiters, the number may
+// change.
 func Permit(of int) Option {
 	return func(r *acquireRequest) {
 		r.noteOption(optPermit)
@@ -47,8 +47,8 @@ func Permit(of int) Option {
 
 // Tree locks the key and everything below the key. Keys are paths with slashes
 // between their segments: "a/b" is below "a", and "ab" is not. A tree excludes
-// all locks above and below its key, unless both locks are Shared. Two locks
-// without this option do not exclude each other because of their paths.
+// all locks above and below, unless both locks are Shared. Two locks without
+// this option do not exclude each other because of their paths.
 func Tree() Option {
 	return func(r *acquireRequest) {
 		r.noteOption(optTree)
@@ -60,9 +60,9 @@ func Tree() Option {
 // UTF-8, acquire the key again while the owner holds the key. Owners are known
 // to this Client only: another client's owner of the same name is another owner.
 //
-// The owner's first Acquire acquires the key as usual. While the owner holds the
-// key, each further Acquire returns at once, without asking the cluster. The new
-// Lock has a context of its own, but the same token and value. Each Lock is
+// The owner's first Acquire acquires the key as usual. While the owner holds
+// the key, each further Acquire returns at once, without asking the cluster.
+// The new Lock has another context, but the same token and value. Each Lock is
 // released by itself, and the last Release frees the key: see Lock.Depth. All
 // are lost together. An owner holds at most 65,536 locks of a key at a time.
 //
@@ -97,10 +97,10 @@ const (
 )
 
 // Priority puts the request before waiters of lower priority. p is -100 to 100;
-// without this option it is 0. Holders are not disturbed. A waiter is passed at
-// most 16 times; after that, all later requests stand behind it. Some waiters
-// are never passed: waiters for trees, waiters for several keys, and waiters
-// with a context that descends from another lock's.
+// the default is 0. Holders are not disturbed. A waiter is passed at most 16
+// times; after that, all later requests stand behind it. Some waiters are never
+// passed: waiters for trees, waiters for several keys, and waiters with a
+// context that descends from another lock's.
 func Priority(p int) Option {
 	return func(r *acquireRequest) {
 		r.noteOption(optPriority)
@@ -113,7 +113,7 @@ func Priority(p int) Option {
 }
 
 // Delay keeps the key taken for d after the holder's session expired, so that
-// work which a crashed holder has under way can come to its end. d is in whole
+// work under way in a crashed holder can come to an end. d is in whole
 // milliseconds, up to 24 hours. The delay does not apply after a Release, a
 // Client.Close or a Break, nor to a client of the same name as the holder's.
 func Delay(d time.Duration) Option {
@@ -131,12 +131,12 @@ func Delay(d time.Duration) Option {
 }
 
 // IfToken grants the key only if there was no grant of the key after t, the
-// token of an earlier grant: then all that the earlier holder left is unchanged.
-// If there was a later grant, the call fails with a *ChangedError, at once or as
-// soon as that grant is made during the wait. If the cluster has forgotten so
-// old a token, the call fails with ErrTooOld. For a key that was never granted,
-// Inspect returns a token to use here. Do not use 0: 0 is too old for every key
-// of a cluster that may have had a predecessor.
+// token of an earlier grant: then everything the earlier holder left is
+// unchanged. If there was a later grant, the call fails with a *ChangedError,
+// at once or as soon as that grant is made during the wait. If the cluster has
+// forgotten so old a token, the call fails with ErrTooOld. For a key that was
+// never granted, Inspect returns a token to use here. Do not use 0: 0 is too
+// old for every key of a cluster that may have had a predecessor.
 func IfToken(t fence.Token) Option {
 	return func(r *acquireRequest) {
 		r.noteOption(optIfToken)
@@ -145,9 +145,9 @@ func IfToken(t fence.Token) Option {
 }
 
 // MaxWaiters makes the call fail with ErrTooManyWaiters if n requests wait for
-// the key already. The failure comes at once, and nothing was changed. n is 1 to
-// 10,000; without this option it is 10,000. Spread applies n to the callers that
-// share a name.
+// the key already. The failure comes at once, and nothing was changed. n is 1
+// to 10,000; the default is 10,000. Spread applies n to the callers that share
+// a name.
 func MaxWaiters(n int) Option {
 	return func(r *acquireRequest) {
 		if n < 1 || n > machine.MaxWaiters {
@@ -172,7 +172,8 @@ func Meta(m map[string]string) Option {
 	}
 }
 
-// optionSet is a set of options that cannot be combined with everything.
+// optionSet is a set of options, with a bit for each option that cannot be
+// combined with all others.
 type optionSet uint8
 
 const (
@@ -185,8 +186,7 @@ const (
 	optIfToken
 )
 
-// optionNames lists the names of the options, in the order in which errors
-// report them.
+// optionNames lists the names of the options, in the order of reporting.
 var optionNames = []struct {
 	opt  optionSet
 	name string
@@ -223,7 +223,7 @@ func (r *acquireRequest) applyOptions(opts []Option) {
 }
 
 // refuseOptions sets the request's error if the request was given an option of
-// set. The error says that the option cannot be combined with partner.
+// set, which cannot be combined with partner.
 func (r *acquireRequest) refuseOptions(set optionSet, partner string) {
 	for _, o := range optionNames {
 		if r.options&set&o.opt != 0 {

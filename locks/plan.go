@@ -3,14 +3,14 @@ package locks
 import "github.com/wardmote/wardmote/internal/machine"
 
 // The plan decides which caller of Spread owns which shard. All callers compute
-// the same plan from the same view, and each acts on its own part only. Views
-// may be stale, and the parts may be carried out in any order: the locks keep
-// each shard with one owner, and the plan for a later view does not undo the
-// moves that the plan for an earlier view began.
+// the same plan from the same view, and each caller carries out only its own
+// part. Views may be stale, and the parts may be carried out in any order: the
+// locks keep each shard with a single owner, and the plan for a later view does
+// not undo the moves begun by an earlier plan.
 
 // plan divides the shards among callers, given the shards' present owners, and
-// returns self's part in ascending order: the shards that self owns and keeps,
-// the shards to give up, and the shards to take.
+// returns self's part in ascending order: the shards to keep, the shards to
+// give up, and the shards to take.
 func plan(members, owners []machine.SessionID, self machine.SessionID) (keep, shed, want []int) {
 	targets := assign(members, owners)
 	for shard, owner := range owners {
@@ -31,14 +31,14 @@ func plan(members, owners []machine.SessionID, self machine.SessionID) (keep, sh
 // callers' numbers of shards differ by more than one, and as few shards as
 // possible move. Without callers, all indexes are -1.
 //
-// Each caller's quota is shards / callers. The remainder goes to callers that
-// own more than that already, and then to the earliest callers. An owner keeps
-// its lowest shards up to its quota. All other shards go, in ascending order,
+// Each caller's quota is shards / callers. The remainder goes to callers with
+// more shards than the quota, and then to the earliest callers. An owner keeps
+// its lowest shards up to the quota. All other shards go, in ascending order,
 // to the callers below their quota, the earliest first.
 //
-// Not rendezvous hashing or a hash ring, which need no view: they divide less
-// evenly, or move more shards. The present owners are known, and moves are few
-// only because the plan takes them into account.
+// Not rendezvous hashing or a hash ring, neither of which needs a view: both
+// divide less evenly, or move more shards. The present owners are known, and
+// only because the plan starts from the present owners are the moves few.
 func assign(members, owners []machine.SessionID) []int {
 	targets := make([]int, len(owners))
 	index := make(map[machine.SessionID]int, len(members))

@@ -31,8 +31,8 @@ func (s *session) propose(ctx context.Context, command func(seen []uint64) machi
 	return out, err
 }
 
-// proposeInAnySession proposes a command that needs any session, in the present
-// session or a later one. It tries until ctx or the client ends.
+// proposeInAnySession proposes a command in the present session or a later
+// session, no matter which, and tries until ctx or the client ends.
 func (c *Client) proposeInAnySession(ctx context.Context, command func(*session) machine.Command) (machine.Outcome, error) {
 	if ctx.Err() != nil {
 		return machine.Outcome{}, endOf(ctx)
@@ -65,7 +65,7 @@ func (c *Client) proposeInAnySession(ctx context.Context, command func(*session)
 }
 
 // unknownToCluster reports whether a command was refused because a member of
-// the cluster is too old for it, or because the cluster's present format is.
+// the cluster, or the cluster's present format, is too old for the command.
 func unknownToCluster(out machine.Outcome, err error) bool {
 	return err == nil && out.Code == machine.WrongFormat || errors.Is(err, ErrVersion)
 }
@@ -77,8 +77,8 @@ func mayBeApplied(err error) bool {
 	return err != nil && !(errors.As(err, &unheard) && !unheard.Unknown)
 }
 
-// outcomeError returns the error of an outcome that a correct client does not
-// get.
+// outcomeError returns the error of an outcome not expected by a correct
+// client.
 func outcomeError(verb string, out machine.Outcome) error {
 	switch out.Code {
 	case machine.BadCommand:

@@ -8,7 +8,7 @@ import (
 )
 
 // traceQueue calls Trace.Queued with the number of requests and holders before
-// w, at first and after each change, while w waits. If that function is nil,
+// w, at first and after each change, while w waits. If Trace.Queued is nil,
 // traceQueue returns at once.
 func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
 	if !s.c.trace.wantsQueued() {

@@ -8,7 +8,7 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// read reads from the cluster. It fails when ctx ends or the client is closed.
+// read reads from the cluster, and fails when ctx ends or the client is closed.
 func (c *Client) read(ctx context.Context, q replica.Query) (replica.Answer, error) {
 	return readUntilClosed(ctx, c, func(ctx context.Context) (replica.Answer, error) { return c.rep.Read(ctx, q) })
 }
@@ -38,8 +38,7 @@ func readUntilClosed[T any](ctx context.Context, c *Client, read func(context.Co
 	return a, err
 }
 
-// retryRead repeats a read, with pauses, until it succeeds or its error is
-// final.
+// retryRead repeats a read, with pauses, until success or a final error.
 func retryRead[T any](ctx context.Context, c *Client, call func() (T, error)) (T, error) {
 	var retry backoff
 	for {

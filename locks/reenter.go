@@ -9,13 +9,13 @@ import (
 // This file implements the option Reentrant. The cluster knows of one request
 // and one grant for an owner; the rest happens here.
 
-// MaxDepth is the number of locks of one key that an owner may hold at a time.
+// MaxDepth is the largest number of locks of a key for an owner at a time.
 const MaxDepth = 1 << 16
 
 // ownerEntryName identifies an ownerEntry.
 type ownerEntryName struct{ key, owner string }
 
-// ownerEntry is an owner's grant of a key, or its request for one.
+// ownerEntry is an owner's grant of a key, or the owner's request.
 type ownerEntry struct {
 	name ownerEntryName
 	mode machine.Mode
@@ -29,7 +29,7 @@ type ownerEntry struct {
 }
 
 // acquireReentrant acquires req's key for its owner, or adds a lock to the
-// grant that the owner has already.
+// owner's present grant.
 func (s *session) acquireReentrant(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
 	name := ownerEntryName{req.key, req.owner}
 	for {
@@ -84,15 +84,15 @@ func (s *session) resolveEntry(e *ownerEntry, l *Lock) {
 	close(e.resolved)
 }
 
-// addLock adds a lock to e's grant. It returns neither a lock nor an error if
-// e's request still waits. The caller holds the session's mu.
+// addLock adds a lock to e's grant. If e's request still waits, both results
+// are nil. The caller holds the session's mu.
 func (e *ownerEntry) addLock(c *Client, parent context.Context, req *acquireRequest) (*Lock, error) {
 	switch {
 	case e.mode != req.cmd.Mode || e.of != req.cmd.Of || e.tree != req.cmd.Tree:
 		return nil, configError("Reentrant", "owner %q holds or asks for %q in another mode", req.owner, req.key)
 	case e.grant == nil && req.cmd.Try:
-		// Joining e's request would mean to wait; a request beside e's would
-		// compete with its own owner.
+		// Joining e's request would mean to wait, and a second request would
+		// compete with the owner's first.
 		return nil, &HeldError{Key: req.key, Client: c.name(), Node: c.rep.Member()}
 	case e.grant == nil:
 		return nil, nil
@@ -104,10 +104,10 @@ func (e *ownerEntry) addLock(c *Client, parent context.Context, req *acquireRequ
 	return l, nil
 }
 
-// Depth returns the number of locks that the owner holds on the grant, this
-// lock included: 1 for a lock acquired without Reentrant. For a released lock,
-// Depth returns the number of locks left at its release; 0 says that the
-// release freed the key. For a lost lock, Depth returns 0.
+// Depth returns the number of the owner's locks on the grant, this lock
+// included: 1 for a lock acquired without Reentrant. For a released lock, Depth
+// returns the number of locks left at the release, with 0 for a release that
+// freed the key. For a lost lock, Depth returns 0.
 func (l *Lock) Depth() int {
 	if l.zero() {
 		return 0

@@ -19,25 +19,24 @@ import (
 // If the cluster did not answer within ctx, the error wraps the cause of ctx.
 // The client keeps telling the cluster in the background, and the key stays
 // taken until the cluster hears, or for a TTL at most. If the session ended
-// before the cluster heard, which frees the key as well, the error matches
-// ErrSessionLost. If the lock was lost before, Release returns its *LostError;
-// if it was released before, ErrReleased. In both cases Release has no effect
-// on any later grant of the key.
+// before the cluster heard, and so freed the key as well, the error matches
+// ErrSessionLost. If the lock was lost before, Release returns the *LostError;
+// if the lock was released before, ErrReleased. In both cases Release has no
+// effect on any later grant of the key.
 func (l *Lock) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
 // HandOver releases the key to the first waiter of the client with the given
-// name, before all other waiters. If that client has no request in the queue,
-// or an earlier waiter may not be passed (see Priority), the key is released to
+// name, before all other waiters. If the client has no request in the queue, or
+// an earlier waiter may not be passed (see Priority), the key is released to
 // the next waiter, and the error matches ErrNoSuccessor. If a member of the
 // cluster is too old for HandOver, the key is released to the next waiter, and
 // the error matches ErrVersion.
 //
 // Like Release, HandOver ends the lock before the cluster is told, since the
-// successor may run before the cluster's answer arrives here. For that reason
-// the lock ends even if there is no such successor. If the lock's owner has
-// several locks (see Reentrant), the error matches ErrWrongMode, and the lock
-// is still held; no other failure matches ErrWrongMode. All other errors are
-// Release's.
+// successor may run before the cluster's answer arrives here. Therefore the
+// lock ends even if there is no such successor. If the lock's owner has several
+// locks (see Reentrant), the error matches ErrWrongMode, and the lock is still
+// held; no other failure matches ErrWrongMode. All other errors are Release's.
 func (l *Lock) HandOver(ctx context.Context, client string) error {
 	switch {
 	case client == "":
@@ -50,16 +49,15 @@ func (l *Lock) HandOver(ctx context.Context, client string) error {
 	return l.releaseTo(ctx, client)
 }
 
-// releaseTo ends the lock. If it was the last lock of its grant, releaseTo
-// releases the grant in the cluster: to the client named to, unless to is
-// empty.
+// releaseTo ends the lock. After the last lock of a grant, releaseTo releases
+// the grant in the cluster: to the client named to, unless to is empty.
 func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
 	g, s := l.g, l.g.s
-	// Registered before the lock ends, so that a Close which comes in between
-	// waits for this call.
+	// Registered before the lock ends, so that a Close in between waits for
+	// this call.
 	entered := s.c.beginCall()
 	if entered == nil {
 		defer s.c.calls.Done()

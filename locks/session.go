@@ -13,8 +13,8 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// session is a client's session, from its opening until its end. It ends once
-// and for good.
+// session is a client's session, from the opening until the end. A session ends
+// once and for good.
 type session struct {
 	c   *Client
 	id  machine.SessionID
@@ -67,8 +67,8 @@ func newSession(c *Client, id machine.SessionID, t trust) *session {
 	return s
 }
 
-// unlockAndCancel unlocks s.mu, which the caller holds, and calls cancels,
-// which cancel the contexts of locks that the caller has marked as ended.
+// unlockAndCancel unlocks s.mu, held by the caller, and calls cancels, the
+// functions to cancel the contexts of locks marked as ended.
 func (s *session) unlockAndCancel(cancels []func()) {
 	if len(cancels) == 0 {
 		s.mu.Unlock()
@@ -87,8 +87,8 @@ func (s *session) unlockAndCancel(cancels []func()) {
 
 // awaitCancels waits until the contexts of all locks marked as ended have
 // ended, no matter which goroutine marked them. Only then may the cluster be
-// told that a key is free: a goroutine that sees a mark may be faster than the
-// goroutine that made it.
+// told that a key is free: the goroutine that marked a lock may be slower than
+// another which has seen the mark.
 func (s *session) awaitCancels() {
 	s.mu.Lock()
 	for s.cancelling > 0 {
@@ -97,7 +97,7 @@ func (s *session) awaitCancels() {
 	s.mu.Unlock()
 }
 
-// hasEnded reports whether the session has ended. It does not read the clocks.
+// hasEnded reports whether the session has ended, without reading the clocks.
 func (s *session) hasEnded() bool { return s.endReason() != 0 }
 
 func (s *session) endReason() Reason {
@@ -106,7 +106,7 @@ func (s *session) endReason() Reason {
 	return s.reason
 }
 
-// lose ends the session, and all of its locks and waits. The first reason
+// lose ends the session, and all locks and waits with it. The first reason
 // counts. When lose returns, or when any other call finds the session ended,
 // all of its locks are marked as ended; their contexts are cancelled before
 // lose returns.
@@ -129,7 +129,7 @@ func (s *session) lose(reason Reason) {
 }
 
 // loseGrants marks all grants and their locks as lost, and returns the
-// functions that cancel their contexts. The caller holds s.mu.
+// functions to cancel their contexts. The caller holds s.mu.
 func (s *session) loseGrants(reason Reason) []func() {
 	var cancels []func()
 	grants := slices.Collect(maps.Values(s.grants))
@@ -143,7 +143,7 @@ func (s *session) loseGrants(reason Reason) []func() {
 
 // drain ends all locks and waits because the client is closing. The session
 // itself continues to send beats until all work has returned, so that no key is
-// freed while work under that key still runs.
+// freed while work under the key still runs.
 func (s *session) drain() {
 	s.mu.Lock()
 	if s.reason != 0 || s.draining {
@@ -171,8 +171,8 @@ func (s *session) close() error {
 }
 
 // proposeClose closes the session in the cluster, which frees all of its keys
-// in one step. A time limit bounds it, since the cluster expires a session that
-// it does not hear; no caller's context does, since Close continues after its
+// in one step. A time limit bounds the call, since a session without beats
+// expires anyway; no caller's context does, since Close continues after the
 // caller has left.
 func (s *session) proposeClose() error {
 	s.awaitCancels()

@@ -78,7 +78,7 @@ type Holder struct {
 	// arrives; for a Delayed holder, the time until the delay ends. Renewals is
 	// the number of the client's beats that the present leader has
 	// acknowledged; it rises while the client is alive. Both change all the
-	// time, so Watch yields nothing if only they have changed.
+	// time, so Watch yields nothing if only these two have changed.
 	Left     time.Duration
 	Renewals uint64
 
