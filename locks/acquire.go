@@ -13,7 +13,7 @@ import (
 
 // errNoSession says that the session had ended before the cluster heard of the
 // request. The request changed nothing, and never will.
-var errNoSession = errors.New("locks: no session")
+var errNoSession = errors.New("locks: the session has ended")
 
 // Acquire waits until the key is granted to this client and returns the lock.
 // Waiters are served in the order in which the cluster heard of them. The key
@@ -204,7 +204,7 @@ func refusalError(req *acquireRequest, out machine.Outcome) error {
 	case machine.Changed:
 		return &ChangedError{Key: key, Since: fence.Token(req.cmd.IfToken), Token: fence.Token(out.Token)}
 	case machine.TooOld:
-		return fmt.Errorf("%w: %q since token %d, nothing is known up to %d", ErrTooOld, key, uint64(req.cmd.IfToken), uint64(out.Token))
+		return fmt.Errorf("%w: %q, token %d; grants up to token %d are forgotten", ErrTooOld, key, uint64(req.cmd.IfToken), uint64(out.Token))
 	case machine.WrongCapacity:
 		return &CapacityError{Key: key, Of: int(req.cmd.Of), Have: int(out.Limit)}
 	}

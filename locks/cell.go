@@ -13,7 +13,7 @@ import (
 
 // ErrUncertain: a change may or may not have been made. The cluster may have
 // received the command, and no answer arrived.
-var ErrUncertain = errors.New("locks: it is not known whether this was done")
+var ErrUncertain = errors.New("locks: the change may or may not have been made")
 
 // Cell is a small value kept by the cluster, up to 64 KiB, such as a
 // configuration or a counter. A cell is the value left with a key by

@@ -82,7 +82,7 @@ func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Contex
 		s.lose(SessionExpired)
 		return l.Err()
 	case out.Code == machine.WrongMode:
-		return g.wrongMode(verb, "the cluster says so")
+		return g.wrongMode(verb, "the cluster refused it")
 	case out.Code == machine.ValuesFull:
 		return fmt.Errorf("%w: the cluster's limit is %d", ErrValuesFull, out.Limit)
 	}
@@ -101,7 +101,7 @@ func (l *Lock) changeError(ctx context.Context, verb string, err error) error {
 		err = whyEnded(ctx, err)
 	}
 	if reached {
-		return callError(verb, l.g.key, fmt.Errorf("the cluster may have heard, or may yet: %w", err))
+		return callError(verb, l.g.key, fmt.Errorf("the cluster may have received the command, or may yet: %w", err))
 	}
 	var dead *DeadlockError
 	if errors.As(err, &dead) || errors.Is(err, ErrWrongMode) {

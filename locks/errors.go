@@ -44,22 +44,22 @@ var (
 
 	// ErrChanged: the key was granted after the token given to the option
 	// IfToken. Nothing was granted. The error is a *ChangedError.
-	ErrChanged = errors.New("locks: granted to others since")
+	ErrChanged = errors.New("locks: granted again since the token")
 
 	// ErrTooOld: the cluster has forgotten the grants of the key after the
 	// token given to the option IfToken, because the token is too old. Nothing
 	// was granted.
-	ErrTooOld = errors.New("locks: what was granted since is forgotten")
+	ErrTooOld = errors.New("locks: the token is too old")
 
 	// ErrCapacity: the option Permit named another capacity than the key's
 	// present holders and waiters did. Nothing was changed. The error is a
 	// *CapacityError.
-	ErrCapacity = errors.New("locks: another capacity is in use")
+	ErrCapacity = errors.New("locks: the key has another capacity")
 
 	// ErrWrongMode: the call does not apply to the lock's mode; for example,
 	// only an exclusive lock can set a value. Nothing was changed, and the lock
 	// is still held.
-	ErrWrongMode = errors.New("locks: not possible in the lock's mode")
+	ErrWrongMode = errors.New("locks: not possible in this mode of the lock")
 
 	// ErrNoSuccessor: HandOver or Resign named a client with no waiter for the
 	// key, or a waiter that may not pass the others. The key was released to
@@ -75,11 +75,11 @@ var (
 
 	// ErrValuesFull: the cluster has reached its limit of values. The value was
 	// not set.
-	ErrValuesFull = errors.New("locks: no room for a value")
+	ErrValuesFull = errors.New("locks: too many values")
 )
 
 // errNoLock is the error of the methods of a zero Lock.
-var errNoLock = errors.New("locks: not a lock: it was not acquired")
+var errNoLock = errors.New("locks: the zero Lock was never acquired")
 
 // Reason says why a grant or a session ended without a request of its client.
 type Reason uint8
@@ -174,7 +174,7 @@ func (e *HeldError) Error() string {
 	case e.Client == "":
 		return fmt.Sprintf("%ssomething below %q is held", prefix, strings.TrimSuffix(key, "/"))
 	case e.Delayed:
-		return fmt.Sprintf("%s%q was held by %s, and the delay of its grant runs (token %d)", prefix, key, who, uint64(e.Token))
+		return fmt.Sprintf("%s%q was held by %s, and the delay of the grant has not passed (token %d)", prefix, key, who, uint64(e.Token))
 	case e.Token == 0:
 		return fmt.Sprintf("%s%q is waited for by %s", prefix, key, who)
 	}
@@ -230,7 +230,7 @@ type ChangedError struct {
 }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("locks: acquire %q: granted to others since token %d, last under token %d", e.Key, uint64(e.Since), uint64(e.Token))
+	return fmt.Sprintf("locks: acquire %q: granted again since token %d, last under token %d", e.Key, uint64(e.Since), uint64(e.Token))
 }
 
 // Is reports whether target is ErrChanged.
@@ -245,7 +245,7 @@ type CapacityError struct {
 }
 
 func (e *CapacityError) Error() string {
-	return fmt.Sprintf("locks: acquire %q: a permit of %d was asked for, but others' are of %d", e.Key, e.Of, e.Have)
+	return fmt.Sprintf("locks: acquire %q: asked for a permit of %d, but the capacity is %d", e.Key, e.Of, e.Have)
 }
 
 // Is reports whether target is ErrCapacity.
@@ -292,7 +292,7 @@ type BudgetError struct {
 }
 
 func (e *BudgetError) Error() string {
-	return fmt.Sprintf("locks: %q (token %d) is certain for %v, need %v", e.Key, uint64(e.Token), e.Left, e.Need)
+	return fmt.Sprintf("locks: %q (token %d) can be trusted for %v, need %v", e.Key, uint64(e.Token), e.Left, e.Need)
 }
 
 // endError is the end of a context as an error. The text is the cause's. The

@@ -86,16 +86,16 @@ func ExampleClient_Inspect() {
 		log.Fatal(err)
 	}
 	for _, h := range status.Holders {
-		fmt.Println(h.Client, "holds it,", h.Mode, h.Token == lock.Token())
+		fmt.Println(h.Client, "holds the key,", h.Mode, h.Token == lock.Token())
 	}
 	for _, w := range status.Waiters {
-		fmt.Println(w.Client, "waits for it,", w.Mode)
+		fmt.Println(w.Client, "waits for the key,", w.Mode)
 	}
 	fmt.Println("release:", lock.Release(ctx))
 	fmt.Println("ben:", <-printed)
 	// Output:
-	// ann holds it, exclusive true
-	// ben waits for it, exclusive
+	// ann holds the key, exclusive true
+	// ben waits for the key, exclusive
 	// release: <nil>
 	// ben: <nil>
 }

@@ -41,7 +41,7 @@ func (c *Client) lineageTokens(ctx context.Context, but machine.Token) ([]machin
 			continue // the locks of one owner share a token
 		}
 		if len(tokens) == machine.MaxUnder {
-			return nil, configError("ctx", "it descends from the contexts of more than %d locks that are held", machine.MaxUnder)
+			return nil, configError("ctx", "a descendant of the contexts of more than %d held locks", machine.MaxUnder)
 		}
 		tokens = append(tokens, t)
 	}

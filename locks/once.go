@@ -13,12 +13,12 @@ import (
 
 // ErrOnce: an earlier run of Once with the same id has failed. The error is a
 // *OnceError.
-var ErrOnce = errors.New("locks: run once, and failed")
+var ErrOnce = errors.New("locks: the earlier run failed")
 
 // ErrUnfinished: an earlier run of Once with the same id began, and the result
 // is unknown: the process of that run is gone, and left no result. The error is
 // a *OnceError and matches ErrOnce as well.
-var ErrUnfinished = errors.New("locks: begun once, and nobody knows how it ended")
+var ErrUnfinished = errors.New("locks: the earlier run has an unknown result")
 
 // OnceError describes an earlier run of ID.
 type OnceError struct {
@@ -29,9 +29,9 @@ type OnceError struct {
 
 func (e *OnceError) Error() string {
 	if e.Unfinished {
-		return fmt.Sprintf("locks: once %q: begun before, and nobody knows how it ended", e.ID)
+		return fmt.Sprintf("locks: once %q: an earlier run began, and its result is unknown", e.ID)
 	}
-	return fmt.Sprintf("locks: once %q: failed before: %s", e.ID, e.Text)
+	return fmt.Sprintf("locks: once %q: an earlier run failed: %s", e.ID, e.Text)
 }
 
 // Is reports whether target is ErrOnce, or ErrUnfinished if e.Unfinished is
@@ -175,7 +175,7 @@ func (o *once) readMark(value []byte) (over bool, err error) {
 	case onceFailed:
 		return true, &OnceError{ID: o.id, Text: string(rest)}
 	}
-	return true, o.wrapError(fmt.Errorf("what is known of it is of a kind that this version does not know: %d", value[0]))
+	return true, o.wrapError(fmt.Errorf("the mark of the earlier run is unknown to this version: %d", value[0]))
 }
 
 // runMarked runs fn under the exclusive lock l, and stores the mark before and
@@ -192,7 +192,7 @@ func (o *once) runMarked(ctx context.Context, l *Lock) error {
 	returned := false
 	defer func() {
 		if !returned { // a panic or runtime.Goexit of fn continues
-			_ = o.storeMark(ctx, l, append([]byte{onceFailed}, "it panicked, or ended its goroutine"...))
+			_ = o.storeMark(ctx, l, append([]byte{onceFailed}, "the function panicked, or ended its goroutine"...))
 		}
 	}()
 	result, err := o.fn(ctx)
@@ -206,10 +206,10 @@ func (o *once) runMarked(ctx context.Context, l *Lock) error {
 		mark = append([]byte{onceFailed}, text[:min(len(text), maxOnceText)]...)
 	case len(result) > maxOnceResult:
 		err = configError("result", "%d bytes exceed %d", len(result), maxOnceResult)
-		mark = append([]byte{onceFailed}, fmt.Sprintf("its result of %d bytes was too long to be stored", len(result))...)
+		mark = append([]byte{onceFailed}, fmt.Sprintf("the result of %d bytes was too long to be stored", len(result))...)
 	}
 	if unstored := o.storeMark(ctx, l, mark); unstored != nil {
-		err = errors.Join(err, fmt.Errorf("locks: once %q: it was run, but how it ended could not be stored: %w", o.id, unstored))
+		err = errors.Join(err, fmt.Errorf("locks: once %q: the function was run, but the result could not be stored: %w", o.id, unstored))
 	}
 	return err
 }
@@ -238,7 +238,7 @@ func (o *once) storeMark(ctx context.Context, l *Lock, value []byte) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	return outcomeError("store it", out)
+	return outcomeError("store the result", out)
 }
 
 func (o *once) wrapError(err error) error { return callError("once", o.id, err) }

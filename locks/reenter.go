@@ -97,7 +97,7 @@ func (e *ownerEntry) addLock(c *Client, parent context.Context, req *acquireRequ
 	case e.grant == nil:
 		return nil, nil
 	case len(e.locks) >= MaxDepth:
-		return nil, configError("Reentrant", "owner %q has entered %q %d times", req.owner, req.key, MaxDepth)
+		return nil, configError("Reentrant", "owner %q holds %q %d times already", req.owner, req.key, MaxDepth)
 	}
 	l := &Lock{g: e.grant, parent: parent}
 	e.locks[l] = struct{}{}

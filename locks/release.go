@@ -69,7 +69,7 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	}
 	if to != "" && g.depth() > 1 {
 		s.mu.Unlock()
-		return g.wrongMode("hand over", "its owner has entered it several times")
+		return g.wrongMode("hand over", "its owner holds several locks of the grant")
 	}
 	last, cancels := l.markReleased()
 	if last {
@@ -123,16 +123,16 @@ func (s *session) proposeRelease(ctx context.Context, d *cleanup) error {
 	switch {
 	case err != nil:
 		s.startCleanup(d)
-		err = fmt.Errorf("locks: release %q (token %d): the cluster did not hear, the key may stay taken for up to %v: %w",
+		err = fmt.Errorf("locks: release %q (token %d): the cluster could not be told, the key may stay taken for up to %v: %w",
 			d.keys[0], uint64(d.token), s.ttl, err)
 		if d.noSuccessor != nil {
-			return fmt.Errorf("%w; to be released to whoever is next: %w", err, d.noSuccessor)
+			return fmt.Errorf("%w; the key will go to the next waiter: %w", err, d.noSuccessor)
 		}
 		return err
 	case out.Code == machine.OK, out.Code == machine.NotHeld:
 		// NotHeld answers a repeated release if the first copy freed the key.
 		if d.noSuccessor != nil {
-			return callError("hand over", d.keys[0], fmt.Errorf("released to whoever was next: %w", d.noSuccessor))
+			return callError("hand over", d.keys[0], fmt.Errorf("released to the next waiter: %w", d.noSuccessor))
 		}
 		return nil
 	case out.Code == machine.NoSession:

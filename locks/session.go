@@ -186,7 +186,7 @@ func (s *session) proposeClose() error {
 		if ctx.Err() != nil {
 			err = notInTime(err)
 		}
-		return fmt.Errorf("locks: close: the cluster did not hear, keys may stay taken for up to %v: %w", s.ttl, err)
+		return fmt.Errorf("locks: close: the cluster could not be told, keys may stay taken for up to %v: %w", s.ttl, err)
 	}
 	return nil
 }

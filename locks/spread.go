@@ -23,7 +23,7 @@ const MaxShards = replica.MaxAlso
 // ErrHandedOver is the cause of the end of a ShardWork's context if the shard
 // belongs to another caller from now on. The lock is held until the work has
 // returned.
-var ErrHandedOver = errors.New("locks: shard is handed over")
+var ErrHandedOver = errors.New("locks: shard handed over")
 
 // Spread divides shards 0 to shards-1 of name among all callers of Spread with
 // that name, at most one per Client, and runs work for each shard of this
@@ -82,7 +82,7 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 	}
 	if size > replica.MaxAlsoBytes {
 		// Each read of the group asks for all shards at once.
-		return configError("shards", "the names of all are %d bytes, which exceed %d", size, replica.MaxAlsoBytes)
+		return configError("shards", "all names together have %d bytes, which exceeds %d", size, replica.MaxAlsoBytes)
 	}
 	if !c.beginSpread(name) {
 		return configError("name", "this client runs Spread for %q already", name)

@@ -188,7 +188,7 @@ func (g *grant) checkModeCanChange(verb string) error {
 	case g.mode == machine.Permit:
 		return g.wrongMode(verb, "the lock is a permit")
 	case g.rare != nil && g.rare.entry != nil:
-		return g.wrongMode(verb, "its owner may have entered it several times")
+		return g.wrongMode(verb, "its owner may hold several locks of the grant")
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ type member struct {
 func New(t testing.TB, n int, opts ...Option) *Cluster {
 	t.Helper()
 	if n < 1 || n > maxMembers {
-		t.Fatalf("lockstest: %d members are not in 1 to %d", n, maxMembers)
+		t.Fatalf("lockstest: %d members is not within 1 and %d", n, maxMembers)
 	}
 	c := &Cluster{t: t, ttl: defaultTTL, net: transport.NewMemory(1), members: make([]*member, n)}
 	for _, o := range opts {
@@ -277,7 +277,7 @@ func (c *Cluster) Settle() {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			c.t.Fatalf("lockstest: %d of %d members vote", voters, alive)
+			c.t.Fatalf("lockstest: only %d of %d members vote", voters, alive)
 		}
 	}
 }
