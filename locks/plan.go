@@ -11,20 +11,20 @@ import "github.com/wardmote/wardmote/internal/machine"
 // plan divides the shards among callers, given the shards' present owners, and
 // returns self's part in ascending order: the shards to keep, the shards to
 // give up, and the shards to take.
-func plan(members, owners []machine.SessionID, self machine.SessionID) (keep, shed, want []int) {
-	targets := assign(members, owners)
+func plan(callers, owners []machine.SessionID, self machine.SessionID) (keep, giveUp, take []int) {
+	targets := assign(callers, owners)
 	for shard, owner := range owners {
-		mine := targets[shard] >= 0 && members[targets[shard]] == self
+		mine := targets[shard] >= 0 && callers[targets[shard]] == self
 		switch {
 		case mine && owner == self:
 			keep = append(keep, shard)
 		case mine:
-			want = append(want, shard)
+			take = append(take, shard)
 		case owner == self:
-			shed = append(shed, shard)
+			giveUp = append(giveUp, shard)
 		}
 	}
-	return keep, shed, want
+	return keep, giveUp, take
 }
 
 // assign returns for each shard the index of its next owner in callers. No two
@@ -39,10 +39,10 @@ func plan(members, owners []machine.SessionID, self machine.SessionID) (keep, sh
 // Not rendezvous hashing or a hash ring, neither of which needs a view: both
 // divide less evenly, or move more shards. The present owners are known, and
 // only because the plan starts from the present owners are the moves few.
-func assign(members, owners []machine.SessionID) []int {
+func assign(callers, owners []machine.SessionID) []int {
 	targets := make([]int, len(owners))
-	index := make(map[machine.SessionID]int, len(members))
-	for i, m := range members {
+	index := make(map[machine.SessionID]int, len(callers))
+	for i, m := range callers {
 		if _, ok := index[m]; !ok {
 			index[m] = i
 		}
@@ -53,7 +53,7 @@ func assign(members, owners []machine.SessionID) []int {
 		}
 		return targets
 	}
-	owned := make([]int, len(members))
+	owned := make([]int, len(callers))
 	for _, owner := range owners {
 		if i, ok := index[owner]; ok {
 			owned[i]++
@@ -61,8 +61,8 @@ func assign(members, owners []machine.SessionID) []int {
 	}
 
 	each, spare := len(owners)/len(index), len(owners)%len(index)
-	quotas := make([]int, len(members))
-	for i, m := range members {
+	quotas := make([]int, len(callers))
+	for i, m := range callers {
 		if index[m] != i {
 			continue // listed before
 		}
@@ -72,7 +72,7 @@ func assign(members, owners []machine.SessionID) []int {
 			spare--
 		}
 	}
-	for i, m := range members {
+	for i, m := range callers {
 		if index[m] == i && quotas[i] == each && spare > 0 {
 			quotas[i]++
 			spare--

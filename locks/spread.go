@@ -95,8 +95,8 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 		if err == nil {
 			began := time.Now()
 			sp := &spread{c: c, s: s, group: group, keys: keys, work: work}
-			if own := sp.run(ctx); own != nil {
-				return own
+			if workErr := sp.run(ctx); workErr != nil {
+				return workErr
 			}
 			if time.Since(began) > s.ttl {
 				retry.reset()
@@ -139,7 +139,7 @@ const enlisting = -1
 // run takes part until ctx, the session or the client ends, or until work
 // fails. It returns the work's error. When run returns, all of its goroutines
 // have ended.
-func (sp *spread) run(ctx context.Context) (own error) {
+func (sp *spread) run(ctx context.Context) (workErr error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(sp.c.closing, func() { cancel(ErrClosed) })()
@@ -157,34 +157,34 @@ func (sp *spread) run(ctx context.Context) (own error) {
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for sp.ended == nil && own == nil {
+	for sp.ended == nil && workErr == nil {
 		select {
 		case v := <-views:
 			sp.view = &v
 		case r := <-sp.reports:
-			own = sp.handleReport(r)
+			workErr = sp.handleReport(r)
 		case <-timer.C:
 		case <-ctx.Done():
 			sp.ended = whyEnded(ctx, nil)
 		}
-		if sp.view != nil && sp.ended == nil && own == nil {
+		if sp.view != nil && sp.ended == nil && workErr == nil {
 			sp.applyPlan(ctx, &running)
 			if next, ok := sp.nextPauseEnd(); ok {
 				timer.Reset(next)
 			}
 		}
 	}
-	if own != nil {
-		cancel(own)
+	if workErr != nil {
+		cancel(workErr)
 	}
 	cancel(sp.ended)
 	running.Wait()
 	for len(sp.reports) > 0 {
-		if r := <-sp.reports; own == nil {
-			own = r.workErr
+		if r := <-sp.reports; workErr == nil {
+			workErr = r.workErr
 		}
 	}
-	return own
+	return workErr
 }
 
 // handleReport handles a report, and returns the work's error.
@@ -216,12 +216,12 @@ func (sp *spread) nextPauseEnd() (next time.Duration, ok bool) {
 
 // applyPlan carries out this caller's part of the plan for the present view.
 func (sp *spread) applyPlan(ctx context.Context, running *sync.WaitGroup) {
-	members := make([]machine.SessionID, 0, 1+len(sp.view.Status.Waiters))
+	callers := make([]machine.SessionID, 0, 1+len(sp.view.Status.Waiters))
 	for _, h := range sp.view.Status.Holders {
-		members = append(members, h.Session)
+		callers = append(callers, h.Session)
 	}
 	for _, w := range sp.view.Status.Waiters {
-		members = append(members, w.Session)
+		callers = append(callers, w.Session)
 	}
 	owners := make([]machine.SessionID, len(sp.keys))
 	for i := range owners {
@@ -229,12 +229,12 @@ func (sp *spread) applyPlan(ctx context.Context, running *sync.WaitGroup) {
 			owners[i] = sp.view.Also[i].Session
 		}
 	}
-	keep, _, want := plan(members, owners, sp.s.id)
+	keep, _, take := plan(callers, owners, sp.s.id)
 	// If the view says that self owns a shard, a goroutine works on it. If
 	// there is no such goroutine, the release is under way, and the shard is
 	// acquired again.
-	mine := make(map[int]bool, len(keep)+len(want))
-	for _, shard := range append(keep, want...) {
+	mine := make(map[int]bool, len(keep)+len(take))
+	for _, shard := range append(keep, take...) {
 		mine[shard] = true
 		if sp.shards[shard] != nil {
 			continue

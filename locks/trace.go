@@ -87,7 +87,7 @@ const maxTraced = 1 << 16
 // queued while any other mutex is held, and so calls are queued in the order of
 // the events.
 type tracer struct {
-	trace *Trace // may be nil
+	trace *Trace // never nil
 
 	mu      sync.Mutex
 	queue   []func()
@@ -96,8 +96,15 @@ type tracer struct {
 	idle    chan struct{} // closed when closed is true and running is false
 }
 
-func newTracer(to *Trace) *tracer { return &tracer{trace: to, idle: make(chan struct{})} }
+// newTracer returns a tracer of to, which may be nil.
+func newTracer(to *Trace) *tracer {
+	if to == nil {
+		to = &Trace{}
+	}
+	return &tracer{trace: to, idle: make(chan struct{})}
+}
 
+// enqueue queues a call of f, unless the tracer is closed or the queue is full.
 func (t *tracer) enqueue(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,79 +169,36 @@ func (t *tracer) close() {
 }
 
 func (t *tracer) sessionOpened(ttl time.Duration) {
-	if t.trace != nil && t.trace.SessionOpened != nil {
-		t.enqueue(func() { t.trace.SessionOpened(ttl) })
+	if f := t.trace.SessionOpened; f != nil {
+		t.enqueue(func() { f(ttl) })
 	}
 }
 
 func (t *tracer) sessionLost(r Reason) {
-	if t.trace != nil && t.trace.SessionLost != nil {
-		t.enqueue(func() { t.trace.SessionLost(r) })
+	if f := t.trace.SessionLost; f != nil {
+		t.enqueue(func() { f(r) })
 	}
 }
 
 func (t *tracer) beatFailed(err error) {
-	if t.trace != nil && t.trace.BeatFailed != nil {
-		t.enqueue(func() { t.trace.BeatFailed(err) })
+	if f := t.trace.BeatFailed; f != nil {
+		t.enqueue(func() { f(err) })
 	}
 }
 
-func (t *tracer) wantsQueued() bool { return t.trace != nil && t.trace.Queued != nil }
+func (t *tracer) wantsQueued() bool { return t.trace.Queued != nil }
 
-func (t *tracer) queued(e LockEvent) {
-	if t.trace != nil {
-		t.enqueueEvent(t.trace.Queued, e)
-	}
-}
+func (t *tracer) queued(e LockEvent)        { t.enqueueEvent(t.trace.Queued, e) }
+func (t *tracer) acquired(e LockEvent)      { t.enqueueEvent(t.trace.Acquired, e) }
+func (t *tracer) released(e LockEvent)      { t.enqueueEvent(t.trace.Released, e) }
+func (t *tracer) lost(e LockEvent)          { t.enqueueEvent(t.trace.Lost, e) }
+func (t *tracer) asked(e LockEvent)         { t.enqueueEvent(t.trace.Asked, e) }
+func (t *tracer) contended(e LockEvent)     { t.enqueueEvent(t.trace.Contended, e) }
+func (t *tracer) cleanupFailed(e LockEvent) { t.enqueueEvent(t.trace.CleanupFailed, e) }
+func (t *tracer) retrying(e LockEvent)      { t.enqueueEvent(t.trace.Retrying, e) }
+func (t *tracer) stuck(e LockEvent)         { t.enqueueEvent(t.trace.Stuck, e) }
 
-func (t *tracer) asked(e LockEvent) {
-	if t.trace != nil {
-		t.enqueueEvent(t.trace.Asked, e)
-	}
-}
-
-func (t *tracer) contended(e LockEvent) {
-	if t.trace != nil {
-		t.enqueueEvent(t.trace.Contended, e)
-	}
-}
-
-func (t *tracer) acquired(e LockEvent) {
-	if t.trace != nil {
-		t.enqueueEvent(t.trace.Acquired, e)
-	}
-}
-
-func (t *tracer) released(e LockEvent) {
-	if t.trace != nil {
-		t.enqueueEvent(t.trace.Released, e)
-	}
-}
-
-func (t *tracer) lost(e LockEvent) {
-	if t.trace != nil {
-		t.enqueueEvent(t.trace.Lost, e)
-	}
-}
-
-func (t *tracer) cleanupFailed(e LockEvent) {
-	if t.trace != nil {
-		t.enqueueEvent(t.trace.CleanupFailed, e)
-	}
-}
-
-func (t *tracer) retrying(e LockEvent) {
-	if t.trace != nil {
-		t.enqueueEvent(t.trace.Retrying, e)
-	}
-}
-
-func (t *tracer) stuck(e LockEvent) {
-	if t.trace != nil {
-		t.enqueueEvent(t.trace.Stuck, e)
-	}
-}
-
+// enqueueEvent queues a call of f with e, unless f is nil.
 func (t *tracer) enqueueEvent(f func(LockEvent), e LockEvent) {
 	if f != nil {
 		t.enqueue(func() { f(e) })
