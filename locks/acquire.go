@@ -32,8 +32,8 @@ var errNoSession = errors.New("locks: the session has ended")
 //   - ErrTooManyWaiters: the queue is full.
 //   - *DeadlockError: if waiting would close a cycle (A waits for B, B for C, C
 //     for A, through any number of clients), Acquire fails at once and the
-//     error lists the cycle. The cluster takes a waiter for the holder of a
-//     lock only if the waiter's ctx descends from the lock's context.
+//     error lists the cycle. A waiter counts as the holder of a lock only if
+//     the waiter's ctx descends from the lock's context.
 //   - *ChangedError, ErrTooOld: see the option IfToken; *CapacityError: see
 //     Permit.
 //   - *cluster.ConfigError: the key or an option cannot be used.
@@ -50,6 +50,7 @@ func (c *Client) TryAcquire(ctx context.Context, key string, opts ...Option) (*L
 	return c.acquireKey(ctx, key, true, opts)
 }
 
+// acquireKey does the work of Acquire and TryAcquire.
 func (c *Client) acquireKey(ctx context.Context, key string, try bool, opts []Option) (*Lock, error) {
 	if err := c.beginCall(); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func (s *session) acquire(ctx, parent context.Context, req acquireRequest) (*Loc
 	return s.acquireNew(ctx, parent, req)
 }
 
-// acquireNew sends the cluster a new request for req and waits for the verdict.
+// acquireNew asks the cluster for a new grant, and waits for the verdict.
 func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
 	wctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -211,6 +212,7 @@ func refusalError(req *acquireRequest, out machine.Outcome) error {
 	return callError("acquire", key, outcomeError("acquire", out))
 }
 
+// deadlockError returns the error of a request that would have closed cycle.
 func deadlockError(verb, key string, cycle []machine.Link) error {
 	e := &DeadlockError{Key: key, verb: verb}
 	for _, l := range cycle {

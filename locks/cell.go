@@ -108,13 +108,13 @@ func (x *Cell) Update(ctx context.Context, change func(old []byte) []byte) error
 // certain wraps an error of SetValue with ErrUncertain, unless the error
 // excludes a change of the value.
 func certain(err error) error {
-	var unheard *replica.Error
+	var failed *replica.Error
 	var config *cluster.ConfigError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &unheard):
-		if !unheard.Unknown {
+	case errors.As(err, &failed):
+		if !failed.Unknown {
 			return err
 		}
 	case errors.Is(err, ErrValuesFull), errors.Is(err, ErrWrongMode), errors.As(err, &config):

@@ -92,8 +92,8 @@ func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Contex
 // changeError returns the error of a change that failed with err or did not
 // start.
 func (l *Lock) changeError(ctx context.Context, verb string, err error) error {
-	var unheard *replica.Error
-	reached := errors.As(err, &unheard) && unheard.Unknown
+	var failed *replica.Error
+	reached := errors.As(err, &failed) && failed.Unknown
 	switch ended := l.Err(); {
 	case ended != nil:
 		return ended

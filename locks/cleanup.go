@@ -164,15 +164,15 @@ func (s *session) releaseIsPending(key string, token fence.Token) bool {
 // awaitCleanups waits until the cluster has answered all of this session's
 // cleanups for keys: a new request must not meet the remains of an earlier one.
 func (s *session) awaitCleanups(ctx context.Context, keys []string) error {
-	var debts []*cleanup
+	var pending []*cleanup
 	s.mu.Lock()
 	if len(s.cleanups.byKey) > 0 {
 		for _, key := range keys {
-			debts = append(debts, s.cleanups.byKey[key]...)
+			pending = append(pending, s.cleanups.byKey[key]...)
 		}
 	}
 	s.mu.Unlock()
-	for _, d := range debts {
+	for _, d := range pending {
 		select {
 		case <-d.done:
 		case <-s.ctx.Done():

@@ -44,11 +44,12 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 	return joinLoss(err, lost)
 }
 
-// runWork runs work under l and then releases l, also after a panic. If letGo
-// is not nil, runWork calls letGo with work's error instead of Release. If the
+// runWork runs work under l and then releases l, also after a panic. If
+// release is not nil, runWork calls release with work's error instead of
+// l.Release. If the
 // lock's context has ended already, work is not run. runWork returns work's
 // error, and the loss of the lock if the lock was lost before work returned.
-func (c *Client) runWork(l *Lock, work Work, letGo func(ctx context.Context, err error) error) (lost *LostError, err error) {
+func (c *Client) runWork(l *Lock, work Work, release func(ctx context.Context, err error) error) (lost *LostError, err error) {
 	ctx := l.Context()
 	returned := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { c.goTask(func() { c.traceStuck(l, returned) }) })
@@ -59,13 +60,12 @@ func (c *Client) runWork(l *Lock, work Work, letGo func(ctx context.Context, err
 		close(returned)
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(l.g.s.ttl))
 		defer cancel()
-		release := l.Release
-		if letGo != nil {
-			release = func(ctx context.Context) error { return letGo(ctx, err) }
+		if release == nil {
+			release = func(ctx context.Context, _ error) error { return l.Release(ctx) }
 		}
 		// The error is either the loss, to be returned, or the cluster could
 		// not be told: then the cleanup continues and reports failures itself.
-		errors.As(release(rctx), &lost)
+		errors.As(release(rctx, err), &lost)
 	}()
 	if ctx.Err() != nil {
 		return nil, callError("hold", l.g.key, whyEnded(ctx, nil))
@@ -112,8 +112,8 @@ func joinLoss(err error, lost *LostError) error {
 	case err == nil:
 		return lost
 	}
-	var told *LostError
-	if errors.As(err, &told) && *told == *lost {
+	var included *LostError
+	if errors.As(err, &included) && *included == *lost {
 		return err
 	}
 	return errors.Join(err, lost)

@@ -52,8 +52,8 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 			retry.reset()
 			var lost *LostError
 			lost, err = c.runWork(l, lead, func(ctx context.Context, err error) error { return c.releaseAfterLead(ctx, l, err) })
-			if own := workError(l, err); own != nil && !isResignation(own) {
-				return joinLoss(own, lost)
+			if workErr := workError(l, err); workErr != nil && !isResignation(workErr) {
+				return joinLoss(workErr, lost)
 			}
 			if lost == nil {
 				continue
@@ -96,6 +96,7 @@ func failsAgain(err error) bool {
 // function but Elect interprets this error.
 func Resign(successor string) error { return &resignation{successor} }
 
+// resignation is the error of Resign.
 type resignation struct{ successor string }
 
 func (r *resignation) Error() string {

@@ -43,13 +43,13 @@ func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 		s.mu.Unlock()
 		return
 	}
-	var owed *cleanup
+	var release *cleanup
 	if w.upgrades != nil {
 		w.upgrades.noteUpgraded(out)
 	} else {
 		w.lock = s.newLock(w, out)
 		if g := w.lock.g; w.early.lost != 0 {
-			owed = g.releaseCleanup("")
+			release = g.releaseCleanup("")
 			g.markLost(w.early.lost, nil) // no caller has its context yet
 		}
 	}
@@ -58,8 +58,8 @@ func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 	// The waiter's proposal may still be looking for a leader, although the
 	// verdict is known.
 	w.cancel(nil)
-	if owed != nil {
-		s.startCleanup(owed)
+	if release != nil {
+		s.startCleanup(release)
 	}
 }
 
@@ -154,13 +154,14 @@ func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason 
 		d = g.releaseCleanup("")
 		cancels = g.markLost(reason, nil)
 	}
-	owed := reason != Broken || s.releaseIsPending(d.keys[0], d.token)
+	done := reason != Broken || s.releaseIsPending(d.keys[0], d.token)
 	s.unlockAndCancel(cancels)
-	if !owed {
+	if !done {
 		s.startCleanup(d)
 	}
 }
 
+// reasonOf converts the machine's reason to this package's.
 func reasonOf(r machine.Reason) Reason {
 	switch r {
 	case machine.Closed:

@@ -163,8 +163,8 @@ func (s *session) handleBeatAnswer(sent instant, err error, stale bool) {
 	case errors.Is(err, cluster.ErrStopped):
 		s.lose(NodeStopped)
 	case !stale && !s.hasEnded():
-		// The trust does not change: it ends the session unless another beat is
-		// confirmed in time.
+		// The window of trust does not change: its end ends the session unless
+		// another beat is confirmed in time.
 		s.c.trace.beatFailed(err)
 	}
 }

@@ -119,9 +119,8 @@ func (w *prefixWatch) list(ctx context.Context) (since uint64, ok bool, err erro
 			return 0, false, err
 		}
 		if since == 0 {
-			// The version of the first page. The later pages show later
-			// moments, and may miss changes of the first page's keys in
-			// between.
+			// The version of the first page. With a later page's version,
+			// changes of the first page's keys in between would be missed.
 			since = a.Version
 		}
 		for _, st := range a.Keys {

@@ -161,7 +161,7 @@ func (o *once) attempt(ctx context.Context) (over bool, err error) {
 }
 
 // readMark returns the result of the earlier run from its mark, value, or false
-// if there is no mark. No run is under way.
+// if there is no mark. The caller must know that no run is under way.
 func (o *once) readMark(value []byte) (over bool, err error) {
 	if len(value) == 0 {
 		return false, nil

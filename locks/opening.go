@@ -77,15 +77,15 @@ func (c *Client) joinOpening() (*opening, error) {
 			cancel()
 			c.mu.Lock()
 			c.opening = nil
-			shut := c.closeCalled
-			if err == nil && !shut {
+			closed := c.closeCalled
+			if err == nil && !closed {
 				c.session = s
 				c.tasks.Go(s.run)
 			}
 			c.mu.Unlock()
 			o.err = err
 			close(o.done)
-			if err == nil && shut {
+			if err == nil && closed {
 				c.rep.Detach(s.id)
 				_ = s.proposeClose() // it is unused, and expires if this fails
 			}

@@ -11,10 +11,6 @@ import (
 // Option changes how a key is acquired. If an option cannot be used, alone or
 // together with the others, the call fails with a *cluster.ConfigError before
 // anything is sent.
-//
-// To add an option, write its function in this file, add a bit to optionSet
-// unless the option can be combined with all others, and show the attribute in
-// status.go if other clients may see it.
 type Option func(*acquireRequest)
 
 // Shared makes the lock a reader's lock. Up to 10,000 shared locks of a key are
@@ -171,6 +167,10 @@ func Meta(m map[string]string) Option {
 		r.cmd.Meta = meta
 	}
 }
+
+// To add an option, write its function above, add a bit below unless the option
+// can be combined with all others, and show the attribute in status.go if other
+// clients may see it.
 
 // optionSet is a set of options, with a bit for each option that cannot be
 // combined with all others.

@@ -73,8 +73,8 @@ func unknownToCluster(out machine.Outcome, err error) bool {
 // mayBeApplied reports whether a command that failed with err may have been
 // applied.
 func mayBeApplied(err error) bool {
-	var unheard *replica.Error
-	return err != nil && !(errors.As(err, &unheard) && !unheard.Unknown)
+	var failed *replica.Error
+	return err != nil && !(errors.As(err, &failed) && !failed.Unknown)
 }
 
 // outcomeError returns the error of an outcome not expected by a correct

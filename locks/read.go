@@ -18,6 +18,8 @@ func (c *Client) scan(ctx context.Context, q replica.Scan) (replica.Scanned, err
 	return readUntilClosed(ctx, c, func(ctx context.Context) (replica.Scanned, error) { return c.rep.Scan(ctx, q) })
 }
 
+// readUntilClosed calls read with a context that also ends, with the cause
+// ErrClosed, when the client is closed.
 func readUntilClosed[T any](ctx context.Context, c *Client, read func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := c.beginCall(); err != nil {

@@ -58,8 +58,8 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	g, s := l.g, l.g.s
 	// Registered before the lock ends, so that a Close in between waits for
 	// this call.
-	entered := s.c.beginCall()
-	if entered == nil {
+	closed := s.c.beginCall()
+	if closed == nil {
 		defer s.c.calls.Done()
 	}
 	s.mu.Lock()
@@ -77,7 +77,7 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	}
 	d := g.releaseCleanup(to)
 	s.unlockAndCancel(cancels)
-	if !last || entered != nil {
+	if !last || closed != nil {
 		return nil // the owner has other locks, or the client's Close is about to free the key
 	}
 	return s.proposeRelease(ctx, d)

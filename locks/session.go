@@ -34,7 +34,7 @@ type session struct {
 	reason     Reason // 0 while the session lives
 	draining   bool   // the client is closing: no more grants
 	lastSeq    uint64
-	cancelling int       // goroutines that are cancelling contexts of ended locks
+	cancelling int       // number of goroutines that cancel contexts of ended locks now
 	cancelled  sync.Cond // cancelling has become smaller
 	waiters    map[uint64]*waiter
 	grants     map[uint64]*grant // by the seqs of their requests, since tokens may rise
@@ -45,11 +45,14 @@ type session struct {
 	cleanups   cleanups
 }
 
+// newSessionID returns a random ID.
 func newSessionID() (id machine.SessionID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
 }
 
+// newSession returns a session that the cluster has opened under id. The caller
+// starts run.
 func newSession(c *Client, id machine.SessionID, t trust) *session {
 	s := &session{
 		c:       c,
@@ -100,6 +103,7 @@ func (s *session) awaitCancels() {
 // hasEnded reports whether the session has ended, without reading the clocks.
 func (s *session) hasEnded() bool { return s.endReason() != 0 }
 
+// endReason returns why the session ended, or 0 while the session lives.
 func (s *session) endReason() Reason {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,12 +77,12 @@ func (l *Lock) Upgrade(ctx context.Context) error {
 			return machine.Outcome{}, err
 		}
 		s.mu.Lock()
-		mode, easing := g.mode, g.downgrading
+		mode, downgrading := g.mode, g.downgrading
 		s.mu.Unlock()
 		switch {
-		case mode == machine.Exclusive && !easing:
+		case mode == machine.Exclusive && !downgrading:
 			return machine.Outcome{Code: machine.OK}, nil
-		case easing:
+		case downgrading:
 			// Settled first: the cluster must not receive that earlier
 			// Downgrade after the upgrade.
 			if out, err := g.downgrade(ctx); err != nil || out.Code != machine.OK {
@@ -141,7 +141,7 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 
 // refreshToken reads the grant's token from the cluster if an upgrade that was
 // given up may have raised the token. This must come before the next upgrade,
-// because the cluster accepts the previous token, but none before that. All
+// because the cluster accepts the grant's previous token, but no older one. All
 // cleanups for the key are done, so the earlier upgrade is over. If it was
 // granted, there was no other holder at that moment, so this grant is among the
 // first holders that a read returns.

@@ -15,7 +15,7 @@ type waiter struct {
 	seq      uint64
 	since    time.Time
 	parent   context.Context         // of the lock to be made
-	upgrades *grant                  // nil for an acquire: the grant that the request upgrades
+	upgrades *grant                  // the grant that the request upgrades; nil for an acquire
 	cancel   context.CancelCauseFunc // ends the call
 	answered chan struct{}           // closed when verdict is set
 
