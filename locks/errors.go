@@ -152,9 +152,9 @@ type HeldError struct {
 	Token  fence.Token // of the grant; 0 for a waiter
 
 	// Conflict is the conflicting key above or below Key, or empty if the
-	// conflict is on Key itself. If very many keys below Key conflict, Conflict
-	// is one of their parents and ends with a slash, and all other fields but
-	// Key are empty.
+	// conflict is on Key itself. If the conflict is with any of very many keys
+	// below, Conflict ends with a slash and stands for a key below it, and all
+	// other fields but Key are empty.
 	Conflict string
 
 	// Delayed is true if the holder's session has expired and the delay of the

@@ -100,7 +100,7 @@ func ExampleClient_Inspect() {
 	// ben: <nil>
 }
 
-// List shows all keys with a common prefix that are taken.
+// List shows all taken keys with a common prefix.
 func ExampleClient_List() {
 	ctx := context.Background()
 	node := alone()
@@ -123,7 +123,7 @@ func ExampleClient_List() {
 	// room/7 is ann's
 }
 
-// WatchPrefix lists the keys that are taken, and then follows the changes.
+// WatchPrefix lists the taken keys, and then follows the changes.
 func ExampleClient_WatchPrefix() {
 	ctx := context.Background()
 	node := alone()
@@ -221,8 +221,8 @@ func ExampleClient_Cell() {
 	// Output: sold 3, left 0, <nil>
 }
 
-// A message that is delivered twice is processed once, and each delivery gets
-// the same answer.
+// A message delivered twice is processed once, and each delivery gets the same
+// answer.
 func ExampleClient_Once() {
 	ctx := context.Background()
 	node := alone()

@@ -11,8 +11,8 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// The protected resource compares tokens, so that a holder that has lost its
-// lock writes nothing, even if the holder does not know of the loss yet.
+// The protected resource compares tokens, so that a former holder writes
+// nothing, even before the former holder knows of the loss.
 func ExampleLock_Token() {
 	ctx := context.Background()
 	node := alone()

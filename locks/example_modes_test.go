@@ -84,8 +84,8 @@ func ExampleReentrant() {
 	// <nil>
 }
 
-// A wait that could never end is refused instead. The cluster knows from the
-// context that the caller holds the first lock.
+// A wait without an end is refused instead. The context tells the cluster of
+// the caller's first lock.
 func ExampleDeadlockError() {
 	ctx := context.Background()
 	node := alone()
@@ -100,14 +100,15 @@ func ExampleDeadlockError() {
 	var dead *locks.DeadlockError
 	if errors.As(err, &dead) {
 		for _, w := range dead.Cycle {
-			fmt.Println(w.Client, "waits for", w.Key, "which it holds:", w.Token == lock.Token())
+			fmt.Println(w.Client, "waits for", w.Key, "and holds the key:", w.Token == lock.Token())
 		}
 	}
 	// Output:
-	// clerk waits for ledger which it holds: true
+	// clerk waits for ledger and holds the key: true
 }
 
-// A leader may name the next leader, and then stands again behind that one.
+// A leader may name the next leader, and then stands again behind the named
+// leader.
 func ExampleResign() {
 	ctx, cancel := context.WithCancel(context.Background())
 	node := alone()

@@ -163,8 +163,7 @@ func ExampleDelay() {
 	_, err = ben.TryAcquire(ctx, "payments")
 	var held *locks.HeldError
 	if errors.As(err, &held) {
-		// Delayed would mean that ann is gone, and that the ten minutes have
-		// begun.
+		// Delayed would mean: ann is gone, and the ten minutes have begun.
 		fmt.Println("held by", held.Client, "delayed:", held.Delayed)
 	}
 	fmt.Println("release:", lock.Release(ctx))
@@ -206,7 +205,7 @@ func ExampleIfToken() {
 	// ben must read again, since it changed: true
 }
 
-// A request that would be served too late does not join a long queue.
+// A request does not join a queue if the queue is too long.
 func ExampleMaxWaiters() {
 	ctx := context.Background()
 	node := alone()

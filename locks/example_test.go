@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// Do runs a job on one process at a time, under a token that rises.
+// Do runs a job on one process at a time, with rising tokens.
 func ExampleClient_Do() {
 	ctx := context.Background()
 	node := alone()
@@ -56,7 +56,7 @@ func ExampleClient_Do() {
 	// <nil>
 }
 
-// Before each side effect, ask the lock for the time that the effect takes.
+// Before each side effect, ask the lock for the duration of the effect.
 func ExampleLock_Require() {
 	ctx := context.Background()
 	node := alone()
@@ -99,8 +99,8 @@ func ExampleClient_TryAcquire() {
 	// Output: held by ann
 }
 
-// Elect runs lead on one of its callers at a time. Here each caller leads once,
-// and steps down for good by returning an error of its own.
+// Elect runs lead for one caller at a time. Here each caller leads once, and
+// steps down for good by returning an error.
 func ExampleClient_Elect() {
 	ctx := context.Background()
 	node := alone()

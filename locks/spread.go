@@ -110,8 +110,8 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 }
 
 // spread is a call's part in one session. The goroutine of run owns the fields.
-// Each shard that is waited for or worked on has a goroutine of its own, which
-// sends one report when it ends.
+// Each shard of this caller has a goroutine, which waits for the lock, runs the
+// work, and sends a report at its end.
 type spread struct {
 	c     *Client
 	s     *session
@@ -248,7 +248,7 @@ func (sp *spread) applyPlan(ctx context.Context, running *sync.WaitGroup) {
 		sctx, cancel := context.WithCancelCause(ctx)
 		sp.shards[shard] = cancel
 		running.Go(func() {
-			// Deferred, since work that calls runtime.Goexit gives up its
+			// Deferred, so that a runtime.Goexit of the work gives up the
 			// shard.
 			r := report{shard: shard, pause: jitter(sp.s.ttl)}
 			defer func() {

@@ -39,7 +39,7 @@ func (t instant) sleptSince(earlier instant) time.Duration {
 const sleepNoise = time.Millisecond
 
 // margin is the part of a TTL in which a holder does not trust its locks: for
-// clocks that run at different rates, and for timers that fire late.
+// clocks with different rates, and for late timers.
 func margin(ttl time.Duration) time.Duration {
 	return min(ttl/100+100*time.Millisecond, ttl/4)
 }

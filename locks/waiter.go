@@ -8,8 +8,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// waiter is a request without a final answer yet, and the call that waits for
-// it.
+// waiter is a request without a final answer yet, and its waiting call.
 type waiter struct {
 	acquireRequest
 	seq      uint64

@@ -202,8 +202,7 @@ func (c *Cluster) NewClient(i int, opts locks.Options) *locks.Client {
 	return client
 }
 
-// Leader waits until a member that is not cut off leads, and returns its
-// number.
+// Leader waits until a reachable member leads, and returns the member's number.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), formLimit)
@@ -262,8 +261,8 @@ func (c *Cluster) Settle() {
 				continue
 			}
 			alive++
-			// The member itself must know that it votes. Otherwise it would not
-			// vote for the next leader.
+			// The member itself must know of its vote. Otherwise the member
+			// would not vote for the next leader.
 			for _, seen := range m.node.Members() {
 				if seen.Self && seen.Voter && votes[incarnation{seen.Name, seen.Boot}] {
 					voters++
