@@ -48,8 +48,8 @@ func TestADurableVoterReturnsUnderItsID(t *testing.T) {
 	})
 }
 
-// A store that was in use and is lost takes its ID with it, because nobody knows
-// how the lost store voted.
+// A member that has lost its store never votes under the same ID again, because
+// nobody knows how the lost store voted.
 func TestALostStoreBecomesANewGeneration(t *testing.T) {
 	dir := t.TempDir()
 	onBench(t, func(b *bench) {
@@ -81,8 +81,8 @@ func TestALostStoreBecomesANewGeneration(t *testing.T) {
 	})
 }
 
-// A member may find a store that it has never put to use: of another generation,
-// or of a founding that a crash cut short.
+// A founding voter removes a store that its record does not know: of another
+// generation, or of a founding that a crash cut short.
 func TestAStoreNeverPutToUseIsBegunAnew(t *testing.T) {
 	dir := t.TempDir()
 	onBench(t, func(b *bench) {
@@ -99,7 +99,7 @@ func TestAStoreNeverPutToUseIsBegunAnew(t *testing.T) {
 	})
 }
 
-// A voter that is damaged refuses to start: its votes are not to be guessed.
+// A member with a damaged store refuses to start, and does not vote anew.
 func TestADamagedStoreStopsTheStart(t *testing.T) {
 	dir := t.TempDir()
 	onBench(t, func(b *bench) {
@@ -166,8 +166,8 @@ func TestStreamsReachTheirOwnGenerationOnly(t *testing.T) {
 	})
 }
 
-// A voter without a leader asks after a while whether its ID was removed, and goes
-// on asking until a leader says so.
+// A voter without a leader asks after a while whether its ID was removed, and
+// asks again until a leader says so.
 func TestAVoterWithoutALeaderAsksWhetherItWasRemoved(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.found()
@@ -178,7 +178,7 @@ func TestAVoterWithoutALeaderAsksWhetherItWasRemoved(t *testing.T) {
 		if err := leader.raft().Remove(lost.raft().ID(), leader.tape().prev()); err != nil {
 			t.Fatal(err)
 		}
-		asked := func() (n int) { lost.set(func() { n = lost.asked }); return n }
+		asked := func() int { _, n := lost.calls(); return n }
 		time.Sleep(timing.OrphanedVoter - time.Second)
 		if n := asked(); n > 0 {
 			t.Errorf("asked %d times in the first seconds", n)
@@ -194,7 +194,7 @@ func TestAVoterWithoutALeaderAsksWhetherItWasRemoved(t *testing.T) {
 			t.Errorf("goes on voting: %+v", meta)
 		}
 		for _, c := range b.all {
-			if c != lost && c.asked > 0 {
+			if _, asked := c.calls(); c != lost && asked > 0 {
 				t.Errorf("%s, which has a leader, asked", c.name)
 			}
 		}
@@ -231,7 +231,7 @@ func TestStopKeepsTheHighestToken(t *testing.T) {
 	})
 }
 
-// The stop of a Raft ends its leadership first, and waits for it.
+// The stop of a Raft ends the leadership first, and waits for the end.
 func TestLeadEndsBeforeRaftStops(t *testing.T) {
 	onBench(t, func(b *bench) {
 		var running atomic.Int32
