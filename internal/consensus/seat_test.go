@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/wardmote/wardmote/internal/identity"
+	"github.com/wardmote/wardmote/internal/raftstore"
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
@@ -239,12 +242,10 @@ func TestLeadEndsBeforeRaftStops(t *testing.T) {
 			c.Lead = func(ctx context.Context, r *Raft) {
 				running.Add(1)
 				<-ctx.Done()
-				if _, leads := r.Leadership(); leads {
-					if err := r.Barrier(); err != nil {
-						t.Errorf("raft was stopped before its leadership: %v", err)
-					}
-				}
 				time.Sleep(time.Second)
+				if err := r.Barrier(); errors.Is(err, raft.ErrRaftShutdown) {
+					t.Errorf("raft was stopped before its leadership: %v", err)
+				}
 				running.Add(-1)
 			}
 		})
@@ -259,4 +260,59 @@ func TestLeadEndsBeforeRaftStops(t *testing.T) {
 			t.Errorf("%d calls of Lead run after a stop", n)
 		}
 	})
+}
+
+// A Lead that does not end in time keeps raft from stopping only for a while.
+func TestALeadThatWaitsForRaftEndsWithRaft(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.found(func(c *Config) {
+			c.Lead = func(ctx context.Context, r *Raft) {
+				for r.raft.State() != raft.Shutdown {
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+		})
+		began := time.Now()
+		if err := b.stop(b.leader().name); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < timing.RaftStop || took > timing.RaftStop+2*time.Second {
+			t.Errorf("stopped after %v", took)
+		}
+	})
+}
+
+// A store that was put to use by an invitation, and could not be opened, counts as
+// used: the next invitation takes another generation.
+func TestAnInvitationThatFailedIsRepeatedAsANewGeneration(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.found()
+		b.commit("a")
+		engine := &unreadable{Engine: raftstore.NewMemoryEngine()}
+		n4 := b.start("n4", func(c *Config) { c.Engine = engine })
+		engine.broken.Store(true)
+		if id, err := n4.seat.Invited(context.Background()); !errors.Is(err, errUnreadable) || n4.seat.Current() != nil {
+			t.Errorf("invited as %q, %v", id, err)
+		}
+		engine.broken.Store(false)
+		if id := b.invite(n4); id == "n4#1" {
+			t.Errorf("votes as %s", id)
+		}
+		b.agree("a")
+	})
+}
+
+// unreadable is an engine with values that a test can make unreadable.
+type unreadable struct {
+	raftstore.Engine
+	broken atomic.Bool
+}
+
+var errUnreadable = errors.New("unreadable")
+
+func (e *unreadable) Get(key []byte) ([]byte, error) {
+	if e.broken.Load() {
+		return nil, errUnreadable
+	}
+	return e.Engine.Get(key)
 }
