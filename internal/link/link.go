@@ -48,9 +48,9 @@ type Config struct {
 	Cause func() error
 
 	// Events, called by Run.
-	LeaderChanged  func(leader member.Process, term uint64)
-	QuorumLost     func(detail string)
-	QuorumRegained func()
+	LeaderChanged  func(leader member.Process, term uint64) // a leader serves this member, maybe the same again
+	QuorumLost     func(detail string)                      // no leader for timing.QuorumPatience
+	QuorumRegained func()                                   // after QuorumLost
 }
 
 // A Link is this member's way to the leader. Run finds the leader and keeps the
@@ -179,17 +179,14 @@ func (k *Link) newerKnown(up upstream) bool {
 	return false
 }
 
-// install lets calls use up.
+// install lets calls use up, and reports its leader.
 func (k *Link) install(up upstream, name, addr string, a wire.AttachAnswer) {
 	k.mu.Lock()
-	news := k.term != a.Term || k.name != name
 	k.up, k.name, k.addr = up, name, addr
 	k.term, k.ttl = max(k.term, a.Term), a.TTL
 	k.mu.Unlock()
 	k.changed.Wake()
-	if news {
-		k.cfg.LeaderChanged(member.Process{Name: name, Addr: addr}, a.Term)
-	}
+	k.cfg.LeaderChanged(member.Process{Name: name, Addr: addr}, a.Term)
 }
 
 // current returns the upstream, or nil, and a channel that is closed when the
