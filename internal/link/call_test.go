@@ -49,8 +49,8 @@ func TestACommandIsForwarded(t *testing.T) {
 	})
 }
 
-// A command whose answer is lost is sent again to the next leader, and only an
-// error would tell of the first attempt.
+// After a lost answer the command is sent to the next leader. Only an error would
+// tell of the first attempt.
 func TestACommandIsRepeatedAfterALostAnswer(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		a := s.host("a", 5)
@@ -73,7 +73,7 @@ func TestACommandIsRepeatedAfterALostAnswer(t *testing.T) {
 	})
 }
 
-// Unknown is remembered from every attempt, also when a later one surely failed.
+// Unknown is remembered from every attempt, also when a later attempt surely failed.
 func TestUnknownIsRemembered(t *testing.T) {
 	for _, tt := range []struct {
 		claim string
@@ -126,7 +126,7 @@ func TestAVerdictThatIsNotKnownMeansUnknown(t *testing.T) {
 
 func TestACallEndsWithItsContext(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		// No leader: the error says what stands in the way.
+		// No leader: the error gives the reason.
 		_, err := s.k.Propose(s.within(time.Second), acquire)
 		failed(t, err, context.DeadlineExceeded, false)
 		failed(t, err, replica.ErrNoQuorum, false)
@@ -136,7 +136,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		if err := s.k.Reached(); !errors.Is(err, replica.ErrNoQuorum) {
 			t.Errorf("Reached: %v", err)
 		}
-		// A leader that does not answer.
+		// A silent leader.
 		a := s.host("a", 5)
 		a.setAnswer(silence)
 		s.gossip("a", leads(5))
@@ -189,8 +189,8 @@ func TestCallsEndWithTheNode(t *testing.T) {
 	})
 }
 
-// A hung leader keeps no call: neither this node's own, whose disk hangs, nor
-// another one that does not answer.
+// A hung leader keeps no call: neither this node itself with a hung disk, nor
+// another member without answers.
 func TestACallLeavesAHungLeader(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		own := newOwnTerm(5)
@@ -225,7 +225,7 @@ func TestACallLeavesAHungLeader(t *testing.T) {
 		}()
 		synctest.Wait()
 		a.serve(0)
-		s.set(func() { s.guess = "b" }) // known here, and no wake-up tells of it
+		s.set(func() { s.guess = "b" }) // known, but without a wake-up
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -280,7 +280,7 @@ func TestABeatTellsOfASessionThatIsNotOpen(t *testing.T) {
 	})
 }
 
-// Answers arrive as the leader gave them, and one that cannot be read is none.
+// Answers arrive as the leader gave them. An unreadable answer is no answer.
 func TestReadsAndScansAreForwarded(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		a := s.host("a", 5)
@@ -341,8 +341,8 @@ func TestQuestionsOverTheLimitsAskNobody(t *testing.T) {
 	})
 }
 
-// A read or scan that waits for a change is cancelled at the leader when nobody
-// waits for it any more. Others answer soon by themselves.
+// When the caller gives up, a read or scan that waits for a change is cancelled at
+// the leader. Other reads are answered soon anyway.
 func TestWaitingReadsAreCancelled(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		a := s.host("a", 5)

@@ -22,8 +22,8 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// stage is the Link of the member "me" with everything around it: other members
-// that lead or do not, gossip, and the node's events.
+// stage is the Link of the member "me" with fake surroundings: other members,
+// leading or not, gossip, and the node's events.
 type stage struct {
 	t    *testing.T
 	k    *Link
@@ -32,7 +32,7 @@ type stage struct {
 	mu       sync.Mutex
 	cluster  machine.ClusterID
 	leading  Leader
-	guess    string // the address of the leader that raft follows
+	guess    string // the address of raft's leader
 	members  []member.Sighting
 	gossiped wakeup.All
 	hosts    map[string]*host // by address
@@ -40,7 +40,7 @@ type stage struct {
 	events   []string
 }
 
-// onStage runs f in a bubble with a Link that runs and knows no member yet. The
+// onStage runs f in a bubble with a running Link and no known member. The
 // bubble fails the test if a goroutine is left behind.
 func onStage(t *testing.T, f func(t *testing.T, s *stage)) {
 	t.Helper()
@@ -154,7 +154,7 @@ func (s *stage) attachedTo(name string) {
 	}
 }
 
-// within returns a context that ends after d.
+// within returns a context of length d.
 func (s *stage) within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(s.t.Context(), d)
 	s.t.Cleanup(cancel)
@@ -174,13 +174,13 @@ func (s *stage) dial(ctx context.Context, addr string) (net.Conn, string, error)
 	return near, h.name, nil
 }
 
-// A host is another member, reached at the address that is its name.
+// A host is another member. Its address is its name.
 type host struct {
 	name string
 
 	mu       sync.Mutex
-	term     uint64 // in which it leads; 0: it does not
-	hint     string // where it says the leader is
+	term     uint64 // the term of its leadership, or 0
+	hint     string // the address in its hints
 	ttl      uint64
 	attaches []wire.AttachRequest
 	requests []*stream.Request // all others, in the order of arrival
@@ -188,7 +188,7 @@ type host struct {
 	streams  []*stream.Stream
 }
 
-// host adds a member that leads in a term, or does not if the term is 0. It
+// host adds a member. The member leads in the given term, unless that is 0, and
 // answers every request with CodeOK and an empty body.
 func (s *stage) host(name string, term uint64) *host {
 	h := &host{name: name, term: term, ttl: 2000, answer: func(q *stream.Request) { q.Answer(wire.CodeOK, nil) }}
@@ -204,8 +204,8 @@ func (h *host) accept(conn net.Conn) {
 	h.mu.Unlock()
 }
 
-// pipeTo returns a dial function that reaches h alone. H answers Attach as it
-// answers every other request.
+// pipeTo returns a dial function to h alone. H answers Attach like every other
+// request.
 func pipeTo(h *host) func(context.Context, string) (net.Conn, string, error) {
 	return func(context.Context, string) (net.Conn, string, error) {
 		near, far := net.Pipe()
@@ -294,7 +294,8 @@ func (h *host) received() (types []wire.Type) {
 	return types
 }
 
-// ownTerm is this node while it leads. It answers every command with code.
+// ownTerm is the term of this node's own leadership. The answer to every command is
+// code.
 type ownTerm struct {
 	Leader
 	number uint64
