@@ -143,8 +143,19 @@ const (
 // decides its fate with Decide or ReleaseEntries.
 func (c *Cluster) HoldEntries() { c.entries.hold() }
 
-// Decide waits for a held entry and decides its fate.
-func (c *Cluster) Decide(f Fate) { c.entries.decide(f) }
+// patient is how long the test waits for the leader to make an entry or a round.
+const patient = time.Minute
+
+// Decide waits for a held entry and decides its fate. The test fails if the leader
+// commits no entry.
+func (c *Cluster) Decide(f Fate) {
+	c.t.Helper()
+	select {
+	case c.entries.held() <- f:
+	case <-time.After(patient):
+		c.t.Fatal("the leader commits no entry")
+	}
+}
 
 // ReleaseEntries commits the held entry and ends HoldEntries.
 func (c *Cluster) ReleaseEntries() { c.entries.release() }
@@ -176,8 +187,6 @@ func (g *gate[T]) wait() (decision T, ok bool) {
 	}
 	return decision, ok
 }
-
-func (g *gate[T]) decide(decision T) { g.held() <- decision }
 
 func (g *gate[T]) release() {
 	g.mu.Lock()
@@ -212,9 +221,12 @@ func (c *Cluster) HoldRounds() {
 	c.rounds.held = true
 }
 
-// AnswerRound waits for a held round and has every voter answer alike.
+// AnswerRound waits for a held round and has every voter answer alike. The test
+// fails if the leader asks nobody.
 func (c *Cluster) AnswerRound(yes bool) {
+	c.t.Helper()
 	r := &c.rounds
+	late := time.After(patient)
 	for {
 		arrived := r.arrived.Wait()
 		r.mu.Lock()
@@ -239,7 +251,11 @@ func (c *Cluster) AnswerRound(yes bool) {
 			}
 			return
 		}
-		<-arrived
+		select {
+		case <-arrived:
+		case <-late:
+			c.t.Fatal("the leader begins no round")
+		}
 	}
 }
 
