@@ -100,6 +100,25 @@ func TestBeatsWaitWhileAnExpiryIsInFlight(t *testing.T) {
 	})
 }
 
+// A session whose mark failed is expired without a mark.
+func TestBeatsWaitWhileAnUnmarkedSessionExpires(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		s.HoldEntries()
+		time.Sleep(ttl + tick/2)
+		s.Decide(termtest.Dropped) // the mark
+		time.Sleep(2 * tick)       // the expiry has been proposed
+		b := s.beat(1)
+		if c := verdict(b); c != 0 {
+			t.Fatalf("a beat was answered with %v while the session's expiry was in flight", c)
+		}
+		s.Decide(termtest.Committed)
+		if c := verdict(b); c != wire.CodeNoSession || s.alive(1) {
+			t.Errorf("after the expiry the beat was answered with %v, alive: %t", c, s.alive(1))
+		}
+	})
+}
+
 // The mark is in flight, and the leader does not know yet that it stands.
 func TestBeatsWaitWhileAMarkIsInFlight(t *testing.T) {
 	for _, fate := range []termtest.Fate{termtest.Committed, termtest.Unheard, termtest.Dropped} {

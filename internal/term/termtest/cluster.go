@@ -138,8 +138,8 @@ func (c *Cluster) Lead() {
 }
 
 // Depose elects a leader in the next term, on the other voter's table, and leaves
-// the leader before running: that leader has not heard of the election. Members go
-// on with the new leader. Depose returns the Term of the leader before.
+// the leader before running: that leader has not heard of the election, and its
+// members go on with it for their Faults.Stale. Depose returns the Term of the leader before.
 func (c *Cluster) Depose() *term.Term {
 	c.t.Helper()
 	old := c.unseat()
@@ -203,7 +203,8 @@ func (c *Cluster) elect() {
 	members := slices.Clone(c.members)
 	c.mu.Unlock()
 	for _, m := range members {
-		m.Reconnect()
+		faults, _ := m.network()
+		m.after(faults.Stale, m.Reconnect)
 	}
 	c.next.Wake()
 }

@@ -26,12 +26,12 @@ func (m *Member) Attach(id machine.SessionID, to func(machine.Event)) {
 // Detach implements replica.Replica.
 func (m *Member) Detach(id machine.SessionID) {
 	m.mu.Lock()
-	s, t := m.sinks[id], m.term
+	s, l := m.sinks[id], m.leader
 	delete(m.sinks, id)
 	delete(m.heard, id)
 	m.mu.Unlock()
-	if t != nil {
-		t.Detach(id)
+	if l != nil {
+		l.term.Detach(id)
 	}
 	if s != nil {
 		s.mu.Lock()

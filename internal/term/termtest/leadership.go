@@ -34,8 +34,13 @@ func (l *leadership) Voters() (ids []string) {
 	return ids
 }
 
-// Leads says yes even after an election: the loser has not heard of it.
-func (l *leadership) Leads(number uint64) bool { return number == l.number }
+// Leads says yes even after an election, unless this very voter has voted in it:
+// only then has the loser heard of the election.
+func (l *leadership) Leads(number uint64) bool {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return number == l.number && l.c.promised[l.ID()] <= number
+}
 
 // Commit applies the entry to both tables, unless the test decides otherwise or
 // another leader has been elected.

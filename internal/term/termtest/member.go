@@ -12,9 +12,10 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// Faults are those of a member's network. All but Latency are probabilities.
+// Faults are those of a member's network: two durations, and probabilities.
 type Faults struct {
 	Latency    time.Duration // of one way: up to this much
+	Stale      time.Duration // until the member hears of an election: up to this much
 	LoseAsk    float64
 	LoseAnswer float64
 	Twice      float64 // a late second copy of a command arrives
@@ -44,8 +45,8 @@ type Member struct {
 	cut        chan struct{} // not nil while isolated; closed when healed
 	sinks      map[machine.SessionID]*sink
 	heard      map[machine.SessionID]time.Time // when the leader last heard a session
-	subscriber *term.Subscriber                // of term; nil while isolated
-	term       *term.Term
+	leader     *leadership                     // that the member is connected to; nil while isolated
+	subscriber *term.Subscriber                // of the leader's Term
 }
 
 var _ replica.Replica = (*Member)(nil)
@@ -118,7 +119,7 @@ func (m *Member) Reconnect() {
 		m.mu.Unlock()
 		return
 	}
-	m.term, m.subscriber = l.term, s
+	m.leader, m.subscriber = l, s
 	ids := make([]machine.SessionID, 0, len(m.sinks))
 	for id := range m.sinks {
 		ids = append(ids, id)
@@ -130,11 +131,11 @@ func (m *Member) Reconnect() {
 // leave ends the connection.
 func (m *Member) leave() {
 	m.mu.Lock()
-	t, s := m.term, m.subscriber
-	m.term, m.subscriber = nil, nil
+	l, s := m.leader, m.subscriber
+	m.leader, m.subscriber = nil, nil
 	m.mu.Unlock()
-	if t != nil {
-		t.Quit(s)
+	if l != nil {
+		l.term.Quit(s)
 	}
 }
 

@@ -121,16 +121,15 @@ func (c *call[T]) attempt(f Faults) {
 	}
 	var arrive func()
 	arrive = func() {
-		l := m.c.leading()
+		m.mu.Lock()
+		l, s := m.leader, m.subscriber
+		m.mu.Unlock()
+		if l == nil {
+			// The member is cut off by now: nobody hears the events.
+			l, s = m.c.leading(), &term.Subscriber{Event: func(machine.Event) {}}
+		}
 		if l == nil || l.later(arrive) {
 			return
-		}
-		m.mu.Lock()
-		s := m.subscriber
-		m.mu.Unlock()
-		if s == nil {
-			// The member is cut off by now: nobody hears the events.
-			s = &term.Subscriber{Event: func(machine.Event) {}}
 		}
 		if cancel := c.r.send(l.term, s, answer); cancel != nil {
 			c.keep(cancel)

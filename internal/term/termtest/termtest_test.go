@@ -179,7 +179,7 @@ func stormyRound(t *testing.T, seed uint64) {
 			c.LeadFromSnapshot()
 		default:
 			m.SetFaults(termtest.Faults{
-				Latency: time.Duration(rng.IntN(400)) * time.Millisecond,
+				Latency: time.Duration(rng.IntN(400)) * time.Millisecond, Stale: time.Duration(rng.IntN(6000)) * time.Millisecond,
 				LoseAsk: rng.Float64() / 3, LoseAnswer: rng.Float64() / 3, Twice: rng.Float64() / 3, LosePush: rng.Float64() / 3,
 			})
 		}
