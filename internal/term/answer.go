@@ -18,6 +18,9 @@ const (
 
 	// A list that is not empty has a longer head than an empty one.
 	listHeads = 2 * 4
+
+	// The encoding of a key with one holder finds room in so many bytes.
+	usualAnswer = 768
 )
 
 // answer reads the state that q asks for.
@@ -114,18 +117,12 @@ func fitAnswer(a *replica.Answer, keep bool) (body []byte, size int) {
 	return encodeAnswer(a, keep)
 }
 
+// encodeAnswer encodes a, which has the fields of a wire.Answer.
 func encodeAnswer(a *replica.Answer, keep bool) (body []byte, size int) {
 	if !keep {
-		return nil, wire.Size(a) // has the fields of a wire.Answer
+		return nil, wire.Size(a)
 	}
-	w := wire.Answer{Status: a.Status, Behind: a.Behind, Waits: a.Waits, Version: a.Version}
-	if len(a.Also) > 0 {
-		w.Also = make([]wire.Owner, len(a.Also))
-		for i, o := range a.Also {
-			w.Also[i] = wire.Owner(o)
-		}
-	}
-	body = wire.Append(nil, &w)
+	body = wire.Append(make([]byte, 0, usualAnswer), a)
 	return body, len(body)
 }
 

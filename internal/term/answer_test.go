@@ -1,6 +1,7 @@
 package term_test
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"strings"
@@ -105,6 +106,25 @@ func (s *stage) crowd(seq *uint64, key string, holders, waiters int) {
 		batch = append(batch, machine.Acquire{Session: sid(1), Seq: *seq, Key: key, Mode: mode, Meta: make([]byte, machine.MaxMeta)})
 	}
 	s.Apply(batch...)
+}
+
+// A leader encodes a replica.Answer in place of a wire.Answer.
+func TestAnAnswerIsEncodedAsItsMessage(t *testing.T) {
+	a := replica.Answer{
+		Status: machine.Status{Key: "k", Held: 1, Holders: []machine.Grant{{Client: "c", Meta: []byte("m")}}, Value: "v"},
+		Also:   []replica.Owner{{Session: sid(1), Token: 2}, {}}, Behind: 3, Waits: true, Version: 1 << 60,
+	}
+	w := wire.Answer{Status: a.Status, Behind: a.Behind, Waits: a.Waits, Version: a.Version}
+	for _, o := range a.Also {
+		w.Also = append(w.Also, wire.Owner(o))
+	}
+	if got, want := wire.Marshal(&a), wire.Marshal(&w); !bytes.Equal(got, want) {
+		t.Errorf("encoded %x, want %x", got, want)
+	}
+	a.Also, w.Also = nil, nil
+	if got, want := wire.Marshal(&a), wire.Marshal(&w); !bytes.Equal(got, want) {
+		t.Errorf("without Also: encoded %x, want %x", got, want)
+	}
 }
 
 // With the longest names and metas, and very many of them, an answer is one frame:

@@ -1,5 +1,11 @@
 package term
 
+import (
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
 // Limits that the tests fill.
 const (
 	MaxHeld       = maxHeld
@@ -45,4 +51,18 @@ func (t *Table) Expected() (bytes []byte, commands []any) {
 		commands = append(commands, c)
 	}
 	return t.expected.bytes, commands
+}
+
+// Forward proposes a command as a stream does.
+func (t *Term) Forward(body []byte, done func(machine.Outcome, wire.Code)) {
+	cmd, _, err := machine.DecodeCommand(body)
+	if err != nil {
+		panic(err)
+	}
+	t.propose(nil, cmd, body, done)
+}
+
+// ReadEncoded reads as a stream does.
+func (t *Term) ReadEncoded(q replica.Query, done func([]byte, wire.Code)) {
+	t.read(q, true, func(_ replica.Answer, body []byte, c wire.Code) { done(body, c) })
 }

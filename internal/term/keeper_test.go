@@ -181,11 +181,13 @@ func (s *stage) session(id byte) (open, marked bool) {
 	return open, marked
 }
 
+var soloVoters = []string{"v"}
+
 // soloLog is a log of a single voter that commits at once.
 type soloLog struct{ table *term.Table }
 
 func (l soloLog) ID() string             { return "v" }
-func (l soloLog) Voters() []string       { return []string{"v"} }
+func (l soloLog) Voters() []string       { return soloVoters }
 func (l soloLog) Leads(uint64) bool      { return true }
 func (l soloLog) Stalled() time.Duration { return 0 }
 func (l soloLog) Commit(entry []byte) (any, wire.Code) {

@@ -91,12 +91,15 @@ func (r *rounds) run(ctx context.Context) {
 // their term is not above this leader's, and the configuration has not changed
 // meanwhile. A single voter asks nobody.
 func (t *Term) confirmTerm(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, timing.ConfirmRound)
-	defer cancel()
 	before := t.cfg.Log.Voters()
 	if !t.cfg.Log.Leads(t.cfg.Term) {
 		return false
 	}
+	if len(before) == 1 && before[0] == t.cfg.Log.ID() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, timing.ConfirmRound)
+	defer cancel()
 	answers := make(chan bool, len(before))
 	asked, yes, need := 0, 0, len(before)/2+1
 	for _, voter := range before {
