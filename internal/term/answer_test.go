@@ -127,7 +127,7 @@ func TestAnAnswerIsEncodedAsItsMessage(t *testing.T) {
 	}
 }
 
-// With the longest names and metas, and very many of them, an answer is one frame:
+// With very many grants, the longest names and the longest metas, an answer is one frame:
 // metas are left out first, then the lists are cut.
 func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
@@ -149,7 +149,7 @@ func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 			t.Errorf("%d of %d holders, %d of %d waiters, %d bytes", len(st.Holders), st.Held, len(st.Waiters), st.Queue, len(st.Value))
 		}
 		t.Logf("%d waiters told, %d of %d bytes", len(st.Waiters), size, wire.MaxBody)
-		// One more waiter would not have found room.
+		// Another waiter would not have found room.
 		one := st.Waiters[0]
 		one.Meta = nil
 		if more := wire.Size(&one); size > wire.MaxBody || size < wire.MaxBody-more-16 {
@@ -168,7 +168,7 @@ func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 	})
 }
 
-// With names as people choose them, nothing is left out but metas.
+// With usual names, nothing is left out but metas.
 func TestUsualNamesAreNotCut(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
 		s.Must(machine.Open{Session: sid(2), Client: "billing-7f9c", Node: "billing-7f9c", TTL: 3000, Meta: []byte("{}")})
@@ -198,7 +198,7 @@ func TestUsualNamesAreNotCut(t *testing.T) {
 	})
 }
 
-// A scan of more than one frame goes on after the last key told, with every key
+// A scan of several frames goes on after the last key told, with every key
 // whole, and so do the changes.
 func TestALargeScanGoesOnAfterTheLastKeyTold(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
@@ -275,7 +275,7 @@ func TestTheLeaderTellsDeadlinesAndBeats(t *testing.T) {
 		if g := holder(); g.Left != 2500 || g.Beats != 3 {
 			t.Errorf("%+v", g)
 		}
-		// A beat that is not confirmed counts for nothing.
+		// An unconfirmed beat counts for nothing.
 		s.HoldRounds()
 		b := s.beat(1)
 		s.AnswerRound(false)
@@ -299,7 +299,7 @@ func TestAnswersThatWaitForARoundAreBounded(t *testing.T) {
 		s.Apply(batch...)
 		size := wire.Size(s.read(replica.Query{Key: "k", Waiters: replica.MaxListed}))
 		s.HoldRounds()
-		codes := make(map[wire.Code]int) // one goroutine at a time counts
+		codes := make(map[wire.Code]int) // never counted by two goroutines together
 		const reads = 300
 		read := func() {
 			s.Term().Read(replica.Query{Key: "k", Waiters: replica.MaxListed}, func(_ replica.Answer, c wire.Code) { codes[c]++ })

@@ -33,7 +33,7 @@ func TestABeatIsAcknowledgedByARoundThatBeganAfterIt(t *testing.T) {
 	})
 }
 
-// The leader before has not heard of the election. Its voters have.
+// The old leader has not heard of the election; the voters have.
 func TestADeposedLeaderAcknowledgesNothing(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.open(1)
@@ -100,7 +100,7 @@ func TestBeatsWaitWhileAnExpiryIsInFlight(t *testing.T) {
 	})
 }
 
-// A session whose mark failed is expired without a mark.
+// After a failed mark, a session is expired without a mark.
 func TestBeatsWaitWhileAnUnmarkedSessionExpires(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.open(1)
@@ -119,7 +119,7 @@ func TestBeatsWaitWhileAnUnmarkedSessionExpires(t *testing.T) {
 	})
 }
 
-// The mark is in flight, and the leader does not know yet that it stands.
+// The mark is in flight, and the leader does not know yet whether the mark stands.
 func TestBeatsWaitWhileAMarkIsInFlight(t *testing.T) {
 	for _, fate := range []termtest.Fate{termtest.Committed, termtest.Unheard, termtest.Dropped} {
 		onStage(t, func(s *stage) {
@@ -153,8 +153,8 @@ func TestBeatsWaitWhileAMarkIsInFlight(t *testing.T) {
 	}
 }
 
-// slowRound opens session 1 with a TTL that is shorter than a round, and returns a
-// beat of it with a round under way. The session is due for its mark after 400 ms
+// slowRound opens session 1 with a TTL shorter than a round, and returns a beat
+// of the session with the round under way. The session is due for its mark after 400 ms
 // and for its expiry after 600 ms; each is proposed at the next tick.
 func (s *stage) slowRound() <-chan wire.Code {
 	o := opening(1)
@@ -258,15 +258,15 @@ func TestAnIdleClusterWritesNothing(t *testing.T) {
 	})
 }
 
-// Stop answers every beat: those in a round, those that wait for an entry, and
-// those that come later.
+// Stop answers every beat: beats in a round, beats waiting for an entry, and later
+// beats.
 func TestABeatIsAnsweredWhenTheTermEnds(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.open(1)
 		s.open(2)
 		untilSilent()
 		s.HoldEntries()
-		waits := s.beat(1) // for its Hear
+		waits := s.beat(1) // for the Hear
 		synctest.Wait()
 		s.HoldRounds()
 		none := s.beat(9)

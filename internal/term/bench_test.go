@@ -19,7 +19,7 @@ func benchTerm(b *testing.B) *term.Term {
 	return tm
 }
 
-// Each iteration is one acquire and one release of this node's own client.
+// Each iteration is an acquire and a release by a client of this node.
 func BenchmarkPropose(b *testing.B) {
 	tm := benchTerm(b)
 	b.ReportAllocs()
@@ -34,7 +34,7 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
-// Each iteration is 64 commands of members, which arrive together.
+// Each iteration is 64 commands of members, arriving together.
 func BenchmarkForwarded(b *testing.B) {
 	tm := benchTerm(b)
 	b.ReportAllocs()

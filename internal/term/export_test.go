@@ -6,7 +6,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// Limits that the tests fill.
+// Limits filled by the tests.
 const (
 	MaxHeld       = maxHeld
 	MaxMetas      = metaRoom
@@ -16,7 +16,7 @@ const (
 	MaxReadKeys   = maxReadKeys
 )
 
-// Held returns the bytes of answers that wait for their round.
+// Held returns the bytes of answers waiting for a round.
 func (t *Term) Held() int64 { return t.held.Load() }
 
 // Watched returns how many keys and prefixes are watched.
@@ -42,8 +42,7 @@ func (t *Term) Counted() (sessions, delays int) {
 	return len(t.keeper.sessions), len(t.keeper.delays)
 }
 
-// Expects reports whether the next entry is expected to be bytes that are decoded
-// already, and calls f with their commands.
+// Expected returns the expected entry and the commands decoded already, or nil.
 func (t *Table) Expected() (bytes []byte, commands []any) {
 	t.expecting.Lock()
 	defer t.expecting.Unlock()

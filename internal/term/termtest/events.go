@@ -7,7 +7,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// A sink is a session's receiver of events on its member.
+// A sink is a session's receiver of events on the member.
 type sink struct {
 	to func(machine.Event)
 
@@ -54,7 +54,7 @@ func (m *Member) push(e machine.Event) {
 	}
 }
 
-// tell calls the sink after d, and after the events that came earlier.
+// tell calls the sink after d, and after all earlier events.
 func (s *sink) tell(e machine.Event, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

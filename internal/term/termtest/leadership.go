@@ -11,7 +11,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// A leadership is one voter's lead in one term. It is the term.Log of its Term.
+// A leadership is a voter's lead in a term, and the term.Log of the Term.
 type leadership struct {
 	c      *Cluster
 	number uint64
@@ -20,7 +20,7 @@ type leadership struct {
 
 	mu       sync.Mutex
 	frozen   chan struct{} // closed by resume; nil: not paused
-	arrivals []func()      // of messages that came while paused
+	arrivals []func()      // of messages received while paused
 }
 
 func (c *Cluster) voter(i int) string { return fmt.Sprintf("v%d#1", i+1) }
@@ -97,7 +97,7 @@ func (l *leadership) paused() bool {
 	return l.frozen != nil
 }
 
-// resume lets a paused leader go on, with the messages that came meanwhile.
+// resume lets a paused leader go on, with the messages received meanwhile.
 func (l *leadership) resume() {
 	l.mu.Lock()
 	frozen, arrivals := l.frozen, l.arrivals
@@ -113,8 +113,7 @@ func (l *leadership) resume() {
 }
 
 // wait waits while the leader is paused. The Term's goroutines come here at every
-// tick and every entry, so a paused Term stands still and sees later that time has
-// passed.
+// tick and every entry, so a paused Term stands still and sees the lost time later.
 func (l *leadership) wait() {
 	l.mu.Lock()
 	frozen := l.frozen
@@ -135,7 +134,7 @@ func (l *leadership) later(arrive func()) bool {
 	return true
 }
 
-// A Fate is what becomes of a held entry.
+// A Fate is the end of a held entry.
 type Fate int
 
 const (
@@ -145,13 +144,13 @@ const (
 )
 
 // HoldEntries has every entry of the leader wait, from now on, until the test
-// decides its fate with Decide or ReleaseEntries.
+// decides with Decide or ReleaseEntries.
 func (c *Cluster) HoldEntries() { c.entries.hold() }
 
 // patient is how long the test waits for the leader to make an entry or a round.
 const patient = time.Minute
 
-// Decide waits for a held entry and decides its fate. The test fails if the leader
+// Decide waits for a held entry and decides the entry's fate. The test fails if the leader
 // commits no entry.
 func (c *Cluster) Decide(f Fate) {
 	c.t.Helper()
@@ -165,7 +164,7 @@ func (c *Cluster) Decide(f Fate) {
 // ReleaseEntries commits the held entry and ends HoldEntries.
 func (c *Cluster) ReleaseEntries() { c.entries.release() }
 
-// A gate makes its visitors wait for a decision while it is held.
+// A held gate makes every visitor wait for a decision.
 type gate[T any] struct {
 	mu        sync.Mutex
 	decisions chan T // nil: not held
@@ -208,10 +207,10 @@ type rounds struct {
 	held     bool
 	waiting  []question
 	arrived  wakeup.All
-	answered context.Context // of the last round that AnswerRound answered
+	answered context.Context // of the last round answered by AnswerRound
 	yes      bool            // the answer
-	asked    int             // rounds that have begun
-	last     context.Context // of the last round that has begun
+	asked    int             // rounds begun
+	last     context.Context // of the last round begun
 }
 
 type question struct {
@@ -276,7 +275,7 @@ func (c *Cluster) ReleaseRounds() {
 	}
 }
 
-// Rounds counts the rounds that have asked any voter.
+// Rounds counts the rounds with a question to a voter.
 func (c *Cluster) Rounds() int {
 	c.rounds.mu.Lock()
 	defer c.rounds.mu.Unlock()
@@ -295,7 +294,7 @@ func (c *Cluster) CutVoters(n int) {
 	}
 }
 
-// ask is term.Config.Ask: a voter says whether its term is not above the leader's.
+// ask is term.Config.Ask: a voter compares terms with the leader.
 func (c *Cluster) ask(ctx context.Context, voter string, number uint64, answer func(bool)) {
 	r := &c.rounds
 	r.mu.Lock()

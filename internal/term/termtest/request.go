@@ -14,7 +14,7 @@ import (
 
 const (
 	retryAfter     = 300 * time.Millisecond // a request without an answer is sent again
-	retryWaitAfter = 3 * time.Second        // the same for a request that waits for a change
+	retryWaitAfter = 3 * time.Second        // the same for a request waiting for a change
 	twiceWithin    = 3 * time.Second        // a second copy arrives
 	pushAgain      = 2 * time.Second        // a lost event is told again
 )
@@ -33,7 +33,7 @@ type request[T any] struct {
 	send     func(*term.Term, *term.Subscriber, func(T, wire.Code)) (cancel func())
 }
 
-// A call is one request of a client, with all its attempts.
+// A call is a request of a client, with all attempts.
 type call[T any] struct {
 	m        *Member
 	r        request[T]
@@ -167,7 +167,7 @@ func (c *call[T]) answered(v T, code wire.Code) {
 	}
 }
 
-// keep keeps the function that ends an attempt's waiting at the leader.
+// keep keeps the function to end an attempt's waiting at the leader.
 func (c *call[T]) keep(cancel func()) {
 	c.mu.Lock()
 	ended := c.ended
