@@ -62,8 +62,9 @@ func newProposer(table *Table, commit func([]byte) ([]machine.Outcome, wire.Code
 // bytes.
 //
 // done is called once, by another goroutine or by the caller's, and must not
-// block. With CodeOK the table has applied the command, with this outcome. With CodeUnknown the command may have been applied, or may be applied
-// later. With any other code the command is in no log.
+// block. With CodeOK the table has applied the command, with this outcome. With
+// CodeUnknown the command may have been applied, or may be applied later. With
+// any other code the command is in no log.
 func (p *proposer) propose(cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) {
 	if code := p.add(cmd, frame, done); code != wire.CodeOK {
 		done(machine.Outcome{}, code)

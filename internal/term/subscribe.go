@@ -133,18 +133,19 @@ func (t *Term) route(s *Subscriber, id machine.SessionID) (open bool) {
 	return true
 }
 
-// Beat takes a keepalive of a session that belongs to s. done gets CodeOK once a
-// round that began after the call has confirmed the leader, CodeNoSession if the
-// session is not open, and CodeNotLeader if the leader may have been replaced.
+// Beat takes a keepalive of a session of s. done gets CodeOK once a round begun
+// after the call has confirmed the leader, CodeNoSession if the session is not
+// open, and CodeNotLeader if the leader may have been replaced.
 func (t *Term) Beat(s *Subscriber, id machine.SessionID, done func(wire.Code)) {
 	t.route(s, id)
 	t.keeper.beat(id, done)
 }
 
 // Propose proposes a client's command for a session of s. With CodeOK the
-// command is committed, with this outcome. CodeUnknown means: the command may have
-// been applied, or may be applied later. With any other code nothing happened: CodeBad, no client proposes such a command; CodeVersion, some
-// voter may not read the command yet; CodeBusy, too many commands wait;
+// command is committed, with this outcome. CodeUnknown means: the command may
+// have been applied, or may be applied later. With any other code nothing
+// happened: CodeBad, no client proposes such a command; CodeVersion, some voter
+// may not read the command yet; CodeBusy, too many commands wait;
 // CodeNotLeader.
 func (t *Term) Propose(s *Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) {
 	t.propose(s, cmd, nil, done)

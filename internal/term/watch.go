@@ -114,8 +114,9 @@ func erase(m map[string]map[*watch]struct{}, key string, w *watch) bool {
 	return true
 }
 
-// changed marks the watches of a key. Raft's goroutine does no more.
-// Prefixes are looked up by the few lengths in use, so that a changed key costs the same for any number of watched prefixes.
+// changed marks the watches of a key. Raft's goroutine does no more. Prefixes
+// are looked up by the few lengths in use, so that a changed key costs the same
+// for any number of watched prefixes.
 func (ws *watches) changed(key string) {
 	ws.mu.Lock()
 	for w := range ws.keys[key] {

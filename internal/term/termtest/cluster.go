@@ -137,9 +137,10 @@ func (c *Cluster) Lead() {
 	c.elect()
 }
 
-// Depose elects a leader in the next term, on the other voter's table, and leaves
-// the leader before running: the old leader has not heard of the election, and
-// the members go on with the old leader for their Faults.Stale. Depose returns the Term of the leader before.
+// Depose elects a leader in the next term, on the other voter's table, and
+// leaves the leader before running: the old leader has not heard of the
+// election, and the members go on with the old leader for their Faults.Stale.
+// Depose returns the Term of the leader before.
 func (c *Cluster) Depose() *term.Term {
 	c.t.Helper()
 	old := c.unseat()

@@ -150,8 +150,8 @@ func (c *Cluster) HoldEntries() { c.entries.hold() }
 // patient is how long the test waits for the leader to make an entry or a round.
 const patient = time.Minute
 
-// Decide waits for a held entry and decides the entry's fate. The test fails if the leader
-// commits no entry.
+// Decide waits for a held entry and decides the entry's fate. The test fails if
+// the leader commits no entry.
 func (c *Cluster) Decide(f Fate) {
 	c.t.Helper()
 	select {
