@@ -98,9 +98,9 @@ func (r *room) put(st *machine.Status) {
 	}
 }
 
-func (r *room) putMeta(meta *[]byte) {
+func (r *room) putMeta(meta *string) {
 	if len(*meta) > min(r.metas, r.bytes) {
-		*meta = nil
+		*meta = ""
 	}
 	r.metas -= len(*meta)
 	r.bytes -= len(*meta)

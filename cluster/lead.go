@@ -99,7 +99,7 @@ func (r *raftNode) establish(n *Node, term uint64) *leader {
 	if f := n.readable(r); f > r.table.format() {
 		commands = append(commands, machine.Raise{Term: term, Format: uint64(f)})
 	}
-	outcomes, code := r.commit(machine.EncodeEntry(commands))
+	outcomes, code := r.commit(machine.EncodeCommands(commands))
 	if code != wire.CodeOK || len(outcomes) != len(commands) {
 		return nil
 	}

@@ -235,7 +235,7 @@ func (k *link) connectRemote(ctx context.Context, addr string) (upstream, wire.H
 	up.rpc = newRPC(conn, func(q *request) {
 		switch q.Type {
 		case wire.Event:
-			if e, _, err := machine.DecodeEvent(q.Body); err == nil {
+			if e, err := machine.DecodeEvent(q.Body); err == nil {
 				k.deliver(e)
 			}
 		case wire.Bound:

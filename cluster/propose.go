@@ -15,16 +15,14 @@ type proposer struct {
 
 	mu      sync.Mutex
 	queue   []proposal
-	size    int    // bytes of queue, encoded
-	scratch []byte // to find them
+	size    int // bytes of queue, encoded
 	stopped bool
 	wake    chan struct{} // size 1
 }
 
 type proposal struct {
-	cmd  machine.Command
-	size int // encoded
-	done func(machine.Outcome, wire.Code)
+	frame []byte // the command, encoded
+	done  func(machine.Outcome, wire.Code)
 }
 
 // Limits of the leader's queue and of one entry.
@@ -49,10 +47,9 @@ func (p *proposer) propose(cmd machine.Command, done func(machine.Outcome, wire.
 	case len(p.queue) >= maxProposals || p.size >= maxQueueBytes:
 		code = wire.CodeBusy
 	default:
-		p.scratch = machine.AppendCommand(p.scratch[:0], cmd)
-		q := proposal{cmd: cmd, size: len(p.scratch), done: done}
+		q := proposal{frame: machine.EncodeCommand(cmd), done: done}
 		p.queue = append(p.queue, q)
-		p.size += q.size
+		p.size += len(q.frame)
 	}
 	p.mu.Unlock()
 	if code != wire.CodeOK {
@@ -88,15 +85,15 @@ func (p *proposer) run() {
 func (p *proposer) commitAll(batch []proposal) {
 	for len(batch) > 0 {
 		n, size := 0, 0
-		for n < len(batch) && n < machine.MaxCommands && (n == 0 || size+batch[n].size <= maxEntryBytes) {
-			size += batch[n].size
+		for n < len(batch) && n < machine.MaxCommands && (n == 0 || size+len(batch[n].frame) <= maxEntryBytes) {
+			size += len(batch[n].frame)
 			n++
 		}
-		commands := make([]machine.Command, n)
+		frames := make([][]byte, n)
 		for i, q := range batch[:n] {
-			commands[i] = q.cmd
+			frames[i] = q.frame
 		}
-		outcomes, code := p.commit(machine.EncodeEntry(commands))
+		outcomes, code := p.commit(machine.EncodeEntry(frames))
 		if code == wire.CodeOK && len(outcomes) != n {
 			code = wire.CodeUnknown
 		}

@@ -132,9 +132,9 @@ func (s *memberStream) attach(q *request) {
 }
 
 func (s *memberStream) propose(q *request) {
-	cmd, rest, err := machine.DecodeCommand(q.Body)
+	cmd, err := machine.DecodeCommand(q.Body)
 	id, ok := clientCommand(cmd)
-	if err != nil || len(rest) > 0 || !ok {
+	if err != nil || !ok {
 		// What only a leader may propose is never taken from a stream.
 		q.answer(wire.CodeBad, nil)
 		return

@@ -78,11 +78,11 @@ type remote struct {
 const answerLimit = 3 * time.Second
 
 func (u *remote) propose(cmd machine.Command, done func(machine.Outcome, wire.Code)) {
-	u.begin(wire.Propose, machine.AppendCommand(nil, cmd), func(f wire.Frame) {
+	u.begin(wire.Propose, machine.EncodeCommand(cmd), func(f wire.Frame) {
 		var o machine.Outcome
 		if f.Code == wire.CodeOK {
 			var err error
-			if o, _, err = machine.DecodeOutcome(f.Body); err != nil {
+			if o, err = machine.DecodeOutcome(f.Body); err != nil {
 				f.Code = wire.CodeUnknown
 			}
 		}

@@ -271,7 +271,7 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 			Client:  c.name(),
 			Node:    c.rep.Member(),
 			TTL:     uint64(ttl / time.Millisecond),
-			Meta:    c.meta,
+			Meta:    string(c.meta),
 		})
 		late := actx.Err() != nil
 		cancel()

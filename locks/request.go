@@ -139,18 +139,20 @@ func (r *request) all() []string {
 // command is what the request is proposed as.
 func (r *request) command() machine.Acquire {
 	c := machine.Acquire{
-		Key:         r.key,
-		Keys:        r.keys,
-		Mode:        r.mode,
-		Of:          r.of,
-		Tree:        r.tree,
-		Try:         r.try,
-		MaxWaiters:  r.maxWaiters,
-		Priority:    r.priority,
-		Delay:       r.delay,
-		Conditional: r.conditional,
-		IfToken:     r.ifToken,
-		Meta:        r.meta,
+		Key:  r.key,
+		Keys: r.keys,
+		Spec: machine.Spec{
+			Mode:        r.mode,
+			Of:          r.of,
+			Tree:        r.tree,
+			Priority:    r.priority,
+			Delay:       r.delay,
+			Conditional: r.conditional,
+			IfToken:     r.ifToken,
+			Meta:        string(r.meta),
+		},
+		Try:        r.try,
+		MaxWaiters: r.maxWaiters,
 	}
 	if r.keys != nil {
 		c.Key = ""

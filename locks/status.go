@@ -133,8 +133,8 @@ func newStatus(m machine.Status) Status {
 			Asked:      g.Asked,
 			Broken:     g.Broken,
 			Delayed:    g.Delayed,
-			Meta:       decodeMeta(g.Meta),
-			ClientMeta: decodeMeta(g.SessionMeta),
+			Meta:       decodeMeta([]byte(g.Meta)),
+			ClientMeta: decodeMeta([]byte(g.SessionMeta)),
 		})
 	}
 	for _, w := range m.Waiters {
@@ -149,7 +149,7 @@ func newStatus(m machine.Status) Status {
 			Priority: int(w.Priority),
 			Passed:   int(w.Passed),
 			Since:    timeOf(w.At),
-			Meta:     decodeMeta(w.Meta),
+			Meta:     decodeMeta([]byte(w.Meta)),
 		})
 	}
 	return s

@@ -5,29 +5,31 @@ import (
 	"math/rand"
 	"slices"
 	"testing"
+
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // drains is an oracle that knows nothing of deadlock.go. It lets go, on a copy, of
 // every grant under which nobody waits, until nothing moves; who waits then waits
-// for ever. The lineage is by request, so that tokens that rise do not matter.
-func drains(t *testing.T, s *State, lineage map[request][]request) bool {
+// for ever. The lineage is by requestID, so that tokens that rise do not matter.
+func drains(t *testing.T, s *State, lineage map[requestID][]requestID) bool {
 	c, err := restored(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for {
-		busy := map[request]bool{}
+		busy := map[requestID]bool{}
 		c.sessions.all(func(id SessionID, o *session) bool {
-			for seq, at := range o.index.refs {
-				if at.state == waiting {
-					for _, g := range lineage[request{id, seq}] {
+			for seq, at := range o.index.requests {
+				if at.phase == waiting {
+					for _, g := range lineage[requestID{id, seq}] {
 						busy[g] = true
 					}
 				}
 			}
 			return true
 		})
-		if c.waiters == 0 {
+		if c.keys.waiters == 0 {
 			return true
 		}
 		moved := false
@@ -35,13 +37,13 @@ func drains(t *testing.T, s *State, lineage map[request][]request) bool {
 			c.Apply(EndDelay{Token: token, Term: c.term})
 			moved = true
 		}
-		var free []request
+		var free []requestID
 		c.sessions.all(func(id SessionID, o *session) bool {
-			for seq, at := range o.index.refs {
-				if at.state == granted || at.state == seen {
-					_, _, g := c.holding(o, at.token)
-					if !busy[request{id, seq}] || g.broken {
-						free = append(free, request{id, seq})
+			for seq, at := range o.index.requests {
+				if at.phase == granted || at.phase == seen {
+					_, _, g := c.grantOf(o, at.token)
+					if !busy[requestID{id, seq}] || g.broken {
+						free = append(free, requestID{id, seq})
 					}
 				}
 			}
@@ -50,13 +52,13 @@ func drains(t *testing.T, s *State, lineage map[request][]request) bool {
 		slices.SortFunc(free, compareRequests)
 		for _, q := range free {
 			o, _ := c.sessions.get(q.session)
-			if at, ok := o.index.refs[q.seq]; ok && (at.state == granted || at.state == seen) {
+			if at, ok := o.index.requests[q.seq]; ok && (at.phase == granted || at.phase == seen) {
 				c.Apply(Release{Session: q.session, Token: at.token})
 				moved = true
 			}
 		}
 		if !moved {
-			return c.waiters == 0
+			return c.keys.waiters == 0
 		}
 	}
 }
@@ -66,54 +68,50 @@ func drains(t *testing.T, s *State, lineage map[request][]request) bool {
 func TestDeadlocksAreExact(t *testing.T) {
 	keys := []string{"k", "l", "t", "t/1", "t/1/x"}
 	missed, falseAlarms, refused, queued := 0, 0, 0, 0
-	runs := 400
-	if testing.Short() {
-		runs = 50
-	}
-	for run := range runs {
+	for run := range testrounds.Rounds(40, 400) {
 		r := rand.New(rand.NewSource(int64(run)))
 		s := founded()
 		names := []string{"a", "b", "c", "d"}
 		for _, n := range names {
 			s.Apply(Open{Session: session16(n), Client: []string{"one", "two"}[r.Intn(2)], TTL: 1000})
 		}
-		lineage := map[request][]request{}
+		lineage := map[requestID][]requestID{}
 		var trace []string
 		seq := uint64(0)
 		feature := r.Intn(6)
 		// pick draws a grant: who holds it, its token, and its name in a lineage.
-		pick := func() (request, Token, Token, bool) {
-			var all []request
+		pick := func() (requestID, Token, Token, bool) {
+			var all []requestID
 			s.sessions.all(func(id SessionID, o *session) bool {
-				for q, at := range o.index.refs {
-					if at.state == granted || at.state == seen {
-						all = append(all, request{id, q})
+				for q, at := range o.index.requests {
+					if at.phase == granted || at.phase == seen {
+						all = append(all, requestID{id, q})
 					}
 				}
 				return true
 			})
 			if len(all) == 0 {
-				return request{}, 0, 0, false
+				return requestID{}, 0, 0, false
 			}
 			slices.SortFunc(all, compareRequests)
 			q := all[r.Intn(len(all))]
 			o, _ := s.sessions.get(q.session)
-			token := o.index.refs[q.seq].token
-			_, _, g := s.holding(o, token)
-			return q, token, g.name(), true
+			token := o.index.requests[q.seq].token
+			_, _, g := s.grantOf(o, token)
+			return q, token, g.lineageToken(), true
 		}
 		for range 45 {
 			seq++
 			id := session16(names[r.Intn(len(names))])
 			var under []Token
-			var lin []request
+			var lin []requestID
 			for range r.Intn(3) {
 				if q, _, name, ok := pick(); ok && !slices.Contains(under, name) {
 					under, lin = append(under, name), append(lin, q)
 				}
 			}
 			var c Command
-			q := request{id, seq}
+			q := requestID{id, seq}
 			switch n := r.Intn(20); {
 			case n < 11:
 				a := Acquire{Session: id, Seq: seq, Key: keys[r.Intn(len(keys))], Under: under}
@@ -141,7 +139,7 @@ func TestDeadlocksAreExact(t *testing.T) {
 				if !ok {
 					continue
 				}
-				q = request{g.session, seq}
+				q = requestID{g.session, seq}
 				c = Upgrade{Session: g.session, Seq: seq, Token: tok, Under: under}
 				lin = append(lin, g)
 			case n < 15:
@@ -202,15 +200,11 @@ func TestDeadlocksAreExact(t *testing.T) {
 				case Upgrade:
 					o, _ := b.sessions.get(c.Session)
 					o = b.editSession(o)
-					_, at, g := b.holding(o, c.Token)
-					w := waiter{session: c.Session, seq: c.Seq, since: b.commands, upgrade: g.token, mode: Exclusive, tree: g.tree}
+					_, at, g := b.grantOf(o, c.Token)
+					w := waiter{session: c.Session, seq: c.Seq, since: b.commands, upgrade: g.token, Spec: Spec{Tree: g.Tree}}
 					o.spent.add(c.Seq)
-					rec := b.edit(at.key)
-					rec.version = b.commands
-					b.insert(at.key, rec, 0, w)
-					o.index.refs[w.seq] = ref{key: at.key, state: waiting}
-					o.index.waits++
-					o.index.unseen++
+					b.change(at.key, func(r *record) { r.insertWaiter(0, w) })
+					o.index.queued(w.seq, location{key: at.key, phase: waiting})
 				}
 				if drains(t, b, lineage) {
 					falseAlarms++

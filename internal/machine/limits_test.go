@@ -12,9 +12,9 @@ func TestSharedHoldersAreBounded(t *testing.T) {
 	s := withA(t)
 	a := session16("a")
 	for i := range uint64(MaxHolders) {
-		apply(t, s, Acquire{Session: a, Seq: i + 1, Key: "k", Mode: Shared}, Granted)
+		apply(t, s, Acquire{Session: a, Seq: i + 1, Key: "k", Spec: Spec{Mode: Shared}}, Granted)
 	}
-	apply(t, s, Acquire{Session: a, Seq: MaxHolders + 1, Key: "k", Mode: Shared}, Queued)
+	apply(t, s, Acquire{Session: a, Seq: MaxHolders + 1, Key: "k", Spec: Spec{Mode: Shared}}, Queued)
 	_, events := apply(t, s, Withdraw{Session: a, Seq: 5}, OK)
 	if events[0].Kind != EventGranted {
 		t.Error(events)
@@ -32,7 +32,7 @@ func TestSizesOfRequestsAreBounded(t *testing.T) {
 	if out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Keys: keys}, BadCommand); out.Field != "Keys" || out.Limit != MaxKeyBytes {
 		t.Error(out)
 	}
-	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Mode: Shared}, Granted)
+	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Spec: Spec{Mode: Shared}}, Granted)
 	if out, _ := apply(t, s, Upgrade{Session: a, Seq: 2, Token: 1, Under: make([]Token, MaxUnder+1)}, BadCommand); out.Field != "Under" {
 		t.Error(out)
 	}
@@ -73,35 +73,26 @@ func TestFadingValuesThatAreHeldAreNotCounted(t *testing.T) {
 func TestAnUpgradeNeedsAToken(t *testing.T) {
 	s := New()
 	a, b := session16("a"), session16("b")
-	for _, c := range []Command{Found{Cluster: ClusterID{1}, Floor: MaxToken - 1, TTL: 1000}, LeaderStart{Term: 1}, Raise{Term: 1, Format: 2}, Lift{Term: 1},
+	for _, c := range []Command{Found{Cluster: ClusterID{1}, Floor: MaxToken - 1, TTL: 1000}, LeaderStart{Term: 1}, Raise{Term: 1, Format: MaxFormat}, Lift{Term: 1},
 		Open{Session: a, Client: "a", TTL: 1000}, Open{Session: b, Client: "b", TTL: 1000}} {
 		apply(t, s, c, OK)
 	}
-	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Mode: Shared}, Granted)
-	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k", Mode: Shared}, Granted)
+	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Spec: Spec{Mode: Shared}}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k", Spec: Spec{Mode: Shared}}, Granted)
 	apply(t, s, Upgrade{Session: a, Seq: 2, Token: MaxToken - 1}, TokensSpent)
 	// before the last token: it waits, and somebody else takes that one
 	s = New()
-	for _, c := range []Command{Found{Cluster: ClusterID{1}, Floor: MaxToken - 2, TTL: 1000}, LeaderStart{Term: 1}, Raise{Term: 1, Format: 2}, Lift{Term: 1},
+	for _, c := range []Command{Found{Cluster: ClusterID{1}, Floor: MaxToken - 2, TTL: 1000}, LeaderStart{Term: 1}, Raise{Term: 1, Format: MaxFormat}, Lift{Term: 1},
 		Open{Session: a, Client: "a", TTL: 1000}, Open{Session: b, Client: "b", TTL: 1000}} {
 		apply(t, s, c, OK)
 	}
-	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Mode: Shared}, Granted)
-	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k", Mode: Shared}, Granted)
+	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Spec: Spec{Mode: Shared}}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k", Spec: Spec{Mode: Shared}}, Granted)
 	apply(t, s, Upgrade{Session: a, Seq: 2, Token: MaxToken - 2}, Queued)
 	apply(t, s, Acquire{Session: b, Seq: 2, Key: "l"}, Granted)
 	_, events := apply(t, s, Release{Session: b, Token: MaxToken - 1}, OK)
 	if s.LastToken() > MaxToken || s.Check() != nil {
 		t.Error(s.LastToken(), s.Check(), events)
-	}
-}
-
-// In format 1 no clock is written down.
-func TestClockIsNotKeptInFormat1(t *testing.T) {
-	a, b := New(), New()
-	a.Clock(7)
-	if a.Digest() != b.Digest() {
-		t.Error("format 1 keeps the clock")
 	}
 }
 

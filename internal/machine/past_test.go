@@ -44,7 +44,7 @@ func TestForgottenKeysAreNoGuess(t *testing.T) {
 	}
 	try := func(key string, after Token) Outcome {
 		seq++
-		out, _ := s.Apply(Acquire{Session: session16("a"), Seq: seq, Key: key, Try: true, Conditional: true, IfToken: after})
+		out, _ := s.Apply(Acquire{Session: session16("a"), Seq: seq, Key: key, Try: true, Spec: Spec{Conditional: true, IfToken: after}})
 		return out
 	}
 	// Tokens 1, 2 and 3 were granted for k0, k1 and k2, which are forgotten.
@@ -83,8 +83,8 @@ func TestValuesAreBounded(t *testing.T) {
 	for i := range MaxFadingSize/MaxValue + 1 {
 		visit(t, s, &seq, fmt.Sprint("g", i), big, true)
 	}
-	if s.Value("g0") != "" || s.Value("g1") != big || s.fadingSize > MaxFadingSize {
-		t.Fatalf("%d bytes in %d values", s.fadingSize, s.fading.n)
+	if s.Value("g0") != "" || s.Value("g1") != big || s.keys.fadingIdleBytes > MaxFadingSize {
+		t.Fatalf("%d bytes in %d values", s.keys.fadingIdleBytes, s.keys.fadingIdle.n)
 	}
 	for i := range MaxValuesSize / MaxValue {
 		visit(t, s, &seq, fmt.Sprint("v", i), big, false)
@@ -221,7 +221,7 @@ func BenchmarkTreeOverMany(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		seq++
-		if out, _ := s.Apply(Acquire{Session: a, Seq: seq, Key: "t", Tree: true}); out.Code != Queued {
+		if out, _ := s.Apply(Acquire{Session: a, Seq: seq, Key: "t", Spec: Spec{Tree: true}}); out.Code != Queued {
 			b.Fatal(out)
 		}
 		s.Apply(Withdraw{Session: a, Seq: seq})

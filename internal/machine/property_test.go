@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"pgregory.net/rapid"
 )
 
@@ -154,7 +155,7 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 			Try:        rapid.IntRange(0, 3).Draw(t, "try") == 0,
 			MaxWaiters: rapid.SampledFrom([]uint32{0, 0, 0, 1, 2}).Draw(t, "waiters"),
 			Under:      under(),
-			Meta:       meta(),
+			Spec:       Spec{Meta: string(meta())},
 			Seen:       seen(),
 		}
 		// One feature or two, and sometimes two that do not go together.
@@ -201,7 +202,7 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 			Seen:    seen(),
 		}
 	case "open":
-		return Open{Session: id, Client: clientOf(id), Node: "node", TTL: rapid.Uint64Range(299, 1001).Draw(t, "ttl"), Meta: meta()}
+		return Open{Session: id, Client: clientOf(id), Node: "node", TTL: rapid.Uint64Range(299, 1001).Draw(t, "ttl"), Meta: string(meta())}
 	case "close":
 		if g.like == 6 && rapid.IntRange(0, 2).Draw(t, "rather") > 0 { // expired, for its delays
 			return Expire{Session: id, Term: term()}
@@ -246,36 +247,36 @@ func clientOf(id SessionID) string {
 // witness watches commands, outcomes and events alone, and knows what must never
 // be seen. It has its own, slow idea of what conflicts, and none of a queue.
 type witness struct {
-	asked  map[request]Acquire // that wait or hold
-	came   map[request]int     // when they did
-	passed map[request]int     // those that wait: how often
-	token  map[request]Token   // those that hold
-	exempt map[request]bool    // may pass: a waiver or a successor
-	mode   map[request]Mode    // those that hold, as it is now
-	ups    map[request]request // upgrades that wait, of what
+	asked  map[requestID]Acquire // that wait or hold
+	came   map[requestID]int     // when they did
+	passed map[requestID]int     // those that wait: how often
+	token  map[requestID]Token   // those that hold
+	exempt map[requestID]bool    // may pass: a waiver or a successor
+	mode   map[requestID]Mode    // those that hold, as it is now
+	ups    map[requestID]requestID // upgrades that wait, of what
 	ghosts map[Token]string    // clients of expired grants, whose delay runs: see ghostly
-	broken map[request]bool
+	broken map[requestID]bool
 	lasts  map[string]Token // of each key
-	gave   map[request]bool // granted in the session's present life
-	done   map[request]bool // withdrawn, released or refused in it
+	gave   map[requestID]bool // granted in the session's present life
+	done   map[requestID]bool // withdrawn, released or refused in it
 	last   Token
 	now    int
 }
 
 func newWitness() *witness {
 	return &witness{
-		asked:  make(map[request]Acquire),
-		came:   make(map[request]int),
-		passed: make(map[request]int),
-		token:  make(map[request]Token),
-		exempt: make(map[request]bool),
-		mode:   make(map[request]Mode),
-		ups:    make(map[request]request),
+		asked:  make(map[requestID]Acquire),
+		came:   make(map[requestID]int),
+		passed: make(map[requestID]int),
+		token:  make(map[requestID]Token),
+		exempt: make(map[requestID]bool),
+		mode:   make(map[requestID]Mode),
+		ups:    make(map[requestID]requestID),
 		ghosts: make(map[Token]string),
-		broken: make(map[request]bool),
+		broken: make(map[requestID]bool),
 		lasts:  make(map[string]Token),
-		gave:   make(map[request]bool),
-		done:   make(map[request]bool),
+		gave:   make(map[requestID]bool),
+		done:   make(map[requestID]bool),
 	}
 }
 
@@ -300,7 +301,7 @@ func meet(a, b Acquire) bool {
 	return false
 }
 
-func (w *witness) grant(q request, token Token) error {
+func (w *witness) grant(q requestID, token Token) error {
 	c := w.asked[q]
 	if token <= w.last {
 		return fmt.Errorf("token %d granted after token %d", token, w.last)
@@ -338,7 +339,7 @@ func (w *witness) grant(q request, token Token) error {
 }
 
 // exclusion compares one holder with all others.
-func (w *witness) exclusion(q request) error {
+func (w *witness) exclusion(q requestID) error {
 	c, permits := w.asked[q], 0
 	for v := range w.token {
 		o := w.asked[v]
@@ -357,7 +358,7 @@ func (w *witness) exclusion(q request) error {
 	return nil
 }
 
-func (w *witness) drop(q request) {
+func (w *witness) drop(q requestID) {
 	for up, of := range w.ups {
 		if of == q {
 			delete(w.ups, up)
@@ -371,10 +372,10 @@ func (w *witness) drop(q request) {
 }
 
 // ghostly stands for an expired grant among those that hold.
-func ghostly(token Token) request { return request{seq: uint64(token)} }
+func ghostly(token Token) requestID { return requestID{seq: uint64(token)} }
 
 // waivers returns the delays that q need not wait for.
-func (w *witness) waivers(q request) (ghosts []request) {
+func (w *witness) waivers(q requestID) (ghosts []requestID) {
 	c := w.asked[q]
 	for token, client := range w.ghosts {
 		if c.Keys == nil && w.asked[ghostly(token)].Key == c.Key && client == clientOf(q.session) {
@@ -385,17 +386,17 @@ func (w *witness) waivers(q request) (ghosts []request) {
 }
 
 // holds finds who holds under a token, or did before an upgrade.
-func holds(s *State, id SessionID, token Token) (q request) {
+func holds(s *State, id SessionID, token Token) (q requestID) {
 	if o, ok := s.sessions.get(id); ok {
-		if seq, _, g := s.holding(o, token); g != nil {
-			return request{id, seq}
+		if seq, _, g := s.grantOf(o, token); g != nil {
+			return requestID{id, seq}
 		}
 	}
-	return request{}
+	return requestID{}
 }
 
 // means finds the grant that a command names, before it is applied.
-func means(s *State, c Command) request {
+func means(s *State, c Command) requestID {
 	switch c := c.(type) {
 	case Upgrade:
 		return holds(s, c.Session, c.Token)
@@ -406,19 +407,19 @@ func means(s *State, c Command) request {
 	case Break:
 		for _, g := range s.Status(c.Key, MaxHolders).Holders {
 			if g.Token == c.Token {
-				return request{g.Session, g.Seq}
+				return requestID{g.Session, g.Seq}
 			}
 		}
 	}
-	return request{}
+	return requestID{}
 }
 
 // see judges one step. Held is the grant that the command names, as it was before.
-func (w *witness) see(c Command, held request, out Outcome, events []Event) error {
+func (w *witness) see(c Command, held requestID, out Outcome, events []Event) error {
 	w.now++
 	switch c := c.(type) {
 	case Acquire:
-		q := request{c.Session, c.Seq}
+		q := requestID{c.Session, c.Seq}
 		switch out.Code {
 		case Granted:
 			if t, ok := w.token[q]; ok || w.gave[q] {
@@ -448,7 +449,7 @@ func (w *witness) see(c Command, held request, out Outcome, events []Event) erro
 			w.done[q] = true
 		}
 	case Upgrade:
-		q := request{c.Session, c.Seq}
+		q := requestID{c.Session, c.Seq}
 		switch {
 		case out.Code == Granted && !w.gave[q] && w.token[q] == 0:
 			if err := w.upgraded(q, held, out.Token); err != nil {
@@ -467,7 +468,7 @@ func (w *witness) see(c Command, held request, out Outcome, events []Event) erro
 		}
 	case Withdraw:
 		if out.Code == OK {
-			q := request{c.Session, c.Seq}
+			q := requestID{c.Session, c.Seq}
 			if out.Token != 0 { // an upgrade's
 				for v, t := range w.token {
 					if t == out.Token {
@@ -521,7 +522,7 @@ func (w *witness) see(c Command, held request, out Outcome, events []Event) erro
 	stage := EventKind(0)
 	var changed []string
 	for _, e := range events {
-		q := request{e.Session, e.Seq}
+		q := requestID{e.Session, e.Seq}
 		switch e.Kind {
 		case EventLost:
 			if w.token[q] != e.Token {
@@ -560,7 +561,7 @@ func (w *witness) see(c Command, held request, out Outcome, events []Event) erro
 			w.done[q] = true
 		case EventEnded:
 			w.leave(e.Session)
-			for _, m := range []map[request]bool{w.gave, w.done, w.exempt, w.broken} {
+			for _, m := range []map[requestID]bool{w.gave, w.done, w.exempt, w.broken} {
 				for q := range m {
 					if q.session == e.Session {
 						delete(m, q)
@@ -586,7 +587,7 @@ func (w *witness) see(c Command, held request, out Outcome, events []Event) erro
 	return nil
 }
 
-func (w *witness) upgraded(q, of request, token Token) error {
+func (w *witness) upgraded(q, of requestID, token Token) error {
 	if token <= w.last || w.gave[q] || w.done[q] {
 		return fmt.Errorf("%v upgraded %v to token %d after %d", q, of, token, w.last)
 	}
@@ -644,7 +645,7 @@ func (r refusals) see(c Command, out Outcome, events []Event) (moment bool, err 
 	if id == (SessionID{}) {
 		return false, nil
 	}
-	same := string(EncodeEntry([]Command{c}))
+	same := string(EncodeCommands([]Command{c}))
 	before := r[id][same]
 	switch out.Code {
 	case OK, Granted, Queued:
@@ -736,7 +737,7 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 					g.refused = append(g.refused, c)
 				}
 			}
-			cmds, err := DecodeEntry(EncodeEntry([]Command{c}))
+			cmds, err := DecodeEntry(EncodeCommands([]Command{c}))
 			if err != nil || len(cmds) != 1 {
 				t.Fatalf("%#v does not survive the log: %v", c, err)
 			}
@@ -757,7 +758,7 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 			step(Found{Cluster: ClusterID{1}, Floor: 5, TTL: 1000})
 			step(LeaderStart{Term: 1})
 			if g.changes || rapid.IntRange(0, 9).Draw(t, "raise") > 0 {
-				step(Raise{Term: 1, Format: 2})
+				step(Raise{Term: 1, Format: MaxFormat})
 			}
 			for _, n := range []string{"a", "b", "c"} {
 				step(Open{Session: session16(n), Client: clientOf(session16(n)), TTL: 1000})
@@ -861,7 +862,7 @@ func TestSpansAreASet(t *testing.T) {
 // TestMain has rapid draw more than its hundred cases: the world is small, but what
 // can meet in it is not.
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "600"); err != nil {
+	if err := flag.Set("rapid.checks", fmt.Sprint(testrounds.Rounds(100, 600))); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())

@@ -286,7 +286,7 @@ func (sc *script) run(line string) error {
 			Client:  w.text("client", "client-"+n),
 			Node:    w.text("node", "node-"+n),
 			TTL:     w.num("ttl", 10_000),
-			Meta:    []byte(w.text("meta", "none")),
+			Meta:    w.text("meta", "none"),
 		}
 	case "acquire", "try":
 		id = session16(w.next())
@@ -294,13 +294,9 @@ func (sc *script) run(line string) error {
 			Session:    id,
 			Try:        verb == "try",
 			Seq:        w.num("seq", 0),
-			Mode:       Mode(w.num("mode", 0)),
-			Of:         uint32(w.num("of", 0)),
+			Spec:       Spec{Mode: Mode(w.num("mode", 0)), Of: uint32(w.num("of", 0)), Priority: int8(w.int("priority")), Delay: w.num("delay", 0), Meta: w.text("meta", "none")},
 			MaxWaiters: uint32(w.num("max-waiters", 0)),
-			Priority:   int8(w.int("priority")),
-			Delay:      w.num("delay", 0),
 			Under:      w.tokens("under"),
-			Meta:       []byte(w.text("meta", "none")),
 			Seen:       w.seqs("seen"),
 		}
 		if a.Of > 0 {

@@ -22,7 +22,7 @@ func queuedUnder(t *testing.T, s *State, c Acquire) int {
 	t.Helper()
 	c.Session, c.Under = session16("b"), []Token{2}
 	apply(t, s, c, Queued)
-	return s.search(node{request: request{c.Session, c.Seq}}).steps
+	return s.search(vertex{requestID: requestID{c.Session, c.Seq}}).steps
 }
 
 func TestTheSearchIsLinearInWhomItMeets(t *testing.T) {
@@ -31,22 +31,22 @@ func TestTheSearchIsLinearInWhomItMeets(t *testing.T) {
 	for name, fill := range map[string]func(s *State) (key string){
 		"readers": func(s *State) string {
 			for i := range uint64(n) {
-				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "k", Mode: Shared}, Queued)
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "k", Spec: Spec{Mode: Shared}}, Queued)
 			}
 			return "k"
 		},
 		"readers and writers in turn": func(s *State) string {
 			for i := range uint64(n) {
-				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "k", Mode: Mode(i % 2)}, Queued)
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "k", Spec: Spec{Mode: Mode(i % 2)}}, Queued)
 			}
 			return "k"
 		},
 		"writers behind readers, while a delay runs elsewhere": func(s *State) string {
 			apply(t, s, Open{Session: c, Client: "c", TTL: 1000}, OK)
-			apply(t, s, Acquire{Session: c, Seq: 1, Key: "x", Delay: 5}, Granted)
+			apply(t, s, Acquire{Session: c, Seq: 1, Key: "x", Spec: Spec{Delay: 5}}, Granted)
 			apply(t, s, Expire{Session: c, Term: 1}, OK)
 			for i := range uint64(n / 2) {
-				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "m", Mode: Shared}, Granted)
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "m", Spec: Spec{Mode: Shared}}, Granted)
 			}
 			for i := range uint64(n / 2) {
 				apply(t, s, Acquire{Session: a, Seq: i + 2 + n/2, Key: "m"}, Queued)
@@ -84,7 +84,7 @@ func TestGrantsThatEndedAreNotLookedForAgain(t *testing.T) {
 		c := Acquire{Session: a, Seq: seq + 2 + uint64(i), Key: "t/1", Under: ended[i*names : (i+1)*names]}
 		apply(t, s, c, Queued)
 	}
-	if steps := queuedUnder(t, s, Acquire{Seq: 2, Key: "t", Tree: true}); steps > 50*waiters {
+	if steps := queuedUnder(t, s, Acquire{Seq: 2, Key: "t", Spec: Spec{Tree: true}}); steps > 50*waiters {
 		t.Errorf("%d steps for %d waiters", steps, waiters)
 	}
 }
@@ -98,10 +98,10 @@ func manyKeys(t testing.TB) (s *State, token Token, waiters int) {
 		keys = append(keys, fmt.Sprintf("k%04d", i))
 	}
 	b := session16("b")
-	out, _ := apply(t, s, Acquire{Session: b, Seq: 2, Keys: keys, Mode: Shared}, Granted)
+	out, _ := apply(t, s, Acquire{Session: b, Seq: 2, Keys: keys, Spec: Spec{Mode: Shared}}, Granted)
 	apply(t, s, Acquire{Session: session16("a"), Seq: 2, Key: "z"}, Granted)
 	for i := range uint64(40) {
-		apply(t, s, Acquire{Session: b, Seq: 3 + i, Keys: append(keys, "z"), Mode: Shared}, Queued)
+		apply(t, s, Acquire{Session: b, Seq: 3 + i, Keys: append(keys, "z"), Spec: Spec{Mode: Shared}}, Queued)
 	}
 	return s, out.Token, 40
 }

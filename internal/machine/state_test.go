@@ -113,21 +113,19 @@ func moved(events []Event) bool {
 func TestCallersMemoryIsNotKept(t *testing.T) {
 	s := founded()
 	a, b := session16("a"), session16("b")
-	meta := []byte("meta")
-	apply(t, s, Open{Session: a, Client: "a", TTL: 1000, Meta: meta}, OK)
+	apply(t, s, Open{Session: a, Client: "a", TTL: 1000, Meta: "meta"}, OK)
 	apply(t, s, Open{Session: b, Client: "b", TTL: 1000}, OK)
-	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Meta: meta}, Granted)
-	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k", Meta: meta}, Queued)
+	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Spec: Spec{Meta: "meta"}}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k", Spec: Spec{Meta: "meta"}}, Queued)
 	keys, under, value := []string{"x", "y"}, []Token{1}, []byte("value")
 	set, _ := apply(t, s, Acquire{Session: a, Seq: 2, Keys: keys}, Granted)
 	apply(t, s, Acquire{Session: b, Seq: 2, Keys: keys, Under: under}, Queued)
 	one, _ := apply(t, s, Acquire{Session: a, Seq: 3, Key: "v"}, Granted)
 	apply(t, s, SetValue{Session: a, Token: one.Token, Rev: 1, Value: value}, OK)
 	before := s.Digest()
-	copy(meta, "xxxx")
 	keys[0], under[0] = "z", set.Token
 	copy(value, "wwww")
-	copy(s.Status("k", 1).Holders[0].Meta, "yyyy")
+	s.Status("k", 1).Holders[0].Meta = "yyyy"
 	s.Status("k", 1).Waiters[0].Seq = 7
 	if s.Digest() != before {
 		t.Error("the table changed without a command")
@@ -221,7 +219,7 @@ func TestGapsAreBounded(t *testing.T) {
 }
 
 func TestHashesNeverChange(t *testing.T) {
-	if k, s, r := hashKey("invoices"), hashSession(session16("a")), hashRequest(request{session16("a"), 1 << 40}); k != 215 || s != 224 || r != 246 {
+	if k, s, r := hashKey("invoices"), hashSession(session16("a")), hashRequest(requestID{session16("a"), 1 << 40}); k != 215 || s != 224 || r != 246 {
 		t.Errorf("hashes %d, %d, %d: images of before would be refused", k, s, r)
 	}
 	n := make(map[uint8]int)
@@ -350,10 +348,10 @@ func BenchmarkCommand(b *testing.B) {
 		}
 	})
 	b.Run("decode", func(b *testing.B) {
-		buf := AppendCommand(nil, c)
+		buf := EncodeCommand(c)
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, _, err := DecodeCommand(buf); err != nil {
+			if _, err := DecodeCommand(buf); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -367,7 +365,7 @@ func BenchmarkCommand(b *testing.B) {
 		}
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := DecodeEntry(EncodeEntry(cmds)); err != nil {
+			if _, err := DecodeEntry(EncodeCommands(cmds)); err != nil {
 				b.Fatal(err)
 			}
 		}

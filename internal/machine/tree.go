@@ -1,0 +1,183 @@
+package machine
+
+import (
+	"iter"
+	"math/bits"
+	"strings"
+)
+
+// Trees: keys are paths whose segments are divided by slashes, and a tree is a
+// request for a key and all keys below it. There may be a million keys below a
+// tree, so nothing here visits them all: the ordered sets of keyTable tell which of
+// them matter. Without trees in the table each function returns at once.
+
+// above yields the keys above key, the nearest first. A key without a slash has
+// none.
+func above(key string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := strings.LastIndexByte(key, '/'); i > 0; i = strings.LastIndexByte(key[:i], '/') {
+			if !yield(key[:i]) {
+				return
+			}
+		}
+	}
+}
+
+func isBelowAnother(key string) bool { return strings.LastIndexByte(key, '/') > 0 }
+
+// isBelow reports whether key is below p.
+func isBelow(key, p string) bool {
+	return len(key) > len(p) && key[len(p)] == '/' && strings.HasPrefix(key, p)
+}
+
+// treesConflict reports whether two requests conflict, one for a key and one for a
+// key above or below it.
+func treesConflict(a, b *Spec) bool {
+	return (a.Tree || b.Tree) && !(a.Mode == Shared && b.Mode == Shared)
+}
+
+// keysBelow yields the keys below key in one of the sets. The sets must not change
+// meanwhile.
+func (t *keyTable) keysBelow(key string, set keySets) iter.Seq[string] {
+	return t.below[bits.TrailingZeros8(uint8(set))].from(key+"/", key+"/")
+}
+
+// heldAgainstByTree reports whether a holder above or below key conflicts with w.
+func (t *keyTable) heldAgainstByTree(key string, w *waiter) bool {
+	_, g := t.treeHolder(key, w)
+	return g != nil
+}
+
+// treeHolder returns a holder above or below key that conflicts with w, and the
+// holder's key; nil if there is none.
+func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
+	if t.trees == 0 && !w.Tree {
+		return "", nil
+	}
+	for p := range above(key) {
+		if g := t.treeHolderAt(p, w); g != nil {
+			return p, g
+		}
+	}
+	// There may be a million keys below, so the search looks only in the sets of keys
+	// that can have such a holder.
+	sets := []keySets{treed}
+	if w.Tree {
+		sets = []keySets{heldAlone, heldShared}
+		if w.Mode == Shared {
+			sets = sets[:1]
+		}
+	}
+	for _, set := range sets {
+		for k := range t.keysBelow(key, set) {
+			if g := t.treeHolderAt(k, w); g != nil {
+				return k, g
+			}
+		}
+	}
+	return "", nil
+}
+
+// treeHolderAt returns a holder of key that conflicts with w, which is for a key
+// above or below; nil if there is none.
+func (t *keyTable) treeHolderAt(key string, w *waiter) *grant {
+	r, ok := t.get(key)
+	if !ok || len(r.holders) == 0 || w.Mode == Shared && r.holders[0].Mode == Shared {
+		return nil
+	}
+	for i := range r.holders {
+		if g := &r.holders[i]; treesConflict(&w.Spec, &g.Spec) {
+			return g
+		}
+	}
+	return nil
+}
+
+// treeWaiters yields the waiters above and below key that conflict with w, with
+// their keys. Some stand before w and some after.
+func (t *keyTable) treeWaiters(key string, w *waiter) iter.Seq2[*waiter, string] {
+	return func(yield func(*waiter, string) bool) {
+		if t.trees == 0 && !w.Tree {
+			return
+		}
+		for p := range above(key) {
+			if !t.treeWaitersAt(p, w, yield) {
+				return
+			}
+		}
+		set := treed
+		if w.Tree {
+			set = waitedFor
+		}
+		for k := range t.keysBelow(key, set) {
+			if !t.treeWaitersAt(k, w, yield) {
+				return
+			}
+		}
+	}
+}
+
+func (t *keyTable) treeWaitersAt(key string, w *waiter, yield func(*waiter, string) bool) bool {
+	r, ok := t.get(key)
+	if !ok {
+		return true
+	}
+	for i := range r.queue {
+		if v := &r.queue[i]; treesConflict(&v.Spec, &w.Spec) && !yield(v, key) {
+			return false
+		}
+	}
+	return true
+}
+
+// standsBefore reports whether v stands before w, where both wait at two keys, one
+// above the other, and conflict. Nothing conflicts within one request.
+func (v *waiter) standsBefore(w *waiter) bool {
+	return v.order < w.order && (v.session != w.session || v.seq != w.seq)
+}
+
+// waitsBehindTree reports whether a waiter above or below key stands before w and
+// conflicts with it.
+func (t *keyTable) waitsBehindTree(key string, w *waiter) bool {
+	for v := range t.treeWaiters(key, w) {
+		if v.standsBefore(w) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastTreeOrder returns the largest order of the trees that wait above or below
+// key; 0 if none does. A waiter that stands before such a tree must not be passed
+// at key, or the queues would not agree on one order.
+func (t *keyTable) lastTreeOrder(key string) (order uint64) {
+	if t.trees == 0 {
+		return 0
+	}
+	for v := range t.treeWaiters(key, &waiter{Spec: Spec{Mode: Exclusive}}) {
+		order = max(order, v.order)
+	}
+	return order
+}
+
+// revisit notes the queues that must be looked at since a holder or waiter of key
+// is gone: those of key and, because of trees, of keys above and below.
+func (s *State) revisit(key string, tree bool) {
+	p := &s.step
+	p.revisit = append(p.revisit, key)
+	if s.keys.trees == 0 && !tree {
+		return
+	}
+	for k := range above(key) {
+		if r, ok := s.keys.get(k); ok && len(r.queue) > 0 {
+			p.revisit = append(p.revisit, k)
+		}
+	}
+	set := treed
+	if tree {
+		set = waitedFor
+	}
+	for k := range s.keys.keysBelow(key, set) {
+		p.revisit = append(p.revisit, k)
+	}
+}
