@@ -246,7 +246,7 @@ func (s *State) checkGrant(key string, r *record, i int) error {
 		for j := range over.holders {
 			h := &over.holders[j]
 			same := h.request() == g.request() && h.set && g.set
-			if treesConflict(&h.Spec, &g.Spec) && !same {
+			if treesConflict(h.Tree, h.Mode, &g.Spec) && !same {
 				return broken(1, "%q and %q above it are held under tokens %d and %d", key, p, g.token, h.token)
 			}
 		}

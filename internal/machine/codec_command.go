@@ -110,7 +110,7 @@ func AppendCommand(dst []byte, c Command) []byte {
 }
 
 func appendAcquire(b []byte, c *Acquire) []byte {
-	b = appendUvarints(appendSession(b, kindAcquire, c.Session), c.Seq)
+	b = binary.AppendUvarint(appendSession(b, kindAcquire, c.Session), c.Seq)
 	b = appendBytes(b, c.Key)
 	set := bit(c.Try, acquireTry) |
 		bit(len(c.Keys) > 0, acquireKeys) |

@@ -37,7 +37,7 @@ func (d *search) neededByWaiter(q requestID) (vertices []vertex) {
 		vertices = d.appendWaiters(vertices, key, r, i)
 		for v, at := range s.keys.treeWaiters(key, w) {
 			d.steps++
-			if v.standsBefore(w) {
+			if v.standsBefore(q, w.order) {
 				vertices = append(vertices, v.vertex(at))
 			}
 		}
@@ -122,7 +122,7 @@ func (d *search) lastAlone(key string, r *record, i int) int {
 func (d *search) appendTreeHolders(vertices []vertex, key string, w *waiter) []vertex {
 	add := func(v vertex) {
 		d.steps++
-		if treesConflict(&d.grant(v).Spec, &w.Spec) {
+		if treesConflict(w.Tree, w.Mode, &d.grant(v).Spec) {
 			vertices = append(vertices, v)
 		}
 	}

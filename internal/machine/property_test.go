@@ -247,16 +247,16 @@ func clientOf(id SessionID) string {
 // witness watches commands, outcomes and events alone, and knows what must never
 // be seen. It has its own, slow idea of what conflicts, and none of a queue.
 type witness struct {
-	asked  map[requestID]Acquire // that wait or hold
-	came   map[requestID]int     // when they did
-	passed map[requestID]int     // those that wait: how often
-	token  map[requestID]Token   // those that hold
-	exempt map[requestID]bool    // may pass: a waiver or a successor
-	mode   map[requestID]Mode    // those that hold, as it is now
+	asked  map[requestID]Acquire   // that wait or hold
+	came   map[requestID]int       // when they did
+	passed map[requestID]int       // those that wait: how often
+	token  map[requestID]Token     // those that hold
+	exempt map[requestID]bool      // may pass: a waiver or a successor
+	mode   map[requestID]Mode      // those that hold, as it is now
 	ups    map[requestID]requestID // upgrades that wait, of what
-	ghosts map[Token]string    // clients of expired grants, whose delay runs: see ghostly
+	ghosts map[Token]string        // clients of expired grants, whose delay runs: see ghostly
 	broken map[requestID]bool
-	lasts  map[string]Token // of each key
+	lasts  map[string]Token   // of each key
 	gave   map[requestID]bool // granted in the session's present life
 	done   map[requestID]bool // withdrawn, released or refused in it
 	last   Token

@@ -35,11 +35,11 @@ const (
 // command.go and codec_command.go instead of to Spec.
 type Spec struct {
 	Mode        Mode   `msgpack:",omitempty"`
-	Of          uint32 `msgpack:",omitempty"` // Permit: the capacity, 1 to MaxHolders
 	Tree        bool   `msgpack:",omitempty"` // conflict with the holders above and below the key, by path segment
 	Priority    int8   `msgpack:",omitempty"` // pass waiters of lower priority, each at most MaxPassed times; for one key only
-	Delay       uint64 `msgpack:",omitempty"` // milliseconds for which the key stays taken after the session expired; for one key only
 	Conditional bool   `msgpack:",omitempty"` // refuse the grant if the key was granted after IfToken; for one key only
+	Of          uint32 `msgpack:",omitempty"` // Permit: the capacity, 1 to MaxHolders
+	Delay       uint64 `msgpack:",omitempty"` // milliseconds for which the key stays taken after the session expired; for one key only
 	IfToken     Token  `msgpack:",omitempty"`
 	Meta        string `msgpack:",omitempty"` // up to MaxMeta bytes for readers; the table does not look inside
 }
@@ -60,6 +60,9 @@ const (
 
 // append appends the encoding of p to b.
 func (p *Spec) append(b []byte) []byte {
+	if *p == (Spec{}) {
+		return append(b, 0)
+	}
 	set := bit(p.Mode != 0, specMode) |
 		bit(p.Of != 0, specOf) |
 		bit(p.Tree, specTree) |

@@ -32,8 +32,8 @@ func isBelow(key, p string) bool {
 
 // treesConflict reports whether two requests conflict, one for a key and one for a
 // key above or below it.
-func treesConflict(a, b *Spec) bool {
-	return (a.Tree || b.Tree) && !(a.Mode == Shared && b.Mode == Shared)
+func treesConflict(tree bool, mode Mode, other *Spec) bool {
+	return (tree || other.Tree) && !(mode == Shared && other.Mode == Shared)
 }
 
 // keysBelow yields the keys below key in one of the sets. The sets must not change
@@ -54,23 +54,24 @@ func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
 	if t.trees == 0 && !w.Tree {
 		return "", nil
 	}
+	tree, mode := w.Tree, w.Mode // copies: w does not escape to the heap
 	for p := range above(key) {
-		if g := t.treeHolderAt(p, w); g != nil {
+		if g := t.treeHolderAt(p, tree, mode); g != nil {
 			return p, g
 		}
 	}
 	// There may be a million keys below, so the search looks only in the sets of keys
 	// that can have such a holder.
 	sets := []keySets{treed}
-	if w.Tree {
+	if tree {
 		sets = []keySets{heldAlone, heldShared}
-		if w.Mode == Shared {
+		if mode == Shared {
 			sets = sets[:1]
 		}
 	}
 	for _, set := range sets {
 		for k := range t.keysBelow(key, set) {
-			if g := t.treeHolderAt(k, w); g != nil {
+			if g := t.treeHolderAt(k, tree, mode); g != nil {
 				return k, g
 			}
 		}
@@ -78,15 +79,15 @@ func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
 	return "", nil
 }
 
-// treeHolderAt returns a holder of key that conflicts with w, which is for a key
-// above or below; nil if there is none.
-func (t *keyTable) treeHolderAt(key string, w *waiter) *grant {
+// treeHolderAt returns a holder of key that conflicts with a request for a key above
+// or below; nil if there is none.
+func (t *keyTable) treeHolderAt(key string, tree bool, mode Mode) *grant {
 	r, ok := t.get(key)
-	if !ok || len(r.holders) == 0 || w.Mode == Shared && r.holders[0].Mode == Shared {
+	if !ok || len(r.holders) == 0 || mode == Shared && r.holders[0].Mode == Shared {
 		return nil
 	}
 	for i := range r.holders {
-		if g := &r.holders[i]; treesConflict(&w.Spec, &g.Spec) {
+		if g := &r.holders[i]; treesConflict(tree, mode, &g.Spec) {
 			return g
 		}
 	}
@@ -96,51 +97,56 @@ func (t *keyTable) treeHolderAt(key string, w *waiter) *grant {
 // treeWaiters yields the waiters above and below key that conflict with w, with
 // their keys. Some stand before w and some after.
 func (t *keyTable) treeWaiters(key string, w *waiter) iter.Seq2[*waiter, string] {
+	if t.trees == 0 && !w.Tree {
+		return func(func(*waiter, string) bool) {}
+	}
+	tree, mode := w.Tree, w.Mode // copies: w does not escape to the heap
 	return func(yield func(*waiter, string) bool) {
-		if t.trees == 0 && !w.Tree {
-			return
-		}
 		for p := range above(key) {
-			if !t.treeWaitersAt(p, w, yield) {
+			if !t.treeWaitersAt(p, tree, mode, yield) {
 				return
 			}
 		}
 		set := treed
-		if w.Tree {
+		if tree {
 			set = waitedFor
 		}
 		for k := range t.keysBelow(key, set) {
-			if !t.treeWaitersAt(k, w, yield) {
+			if !t.treeWaitersAt(k, tree, mode, yield) {
 				return
 			}
 		}
 	}
 }
 
-func (t *keyTable) treeWaitersAt(key string, w *waiter, yield func(*waiter, string) bool) bool {
+func (t *keyTable) treeWaitersAt(key string, tree bool, mode Mode, yield func(*waiter, string) bool) bool {
 	r, ok := t.get(key)
 	if !ok {
 		return true
 	}
 	for i := range r.queue {
-		if v := &r.queue[i]; treesConflict(&v.Spec, &w.Spec) && !yield(v, key) {
+		if v := &r.queue[i]; treesConflict(tree, mode, &v.Spec) && !yield(v, key) {
 			return false
 		}
 	}
 	return true
 }
 
-// standsBefore reports whether v stands before w, where both wait at two keys, one
-// above the other, and conflict. Nothing conflicts within one request.
-func (v *waiter) standsBefore(w *waiter) bool {
-	return v.order < w.order && (v.session != w.session || v.seq != w.seq)
+// standsBefore reports whether v stands before a request of that order, which waits
+// for a key above or below. Nothing conflicts within one request.
+func (v *waiter) standsBefore(q requestID, order uint64) bool {
+	return v.order < order && v.request() != q
 }
 
 // waitsBehindTree reports whether a waiter above or below key stands before w and
 // conflicts with it.
 func (t *keyTable) waitsBehindTree(key string, w *waiter) bool {
+	if t.trees == 0 && !w.Tree {
+		return false
+	}
+	id, order := w.request(), w.order // copies: w does not escape to the heap
 	for v := range t.treeWaiters(key, w) {
-		if v.standsBefore(w) {
+		if v.standsBefore(id, order) {
 			return true
 		}
 	}
