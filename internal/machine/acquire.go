@@ -95,8 +95,8 @@ func (c *Acquire) check() Outcome {
 
 func validKey(key string) bool { return key != "" && len(key) <= MaxKey && utf8.ValidString(key) }
 
-// checkKey returns the refusal of a request whose condition or capacity does not
-// fit its one key, and the zero Outcome if both fit.
+// checkKey returns the refusal of a condition or a capacity that does not fit the
+// key, and the zero Outcome if both fit.
 func (s *State) checkKey(w *waiter, key string) Outcome {
 	if w.Conditional {
 		if out := s.grantedSince(key, w.IfToken); out.Code != Granted {
@@ -118,8 +118,8 @@ func (s *State) refuse(owner *session, seq uint64, out Outcome) Outcome {
 	return s.remember(owner, seq, &answer{out: out})
 }
 
-// acquireNow grants a request that need not wait. In the queue of its one key it
-// stands at index i: readers may be granted before a writer that waits.
+// acquireNow grants a request without a wait. Index i is the request's place in the
+// queue of a single key: readers may be granted before a waiting writer.
 func (s *State) acquireNow(owner *session, w *waiter, keys []string, i int) Outcome {
 	if r, ok := s.keys.get(keys[0]); ok && !w.set && i < len(r.queue) {
 		s.keys.edit(keys[0], func(r *record) { r.pass(i) })
@@ -133,8 +133,8 @@ func (s *State) acquireNow(owner *session, w *waiter, keys []string, i int) Outc
 	return out
 }
 
-// heldOutcome refuses a Try of keys that are not free, and describes one grant or
-// waiter that conflicts with it.
+// heldOutcome refuses a Try because its keys are not free, and describes a
+// conflicting grant or waiter.
 func (s *State) heldOutcome(keys []string, w *waiter, client string) Outcome {
 	for _, key := range keys {
 		if h := s.conflictAt(key, w, client); h != (Holder{}) {
@@ -147,10 +147,9 @@ func (s *State) heldOutcome(keys []string, w *waiter, client string) Outcome {
 	return Outcome{Code: Held} // the search found none
 }
 
-// lineageOf returns the lineage tokens of the grants in under, without repeats
-// and without tokens that were never granted. A grant of the owner's may be named
-// by any of its tokens; a grant of another session must be named by its lineage
-// token.
+// lineageOf returns the lineage tokens of the grants in under, without repeats and
+// without tokens never granted. Any token of a grant names an own grant; only the
+// lineage token names a grant of another session.
 func (s *State) lineageOf(owner *session, under []Token) []Token {
 	var tokens []Token
 	for _, t := range under {

@@ -2,8 +2,8 @@ package machine
 
 // Admission: after a change, the waiters that no longer have to wait are granted.
 
-// admitWaiters looks at the queues of all keys in revisit, and at those that this
-// adds, until no waiter there could be granted.
+// admitWaiters looks at the queues of all keys in revisit, and of the keys added
+// meanwhile, until no waiter there could be granted.
 func (s *State) admitWaiters() {
 	p := &s.step
 	for i := 0; i < len(p.revisit); i++ {
@@ -20,12 +20,12 @@ func (s *State) admitWaiters() {
 	clear(p.blocked)
 }
 
-// admitFrom grants the waiters of key's queue that can be granted, from its head on.
-// It makes the key idle if it is neither held nor waited for then.
+// admitFrom grants all grantable waiters of key's queue, from the head on. A key
+// without holders and waiters becomes idle then.
 //
-// One pass is enough. A waiter that is granted conflicted with those behind it
-// before, as a waiter, and conflicts with them now, as a holder. Permits are the
-// exception, and these wait in one queue.
+// One pass is enough. A granted waiter conflicted with the waiters behind before, as
+// a waiter, and conflicts with them now, as a holder. Permits are the exception, and
+// all permits of a key wait in its own queue.
 func (s *State) admitFrom(key string) {
 	r, ok := s.keys.get(key)
 	if !ok || r.idle != 0 {
@@ -38,8 +38,9 @@ func (s *State) admitFrom(key string) {
 		owner, _ := s.sessions.get(w.session)
 		held := r.heldAgainst(w, owner.client)
 		if held || i > 0 && w.Mode != Shared || s.keys.heldAgainstByTree(key, w) || s.blockedElsewhere(owner, key, w) {
-			// Every waiter behind one that is not shared waits for it. A shared one may
-			// wait for a tree, for another key or for a ghost, and those behind it not.
+			// Every waiter behind an exclusive waiter or a permit waits for it. A
+			// shared waiter may wait for a tree, for another key or for a ghost,
+			// while the waiters behind need not.
 			if w.Mode != Shared || held && r.ghosts == 0 {
 				break
 			}
@@ -57,8 +58,8 @@ func (s *State) admitFrom(key string) {
 	}
 }
 
-// blockedElsewhere reports whether w, with which nothing in key's own record
-// conflicts, has to wait for a waiter above or below, or at another of its keys.
+// blockedElsewhere reports whether w has to wait for a waiter above or below key, or
+// at another key of w. Nothing in key's own record conflicts with w.
 func (s *State) blockedElsewhere(owner *session, key string, w *waiter) bool {
 	if w.upgrade != 0 {
 		return false
@@ -69,8 +70,8 @@ func (s *State) blockedElsewhere(owner *session, key string, w *waiter) bool {
 	if !w.set {
 		return false
 	}
-	// The key that blocked w last is asked first: the release of a thousand keys
-	// comes here for each of them.
+	// The last blocking key comes first: the release of a thousand keys comes here
+	// for each of the thousand.
 	q := w.request()
 	if other, ok := s.step.blocked[q]; ok && other != key && s.blockedAt(other, w, owner.client) {
 		return true

@@ -2,11 +2,11 @@ package machine
 
 import "slices"
 
-// Apply takes one step. The outcome answers the proposer. The events are the
-// step's effects on others, in an order that is part of the contract: losses,
-// then the grants that follow from them, then the session's end, then one
-// EventChanged for each changed key, in ascending order. Apply never panics on a
-// command that was decoded, and refuses a nil or unknown one as BadCommand.
+// Apply takes one step. The outcome answers the proposer. The events are the step's
+// effects on others. The contract includes their order: losses, then the resulting
+// grants, then the session's end, then one EventChanged for each changed key, in
+// ascending order. Apply never panics on a decoded command, and refuses a nil or
+// unknown command as BadCommand.
 //
 // The caller owns the events.
 func (s *State) Apply(c Command) (Outcome, []Event) {
@@ -32,7 +32,7 @@ func (s *State) Apply(c Command) (Outcome, []Event) {
 	return out, events
 }
 
-// maxScratch bounds the memory that is kept from one command for the next.
+// maxScratch bounds the memory kept from one command for the next.
 const maxScratch = 1024
 
 func (s *State) apply(c Command) Outcome {
@@ -95,7 +95,7 @@ func (s *State) apply(c Command) Outcome {
 	return bad("Command", 0)
 }
 
-// needsFounding reports whether c is one of the commands that come after Found.
+// needsFounding reports whether c is a command for a founded table.
 func needsFounding(c Command) bool {
 	switch c.(type) {
 	case Raise, Lift, Bound, Open, Close, Silence, Hear, Expire, Acquire, Upgrade, Downgrade, SetValue,
@@ -165,13 +165,12 @@ func (s *State) setBound(c Bound) Outcome {
 
 func (s *State) wrongTerm() Outcome { return Outcome{Code: WrongTerm, Limit: s.term} }
 
-// bad returns the refusal of a command for one of its fields.
+// bad returns the refusal of a command for a bad field.
 func bad(field string, limit uint64) Outcome {
 	return Outcome{Code: BadCommand, Field: field, Limit: limit}
 }
 
-// checkTTL returns the refusal of a TTL, in milliseconds, that is out of its
-// limits.
+// checkTTL returns the refusal of a TTL, in milliseconds, beyond its limits.
 func checkTTL(ttl, most uint64) Outcome {
 	if ttl < MinTTL {
 		return bad("TTL", MinTTL)

@@ -30,11 +30,10 @@ func (c *changes) add(version uint64, key string) {
 // at returns the i-th change, counted from the oldest.
 func (c *changes) at(i int) change { return c.ring[(c.next+i)%len(c.ring)] }
 
-// Changes returns at most n keys that begin with prefix and changed after
-// version, each once, and the version up to which the list is complete. It is not
-// ok if the table does not remember back to version. Then list the keys anew;
-// also if the same version comes back, which means that one command changed more
-// than n keys.
+// Changes returns at most n keys with prefix, changed after version, each once, and
+// the version up to which the list is complete. Changes is not ok if the table does
+// not remember back to version. Then list the keys anew; also if the same version
+// comes back, since then a single command changed more than n keys.
 func (s *State) Changes(prefix string, version uint64, n int) (keys []string, upTo uint64, ok bool) {
 	c := &s.changes
 	if version < c.start {

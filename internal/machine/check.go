@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Check verifies the invariants on State, and returns an error that names a broken
-// one. It reads the whole table: it is for tests, and for operators in doubt.
+// Check verifies the invariants on State, and returns an error with the number of a
+// broken invariant. Check reads the whole table: use it in tests, and as an operator
+// in doubt.
 func (s *State) Check() error {
 	if err := s.checkTables(); err != nil {
 		return err
@@ -96,8 +97,8 @@ func (s *State) checkSession(id SessionID, o *session) error {
 	return nil
 }
 
-// checkNumbers verifies that a token is held at one key, or at the keys of one
-// request, and that two keys did not become idle under one number.
+// checkNumbers verifies that only the keys of a single request share a token, and
+// that no two idle keys share a number.
 func (s *State) checkNumbers() error {
 	type held struct {
 		token Token
@@ -254,8 +255,8 @@ func (s *State) checkGrant(key string, r *record, i int) error {
 	return nil
 }
 
-// checkWaits verifies that every waiter has to wait, and that no wait is for ever.
-// It needs everything that is derived.
+// checkWaits verifies that every waiter has to wait, and that every wait can end.
+// All derived data must be right.
 func (s *State) checkWaits() error {
 	if !s.lifted || s.last >= MaxToken {
 		return nil

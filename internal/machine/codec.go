@@ -7,15 +7,15 @@ import (
 )
 
 // The bytes of commands, entries, outcomes, events and snapshots. Integers are
-// unsigned varints in their shortest form, and the length of a string stands
-// before it. A field that is often zero has a bit in front of the fields: the
-// bit says that the field is not zero, and a zero field takes no bytes. So each
-// value has one encoding, and a decoder refuses every other. A decoder
-// allocates memory for what it has read, never for what a length claims.
+// unsigned varints in their shortest form, and the length of a string stands before
+// the string. Bits in front of the fields say which of the often empty fields are
+// set; only set fields follow. So each value has exactly one encoding, and a decoder
+// refuses every other. A decoder allocates memory for bytes read, never for a
+// claimed length.
 //
-// Not msgpack or JSON: these bytes are made and read once per command on every
-// voter, and must be the same for ever, which is easier to see of bytes that
-// are written out. The files in testdata/golden keep them.
+// Not msgpack or JSON: every voter makes and reads these bytes once per command, and
+// the bytes must stay the same for ever. This is easier to see in a written-out
+// encoding. The files in testdata/golden keep the bytes.
 
 var (
 	errShort    = errors.New("machine: encoding ends early")
@@ -160,7 +160,7 @@ func (r *reader) nonzero32() uint32 {
 	return uint32(v)
 }
 
-// count reads the number of elements that follow, each of one byte at least.
+// count reads the number of the following elements, which take a byte each at least.
 func (r *reader) count(limit int) int {
 	v := r.uvarint()
 	if v > uint64(limit) {
@@ -174,7 +174,8 @@ func (r *reader) count(limit int) int {
 	return int(v)
 }
 
-// nonzeroCount is count of a list that would not be there if it were empty.
+// nonzeroCount is count of a list with at least one element: an empty list has no
+// bytes.
 func (r *reader) nonzeroCount(limit int) int {
 	n := r.count(limit)
 	if n == 0 {

@@ -40,9 +40,9 @@ const (
 	acquireBits = 1<<iota - 1 // all of them
 )
 
-// Unknown stands for a command of a log entry that cannot be decoded. Apply
-// refuses it as BadCommand, so that the commands beside it keep their places.
-// A voter of a later version may be able to decode the command: see Raise.
+// Unknown stands for a command of a log entry that this version cannot decode. Apply
+// refuses an Unknown as BadCommand, so the other commands of the entry keep their
+// places. A voter of a later version may be able to decode the command: see Raise.
 type Unknown struct{ Raw string }
 
 func (Unknown) command() {}
@@ -50,9 +50,8 @@ func (Unknown) command() {}
 // EncodeCommand returns the encoding of c: see AppendCommand.
 func EncodeCommand(c Command) []byte { return AppendCommand(make([]byte, 0, 128), c) }
 
-// AppendCommand appends the encoding of c to dst. A nil command, and one that
-// is not of this package's types, is encoded as no bytes, which an entry
-// decodes as Unknown.
+// AppendCommand appends the encoding of c to dst. A nil command, or a type foreign
+// to this package, is encoded as no bytes, and decoded from an entry as Unknown.
 func AppendCommand(dst []byte, c Command) []byte {
 	switch c := c.(type) {
 	case Acquire:
@@ -149,10 +148,9 @@ func (r *reader) acquire() (c Acquire) {
 	return c
 }
 
-// DecodeCommand decodes one command, which must take all of b. It checks the
-// form of the bytes and the numbers of Keys, Under and Seen. Apply checks all
-// other limits, so that a command over one of them is refused by an outcome.
-// The command does not refer to b.
+// DecodeCommand decodes one command from all of b. DecodeCommand checks the form of
+// the bytes and the numbers of Keys, Under and Seen. Apply checks all other limits,
+// so an outcome refuses a command over a limit. The command does not refer to b.
 func DecodeCommand(b []byte) (Command, error) {
 	r := reader{b: b}
 	c := r.command()

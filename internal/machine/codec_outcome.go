@@ -2,8 +2,8 @@ package machine
 
 import "encoding/binary"
 
-// Bits of an encoded Outcome: never renumber. A later version adds its fields
-// behind these, and an earlier version passes over them.
+// Bits of an encoded Outcome: never renumber. A later version adds its fields behind
+// these, and an earlier version passes over the addition.
 const (
 	outcomeToken = 1 << iota
 	outcomeBehind
@@ -61,8 +61,7 @@ func AppendOutcome(dst []byte, o Outcome) []byte {
 	return b
 }
 
-// DecodeOutcome decodes one outcome, and passes over the fields of a later
-// version that follow.
+// DecodeOutcome decodes one outcome, and passes over the fields of a later version.
 func DecodeOutcome(b []byte) (Outcome, error) {
 	r := reader{b: b}
 	o, later := r.outcome()
@@ -81,8 +80,7 @@ func (r *reader) finishAnswer(later uint64) error {
 	return r.finish()
 }
 
-// outcome reads an outcome. The bits of later are those of fields that this
-// version does not know, and that are not read.
+// outcome reads an outcome. The bits in later are of unknown fields, left unread.
 func (r *reader) outcome() (o Outcome, later uint64) {
 	o.Code = Code(r.byte())
 	set := r.uvarint()
@@ -133,8 +131,8 @@ func (h *Holder) read(r *reader) {
 	}
 }
 
-// Bits of an encoded Event: never renumber. A later version adds its fields
-// behind these, and an earlier version passes over them.
+// Bits of an encoded Event: never renumber. A later version adds its fields behind
+// these, and an earlier version passes over the addition.
 const (
 	eventSession = 1 << iota
 	eventSeq
@@ -197,8 +195,7 @@ func AppendEvent(dst []byte, e Event) []byte {
 	return b
 }
 
-// DecodeEvent decodes one event, and passes over the fields of a later version
-// that follow.
+// DecodeEvent decodes one event, and passes over the fields of a later version.
 func DecodeEvent(b []byte) (Event, error) {
 	r := reader{b: b}
 	e := Event{Kind: EventKind(r.byte())}

@@ -133,8 +133,8 @@ const (
 	waiterBits = 1<<iota - 1
 )
 
-// The fewest bytes of a grant, which is a ghost then, and of a waiter. A count is
-// believed as far as the bytes that are left suffice for it.
+// The fewest bytes of a grant, in the case of a ghost, and of a waiter. A reader
+// believes a count as far as the remaining bytes suffice for so many elements.
 const (
 	minGrant  = 6
 	minWaiter = 16 + 6

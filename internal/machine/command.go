@@ -8,56 +8,55 @@ type Token uint64
 // Lua double and a signed SQL BIGINT.
 const MaxToken Token = 1<<53 - 1
 
-// SessionID names a session. The client that opens the session draws it at random.
+// SessionID names a session. The opening client draws the ID at random.
 type SessionID [16]byte
 
-// ClusterID names a founded cluster. Its founder draws it at random.
+// ClusterID names a founded cluster. The founder draws the ID at random.
 type ClusterID [16]byte
 
-// A Command is one step of the machine, and all that the log can carry. A
-// command may be proposed many times: each is made so that a second copy
-// changes nothing that the first did not.
+// A Command is one step of the machine. The log carries commands and nothing else. A
+// proposer may send a command many times: a second copy changes nothing more than
+// the first.
 //
 // The commands are the struct types below, not pointers to them.
 type Command interface{ command() }
 
-// Found is the first command of a cluster. It sets the cluster's name, the
-// floor of its tokens and the bound of its sessions' TTLs. A founded machine
-// queues every Acquire and grants nothing until Lift, since survivors of an
-// earlier cluster may still trust their locks. A founded machine refuses a
-// second Found.
+// Found is the first command of a cluster. Found sets the cluster's name, the floor
+// of the tokens and the bound of the sessions' TTLs. A founded machine queues every
+// Acquire and grants nothing until Lift, since survivors of an earlier cluster may
+// still trust their locks. A founded machine refuses a second Found.
 type Found struct {
 	Cluster ClusterID
 	Floor   Token  // the first token granted is at least this
 	TTL     uint64 // milliseconds
 }
 
-// LeaderStart opens a leader's term. It is refused unless Term rises.
+// LeaderStart opens a leader's term. The table refuses a term that does not rise.
 type LeaderStart struct{ Term uint64 }
 
 // Lift ends the founding wait: the heads of all queues are granted, keys in
-// ascending order. It is refused outside its term. A second Lift changes
+// ascending order. The table refuses a Lift outside its term. A second Lift changes
 // nothing.
 type Lift struct{ Term uint64 }
 
-// Bound sets the largest TTL that a session may ask for. Open sessions keep
-// their TTLs. Before Lift the bound only rises, because the founding wait is as
-// long as the bound. Bound is refused outside its term.
+// Bound sets the largest TTL of new sessions. Open sessions keep their TTLs. Before
+// Lift the bound only rises, because the founding wait is as long as the bound. The
+// table refuses a Bound outside its term.
 type Bound struct {
 	Term uint64
 	TTL  uint64 // milliseconds
 }
 
-// Raise raises the table's format, which never falls: see format.go. It is
-// refused outside its term, and above MaxFormat.
+// Raise raises the table's format: see format.go. A format never falls. The table
+// refuses a Raise outside its term, or above MaxFormat.
 type Raise struct {
 	Term   uint64
 	Format uint64
 }
 
-// Open opens a session. To open an open session again is not an error and
-// changes nothing. A client never opens a closed or expired ID again, since it
-// draws a new one.
+// Open opens a session. To open an open session again is not an error and changes
+// nothing. A client draws a new ID for each session, so never opens a closed or
+// expired ID again.
 type Open struct {
 	Session SessionID
 	Client  string
@@ -66,8 +65,9 @@ type Open struct {
 	Meta    string // up to MaxMeta bytes for readers
 }
 
-// Acquire asks for a grant of Key, or of all Keys under one token. Its identity
-// is (Session, Seq): a second copy gets the outcome of the first.
+// Acquire asks for a grant of Key, or of all Keys under one token. The pair
+// (Session, Seq) identifies the request: a second copy gets the outcome of the
+// first.
 type Acquire struct {
 	Session SessionID
 	Seq     uint64   // 1, 2, 3 … in the session's order of requests
@@ -78,21 +78,21 @@ type Acquire struct {
 	Try        bool   // refuse instead of queueing
 	MaxWaiters uint32 // refuse if so many wait already; 0 means MaxWaiters
 
-	// Under is the request's lineage: the grants that the caller keeps while it
-	// waits, each by its first token. A waiter for one of these grants also waits
-	// for this request. Tokens that were never granted are passed over.
+	// Under is the request's lineage: the grants that the caller keeps during the
+	// wait, each by its first token. A waiter for one of these grants also waits for
+	// this request. Tokens never granted are passed over.
 	Under []Token
 
 	// Seen lists seqs whose outcomes the client has and will not ask for again. The
-	// table forgets those outcomes, but not that the seqs are spent. At most MaxSeen,
-	// in any order; a seq whose request still waits is passed over.
+	// table forgets the outcomes, but not that the seqs are spent. At most MaxSeen,
+	// in any order; the seq of a waiting request is passed over.
 	Seen []uint64
 }
 
-// Upgrade asks for the shared grant Token to become exclusive, under a new
-// token. It goes before every waiter of the key. Its identity is (Session, Seq),
-// like that of an Acquire. Afterwards Release and a further Upgrade may name the
-// first token or the one before, and Withdraw the first Seq; SetValue and
+// Upgrade asks for the shared grant Token to become exclusive, under a new token. An
+// Upgrade goes before every waiter of the key. The pair (Session, Seq) identifies
+// the Upgrade, like an Acquire. Afterwards Release and a further Upgrade may name
+// the first token or the previous token, and Withdraw the first Seq; SetValue and
 // Downgrade may not.
 type Upgrade struct {
 	Session SessionID
@@ -110,11 +110,11 @@ type Downgrade struct {
 	Seen    []uint64
 }
 
-// SetValue stores a value with the key of the exclusive grant Token, for the
-// next holders to read. An empty value deletes the value. Token must be the
-// grant's present token. The table forgets fading values when there are too
-// many; it never forgets a lasting value, and refuses a new one when there are
-// too many.
+// SetValue stores a value with the key of the exclusive grant Token, for the next
+// holders to read. An empty value deletes the value. Token must be the grant's
+// present token. The table forgets fading values when there are too many. The table
+// never forgets a lasting value, and refuses a new lasting value when there are too
+// many.
 type SetValue struct {
 	Session SessionID
 	Token   Token
@@ -137,13 +137,13 @@ type Withdraw struct {
 	Seen    []uint64
 }
 
-// Release frees the grant Token of Session and grants its keys to their next
-// waiters, in this one step. A token that Session does not hold frees nothing.
+// Release frees the grant Token of Session and grants the keys to their next
+// waiters, in this single step. A token not held by Session frees nothing.
 //
-// With To, the first waiter of the client of that name goes before the others,
-// and each of those counts as passed once. If no waiter has that client, or a
-// waiter in between may not be passed, the Release is refused as NoSuccessor and
-// changes nothing.
+// With To, the first waiter of the client of that name goes before the others, and
+// each of the others counts as passed once. The Release is refused as NoSuccessor
+// and changes nothing if the client has no waiter, or if a waiter in between may not
+// be passed.
 type Release struct {
 	Session SessionID
 	Token   Token
@@ -151,44 +151,43 @@ type Release struct {
 	Seen    []uint64
 }
 
-// Ask tells the holders of Key that the client of Session would like them to
-// release.
+// Ask asks the holders of Key to release, in the name of Session's client.
 type Ask struct {
 	Session SessionID
 	Key     string
 }
 
-// Break takes the grant Token of Key from its holder, for the client of
-// Session. EventLost tells the holder. The key is free once the holder releases
-// in answer, or its session ends.
+// Break takes the grant Token of Key from the holder, for the client of Session.
+// EventLost tells the holder. The key is free once the holder releases in answer, or
+// the holder's session ends.
 type Break struct {
 	Session SessionID
 	Key     string
 	Token   Token
 }
 
-// EndDelay frees the keys that an expired session's grant Token kept taken for
-// its Delay. It is refused outside its term.
+// EndDelay frees the key that the Delay of an expired session's grant keeps taken.
+// The table refuses an EndDelay outside its term.
 type EndDelay struct {
 	Token Token
 	Term  uint64
 }
 
-// Silence marks a session that the leader has not heard for most of its TTL.
-// From its own Apply of the mark each voter counts one TTL, whichever node
-// leads. Silence is refused outside its term.
+// Silence marks a session that the leader has not heard for most of the TTL. Each
+// voter counts one TTL from the moment of its own Apply of the mark, under any
+// leader. The table refuses a Silence outside its term.
 type Silence struct {
 	Session SessionID
 	Term    uint64
 }
 
-// Hear removes the mark of Silence. It is refused outside its term.
+// Hear removes the mark of Silence. The table refuses a Hear outside its term.
 type Hear struct {
 	Session SessionID
 	Term    uint64
 }
 
-// Expire ends a session whose TTL has passed unheard. It is refused outside its
+// Expire ends a session after a TTL unheard. The table refuses an Expire outside its
 // term, so a deposed leader's verdict frees nothing.
 type Expire struct {
 	Session SessionID

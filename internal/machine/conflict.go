@@ -1,14 +1,14 @@
 package machine
 
-// Two requests for one key conflict unless both are shared, or both are permits
-// and some are left. Two requests for two keys conflict if one key is above the
-// other, at least one of the requests is for a tree, and not both are shared: see
+// Two requests for the same key conflict unless both are shared, or both are permits
+// and some permits are left. Two requests for different keys conflict if one key is
+// above the other, at least one request is for a tree, and not both are shared: see
 // tree.go.
 //
-// A request is granted when it conflicts with no holder and with no waiter that
-// stands before it. All fairness follows from this: readers do not overtake a
-// writer, a request below a tree does not overtake the tree, and a request for one
-// key does not overtake a request for many.
+// A request is granted when it conflicts with no holder and with no waiter before
+// it. All fairness follows from this rule: readers do not overtake a writer, a
+// request below a tree does not overtake the tree, and a request for a single key
+// does not overtake a request for many.
 
 // heldAgainst reports whether a holder conflicts with w at key.
 func (t *keyTable) heldAgainst(key string, r *record, w *waiter, client string) bool {
@@ -41,14 +41,14 @@ func (r *record) heldAgainst(w *waiter, client string) bool {
 	return true
 }
 
-// waivedBy reports whether g is a ghost that w need not wait for: the same client
-// left it.
+// waivedBy reports whether w need not wait for g, since g is a ghost of w's own
+// client.
 func (g *grant) waivedBy(w *waiter, client string) bool {
 	return g.ghost != nil && !w.set && w.upgrade == 0 && g.ghost.client == client
 }
 
-// waitsBehind reports whether w, which stands at index i of the queue or would be
-// put there, conflicts with a waiter before it.
+// waitsBehind reports whether w conflicts with a waiter before index i of the queue,
+// where w stands or would stand.
 func (r *record) waitsBehind(w *waiter, i int) bool {
 	if w.Mode != Shared {
 		return i > 0
@@ -61,7 +61,7 @@ func (r *record) waitsBehind(w *waiter, i int) bool {
 	return false
 }
 
-// conflictAt describes one holder or waiter that conflicts with w at key; the zero
+// conflictAt describes a holder or waiter that conflicts with w at key; the zero
 // Holder if there is none.
 func (s *State) conflictAt(key string, w *waiter, client string) Holder {
 	r, ok := s.keys.get(key)

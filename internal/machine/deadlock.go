@@ -2,11 +2,11 @@ package machine
 
 import "slices"
 
-// A cycle of waits is found when it closes. Two kinds of requests can close one: a
-// request whose caller keeps other grants, as its lineage in Under says, and an
-// upgrade, which gets between its key and the other readers. (No other request
-// can: this is why placeInQueue passes plain waiters only.) Such a request is put
-// in its queues on trial, and is refused if it, or the grant to be upgraded, could
+// A cycle of waits is found when a request would close the cycle. Two kinds of
+// requests can do so: a request with a lineage, whose caller keeps other grants, and
+// an upgrade, which gets between its key and the other readers. (No other request
+// can: this is why placeInQueue passes plain waiters only.) Such a request joins the
+// queues on trial, and is refused if the request, or the grant to be upgraded, could
 // never end, by these rules:
 //
 //   - A waiter ends once everything that conflicts with it has ended: holders, and
@@ -15,13 +15,13 @@ import "slices"
 //   - A grant ends once all waiters under it have ended. A broken grant, and a
 //     ghost, ends by itself.
 //
-// If applying these rules over and over does not let a request end, the request is
-// in a deadlock. There was none before, so the cycle goes through the new request.
-// The search uses no clock and no guess: another goroutine of the same client is in
-// no cycle, unless a lineage has one of its grants.
+// If a request cannot end by these rules, applied over and over, the request is in a
+// deadlock. There was none before, so the cycle goes through the new request. The
+// search uses no clock and no guess: another goroutine of the same client is in no
+// cycle, unless a lineage has a grant of that goroutine.
 
-// vertex is a point of the graph of waits. By its kind it is a waiter, by its
-// request; a grant, by its token and one of its keys; or the holders of a key.
+// vertex is a point of the graph of waits. The kind says which: a waiter, by
+// request; a grant, by token and key; or the holders of a key.
 type vertex struct {
 	requestID
 	token Token
@@ -38,8 +38,7 @@ const (
 	anyHolder  // of key
 )
 
-// needs is the vertices that must end before a vertex does: all of them, or any
-// one.
+// needs is the vertices that must end before a vertex does: all of them, or any.
 type needs struct {
 	vertices []vertex
 	missing  int      // how many of them, not known to end, must end
@@ -65,10 +64,9 @@ type queued struct {
 	i   int
 }
 
-// cycleWith puts w on trial in the queues of its keys, if it has a lineage, and
-// returns the cycle of waits that it would close; nil if there is none. In the
-// queue of its one key w would stand at index i. The table is as before
-// afterwards.
+// cycleWith puts w on trial in the queues of its keys, if w has a lineage, and
+// returns the cycle of waits that w would close; nil if there is none. Index i is
+// the place of w in the queue of a single key. Afterwards the table is as before.
 func (s *State) cycleWith(owner *session, w *waiter, keys []string, i int) (cycle []Link) {
 	if len(w.under) == 0 {
 		return nil
@@ -107,9 +105,9 @@ func (s *State) cycleWith(owner *session, w *waiter, keys []string, i int) (cycl
 	return cycle
 }
 
-// deadlock returns the cycle through start, or one for which start waits; nil if
-// start can end. It takes time in proportion to the waiters that it meets, and to
-// the keys of the waiters for several.
+// deadlock returns the cycle through start, or a cycle for which start waits; nil if
+// start can end. The search takes time in proportion to the number of waiters met,
+// and to the keys of the waiters for several.
 func (s *State) deadlock(start vertex) []Link {
 	d := s.search(start)
 	if d.needs[start].ends {
@@ -160,9 +158,9 @@ func (d *search) explore(start vertex) {
 	}
 }
 
-// markEnding marks all vertices that can end. Each of them tells so once to each
-// vertex that needs it. Not passes over all vertices until nothing changes: that is
-// quadratic where readers and writers take turns in a queue.
+// markEnding marks all vertices that can end. An ending vertex tells each vertex in
+// need of it, once. Not passes over all vertices until nothing changes: such passes
+// are quadratic where readers and writers take turns in a queue.
 func (d *search) markEnding() {
 	var work []*needs
 	for _, v := range d.order {

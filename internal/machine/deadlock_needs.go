@@ -4,7 +4,7 @@ import "slices"
 
 // The edges of the graph of waits: the vertices that must end before another does.
 
-// neededByGrant returns the waiters under a grant, which it needs all.
+// neededByGrant returns the waiters under a grant. The grant needs all of them.
 func (d *search) neededByGrant(v vertex) []vertex {
 	g := d.grant(v)
 	if g.broken || g.ghost != nil {
@@ -18,8 +18,7 @@ func (d *search) neededByGrant(v vertex) []vertex {
 	return vertices
 }
 
-// neededByWaiter returns everything that conflicts with a waiter, at all of its
-// keys.
+// neededByWaiter returns all conflicts of a waiter, at all of its keys.
 func (d *search) neededByWaiter(q requestID) (vertices []vertex) {
 	s := d.s
 	owner, _ := s.sessions.get(q.session)
@@ -55,7 +54,7 @@ func (d *search) positionOf(q requestID, key string, r *record) int {
 	return i
 }
 
-// appendHolders appends the holders of key that conflict with w, as one vertex if
+// appendHolders appends the holders of key in conflict with w, as a single vertex if
 // possible.
 func (d *search) appendHolders(vertices []vertex, key string, r *record, w *waiter, client string) []vertex {
 	switch {
@@ -75,15 +74,16 @@ func (d *search) appendHolders(vertices []vertex, key string, r *record, w *wait
 	return vertices
 }
 
-// appendWaiters appends waiters of key's queue that stand before index i and
-// conflict with the waiter there. The last one that is not shared, and the shared
-// ones behind that one, are enough: the rest conflict with that one too.
+// appendWaiters appends waiters in conflict with the waiter at index i of key's
+// queue, from before that index. The last waiter that is not shared, and the shared
+// waiters behind, are enough: the rest conflict with that last waiter too.
 func (d *search) appendWaiters(vertices []vertex, key string, r *record, i int) []vertex {
 	shared := r.queue[i].Mode == Shared
 	for i--; i >= 0; i-- {
 		d.steps++
 		if shared {
-			// Not one by one: every shared waiter would pass over all before it.
+			// Not each shared waiter by itself: each would pass over all waiters
+			// before.
 			if i = d.lastAlone(key, r, i); i < 0 {
 				break
 			}
@@ -167,10 +167,10 @@ func (d *search) waitedUnder() (grants []vertex) {
 	return grants
 }
 
-// holderOf returns the session that has the grant of a lineage token; nil if none
-// has. Mostly it is the session that waits under the grant. Otherwise one search
-// through all sessions is enough, even a search in vain: a grant that has ended
-// does not come back.
+// holderOf returns the session with the grant of a lineage token; nil if no session
+// has the grant. Mostly the session under the grant is the holder. Otherwise one
+// search through all sessions is enough, even a search in vain: an ended grant does
+// not come back.
 func (d *search) holderOf(t Token) *session {
 	s := d.s
 	b := s.lineage[t]

@@ -1,8 +1,8 @@
 package machine
 
-// Delays: a grant with a Delay becomes a ghost when its session expires. A ghost
-// keeps its key taken from everybody except its own client, until the leader's
-// EndDelay, a Break, or the next request of that client.
+// Delays: a grant with a Delay becomes a ghost when the session expires. A ghost
+// keeps the key taken from everybody except the same client, until the leader's
+// EndDelay, a Break, or the client's next request.
 
 // delayGrant makes a ghost of a grant whose session expires.
 func (s *State) delayGrant(o *session, at location) {

@@ -5,18 +5,16 @@ import (
 	"fmt"
 )
 
-// A log entry is a version byte, the number of its commands, and each command
-// in a frame: the length of its encoding, and the encoding. The leader builds
-// entries from the encoded commands that it receives, without another encoding.
+// A log entry is a version byte, the number of commands, and each command in a
+// frame: the length of the encoding, and the encoding. The leader builds entries
+// from received encodings, without another encoding.
 
-// EntryVersion is the version of the log entries that AppendEntry writes. It
-// tells how an entry is divided into frames. A new kind of command is a new
-// frame, and the version stays.
+// EntryVersion is the version of the log entries from AppendEntry: the division into
+// frames. A new kind of command is a new frame, and the version stays.
 const EntryVersion = 1
 
-// AppendEntry appends to dst one log entry of the encoded commands in frames,
-// at most MaxCommands of them: DecodeEntry refuses more. Each frame is copied
-// once.
+// AppendEntry appends to dst one log entry of the encoded commands in frames, at
+// most MaxCommands: DecodeEntry refuses more. Each frame is copied once.
 func AppendEntry(dst []byte, frames [][]byte) []byte {
 	dst = append(dst, EntryVersion)
 	dst = binary.AppendUvarint(dst, uint64(len(frames)))
@@ -36,7 +34,7 @@ func EncodeEntry(frames [][]byte) []byte {
 	return AppendEntry(make([]byte, 0, size), frames)
 }
 
-// EncodeCommands returns one log entry of commands, which it encodes first: see
+// EncodeCommands encodes commands and returns one log entry of them: see
 // EncodeEntry.
 func EncodeCommands(commands []Command) []byte {
 	frames := make([][]byte, len(commands))

@@ -1,23 +1,23 @@
 package machine
 
 // Formats let voters of two versions of this program keep equal tables. A table
-// begins in format 1. A version that adds a command, or an attribute to Spec,
-// raises MaxFormat and gives the addition the new number in Format. The leader
+// begins in format 1. A version with a new command, or a new attribute of Spec,
+// raises MaxFormat, and its Format gives the addition the new number. The leader
 // raises the table by a Raise once every voter reads the new format. Until then
-// Apply refuses the addition as WrongFormat. So no voter ever applies a command
-// that another voter would read as Unknown, and every table changes its format
-// at one point of the log. A voter that meets a Raise above its MaxFormat, since
-// it was put back to an earlier version, must stop: its table is no longer that
-// of the others.
+// Apply refuses the addition as WrongFormat. So no voter ever applies a command that
+// another voter would read as Unknown, and every table changes its format at the
+// same point of the log. A voter put back to an earlier version may meet a Raise
+// above its MaxFormat. Such a voter must stop, because from there on its table
+// differs from the others.
 
-// MaxFormat is the latest format that this version reads. It reads all earlier
-// ones too.
+// MaxFormat is the latest format of this version, which reads all earlier formats
+// too.
 const MaxFormat = 1
 
 // Format returns the earliest format that has c.
 func Format(Command) int { return 1 }
 
-// formats is the formats that a State reads. Tests make up the next one.
+// formats is the formats of a State. Tests make up the next format.
 type formats struct {
 	max int
 	of  func(Command) int

@@ -1,11 +1,11 @@
 package machine
 
-// Grants: how a request becomes one, and the commands and events about a grant
+// Grants: how a request becomes a grant, and the commands and events about a grant
 // that stays. release.go frees a grant.
 
-// giveKeys makes w a holder of its keys, under the next token. No holder and no
-// waiter before w conflicts, and there is a token. If waited is true, only an
-// event tells the client of the grant.
+// giveKeys makes w a holder of its keys, under the next token. The caller has
+// verified that no holder and no waiter before w conflicts, and that a token is
+// left. If waited is true, only an event tells the client of the grant.
 func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) Outcome {
 	s.last++
 	g := grant{
@@ -42,8 +42,8 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	return s.grantedOutcome(owner, w.seq, at)
 }
 
-// isWaitedFor reports whether one of the keys has a waiter or, if they are held as
-// trees, a key below one of them has.
+// isWaitedFor reports whether a key of keys has a waiter. With tree, also the
+// waiters of keys below count.
 func (s *State) isWaitedFor(keys []string, tree bool) bool {
 	for _, key := range keys {
 		if r, ok := s.keys.get(key); ok && len(r.queue) > 0 {
@@ -59,8 +59,8 @@ func (s *State) isWaitedFor(keys []string, tree bool) bool {
 	return false
 }
 
-// grantedOutcome returns the outcome of a request that was granted, with the
-// present value and the present number of waiters.
+// grantedOutcome returns the outcome of a granted request, with the present value
+// and the present number of waiters.
 func (s *State) grantedOutcome(owner *session, seq uint64, at location) Outcome {
 	out := Outcome{Code: Granted, Token: at.token}
 	if !at.set {
@@ -121,16 +121,16 @@ func (s *State) setFlag(owner *session, seq uint64, f func(*grant)) {
 	owner.index.addPending(seq)
 }
 
-// touchGrant notes that a grant changed, at all of its keys.
+// touchGrant notes a change of a grant, at all of its keys.
 func (s *State) touchGrant(owner *session, seq uint64) {
 	for _, key := range s.keysOf(owner, seq, owner.index.requests[seq]) {
 		s.change(key, func(*record) {})
 	}
 }
 
-// tellContended tells the holders of key, and of trees above, that a request waits,
-// except the holder of the token by. It tells each grant once. It does not tell the
-// holders below a tree that waits: there may be a million.
+// tellContended tells the holders of key, and of trees above, about a waiting
+// request, except the holder of the token by. Each grant is told once. The holders
+// below a waiting tree are not told: there may be a million.
 func (s *State) tellContended(key string, by Token) {
 	s.tellContendedAt(key, false, by)
 	if s.keys.trees > 0 {

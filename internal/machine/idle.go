@@ -2,13 +2,12 @@ package machine
 
 import "slices"
 
-// A key that is neither held nor waited for is idle. The table remembers the
-// last token of an idle key, so that IfToken has an answer, and its value. When
-// there are too many idle keys, the table forgets those that are idle longest,
-// except keys with a lasting value.
+// A key without holders and waiters is idle. The table remembers the last token of
+// an idle key, as an answer to IfToken, and the value. When there are too many idle
+// keys, the table forgets the longest idle first, except keys with a lasting value.
 
-// idleList is the idle keys of one kind, those that are idle longest first. A key
-// that came into use since leaves a stale entry: its record has another number.
+// idleList is the idle keys of one kind, the longest idle first. An entry is stale
+// if the key came into use since: then the record has another number.
 type idleList struct {
 	n     int // entries that are not stale
 	queue []idleKey
@@ -24,8 +23,8 @@ func (l *idleList) push(key string, idle uint64) {
 	l.queue = append(l.queue, idleKey{key, idle})
 }
 
-// oldest drops the stale entries at the front, and returns the first other one.
-// There must be one.
+// oldest drops the stale entries at the front, and returns the first other key.
+// There must be such a key.
 func (l *idleList) oldest(t *keyTable) string {
 	for !t.isIdle(l.queue[0]) {
 		l.queue[0] = idleKey{}
@@ -47,9 +46,9 @@ func (t *keyTable) isIdle(e idleKey) bool {
 	return ok && r.idle == e.idle
 }
 
-// makeIdle makes idle a key that is neither held nor waited for, and forgets the
-// keys that are too many then. A key about which nothing is known is forgotten at
-// once.
+// makeIdle makes a key without holders and waiters idle, and then forgets the
+// longest idle keys if there are too many. A key without a last token and a value is
+// forgotten at once.
 func (s *State) makeIdle(key string) {
 	t := &s.keys
 	if r, _ := t.get(key); r.last == 0 && r.value == "" {
@@ -87,7 +86,7 @@ func (s *State) grantedSince(key string, token Token) Outcome {
 	case ok && r.last > 0, token >= s.forgotten:
 		return Outcome{Code: Granted}
 	}
-	// There is no record, or one made by waiters alone: an earlier one may have been
-	// forgotten.
+	// The record is missing, or only waiters made it: the table may have forgotten
+	// an earlier record.
 	return Outcome{Code: TooOld, Token: s.forgotten}
 }

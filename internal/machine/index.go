@@ -44,7 +44,7 @@ func (x *index) queued(seq uint64, at location) {
 	x.unseen++
 }
 
-// dequeued notes that the request of seq has left its queues without an outcome.
+// dequeued notes that the request of seq has left all queues without an outcome.
 func (x *index) dequeued(seq uint64) {
 	delete(x.requests, seq)
 	x.waits--
@@ -74,8 +74,9 @@ type deriver struct {
 	err error // the first broken invariant
 }
 
-// derive fills all that is empty and derived. It fails if a request has no
-// session, no spent seq of its own, or is in two states.
+// derive fills all derived data, which must be empty. The error names a broken
+// invariant: a request without a session, without a spent seq of its own, or in two
+// states.
 func (s *State) derive() error {
 	s.keys.derive()
 	d := deriver{s: s}
@@ -133,8 +134,8 @@ func (d *deriver) addWaiter(key string, w *waiter) {
 	}
 }
 
-// isFirstKey reports whether key is the first of a request's keys, under which the
-// index has the request.
+// isFirstKey reports whether key is the first key of a request. The index has a
+// request under the first key.
 func (d *deriver) isFirstKey(q requestID, set bool, key string) bool {
 	if !set || d.err != nil {
 		return d.err == nil
@@ -178,7 +179,7 @@ func (d *deriver) fail(invariant int, format string, args ...any) *index {
 	return nil
 }
 
-// diff describes a difference between the index and one that was derived anew.
+// diff describes a difference from an index derived anew.
 func (x *index) diff(want *index) string {
 	switch {
 	case !maps.Equal(x.requests, want.requests):

@@ -2,11 +2,11 @@ package machine
 
 import "slices"
 
-// keyTable is the records of all keys, and all that is derived from the records
-// alone: the sums, the ordered sets of keys, and the lists of idle keys. Every
-// change of a record is an edit, and edit is the only place that changes what is
-// derived: it subtracts the part of the record as it was, and adds its part as it
-// is. Check derives all parts anew and compares.
+// keyTable is the records of all keys, and the data derived from the records alone:
+// the sums, the ordered sets of keys, and the lists of idle keys. Every change of a
+// record is an edit. Only edits change derived data: an edit subtracts the record's
+// part before the change, and adds the part after. Check derives all parts anew and
+// compares.
 type keyTable struct {
 	table[string, *record]
 	sums
@@ -16,7 +16,7 @@ type keyTable struct {
 	fadingIdle idleList           // idle keys with a fading value
 }
 
-// sums is what the parts of all records sum up to.
+// sums is the sum of the parts of all records.
 type sums struct {
 	grants           int // holders in records, ghosts included
 	waiters          int // in queues
@@ -29,8 +29,8 @@ type sums struct {
 	fadingIdleBytes  int // bytes of the fading values of idle keys
 }
 
-// part is what one record adds to all that is derived. The zero part is that of
-// a key without a record.
+// part is the contribution of one record to the derived data. A key without a record
+// has the zero part.
 type part struct {
 	grants, waiters, trees, conditions int32
 	bytes                              int32 // of the value
@@ -118,9 +118,9 @@ func (s *sums) add(p *part, n int) {
 	}
 }
 
-// edit has f change key's record, and changes all that is derived from it. The
-// key must have a record, and f must not edit another. The result is the record,
-// to be read until the next edit of the key.
+// edit has f change key's record, and changes the derived data. The key must have a
+// record, and f must not edit. The result is the record, readable until the next
+// edit of the key.
 func (t *keyTable) edit(key string, f func(r *record)) *record {
 	r, _ := t.get(key)
 	if r.epoch != t.epoch {
@@ -134,7 +134,7 @@ func (t *keyTable) edit(key string, f func(r *record)) *record {
 	return r
 }
 
-// use makes key one in use: it has a record, which is not idle.
+// use brings key into use: the key has a record, not an idle one.
 func (t *keyTable) use(key string) {
 	r, ok := t.get(key)
 	switch {
@@ -166,7 +166,7 @@ func (t *keyTable) clone(key string, r *record) *record {
 	return &c
 }
 
-// replace subtracts one part of key's record from all that is derived, and adds
+// replace subtracts one part of key's record from the derived data, and adds
 // another.
 func (t *keyTable) replace(key string, before, now *part) {
 	t.sums.add(before, -1)
@@ -185,8 +185,8 @@ func (t *keyTable) replace(key string, before, now *part) {
 	}
 }
 
-// moveSets puts key into the changed sets that are in now, and takes it out of the
-// changed sets that are not.
+// moveSets puts key into the changed sets that are in now, and removes the key from
+// the other changed sets.
 func (t *keyTable) moveSets(key string, changed, now keySets) {
 	if changed&inUse != 0 {
 		t.inUse.move(key, now&inUse != 0)
@@ -201,7 +201,7 @@ func (t *keyTable) moveSets(key string, changed, now keySets) {
 	}
 }
 
-// idleList returns the list that an idle record is in; nil if it is in none.
+// idleList returns the list for an idle record; nil if there is none.
 func (t *keyTable) idleList(p *part) *idleList {
 	switch {
 	case p.idle == 0 || p.value == lasting:

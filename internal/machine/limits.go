@@ -1,6 +1,6 @@
 package machine
 
-// Limits. A command over one of them is refused and changes nothing.
+// Limits. A command over a limit is refused and changes nothing.
 const (
 	MaxKey      = 512     // bytes of valid UTF-8 in a key; at least 1
 	MaxKeys     = 1024    // keys of one Acquire
@@ -34,8 +34,7 @@ const (
 // MaxChanges bounds how far back Changes looks.
 const MaxChanges = 1 << 16
 
-// MaxGaps bounds the gaps among a session's spent seqs. A gap is a run of seqs
-// that the table has not heard of, below one that it has. A client that sends
-// or marks as seen each seq that it uses leaves a gap only while a request is
-// under way.
+// MaxGaps bounds the gaps among a session's spent seqs. A gap is a run of unspent
+// seqs below a spent seq. A client that sends or marks as seen each used seq leaves
+// a gap only while a request is under way.
 const MaxGaps = 1 << 16

@@ -2,9 +2,9 @@ package machine
 
 import "slices"
 
-// lineage finds the waiters by the grants that their callers keep while they
-// wait. It is derived from the waiters. A waiter for several keys is in it once, or
-// once for each of its queues: removing it twice changes nothing.
+// lineage finds the waiters under each grant, which their callers keep during the
+// wait. The waiters determine the lineage. A waiter for several keys may be added
+// once for each of its queues; to remove a waiter twice changes nothing.
 type lineage map[Token]*branch // by the grant's lineage token
 
 // branch is the waiters under one grant.
@@ -14,7 +14,7 @@ type branch struct {
 	waiters map[requestID]struct{}
 }
 
-// add notes that q waits while its caller keeps the grants of under.
+// add notes the waiter q under the grants of under.
 func (l lineage) add(under []Token, q requestID) {
 	for _, t := range under {
 		b := l[t]

@@ -1,7 +1,7 @@
 package machine
 
-// Exactly once: how the table knows a second copy of a request, and its answer
-// to it. See doc.go.
+// Exactly once: how the table recognizes a second copy of a request, and the answer
+// to the copy. See doc.go.
 
 // answer is the outcome of a request that is in no record: a refusal, or the
 // grant of an upgrade.
@@ -36,10 +36,10 @@ func (s *State) caller(id SessionID, seenSeqs []uint64) (*session, Outcome) {
 	return o, Outcome{}
 }
 
-// noteSeen forgets the outcome of a request, but not that its seq is spent. A
-// seq that the table has never heard of is spent by this: its client has given
-// the request up. A request that waits has no outcome yet and goes on waiting.
-// noteSeen returns false if the seq cannot be spent.
+// noteSeen forgets the outcome of a request, but not that the seq is spent. An
+// unknown seq becomes spent: the client has given the request up. A waiting request
+// has no outcome yet and goes on waiting. noteSeen returns false if the seq cannot
+// be spent.
 func (s *State) noteSeen(o *session, seq uint64) bool {
 	at, ok := o.index.requests[seq]
 	if !ok {
@@ -101,8 +101,8 @@ func (s *State) isTrue(owner *session, a *answer) bool {
 	return g != nil
 }
 
-// spendSeq notes that seq is used. It refuses a request whose outcome cannot be
-// remembered.
+// spendSeq marks seq as spent. The outcome is a refusal if there is no memory left
+// for the request's outcome.
 func (s *State) spendSeq(owner *session, seq uint64) Outcome {
 	if s.last >= MaxToken {
 		// For good: the counter never falls, so the seq need not be spent.
@@ -119,9 +119,9 @@ func (s *State) spendSeq(owner *session, seq uint64) Outcome {
 	return Outcome{}
 }
 
-// remember keeps the answer to a request that is in no record until its client
-// has seen it. Otherwise a late copy of a Try that was refused could be granted
-// to a client that has gone away.
+// remember keeps the answer to a request without a record until the client has seen
+// the answer. Otherwise a late copy of a refused Try could be granted to a client
+// that has gone away.
 func (s *State) remember(o *session, seq uint64, a *answer) Outcome {
 	s.answers.set(requestID{o.id, seq}, a)
 	o.index.requests[seq] = location{key: a.key, phase: answered}

@@ -18,7 +18,7 @@ type ordered struct {
 
 const maxChunkLen = 512
 
-// chunk returns the index of the chunk that has k, or would have it.
+// chunk returns the index of the chunk for k.
 func (o *ordered) chunk(k string) int {
 	i := sort.Search(len(o.chunks), func(i int) bool { return o.chunks[i][0] > k })
 	return max(i-1, 0)

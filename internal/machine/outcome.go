@@ -8,8 +8,8 @@ const (
 	Granted Code = 2 // Token is the grant's token
 	Queued  Code = 3 // the request waits behind the number of holders and waiters in Behind
 
-	// Refusals. Nothing was changed, except that the command's Seen list was
-	// noted, and that the seq of a refused Acquire may be spent.
+	// Refusals. Nothing was changed, except that the command's Seen list was noted,
+	// and that the seq of a refused Acquire may be spent.
 	Held           Code = 16 // Try: the key is held, by Holder
 	TooManyWaiters Code = 17 // Limit waiters are allowed
 	Founding       Code = 18 // Try: nothing is granted before the founding wait is over
@@ -32,9 +32,8 @@ const (
 	WrongFormat    Code = 35 // the table's format, in Limit, has no such command: see Raise
 )
 
-// Holder describes a grant that conflicts with a request or, with Token 0, a
-// waiter that does. Session is zero if the session has expired and the grant's
-// delay runs.
+// Holder describes a grant in conflict with a request or, with Token 0, a waiter in
+// conflict. Session is zero if the session has expired and the grant's delay runs.
 type Holder struct {
 	Session SessionID
 	Client  string
@@ -43,10 +42,9 @@ type Holder struct {
 	Key     string // the key that it holds or waits for, if not the one asked for
 }
 
-// Link is one step of a cycle of waits: Client waits for Key. The next link's
-// client holds Key under Token or, with Token 0, waits for Key and goes first.
-// The client of the first link is the one that would close the cycle, and holds
-// the Token of the last link.
+// Link is one step of a cycle of waits: Client waits for Key. The next link's client
+// holds Key under Token or, with Token 0, waits for Key and goes first. The client
+// of the first link would close the cycle, and holds the Token of the last link.
 type Link struct {
 	Client string
 	Key    string
@@ -91,8 +89,8 @@ const (
 	EventDelayed   EventKind = 8 // an expired grant's keys stay taken until EndDelay: Token, Key, Delay
 )
 
-// Event is an effect of a command on a session other than its proposer's. For a
-// grant of several keys, Key is the first of them.
+// Event is an effect of a command on a session other than the proposer's. For a
+// grant of several keys, Key is the first key.
 type Event struct {
 	Kind    EventKind
 	Session SessionID

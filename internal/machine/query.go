@@ -7,7 +7,8 @@ import (
 
 // The questions of readers. None of them changes the table.
 
-// Owner returns the first holder of key and its token; zero if nobody holds it.
+// Owner returns the first holder of key and the holder's token; zero if nobody holds
+// key.
 func (s *State) Owner(key string) (SessionID, Token) {
 	if r, ok := s.keys.get(key); ok && len(r.holders) > 0 {
 		return r.holders[0].session, r.holders[0].token
@@ -32,8 +33,8 @@ func (s *State) Value(key string) string {
 	return ""
 }
 
-// Status describes key, with at most the given number of its holders and of its
-// waiters, and without its value. The caller owns the result.
+// Status describes key without the value, with at most the given number of holders
+// and of waiters. The caller owns the result.
 func (s *State) Status(key string, most int) Status {
 	st := Status{Key: key, Last: s.forgotten}
 	r, ok := s.keys.get(key)
@@ -104,8 +105,8 @@ func (s *State) keyCount(q requestID, set bool) int {
 	return len(keys)
 }
 
-// Behind returns the number of holders and waiters for which a session's request
-// waits at its first key; false if it does not wait.
+// Behind returns the number of holders and waiters before a session's waiting
+// request, at the request's first key; false if the request does not wait.
 func (s *State) Behind(id SessionID, seq uint64) (uint32, bool) {
 	o, ok := s.sessions.get(id)
 	if !ok {
@@ -119,8 +120,8 @@ func (s *State) Behind(id SessionID, seq uint64) (uint32, bool) {
 	return r.behind(r.position(requestID{id, seq})), true
 }
 
-// Keys returns, in ascending order, at most n keys that are held or waited for,
-// begin with prefix, and are first or come after it.
+// Keys returns, in ascending order, at most n keys in use, with prefix, from first
+// on.
 func (s *State) Keys(prefix, first string, n int) []string {
 	var keys []string
 	for key := range s.keys.inUse.from(first, prefix) {
@@ -158,10 +159,10 @@ func (o *session) status() SessionStatus {
 	}
 }
 
-// Pending returns, in the order of their seqs, the events to repeat to a client that
-// may have lost them: outcomes that only an event told and that the client has not
-// listed as seen, and everything that the holder of a grant must know. It is empty
-// if the session is not open.
+// Pending returns, in the order of their seqs, the events to repeat to a client
+// after a lost connection: outcomes told by an event alone and not listed as seen,
+// and everything that the holder of a grant must know. There are none if the session
+// is not open.
 func (s *State) Pending(id SessionID) []Event {
 	o, ok := s.sessions.get(id)
 	if !ok || len(o.index.pending) == 0 {

@@ -2,8 +2,9 @@ package machine
 
 import "slices"
 
-// Queues: who gets the key next? The waiter that came first, unless a priority, a
-// waiver of a delay, a named successor or an upgrade puts another before it.
+// Queues decide the next holder of a key: the waiter that came first, unless a
+// priority, a waiver of a delay, a named successor or an upgrade puts another waiter
+// before.
 
 // place is where a request would stand in the queues of its keys.
 type place struct {
@@ -12,7 +13,7 @@ type place struct {
 	full    bool // a queue has as many waiters as are allowed
 }
 
-// placeIn returns the place of w in the queues of keys, and sets w's order to
+// placeIn returns the place of w in the queues of keys, and sets the order of w to
 // that place. A queue is full if it has limit waiters.
 func (s *State) placeIn(keys []string, w *waiter, client string, limit int) place {
 	t := &s.keys
@@ -33,18 +34,17 @@ func (s *State) placeIn(keys []string, w *waiter, client string, limit int) plac
 	return p
 }
 
-// noRecord stands for the record of a key that has none. It is never changed.
+// noRecord stands for the record of a key without a record. It is never changed.
 var noRecord record
 
-// placeInQueue returns the index in key's queue at which w would stand, and w's
-// order there: at the tail, or before the waiters that it may pass. A waiver
-// passes them whatever the priorities: the request comes from the client that left
-// a ghost at the key.
+// placeInQueue returns the index for w in key's queue, and the order there: at the
+// tail, or before the waiters that w may pass. With a waiver w passes waiters of any
+// priority: the same client left a ghost at the key.
 //
 // Only plain waiters are passed. Not a waiter for several keys or a tree, because
-// all queues must agree on one order. Not a waiter with a lineage, because to pass
-// it could close a cycle of waits through a client that did nothing wrong and
-// waits already.
+// all queues must agree on one order. Not a waiter with a lineage, because passing
+// could close a cycle of waits through a client that did nothing wrong and waits
+// already.
 func (t *keyTable) placeInQueue(key string, r *record, w *waiter, waiver bool) (i int, order uint64) {
 	i = len(r.queue)
 	lowTail := i > 0 && r.queue[i-1].Priority < 0
@@ -65,8 +65,8 @@ func (t *keyTable) placeInQueue(key string, r *record, w *waiter, waiver bool) (
 	return i, w.order
 }
 
-// mayBePassed reports whether another waiter may be put before v. The trees that
-// wait above and below the key have orders up to floor.
+// mayBePassed reports whether another waiter may go before v. The trees that wait
+// above and below the key have orders up to floor.
 func (v *waiter) mayBePassed(floor uint64) bool {
 	return v.upgrade == 0 && !v.set && !v.Tree && len(v.under) == 0 && v.passed < MaxPassed && v.order > floor
 }
@@ -78,7 +78,7 @@ func (r *record) pass(i int) {
 	}
 }
 
-// enqueue puts w in the queues of its keys: at index i of its one key, or at the
+// enqueue puts w in the queues of its keys: at index i of a single key, or at the
 // tails of several.
 func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome {
 	out := Outcome{Code: Queued}
@@ -102,7 +102,7 @@ func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome
 	return out
 }
 
-// removeWaiter removes the waiter at index i of key's queue, and returns it.
+// removeWaiter removes and returns the waiter at index i of key's queue.
 func (s *State) removeWaiter(key string, i int) waiter {
 	r, _ := s.keys.get(key)
 	w := r.queue[i]
@@ -111,7 +111,7 @@ func (s *State) removeWaiter(key string, i int) waiter {
 	return w
 }
 
-// removeRequest takes a request that waits out of the queues of its keys.
+// removeRequest removes a waiting request from the queues of its keys.
 func (s *State) removeRequest(owner *session, seq uint64, at location) {
 	q := requestID{owner.id, seq}
 	for _, key := range s.keysOf(owner, seq, at) {
@@ -139,9 +139,10 @@ func (s *State) removeUpgrade(owner *session, key string, token Token) {
 	}
 }
 
-// putSuccessorFirst puts the first waiter of the client of that name before all
-// others in the queue of a grant that is to be released, and returns false if it
-// may not. An upgrade of that grant does not count: it ends with the grant.
+// putSuccessorFirst puts the first waiter of the named client before all others in
+// the queue of a grant about to be released, and returns false if this is not
+// allowed. An upgrade of the grant does not count, because the upgrade ends with the
+// grant.
 func (s *State) putSuccessorFirst(owner *session, at location, client string) bool {
 	r, _ := s.keys.get(at.key)
 	i := slices.IndexFunc(r.queue, func(w waiter) bool {

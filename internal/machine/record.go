@@ -2,9 +2,9 @@ package machine
 
 import "slices"
 
-// record is the state of a key: its holders, its queue, its value and its last
-// token. A record whose epoch is older than the table's belongs to an image, and
-// is cloned before it is changed: see keyTable.edit.
+// record is the state of a key: holders, queue, value and last token. A record with
+// an epoch older than the table's belongs to an image, and is cloned before a
+// change: see keyTable.edit.
 type record struct {
 	epoch   uint64
 	version uint64   // command count at the last change
@@ -40,12 +40,12 @@ type grant struct {
 	ghost *ghost // nil while the session is open
 }
 
-// ghost is the holder's name on a grant whose session has expired, while the
+// ghost names the former holder of a grant after the session has expired, while the
 // grant's delay runs.
 type ghost struct{ client, node string }
 
-// waiter is one request in a queue. An upgrade waits in its key's queue while its
-// grant stays among the holders.
+// waiter is a request in a queue. An upgrade waits in the queue while its grant
+// stays among the holders.
 type waiter struct {
 	session SessionID
 	seq     uint64
@@ -62,8 +62,7 @@ type waiter struct {
 func (g *grant) request() requestID  { return requestID{g.session, g.seq} }
 func (w *waiter) request() requestID { return requestID{w.session, w.seq} }
 
-// lineageToken returns the token by which lineages name the grant. It never
-// changes.
+// lineageToken returns the grant's token in lineages, which never changes.
 func (g *grant) lineageToken() Token {
 	if g.first != 0 {
 		return g.first
@@ -71,8 +70,8 @@ func (g *grant) lineageToken() Token {
 	return g.token
 }
 
-// pends reports whether the client must be told about g again when it comes back:
-// see State.Pending.
+// pends reports whether a returning client must be told about g again: see
+// State.Pending.
 func (g *grant) pends() bool { return g.unseen && g.waited || g.asked || g.contended || g.broken }
 
 // Holders and queue change in length only in the next five methods, and a grant
@@ -98,8 +97,8 @@ func (r *record) removeWaiter(i int) {
 	r.queue = remove(r.queue, i)
 }
 
-// removeWaitersOf removes all waiters of a session and returns them. It takes one
-// pass, since all of a session's thousands may stand in one queue.
+// removeWaitersOf removes and returns all waiters of a session, in a single pass,
+// since all of a session's thousands may stand in one queue.
 func (r *record) removeWaitersOf(id SessionID) (removed []waiter) {
 	r.queue = slices.DeleteFunc(r.queue, func(w waiter) bool {
 		if w.session != id {
@@ -112,9 +111,9 @@ func (r *record) removeWaitersOf(id SessionID) (removed []waiter) {
 	return removed
 }
 
-// remove is slices.Delete of one element, but does not move thousands if that is
-// the first: queues are granted from their heads, and the end of a session frees
-// its oldest grant first.
+// remove is slices.Delete of one element, but does not move thousands to delete the
+// first: queues are granted from their heads, and the end of a session frees the
+// oldest grant first.
 func remove[E any](list []E, i int) []E {
 	if i > 0 || len(list) == 1 { // one alone: its memory is used again
 		return slices.Delete(list, i, i+1)
@@ -142,8 +141,8 @@ func (r *record) countWaiter(w *waiter, n int32) {
 	}
 }
 
-// holder returns the index of the grant of token among the holders, -1 if there
-// is none.
+// holder returns the index of the grant of token among the holders, -1 if there is
+// none.
 func (r *record) holder(token Token) int {
 	i, ok := slices.BinarySearchFunc(r.holders, token, func(g grant, t Token) int {
 		return compareUint(uint64(g.token), uint64(t))
@@ -171,14 +170,14 @@ func (r *record) behind(i int) uint32 {
 	return uint32(n)
 }
 
-// ghostOf reports whether one of the holders is a ghost of the client of that name.
+// ghostOf reports whether the holders include a ghost of the named client.
 func (r *record) ghostOf(client string) bool {
 	return r.ghosts > 0 && slices.ContainsFunc(r.holders, func(g grant) bool {
 		return g.ghost != nil && g.ghost.client == client
 	})
 }
 
-// capacity returns the capacity that the key's permits name; 0 if it has none.
+// capacity returns the capacity of the key's permits; 0 without permits.
 func (r *record) capacity() uint32 {
 	if len(r.holders) > 0 && r.holders[0].Mode == Permit {
 		return r.holders[0].Of

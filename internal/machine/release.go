@@ -1,6 +1,6 @@
 package machine
 
-// How a grant, or a request for one, is given up.
+// How a client gives up a grant, or a request for a grant.
 
 func (s *State) withdraw(c Withdraw) Outcome {
 	owner, out := s.caller(c.Session, c.Seen)
@@ -66,13 +66,13 @@ func (s *State) release(c Release) Outcome {
 			return Outcome{Code: NoSuccessor}
 		}
 	}
-	// A client that releases a token has seen the outcome, which is forgotten too.
+	// A client releases only a known token, so the outcome is forgotten as seen.
 	s.freeGrant(owner, seq, at, clean)
 	s.admitWaiters()
 	return Outcome{Code: OK}
 }
 
-// ending is the way in which an exclusive grant ended, for the next holder to know.
+// ending is the end of an exclusive grant, as the next holder must know it.
 type ending uint8
 
 const (

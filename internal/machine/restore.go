@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Restore reads an image, to the end of rd, into a new State. It refuses an unknown
-// version, a damaged or cut image, and an image that breaks an invariant. It
-// allocates memory in proportion to the bytes that it has read. It does not verify
-// that every waiter has to wait and that no wait is for ever, I4 and I7: that costs
-// more than to restore.
+// Restore reads an image, to the end of rd, into a new State. Restore refuses an
+// unknown version, a damaged or cut image, and an image with a broken invariant.
+// Memory is allocated in proportion to the bytes read. Two invariants are not
+// verified, I4 and I7, that every waiter has to wait and that every wait can end:
+// this would cost more than to restore.
 func Restore(rd io.Reader) (*State, error) {
 	r := restorer{rd: bufio.NewReaderSize(rd, 1<<16), s: New()}
 	if err := r.restore(); err != nil {
@@ -121,7 +121,7 @@ func (r *restorer) readTable(kind byte) error {
 	})
 }
 
-// readChunk reads one chunk's body and returns its kind, or io.EOF at the end of the
+// readChunk reads a chunk's body and returns the kind, or io.EOF at the end of the
 // image.
 func (r *restorer) readChunk() (kind byte, err error) {
 	var head [5]byte
@@ -150,8 +150,8 @@ func (r *restorer) readChunk() (kind byte, err error) {
 	return head[0], nil
 }
 
-// noEnd turns io.EOF in the middle of an image into an error that is not taken for
-// the image's end.
+// noEnd turns io.EOF in the middle of an image into another error, so that nobody
+// takes the middle for the end.
 func noEnd(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -166,7 +166,7 @@ func readShard[K comparable, V any](r *reader, t *table[K, V], shard byte, compa
 		r.fail(errors.New("empty shard"))
 	}
 	// An element takes far more than eight bytes, and an entry of the map not many
-	// more: the map made ahead is in proportion to the bytes that are read.
+	// more: the size of the map is in proportion to the bytes read.
 	t.shards[shard].m = make(map[K]V, min(n, len(r.b)/8))
 	var last K
 	for i := range n {

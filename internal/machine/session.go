@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// session is the table's part for one client, as it stands in an image. Its
-// grants, waiters and answers are in the other tables, and index finds them. A
-// session whose epoch is older than the table's belongs to an image, and is cloned
-// before it is changed.
+// session is the table's part for one client, as in an image. The session's grants,
+// waiters and answers are in the other tables, and index finds them there. A session
+// with an epoch older than the table's belongs to an image, and is cloned before a
+// change.
 type session struct {
 	epoch  uint64
 	id     SessionID

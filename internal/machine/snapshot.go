@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// SnapshotVersion is the version of the images that WriteTo writes and Restore
-// reads. A later version adds to it, and goes on reading this one.
+// SnapshotVersion is the version of images. A later version adds to the encoding,
+// and goes on reading this version.
 const SnapshotVersion = 1
 
-// An image is the magic, a version byte, and chunks. A chunk is its kind, the
-// length of its body in four bytes, the body, and the CRC32C of kind and body. The
-// first chunk has the header. Then come sessions, sets, answers and keys, with a
-// chunk for each shard that is not empty and the elements in ascending order. The
-// encoding leaves no choice, so equal States have equal images.
+// An image is the magic, a version byte, and chunks. A chunk is its kind, the length
+// of the body in four bytes, the body, and the CRC32C of kind and body. The first
+// chunk has the header. Then come sessions, sets, answers and keys, with a chunk for
+// each shard that is not empty and the elements in ascending order. The encoding
+// leaves no choice, so equal States have equal images.
 const magic = "wardmote"
 
 const (
@@ -37,7 +37,7 @@ const maxChunk = 1 << 30
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Image is a State at one moment. It does not change while the State goes on
+// Image is a State at one moment. An image does not change while the State goes on
 // applying commands, and is safe for use by any goroutine.
 type Image struct {
 	header   header
@@ -47,8 +47,8 @@ type Image struct {
 	answers  frozen[requestID, *answer]
 }
 
-// Snapshot takes an image, in a time that does not depend on the table's size. The
-// State pays later: before it changes a part of the table it clones that part.
+// Snapshot takes an image, in constant time for any size of the table. The State
+// pays later: a part of the table is cloned before its first change.
 func (s *State) Snapshot() *Image {
 	return &Image{
 		header:   s.header,
@@ -59,8 +59,8 @@ func (s *State) Snapshot() *Image {
 	}
 }
 
-// Digest returns a hash of the state, equal for States that applied the same
-// commands. It costs as much as writing an image.
+// Digest returns a hash of the state, equal for States with the same commands. A
+// digest costs as much as writing an image.
 func (s *State) Digest() [sha256.Size]byte { return s.Snapshot().Digest() }
 
 // Digest returns a hash of the image's bytes.

@@ -9,16 +9,15 @@ import (
 // spans is a set of seqs as sorted ranges that neither overlap nor touch. Seqs
 // are spent nearly in order, so the set is nearly always one range.
 //
-// Not only the seqs whose outcomes were seen, which would leave a gap at each
-// waiter of a client with a hundred thousand of them. A seq whose outcome is
-// still remembered is in the set too, and answerCopy looks for the outcome before
-// it looks here.
+// Not only the seqs with seen outcomes: a client with a hundred thousand waiters
+// would leave a gap at each. A seq with a remembered outcome is in the set too, and
+// answerCopy looks for the outcome first.
 type spans []span
 
 type span struct{ first, last uint64 }
 
-// find returns the index of the first range that ends at or after seq, and
-// whether the range contains seq.
+// find returns the index of the first range that ends at or after seq, and whether
+// the range contains seq.
 func (p spans) find(seq uint64) (int, bool) {
 	n := len(p)
 	if n == 0 || p[n-1].last < seq {
@@ -33,8 +32,8 @@ func (p spans) has(seq uint64) bool {
 	return ok
 }
 
-// add puts seq, which is not 0, into the set. It changes nothing and returns
-// false if the set would have more than MaxGaps gaps.
+// add puts seq, not 0, into the set. If the set would have more than MaxGaps gaps,
+// add changes nothing and returns false.
 func (p *spans) add(seq uint64) bool {
 	s := *p
 	i, ok := s.find(seq)

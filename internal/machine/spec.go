@@ -12,10 +12,9 @@ const (
 	Permit    Mode = 2 // as many holders as the capacity that all permits of the key name
 )
 
-// Spec holds the attributes of an Acquire that the table keeps. The command
-// embeds a Spec, and so do the waiter and the grant that come of the command,
-// and the Waiter and the Grant that a reader sees. The zero Spec asks for an
-// exclusive lock without any option.
+// Spec holds the attributes of an Acquire that the table keeps. The command embeds a
+// Spec, and so do the resulting waiter and grant, and the Waiter and the Grant for
+// readers. The zero Spec asks for an exclusive lock without any option.
 //
 // # How to add an option
 //
@@ -44,8 +43,8 @@ type Spec struct {
 	Meta        string `msgpack:",omitempty"` // up to MaxMeta bytes for readers; the table does not look inside
 }
 
-// Bits of an encoded Spec: never renumber. A bit says that its attribute is not
-// zero; the values of the attributes follow in the order of their bits.
+// Bits of an encoded Spec: never renumber. A set bit announces a nonzero attribute;
+// the values follow in the order of the bits.
 const (
 	specMode = 1 << iota
 	specOf
@@ -118,9 +117,8 @@ func (p *Spec) read(r *reader) {
 	}
 }
 
-// check returns the refusal of attributes that are over a limit or contradict
-// each other, and the zero Outcome if there are none. The request is for a set
-// of keys if set is true.
+// check returns the refusal of attributes over a limit or in contradiction, and the
+// zero Outcome if there are none. With set, the request is for a set of keys.
 func (p *Spec) check(set bool) Outcome {
 	switch {
 	case p.Mode > Permit:

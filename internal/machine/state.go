@@ -1,9 +1,9 @@
 package machine
 
-// State is the lock table. It is a function of its command history: two States
-// that applied the same commands are equal, down to the bytes of their images.
-// A State is not safe for concurrent use. An Image taken from it may be written
-// while the State goes on applying commands.
+// State is the lock table, a function of the command history: two States with the
+// same commands are equal, down to the bytes of their images. A State is not safe
+// for concurrent use. An Image may be written while the State goes on applying
+// commands.
 //
 // These invariants hold between any two commands, and Check verifies them:
 //
@@ -32,8 +32,8 @@ package machine
 type State struct {
 	header
 
-	// The tables of an image. A key has a record while it is held or waited for,
-	// and for as long as the table remembers it.
+	// The tables of an image. A key has a record while held or waited for, and for
+	// as long as the table remembers the key.
 	keys     keyTable
 	sessions table[SessionID, *session]
 	sets     table[requestID, []string] // the keys of requests for several; a list is never changed
@@ -105,8 +105,8 @@ func (s *State) Term() uint64 { return s.term }
 // before founding.
 func (s *State) Bound() uint64 { return s.bound }
 
-// LastToken returns the largest token granted so far. Before the first grant it
-// is one below the floor.
+// LastToken returns the largest token granted so far; before the first grant, the
+// number below the floor.
 func (s *State) LastToken() Token { return s.last }
 
 // Commands returns the number of commands applied, refused ones included.

@@ -1,6 +1,6 @@
 package machine
 
-// Grant is one holder of a key, as a reader sees it.
+// Grant is a holder of a key, for readers.
 type Grant struct {
 	Spec
 	Session     SessionID // zero if Delayed
@@ -20,7 +20,7 @@ type Grant struct {
 	Beats uint64 // of the session that this leader has acknowledged
 }
 
-// Waiter is one request in a key's queue, as a reader sees it.
+// Waiter is a request in a key's queue, for readers.
 type Waiter struct {
 	Spec
 	Session SessionID
@@ -33,8 +33,8 @@ type Waiter struct {
 	At      uint64 // like a Grant's: when it came
 }
 
-// Status is a key's present state. A key that nobody holds or waits for, and about
-// which nothing is remembered, has the zero Status except for Key and Last.
+// Status is a key's present state. A free key without memory has the zero Status
+// except for Key and Last.
 type Status struct {
 	Key     string
 	Holders []Grant  // in the order of their tokens; at most the number asked for

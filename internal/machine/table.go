@@ -2,16 +2,15 @@ package machine
 
 import "maps"
 
-// shardCount is the number of shards of a table. The first change after a
-// snapshot copies the map of one shard, which takes a fraction of a millisecond
-// at a million keys, and not the whole table. The number is part of the image's
-// format.
+// shardCount is the number of shards of a table. The first change after a snapshot
+// copies the map of a single shard, a fraction of a millisecond at a million keys,
+// and not the whole table. The number is part of the image's format.
 const shardCount = 256
 
-// table is a map in shards that can be frozen in constant time. A shard whose
-// epoch is older than the table's belongs to an image, and is cloned before a
-// change. The same holds for records and sessions, which have epochs of their
-// own because they change in place.
+// table is a map in shards, frozen in constant time. A shard with an epoch older
+// than the table's belongs to an image, and is cloned before a change. The same
+// holds for records and sessions, with epochs of their own because they change in
+// place.
 type table[K comparable, V any] struct {
 	hash   func(K) uint8
 	epoch  uint64
@@ -24,7 +23,7 @@ type shard[K comparable, V any] struct {
 	m     map[K]V
 }
 
-// frozen is a table as an image sees it. Its maps and their values never change.
+// frozen is the table of an image. Its maps and values never change.
 type frozen[K comparable, V any] struct {
 	n      int
 	shards [shardCount]map[K]V

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Trees: keys are paths whose segments are divided by slashes, and a tree is a
-// request for a key and all keys below it. There may be a million keys below a
-// tree, so nothing here visits them all: the ordered sets of keyTable tell which of
-// them matter. Without trees in the table each function returns at once.
+// Trees: keys are paths of segments between slashes, and a tree is a request for a
+// key and all keys below. There may be a million keys below a tree, so no function
+// here visits all of them: the ordered sets of keyTable name the relevant keys.
+// Without trees in the table each function returns at once.
 
 // above yields the keys above key, the nearest first. A key without a slash has
 // none.
@@ -30,8 +30,8 @@ func isBelow(key, p string) bool {
 	return len(key) > len(p) && key[len(p)] == '/' && strings.HasPrefix(key, p)
 }
 
-// treesConflict reports whether two requests conflict, one for a key and one for a
-// key above or below it.
+// treesConflict reports whether two requests conflict, where the key of the first is
+// above or below the other's.
 func treesConflict(tree bool, mode Mode, other *Spec) bool {
 	return (tree || other.Tree) && !(mode == Shared && other.Mode == Shared)
 }
@@ -48,7 +48,7 @@ func (t *keyTable) heldAgainstByTree(key string, w *waiter) bool {
 	return g != nil
 }
 
-// treeHolder returns a holder above or below key that conflicts with w, and the
+// treeHolder returns a holder above or below key in conflict with w, and the
 // holder's key; nil if there is none.
 func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
 	if t.trees == 0 && !w.Tree {
@@ -79,8 +79,8 @@ func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
 	return "", nil
 }
 
-// treeHolderAt returns a holder of key that conflicts with a request for a key above
-// or below; nil if there is none.
+// treeHolderAt returns a holder of key in conflict with a request for a key above or
+// below; nil if there is none.
 func (t *keyTable) treeHolderAt(key string, tree bool, mode Mode) *grant {
 	r, ok := t.get(key)
 	if !ok || len(r.holders) == 0 || mode == Shared && r.holders[0].Mode == Shared {
@@ -94,8 +94,8 @@ func (t *keyTable) treeHolderAt(key string, tree bool, mode Mode) *grant {
 	return nil
 }
 
-// treeWaiters yields the waiters above and below key that conflict with w, with
-// their keys. Some stand before w and some after.
+// treeWaiters yields the waiters above and below key in conflict with w, with their
+// keys. Some stand before w and some after.
 func (t *keyTable) treeWaiters(key string, w *waiter) iter.Seq2[*waiter, string] {
 	if t.trees == 0 && !w.Tree {
 		return func(func(*waiter, string) bool) {}
@@ -132,8 +132,8 @@ func (t *keyTable) treeWaitersAt(key string, tree bool, mode Mode, yield func(*w
 	return true
 }
 
-// standsBefore reports whether v stands before a request of that order, which waits
-// for a key above or below. Nothing conflicts within one request.
+// standsBefore reports whether v stands before a request of that order for a key
+// above or below. Nothing conflicts within a request.
 func (v *waiter) standsBefore(q requestID, order uint64) bool {
 	return v.order < order && v.request() != q
 }
@@ -153,9 +153,9 @@ func (t *keyTable) waitsBehindTree(key string, w *waiter) bool {
 	return false
 }
 
-// lastTreeOrder returns the largest order of the trees that wait above or below
-// key; 0 if none does. A waiter that stands before such a tree must not be passed
-// at key, or the queues would not agree on one order.
+// lastTreeOrder returns the largest order of the trees waiting above or below key; 0
+// without such trees. A waiter before such a tree must not be passed at key, or the
+// queues would not agree on one order.
 func (t *keyTable) lastTreeOrder(key string) (order uint64) {
 	if t.trees == 0 {
 		return 0
@@ -166,8 +166,8 @@ func (t *keyTable) lastTreeOrder(key string) (order uint64) {
 	return order
 }
 
-// revisit notes the queues that must be looked at since a holder or waiter of key
-// is gone: those of key and, because of trees, of keys above and below.
+// revisit notes the queues to be looked at after a holder or waiter of key is gone:
+// the queue of key and, because of trees, the queues of keys above and below.
 func (s *State) revisit(key string, tree bool) {
 	p := &s.step
 	p.revisit = append(p.revisit, key)

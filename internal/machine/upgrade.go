@@ -27,7 +27,7 @@ func (s *State) upgrade(c Upgrade) Outcome {
 	}
 	r, _ := s.keys.get(at.key)
 	if g.Mode == Exclusive || slices.ContainsFunc(r.queue, func(w waiter) bool { return w.upgrade == g.token }) {
-		// For the moment: a late copy must not upgrade a grant that is downgraded since.
+		// For the moment: a late copy must not upgrade a grant downgraded since.
 		return s.refuse(owner, c.Seq, Outcome{Code: WrongMode})
 	}
 	w := waiter{
@@ -105,8 +105,8 @@ func (s *State) downgrade(c Downgrade) Outcome {
 	return Outcome{Code: OK}
 }
 
-// makeShared makes an exclusive grant shared. If released is true, its holder gives
-// up the exclusive part as by a release, which is clean.
+// makeShared makes an exclusive grant shared. With released, the holder gives up the
+// exclusive part like a clean release.
 func (s *State) makeShared(at location, released bool) {
 	r := s.change(at.key, func(r *record) {
 		r.grant(at.token).Mode = Shared

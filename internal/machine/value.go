@@ -16,12 +16,12 @@ func (s *State) setValue(c SetValue) Outcome {
 	case g == nil || g.broken:
 		return Outcome{Code: NotHeld}
 	case g.Mode != Exclusive || g.set || g.token != c.Token:
-		// A token before the upgrade is that of a reader: a late copy of a SetValue
-		// that was refused then does not set the value now.
+		// A token before the upgrade is that of a reader: a late copy of a SetValue,
+		// refused then, does not set the value now.
 		return Outcome{Code: WrongMode}
 	}
 	if c.Rev <= g.rev {
-		// A late copy. The answer matters only if it is a copy of the last SetValue.
+		// A late copy. Only the answer to a copy of the last SetValue matters.
 		if g.full {
 			return Outcome{Code: ValuesFull, Limit: MaxValues}
 		}
