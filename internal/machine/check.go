@@ -343,8 +343,8 @@ func (s *State) checkDerived() error {
 // checkDerived compares with what was derived anew, and verifies the bounds of
 // memory.
 func (t *keyTable) checkDerived(fresh *keyTable) error {
-	if t.sums != fresh.sums {
-		return broken(11, "sums %+v, derived %+v", t.sums, fresh.sums)
+	if counted := t.countSums(); t.sums != fresh.sums || t.sums != counted {
+		return broken(11, "sums %+v, derived %+v, counted %+v", t.sums, fresh.sums, counted)
 	}
 	if is, want := t.inUse.all(), fresh.inUse.all(); !slices.Equal(is, want) {
 		return broken(11, "%q are in use, derived %q", is, want)
@@ -365,4 +365,38 @@ func (t *keyTable) checkDerived(fresh *keyTable) error {
 		return broken(10, "sums over their limits: %+v, %d idle keys and %d with fading values", t.sums, t.past.n, t.fadingIdle.n)
 	}
 	return nil
+}
+
+// countSums counts the sums from the tables, without the parts of records.
+func (t *keyTable) countSums() (n sums) {
+	t.all(func(_ string, r *record) bool {
+		n.grants += len(r.holders)
+		n.waiters += len(r.queue)
+		for i := range r.holders {
+			if r.holders[i].Tree {
+				n.trees++
+			}
+		}
+		for i := range r.queue {
+			if r.queue[i].Tree {
+				n.trees++
+			}
+			if r.queue[i].Conditional {
+				n.conditions++
+			}
+		}
+		switch inUse := len(r.holders)+len(r.queue) > 0; {
+		case r.value == "":
+		case !r.fade:
+			n.lasting++
+			n.lastingBytes += len(r.value)
+		case inUse:
+			n.fadingInUse++
+			n.fadingInUseBytes += len(r.value)
+		default:
+			n.fadingIdleBytes += len(r.value)
+		}
+		return true
+	})
+	return n
 }

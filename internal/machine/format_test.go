@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// nextFormats makes up the next format, in which Ask is a new command and Delay a new
+// nextFormats makes up the next format, with Ask as a new command and Delay as a new
 // attribute.
 var nextFormats = formats{max: MaxFormat + 1, of: func(c Command) int {
 	switch c := c.(type) {
@@ -21,7 +21,7 @@ var nextFormats = formats{max: MaxFormat + 1, of: func(c Command) int {
 }}
 
 // TestANewCommandWaitsForTheRaise: a command of the next format is refused, and
-// changes nothing, until the leader has raised the table; then it works.
+// changes nothing, until the leader has raised the table; then the command works.
 func TestANewCommandWaitsForTheRaise(t *testing.T) {
 	s, a := founded(), session16("a")
 	s.formats = nextFormats
@@ -48,9 +48,9 @@ func TestANewCommandWaitsForTheRaise(t *testing.T) {
 	}
 }
 
-// TestAnEarlierVersionStopsAtTheRaise: a voter that reads less than the table is
-// raised to gets a refusal that no other voter gets, by which it knows to stop. It
-// reads no later snapshot either.
+// TestAnEarlierVersionStopsAtTheRaise: a voter of an earlier version refuses a Raise
+// beyond its formats. No other voter does, so the voter knows to stop. Nor does the
+// voter read a later snapshot.
 func TestAnEarlierVersionStopsAtTheRaise(t *testing.T) {
 	later, earlier := founded(), founded()
 	later.formats = nextFormats
@@ -65,8 +65,7 @@ func TestAnEarlierVersionStopsAtTheRaise(t *testing.T) {
 	}
 }
 
-// TestFormatsAreOfThisVersion: every command that this version has is in a format
-// that this version reads.
+// TestFormatsAreOfThisVersion: this version reads the formats of all its commands.
 func TestFormatsAreOfThisVersion(t *testing.T) {
 	for _, c := range everyCommand() {
 		if f := Format(c); f < 1 || f > MaxFormat {

@@ -9,9 +9,9 @@ import (
 	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
-// drains is an oracle that knows nothing of deadlock.go. It lets go, on a copy, of
-// every grant under which nobody waits, until nothing moves; who waits then waits
-// for ever. The lineage is by requestID, so that tokens that rise do not matter.
+// drains is an oracle without knowledge of deadlock.go. On a copy, it releases every
+// grant without waiters under it, until nothing moves. A request that still waits
+// then waits for ever. The lineage is by request, so rising tokens do not matter.
 func drains(t *testing.T, s *State, lineage map[requestID][]requestID) bool {
 	c, err := restored(s)
 	if err != nil {
@@ -63,8 +63,8 @@ func drains(t *testing.T, s *State, lineage map[requestID][]requestID) bool {
 	}
 }
 
-// TestDeadlocksAreExact: what is queued can be granted one day, and what is refused
-// as a deadlock could not.
+// TestDeadlocksAreExact: every queued request can be granted one day, and no request
+// refused as a deadlock could.
 func TestDeadlocksAreExact(t *testing.T) {
 	keys := []string{"k", "l", "t", "t/1", "t/1/x"}
 	missed, falseAlarms, refused, queued := 0, 0, 0, 0
@@ -79,7 +79,7 @@ func TestDeadlocksAreExact(t *testing.T) {
 		var trace []string
 		seq := uint64(0)
 		feature := r.Intn(6)
-		// pick draws a grant: who holds it, its token, and its name in a lineage.
+		// pick draws a grant: the request, its token, and its lineage token.
 		pick := func() (requestID, Token, Token, bool) {
 			var all []requestID
 			s.sessions.all(func(id SessionID, o *session) bool {
@@ -230,4 +230,108 @@ func TestDeadlocksAreExact(t *testing.T) {
 		}
 	}
 	t.Logf("%d queued, %d refused, %d false alarms, %d missed", queued, refused, falseAlarms, missed)
+}
+
+// TestCyclesAreToldInPart: an outcome has the first MaxCycle links of a long cycle.
+func TestCyclesAreToldInPart(t *testing.T) {
+	s := withA(t)
+	a := session16("a")
+	const n = MaxCycle + 10
+	for i := range uint64(n) {
+		apply(t, s, Acquire{Session: a, Seq: i + 1, Key: fmt.Sprint("k", i)}, Granted)
+	}
+	for i := range uint64(n) {
+		c := Acquire{Session: a, Seq: n + i + 1, Key: fmt.Sprint("k", (i+1)%n), Under: []Token{Token(i + 1)}}
+		want := Queued
+		if i == n-1 {
+			want = Deadlock
+		}
+		if out, _ := apply(t, s, c, want); len(out.Cycle) > MaxCycle || want == Deadlock && len(out.Cycle) != MaxCycle {
+			t.Error(len(out.Cycle))
+		}
+	}
+}
+
+// How the search for deadlocks grows, in steps: no voter applies commands meanwhile.
+
+// crossing returns a table where b holds l, under token 2, and a holds k.
+func crossing(t testing.TB) *State {
+	s := withA(t)
+	apply(t, s, Open{Session: session16("b"), Client: "b", TTL: 1000}, OK)
+	apply(t, s, Acquire{Session: session16("a"), Seq: 1, Key: "k"}, Granted)
+	apply(t, s, Acquire{Session: session16("b"), Seq: 1, Key: "l"}, Granted)
+	return s
+}
+
+// queuedUnder makes b wait for key while b holds l, and returns the steps of this
+// search.
+func queuedUnder(t *testing.T, s *State, c Acquire) int {
+	t.Helper()
+	c.Session, c.Under = session16("b"), []Token{2}
+	apply(t, s, c, Queued)
+	return s.search(vertex{requestID: requestID{c.Session, c.Seq}}).steps
+}
+
+func TestTheSearchIsLinearInWhomItMeets(t *testing.T) {
+	const n = MaxWaiters - 2
+	a, c := session16("a"), session16("c")
+	for name, fill := range map[string]func(s *State) (key string){
+		"readers": func(s *State) string {
+			for i := range uint64(n) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "k", Spec: Spec{Mode: Shared}}, Queued)
+			}
+			return "k"
+		},
+		"readers and writers in turn": func(s *State) string {
+			for i := range uint64(n) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "k", Spec: Spec{Mode: Mode(i % 2)}}, Queued)
+			}
+			return "k"
+		},
+		"writers behind readers, while a delay runs elsewhere": func(s *State) string {
+			apply(t, s, Open{Session: c, Client: "c", TTL: 1000}, OK)
+			apply(t, s, Acquire{Session: c, Seq: 1, Key: "x", Spec: Spec{Delay: 5}}, Granted)
+			apply(t, s, Expire{Session: c, Term: 1}, OK)
+			for i := range uint64(n / 2) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "m", Spec: Spec{Mode: Shared}}, Granted)
+			}
+			for i := range uint64(n / 2) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2 + n/2, Key: "m"}, Queued)
+			}
+			return "m"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := crossing(t)
+			if steps := queuedUnder(t, s, Acquire{Seq: 2, Key: fill(s)}); steps < n || steps > 20*n {
+				t.Errorf("%d steps for %d waiters and holders", steps, n)
+			}
+		})
+	}
+}
+
+// TestGrantsThatEndedAreNotLookedForAgain: the search visits all sessions once for
+// an ended grant in a lineage, and not again and again.
+func TestGrantsThatEndedAreNotLookedForAgain(t *testing.T) {
+	s := crossing(t)
+	const sessions, waiters, names = 500, 20, 100
+	for i := range sessions {
+		apply(t, s, Open{Session: session16(fmt.Sprint("s", i)), Client: "c", TTL: 1000}, OK)
+	}
+	a, seq := session16("a"), uint64(1)
+	var ended []Token
+	for range waiters * names {
+		seq++
+		out, _ := apply(t, s, Acquire{Session: a, Seq: seq, Key: "x"}, Granted)
+		apply(t, s, Release{Session: a, Token: out.Token}, OK)
+		ended = append(ended, out.Token)
+	}
+	apply(t, s, Acquire{Session: a, Seq: seq + 1, Key: "t/1"}, Granted)
+	for i := range waiters {
+		c := Acquire{Session: a, Seq: seq + 2 + uint64(i), Key: "t/1", Under: ended[i*names : (i+1)*names]}
+		apply(t, s, c, Queued)
+	}
+	if steps := queuedUnder(t, s, Acquire{Seq: 2, Key: "t", Spec: Spec{Tree: true}}); steps > 50*waiters {
+		t.Errorf("%d steps for %d waiters", steps, waiters)
+	}
 }
