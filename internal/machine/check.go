@@ -11,21 +11,25 @@ import (
 // broken invariant. Check reads the whole table: use it in tests, and as an operator
 // in doubt.
 func (s *State) Check() error {
-	if err := s.checkTables(); err != nil {
+	c := checker{s}
+	if err := c.checkTables(); err != nil {
 		return err
 	}
-	if err := s.checkDerived(); err != nil {
+	if err := c.checkDerived(); err != nil {
 		return err
 	}
-	return s.checkWaits()
+	return c.checkWaits()
 }
+
+// checker verifies invariants of a State, and changes nothing.
+type checker struct{ *State }
 
 func broken(invariant int, format string, args ...any) error {
 	return fmt.Errorf("machine: I%d broken: %s", invariant, fmt.Sprintf(format, args...))
 }
 
 // checkTables verifies the header and the tables of an image.
-func (s *State) checkTables() error {
+func (s checker) checkTables() error {
 	if err := s.checkHeader(); err != nil {
 		return err
 	}
@@ -65,7 +69,7 @@ func (s *State) checkTables() error {
 	return err
 }
 
-func (s *State) checkHeader() error {
+func (s checker) checkHeader() error {
 	switch {
 	case s.format < 1 || s.format > uint64(s.formats.max):
 		return broken(9, "format %d", s.format)
@@ -83,7 +87,7 @@ func (s *State) checkHeader() error {
 	return nil
 }
 
-func (s *State) checkSession(id SessionID, o *session) error {
+func (s checker) checkSession(id SessionID, o *session) error {
 	switch {
 	case o.id != id || id == SessionID{}:
 		return broken(11, "session %x is stored as %x", o.id, id)
@@ -99,7 +103,7 @@ func (s *State) checkSession(id SessionID, o *session) error {
 
 // checkNumbers verifies that only the keys of a single request share a token, and
 // that no two idle keys share a number.
-func (s *State) checkNumbers() error {
+func (s checker) checkNumbers() error {
 	type held struct {
 		token Token
 		q     requestID
@@ -131,7 +135,7 @@ func (s *State) checkNumbers() error {
 }
 
 // checkSet verifies that a request for several keys is at all of them.
-func (s *State) checkSet(q requestID, keys []string) error {
+func (s checker) checkSet(q requestID, keys []string) error {
 	if len(keys) == 0 || len(keys) > MaxKeys || !slices.IsSorted(keys) {
 		return broken(10, "session %x seq %d is for %d keys, or not in order", q.session, q.seq, len(keys))
 	}
@@ -156,7 +160,7 @@ func (s *State) checkSet(q requestID, keys []string) error {
 	return nil
 }
 
-func (s *State) checkRecord(key string, r *record) error {
+func (s checker) checkRecord(key string, r *record) error {
 	if key == "" || len(key) > MaxKey || !utf8.ValidString(key) {
 		return broken(10, "key %q", key)
 	}
@@ -200,7 +204,7 @@ func (s *State) checkRecord(key string, r *record) error {
 	return nil
 }
 
-func (s *State) checkWaiter(key string, r *record, i int) error {
+func (s checker) checkWaiter(key string, r *record, i int) error {
 	w := &r.queue[i]
 	var order uint64
 	if i > 0 {
@@ -222,7 +226,7 @@ func (s *State) checkWaiter(key string, r *record, i int) error {
 	return nil
 }
 
-func (s *State) checkGrant(key string, r *record, i int) error {
+func (s checker) checkGrant(key string, r *record, i int) error {
 	g := &r.holders[i]
 	out := g.Spec.check(g.set)
 	switch {
@@ -257,7 +261,7 @@ func (s *State) checkGrant(key string, r *record, i int) error {
 
 // checkWaits verifies that every waiter has to wait, and that every wait can end.
 // All derived data must be right.
-func (s *State) checkWaits() error {
+func (s checker) checkWaits() error {
 	if !s.lifted || s.last >= MaxToken {
 		return nil
 	}
@@ -273,7 +277,7 @@ func (s *State) checkWaits() error {
 	return err
 }
 
-func (s *State) checkWait(key string, r *record, w *waiter) error {
+func (s checker) checkWait(key string, r *record, w *waiter) error {
 	owner, _ := s.sessions.get(w.session)
 	if w.Conditional && r.last > w.IfToken {
 		return broken(4, "session %x seq %d waits for %q, which was granted since", w.session, w.seq, key)
@@ -294,7 +298,7 @@ func (s *State) checkWait(key string, r *record, w *waiter) error {
 }
 
 // checkDerived derives anew everything that is derived, and compares.
-func (s *State) checkDerived() error {
+func (s checker) checkDerived() error {
 	fresh := New()
 	fresh.header = s.header
 	s.sessions.all(func(id SessionID, o *session) bool {

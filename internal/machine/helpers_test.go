@@ -63,10 +63,10 @@ func restored(s *State) (*State, error) {
 	return Restore(&b)
 }
 
-// TestMain sets the number of rapid's cases: 100, or 600 in a full run. The world is
+// TestMain sets the number of rapid's cases: 80, or 600 in a full run. The world is
 // small, but the meetings in it are many.
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", fmt.Sprint(testrounds.Rounds(100, 600))); err != nil {
+	if err := flag.Set("rapid.checks", fmt.Sprint(testrounds.Rounds(80, 600))); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())

@@ -75,7 +75,7 @@ func (r *restorer) restore() error {
 	if err := s.derive(); err != nil {
 		return err
 	}
-	return s.checkTables()
+	return checker{s}.checkTables()
 }
 
 func (r *restorer) readHeader() error {
