@@ -45,7 +45,7 @@ func (s *State) acquire(c Acquire) Outcome {
 	}
 	p := s.placeIn(keys, &w, owner.client, limit)
 	if !p.blocked {
-		return s.acquireNow(owner, &w, keys, p.index)
+		return s.acquireNow(owner, &w, keys, p)
 	}
 	switch {
 	case c.Try && !s.lifted:
@@ -118,11 +118,11 @@ func (s *State) refuse(owner *session, seq uint64, out Outcome) Outcome {
 	return s.remember(owner, seq, &answer{out: out})
 }
 
-// acquireNow grants a request without a wait. Index i is the request's place in the
-// queue of a single key: readers may be granted before a waiting writer.
-func (s *State) acquireNow(owner *session, w *waiter, keys []string, i int) Outcome {
-	if r, ok := s.keys.get(keys[0]); ok && !w.set && i < len(r.queue) {
-		s.keys.edit(keys[0], func(r *record) { r.pass(i) })
+// acquireNow grants a request without a wait, in its place: readers may be granted
+// before a waiting writer, which counts as passed once.
+func (s *State) acquireNow(owner *session, w *waiter, keys []string, p place) Outcome {
+	if p.passes && !w.set {
+		s.keys.edit(keys[0], func(r *record) { r.pass(p.index) })
 	}
 	out := s.giveKeys(owner, w, keys, false)
 	owner.index.unseen++

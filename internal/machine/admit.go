@@ -31,8 +31,10 @@ func (s *State) admitFrom(key string) {
 	if !ok || r.idle != 0 {
 		return
 	}
-	s.refuseChanged(key)
-	r, _ = s.keys.get(key)
+	if s.keys.conditions > 0 {
+		s.refuseChanged(key)
+		r, _ = s.keys.get(key)
+	}
 	for i := 0; i < len(r.queue) && s.lifted && s.last < MaxToken; {
 		w := &r.queue[i]
 		owner, _ := s.sessions.get(w.session)
@@ -54,7 +56,7 @@ func (s *State) admitFrom(key string) {
 		}
 	}
 	if len(r.holders) == 0 && len(r.queue) == 0 {
-		s.makeIdle(key)
+		s.makeIdle(key, r)
 	}
 }
 
@@ -119,9 +121,6 @@ func (s *State) admit(owner *session, key string, i int) {
 
 // refuseChanged refuses, late, the waiters of key whose condition no longer holds.
 func (s *State) refuseChanged(key string) {
-	if s.keys.conditions == 0 {
-		return
-	}
 	r, _ := s.keys.get(key)
 	for i := 0; i < len(r.queue); {
 		if w := &r.queue[i]; !w.Conditional || r.last <= w.IfToken {

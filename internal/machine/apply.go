@@ -184,7 +184,13 @@ func checkTTL(ttl, most uint64) Outcome {
 // change has f change key's record, and counts this as a change of the key's
 // holders, queue or value.
 func (s *State) change(key string, f func(*record)) *record {
-	r := s.keys.edit(key, f)
+	r, _ := s.keys.get(key)
+	return s.changeRecord(key, r, f)
+}
+
+// changeRecord is change with the record at hand, which saves a search.
+func (s *State) changeRecord(key string, r *record, f func(*record)) *record {
+	r = s.keys.editRecord(key, r, f)
 	s.touch(key, r)
 	return r
 }

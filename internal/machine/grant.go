@@ -9,22 +9,29 @@ package machine
 func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) Outcome {
 	s.last++
 	g := grant{
-		session:   w.session,
-		seq:       w.seq,
-		token:     s.last,
-		at:        s.at,
-		set:       w.set,
-		unseen:    true,
-		waited:    waited,
-		contended: s.isWaitedFor(keys, w.Tree),
-		Spec:      w.Spec,
+		session: w.session,
+		seq:     w.seq,
+		token:   s.last,
+		at:      s.at,
+		set:     w.set,
+		unseen:  true,
+		waited:  waited,
+		Spec:    w.Spec,
+	}
+	var r *record
+	for _, key := range keys {
+		r = s.keys.use(key)
+		g.contended = g.contended || len(r.queue) > 0 || w.Tree && s.keys.waitedForBelow(key)
 	}
 	for _, key := range keys {
-		s.keys.use(key)
-		if !w.set { // a request for several keys waives no delay
+		switch {
+		case w.set:
+			r, _ = s.keys.get(key) // and not the last key's
+		case r.ghosts > 0: // a request for several keys waives no delay
 			s.freeGhostsOf(key, owner.client)
+			r, _ = s.keys.get(key)
 		}
-		s.change(key, func(r *record) {
+		s.changeRecord(key, r, func(r *record) {
 			r.last = g.token
 			r.addHolder(g)
 		})
@@ -40,23 +47,6 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 		x.addPending(w.seq)
 	}
 	return s.grantedOutcome(owner, w.seq, at)
-}
-
-// isWaitedFor reports whether a key of keys has a waiter. With tree, also the
-// waiters of keys below count.
-func (s *State) isWaitedFor(keys []string, tree bool) bool {
-	for _, key := range keys {
-		if r, ok := s.keys.get(key); ok && len(r.queue) > 0 {
-			return true
-		}
-		if !tree {
-			continue
-		}
-		for range s.keys.keysBelow(key, waitedFor) {
-			return true
-		}
-	}
-	return false
 }
 
 // grantedOutcome returns the outcome of a granted request, with the present value

@@ -49,14 +49,14 @@ func (t *keyTable) isIdle(e idleKey) bool {
 // makeIdle makes a key without holders and waiters idle, and then forgets the
 // longest idle keys if there are too many. A key without a last token and a value is
 // forgotten at once.
-func (s *State) makeIdle(key string) {
+func (s *State) makeIdle(key string, r *record) {
 	t := &s.keys
-	if r, _ := t.get(key); r.last == 0 && r.value == "" {
+	if r.last == 0 && r.value == "" {
 		t.drop(key)
 		return
 	}
 	s.idles++
-	t.edit(key, func(r *record) { r.idle = s.idles })
+	t.editRecord(key, r, func(r *record) { r.idle = s.idles })
 	for t.past.n > MaxPast {
 		s.forgetKey(t.past.oldest(t))
 	}

@@ -123,6 +123,11 @@ func (s *sums) add(p *part, n int) {
 // edit of the key.
 func (t *keyTable) edit(key string, f func(r *record)) *record {
 	r, _ := t.get(key)
+	return t.editRecord(key, r, f)
+}
+
+// editRecord is edit with the record at hand, which saves a search.
+func (t *keyTable) editRecord(key string, r *record, f func(r *record)) *record {
 	if r.epoch != t.epoch {
 		r = t.clone(key, r)
 	}
@@ -134,8 +139,8 @@ func (t *keyTable) edit(key string, f func(r *record)) *record {
 	return r
 }
 
-// use brings key into use: the key has a record, not an idle one.
-func (t *keyTable) use(key string) {
+// use brings key into use, and returns the key's record, not an idle one.
+func (t *keyTable) use(key string) *record {
 	r, ok := t.get(key)
 	switch {
 	case !ok:
@@ -144,8 +149,9 @@ func (t *keyTable) use(key string) {
 		now := r.part()
 		t.replace(key, &part{}, &now)
 	case r.idle != 0:
-		t.edit(key, func(r *record) { r.idle = 0 })
+		r = t.editRecord(key, r, func(r *record) { r.idle = 0 })
 	}
+	return r
 }
 
 // drop removes key's record.

@@ -9,6 +9,7 @@ import "slices"
 // place is where a request would stand in the queues of its keys.
 type place struct {
 	index   int  // in the queue of its one key; a request for several keys stands at every tail
+	passes  bool // waiters in that queue stand behind the index
 	blocked bool // a holder or a waiter before it conflicts with it, or nothing is granted yet
 	full    bool // a queue has as many waiters as are allowed
 }
@@ -28,6 +29,7 @@ func (s *State) placeIn(keys []string, w *waiter, client string, limit int) plac
 			r = &noRecord
 		}
 		p.index, w.order = t.placeInQueue(key, r, w, r.ghostOf(client))
+		p.passes = p.index < len(r.queue)
 		p.full = p.full || len(r.queue) >= limit
 		p.blocked = p.blocked || t.heldAgainst(key, r, w, client) || r.waitsBehind(w, p.index) || trees && t.waitsBehindTree(key, w)
 	}
@@ -83,9 +85,9 @@ func (r *record) pass(i int) {
 func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome {
 	out := Outcome{Code: Queued}
 	for _, key := range keys {
-		s.keys.use(key)
+		r := s.keys.use(key)
 		s.lineage.add(w.under, w.request())
-		r := s.change(key, func(r *record) {
+		r = s.changeRecord(key, r, func(r *record) {
 			if w.set {
 				i = len(r.queue)
 			}
@@ -106,7 +108,7 @@ func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome
 func (s *State) removeWaiter(key string, i int) waiter {
 	r, _ := s.keys.get(key)
 	w := r.queue[i]
-	s.keys.edit(key, func(r *record) { r.removeWaiter(i) })
+	s.keys.editRecord(key, r, func(r *record) { r.removeWaiter(i) })
 	s.lineage.remove(w.under, w.request())
 	return w
 }

@@ -88,14 +88,17 @@ func (s *State) freeGrant(owner *session, seq uint64, at location, how ending) {
 		x.unseen--
 	}
 	for _, key := range s.keysOf(owner, seq, at) {
-		s.removeUpgrade(owner, key, at.token)
 		r, _ := s.keys.get(key)
+		if len(r.queue) > 0 {
+			s.removeUpgrade(owner, key, at.token)
+			r, _ = s.keys.get(key)
+		}
 		i := r.holder(at.token)
 		g := &r.holders[i]
 		delete(x.former, g.former)
 		delete(x.former, g.first)
 		tree := g.Tree
-		s.change(key, func(r *record) {
+		s.changeRecord(key, r, func(r *record) {
 			if g := &r.holders[i]; g.Mode == Exclusive && how != unknown {
 				r.unclean = how == unclean || g.broken
 			}

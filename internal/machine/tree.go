@@ -42,8 +42,19 @@ func (t *keyTable) keysBelow(key string, set keySets) iter.Seq[string] {
 	return t.below[bits.TrailingZeros8(uint8(set))].from(key+"/", key+"/")
 }
 
+// waitedForBelow reports whether a key below key has a waiter.
+func (t *keyTable) waitedForBelow(key string) bool {
+	for range t.keysBelow(key, waitedFor) {
+		return true
+	}
+	return false
+}
+
 // heldAgainstByTree reports whether a holder above or below key conflicts with w.
 func (t *keyTable) heldAgainstByTree(key string, w *waiter) bool {
+	if t.trees == 0 && !w.Tree {
+		return false
+	}
 	_, g := t.treeHolder(key, w)
 	return g != nil
 }
@@ -144,6 +155,12 @@ func (t *keyTable) waitsBehindTree(key string, w *waiter) bool {
 	if t.trees == 0 && !w.Tree {
 		return false
 	}
+	return t.waitsBehindTreeIn(key, w)
+}
+
+// waitsBehindTreeIn is waitsBehindTree of a table with trees. Its result escapes to
+// the heap, which the common case avoids.
+func (t *keyTable) waitsBehindTreeIn(key string, w *waiter) bool {
 	id, order := w.request(), w.order // copies: w does not escape to the heap
 	for v := range t.treeWaiters(key, w) {
 		if v.standsBefore(id, order) {
@@ -156,10 +173,11 @@ func (t *keyTable) waitsBehindTree(key string, w *waiter) bool {
 // lastTreeOrder returns the largest order of the trees waiting above or below key; 0
 // without such trees. A waiter before such a tree must not be passed at key, or the
 // queues would not agree on one order.
-func (t *keyTable) lastTreeOrder(key string) (order uint64) {
+func (t *keyTable) lastTreeOrder(key string) uint64 {
 	if t.trees == 0 {
 		return 0
 	}
+	var order uint64
 	for v := range t.treeWaiters(key, &waiter{Spec: Spec{Mode: Exclusive}}) {
 		order = max(order, v.order)
 	}
