@@ -551,7 +551,7 @@ func TestASessionEndsWhileItsMemberAttaches(t *testing.T) {
 			m := &member{push: func(e machine.Event) { ended <- struct{}{} }}
 			s.l.join(m)
 			go s.l.attach(m, []machine.SessionID{sid(1)})
-			go s.table.apply(machine.EncodeEntry([]machine.Command{machine.Close{Session: sid(1)}}), time.Now())
+			go s.table.apply(machine.EncodeCommands([]machine.Command{machine.Close{Session: sid(1)}}), time.Now())
 			synctest.Wait()
 			s.l.mu.Lock()
 			defer s.l.mu.Unlock()

@@ -30,7 +30,7 @@ func keysOf(a replica.Scanned) string {
 
 func (s *stage) acquire(id byte, seq uint64, key string) machine.Token {
 	s.t.Helper()
-	o := s.table.apply(machine.EncodeEntry([]machine.Command{machine.Acquire{Session: sid(id), Seq: seq, Key: key}}), time.Now())[0]
+	o := s.table.apply(machine.EncodeCommands([]machine.Command{machine.Acquire{Session: sid(id), Seq: seq, Key: key}}), time.Now())[0]
 	if o.Code != machine.Granted && o.Code != machine.Queued {
 		s.t.Fatalf("%+v", o)
 	}
@@ -161,7 +161,7 @@ func TestAScanOfAQuietPrefixIsNotLeftBehind(t *testing.T) {
 				batch = append(batch, machine.Acquire{Session: sid(1), Seq: seq, Key: "x"}, machine.Withdraw{Session: sid(1), Seq: seq})
 				changed += 2
 			}
-			s.table.apply(machine.EncodeEntry(batch), time.Now())
+			s.table.apply(machine.EncodeCommands(batch), time.Now())
 			synctest.Wait()
 		}
 		s.table.view(func(m *machine.State) {
@@ -185,7 +185,7 @@ func TestAScanThatCannotGoOnSaysSo(t *testing.T) {
 		for i := range 300 {
 			keys = append(keys, fmt.Sprintf("k/%03d", i))
 		}
-		s.table.apply(machine.EncodeEntry([]machine.Command{machine.Acquire{Session: sid(1), Seq: 1, Keys: keys}}), time.Now())
+		s.table.apply(machine.EncodeCommands([]machine.Command{machine.Acquire{Session: sid(1), Seq: 1, Keys: keys}}), time.Now())
 		a, ok := s.scan(replica.Scan{Prefix: "k/", Limit: 256, Since: list.Version}).answer()
 		if !ok || !a.Lost || len(a.Keys) > 0 || a.Version <= list.Version {
 			t.Fatalf("%d keys, %+v", len(a.Keys), a)
@@ -230,12 +230,12 @@ func TestAScanThatCannotGoOnSaysSo(t *testing.T) {
 func TestAnswersFitInAFrame(t *testing.T) {
 	onWatchingStage(t, func(s *stage) {
 		name, meta := strings.Repeat("n", machine.MaxName), make([]byte, machine.MaxMeta)
-		s.apply(machine.Open{Session: sid(1), Client: name, Node: name, TTL: uint64(stageTTL / time.Millisecond), Meta: meta})
+		s.apply(machine.Open{Session: sid(1), Client: name, Node: name, TTL: uint64(stageTTL / time.Millisecond), Meta: string(meta)})
 		seq := uint64(0)
 		// A thousand holders of key, then a thousand waiters.
 		fill := func(key string, value bool, holders, waiters int) {
 			var batch []machine.Command
-			flush := func() { s.table.apply(machine.EncodeEntry(batch), time.Now()); batch = nil }
+			flush := func() { s.table.apply(machine.EncodeCommands(batch), time.Now()); batch = nil }
 			if value {
 				seq++
 				token := s.acquire(1, seq, key)
@@ -248,7 +248,7 @@ func TestAnswersFitInAFrame(t *testing.T) {
 				if i >= holders {
 					mode = machine.Exclusive
 				}
-				batch = append(batch, machine.Acquire{Session: sid(1), Seq: seq, Key: key, Mode: mode, Meta: meta})
+				batch = append(batch, machine.Acquire{Session: sid(1), Seq: seq, Key: key, Spec: machine.Spec{Mode: mode, Meta: string(meta)}})
 				if len(batch) == 100 {
 					flush()
 				}
@@ -278,14 +278,14 @@ func TestAnswersFitInAFrame(t *testing.T) {
 		t.Logf("%d waiters told, %d bytes", len(st.Waiters), size(answerToWire(a)))
 
 		// With names as people choose them nothing is cut but metas.
-		s.apply(machine.Open{Session: sid(2), Client: "billing-7f9c", Node: "billing-7f9c", TTL: uint64(stageTTL / time.Millisecond), Meta: []byte("{}")})
+		s.apply(machine.Open{Session: sid(2), Client: "billing-7f9c", Node: "billing-7f9c", TTL: uint64(stageTTL / time.Millisecond), Meta: "{}"})
 		for i := range 2 * replica.MaxListed {
 			mode := machine.Shared
 			if i >= replica.MaxListed {
 				mode = machine.Exclusive
 			}
-			s.table.apply(machine.EncodeEntry([]machine.Command{
-				machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: "usual", Mode: mode, Meta: meta[:200]},
+			s.table.apply(machine.EncodeCommands([]machine.Command{
+				machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: "usual", Spec: machine.Spec{Mode: mode, Meta: string(meta[:200])}},
 			}), time.Now())
 		}
 		a = s.table.answer(replica.Query{Key: "usual", Waiters: replica.MaxListed})
@@ -432,8 +432,8 @@ func TestEventsOfNobodysSessionAreNotPushed(t *testing.T) {
 		s.apply(machine.Open{Session: sid(2), Client: "other", Node: "n", TTL: 3000})
 		s.l.bind(m, sid(1))
 		s.l.bind(m, sid(2))
-		s.table.apply(machine.EncodeEntry([]machine.Command{
-			machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Delay: 1000},
+		s.table.apply(machine.EncodeCommands([]machine.Command{
+			machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Spec: machine.Spec{Delay: 1000}},
 			machine.Acquire{Session: sid(2), Seq: 1, Key: "k"},
 			machine.Acquire{Session: sid(1), Seq: 2, Key: "j"},
 			machine.Ask{Session: sid(1), Key: "j"},

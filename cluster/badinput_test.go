@@ -228,7 +228,7 @@ func TestGarbageOnThePortHarmsNothing(t *testing.T) {
 				}
 				if r.IntN(4) == 0 {
 					// What only a leader may propose.
-					f = wire.Frame{Type: wire.Propose, ID: 9, Body: machine.AppendCommand(nil, machine.LeaderStart{Term: 1 << 60})}
+					f = wire.Frame{Type: wire.Propose, ID: 9, Body: machine.EncodeCommand(machine.LeaderStart{Term: 1 << 60})}
 				}
 				frame, _ := wire.AppendFrame(nil, f)
 				c.Write(frame)

@@ -18,8 +18,8 @@ const stageDelay = 10 * time.Second
 func (s *stage) delayed() machine.Token {
 	s.t.Helper()
 	s.open(1)
-	o := s.table.apply(machine.EncodeEntry([]machine.Command{
-		machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Delay: uint64(stageDelay / time.Millisecond)},
+	o := s.table.apply(machine.EncodeCommands([]machine.Command{
+		machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Spec: machine.Spec{Delay: uint64(stageDelay / time.Millisecond)}},
 	}), time.Now())[0]
 	if o.Code != machine.Granted {
 		s.t.Fatalf("%+v", o)
@@ -129,7 +129,7 @@ func TestADelayedKeyAcrossALeaderChange(t *testing.T) {
 			}
 			const delay = 6 * time.Second
 			b.propose(n, machine.Open{Session: sid(1), Client: "gone", Node: "n", TTL: 2000})
-			b.propose(n, machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Delay: uint64(delay / time.Millisecond)})
+			b.propose(n, machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Spec: machine.Spec{Delay: uint64(delay / time.Millisecond)}})
 			start := time.Now() // of its silence
 			token, events := b.holder(n, 2, "k")
 			defer b.beating(n, 2)()
@@ -157,7 +157,7 @@ func TestAForgedEndOfADelayIsRefused(t *testing.T) {
 		nodes := b.form()
 		leader := b.leader()
 		b.propose(leader, machine.Open{Session: sid(1), Client: "gone", Node: "n", TTL: 2000})
-		o := b.propose(leader, machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Delay: 3_600_000})
+		o := b.propose(leader, machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Spec: machine.Spec{Delay: 3_600_000}})
 		time.Sleep(5 * time.Second)
 		term := leader.leader.Load().term
 		forged := machine.EndDelay{Token: o.Token, Term: term}
@@ -184,7 +184,7 @@ func TestAForgedEndOfADelayIsRefused(t *testing.T) {
 		if f, _, err := r.call(context.Background(), wire.Attach, wire.Marshal(&wire.AttachRequest{})); err != nil || f.Code != wire.CodeOK {
 			t.Fatal(f.Code, err)
 		}
-		f, _, err := r.call(context.Background(), wire.Propose, machine.AppendCommand(nil, forged))
+		f, _, err := r.call(context.Background(), wire.Propose, machine.EncodeCommand(forged))
 		if err != nil || f.Code != wire.CodeBad {
 			t.Errorf("%v, %v", f.Code, err)
 		}
@@ -203,7 +203,7 @@ func TestAForgedEndOfADelayIsRefused(t *testing.T) {
 				t.Errorf("%#v: %+v", c, out)
 			}
 		}
-		shared := b.propose(nodes[0], machine.Acquire{Session: sid(2), Seq: 1, Key: "k", Mode: machine.Shared})
+		shared := b.propose(nodes[0], machine.Acquire{Session: sid(2), Seq: 1, Key: "k", Spec: machine.Spec{Mode: machine.Shared}})
 		up := b.propose(nodes[1], machine.Upgrade{Session: sid(2), Seq: 2, Token: shared.Token})
 		if up.Code != machine.Granted {
 			t.Fatalf("upgrade: %+v", up)
@@ -228,9 +228,9 @@ func TestManyDelaysThatEndAtOnceLeaveRoomForClients(t *testing.T) {
 		for i := 0; i < keys; i += 1000 {
 			var batch []machine.Command
 			for j := range 1000 {
-				batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + j + 1), Key: fmt.Sprint("k", i+j), Delay: 3000})
+				batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + j + 1), Key: fmt.Sprint("k", i+j), Spec: machine.Spec{Delay: 3000}})
 			}
-			s.table.apply(machine.EncodeEntry(batch), time.Now())
+			s.table.apply(machine.EncodeCommands(batch), time.Now())
 		}
 		s.apply(machine.Expire{Session: sid(1), Term: 1})
 		s.set(make(chan struct{}), nil)

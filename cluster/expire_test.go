@@ -43,7 +43,7 @@ func onStage(t *testing.T, f func(s *stage)) {
 
 func (s *stage) apply(commands ...machine.Command) {
 	s.t.Helper()
-	for i, o := range s.table.apply(machine.EncodeEntry(commands), time.Now()) {
+	for i, o := range s.table.apply(machine.EncodeCommands(commands), time.Now()) {
 		if o.Code != machine.OK {
 			s.t.Fatalf("%#v: %+v", commands[i], o)
 		}

@@ -19,7 +19,7 @@ func TestTheFateOfAnEntryIsTold(t *testing.T) {
 			old := b.leader()
 			b.propose(old, machine.Open{Session: sid(1), Client: "c", Node: "n", TTL: 60_000})
 			r := old.roles.current()
-			entry := machine.EncodeEntry([]machine.Command{machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}})
+			entry := machine.EncodeCommands([]machine.Command{machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}})
 			for _, n := range b.nodes {
 				if n != old {
 					if _, c := n.roles.current().commit(entry); c != wire.CodeNotLeader {

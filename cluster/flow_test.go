@@ -28,7 +28,7 @@ func TestManyLargeAnswersDoNotCostTheStream(t *testing.T) {
 		b.propose(leader, machine.Open{Session: sid(1), Client: name, Node: name, TTL: 60_000})
 		for i := range replica.MaxListed {
 			leader.leader.Load().propose(machine.Acquire{
-				Session: sid(1), Seq: uint64(i + 1), Key: "k", Mode: machine.Shared, Meta: make([]byte, 250),
+				Session: sid(1), Seq: uint64(i + 1), Key: "k", Spec: machine.Spec{Mode: machine.Shared, Meta: string(make([]byte, 250))},
 			}, func(machine.Outcome, wire.Code) {})
 		}
 		time.Sleep(2 * time.Second)
@@ -73,7 +73,7 @@ func TestManyLargeEventsDoNotCostTheStream(t *testing.T) {
 		o := b.propose(leader, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"})
 		b.propose(leader, machine.SetValue{Session: sid(1), Token: o.Token, Rev: 1, Value: make([]byte, machine.MaxValue)})
 		for i := range waiters {
-			b.propose(thin, machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: "k", Mode: machine.Shared})
+			b.propose(thin, machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: "k", Spec: machine.Spec{Mode: machine.Shared}})
 		}
 		up, _ := thin.link.current()
 		b.propose(leader, machine.Release{Session: sid(1), Token: o.Token})
@@ -123,7 +123,7 @@ func TestManyLargeOutcomesDoNotCostTheStream(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 300 {
 			wg.Go(func() {
-				o, err := thin.link.Propose(b.within(10*time.Second), machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: "k", Mode: machine.Shared})
+				o, err := thin.link.Propose(b.within(10*time.Second), machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: "k", Spec: machine.Spec{Mode: machine.Shared}})
 				if err != nil || o.Code != machine.Granted || len(o.Value) != machine.MaxValue {
 					t.Errorf("request %d: code %d, value of %d bytes, %v", i+1, o.Code, len(o.Value), err)
 				}
@@ -148,9 +148,9 @@ func TestAnswersThatWaitForARoundAreBounded(t *testing.T) {
 		s.open(1)
 		var batch []machine.Command
 		for i := range replica.MaxListed {
-			batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: "k", Mode: machine.Shared, Meta: make([]byte, 250)})
+			batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: "k", Spec: machine.Spec{Mode: machine.Shared, Meta: string(make([]byte, 250))}})
 		}
-		s.table.apply(machine.EncodeEntry(batch), time.Now())
+		s.table.apply(machine.EncodeCommands(batch), time.Now())
 		s.set(nil, make(chan bool))
 		codes := make(map[wire.Code]int) // done is called here and by one goroutine, of which one waits
 		const reads = 300

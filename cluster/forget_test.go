@@ -30,7 +30,7 @@ func TestAnExpiredSessionIsGoneEverywhere(t *testing.T) {
 		thin := b.start("thin", func(c *Config) { c.InitialSize = 0 })
 		b.ready(thin)
 		b.holder(thin, 1, "k")
-		b.propose(thin, machine.Acquire{Session: sid(1), Seq: 2, Key: "d", Delay: 3000})
+		b.propose(thin, machine.Acquire{Session: sid(1), Seq: 2, Key: "d", Spec: machine.Spec{Delay: 3000}})
 		b.holder(nodes[1], 2, "kept")
 		defer b.beating(nodes[1], 2)()
 		b.propose(thin, machine.Acquire{Session: sid(1), Seq: 3, Key: "kept"})

@@ -35,7 +35,7 @@ func TestNothingIsProposedThatAVoterDoesNotRead(t *testing.T) {
 			b.propose(thin, machine.Open{Session: sid(1), Client: "c", Node: "n", TTL: 2000})
 			defer b.beating(thin, 1)()
 			shared := func(seq uint64) machine.Acquire {
-				return machine.Acquire{Session: sid(1), Seq: seq, Key: "k", Mode: machine.Shared}
+				return machine.Acquire{Session: sid(1), Seq: seq, Key: "k", Spec: machine.Spec{Mode: machine.Shared}}
 			}
 			time.Sleep(10 * time.Second)
 			for _, n := range []*Node{thin, b.leader()} {
@@ -204,7 +204,7 @@ func TestAVoterThatIsPutBackVotesNoMore(t *testing.T) {
 			}
 			r := n.roles.current()
 			term := leader.leader.Load().term
-			r.table.apply(machine.EncodeEntry([]machine.Command{machine.Raise{Term: term, Format: machine.MaxFormat + 1}}), time.Now())
+			r.table.apply(machine.EncodeCommands([]machine.Command{machine.Raise{Term: term, Format: machine.MaxFormat + 1}}), time.Now())
 			if err := r.raft.Snapshot().Error(); err == nil || !strings.Contains(err.Error(), errBeyond.Error()) {
 				t.Errorf("snapshot: %v", err)
 			}

@@ -109,7 +109,6 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 	n.leading.Store(l)
 	n.gossip.Update(func(m *member.Metadata) { m.Leads = number })
 	n.link.Wake()
-	n.self.Log.Info("leading", "term", number)
 	return l
 }
 

@@ -54,7 +54,7 @@ func (t *Table) Expected() (bytes []byte, commands []any) {
 
 // Forward proposes a command as a stream does.
 func (t *Term) Forward(body []byte, done func(machine.Outcome, wire.Code)) {
-	cmd, _, err := machine.DecodeCommand(body)
+	cmd, err := machine.DecodeCommand(body)
 	if err != nil {
 		panic(err)
 	}

@@ -244,7 +244,7 @@ func (c *Cluster) ID() machine.ClusterID { return c.id }
 func (c *Cluster) Apply(commands ...machine.Command) (outcomes []machine.Outcome) {
 	for part := range slices.Chunk(commands, machine.MaxCommands) {
 		c.applying.Lock()
-		outcomes = append(outcomes, c.applyLocked(c.last().place, machine.EncodeEntry(part))...)
+		outcomes = append(outcomes, c.applyLocked(c.last().place, machine.EncodeCommands(part))...)
 		c.applying.Unlock()
 	}
 	return outcomes

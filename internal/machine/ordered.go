@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// ordered is a set of strings in ascending order: chunks of a few hundred, so
-// that a change moves little. Not a tree: a million keys are four thousand
-// chunks, which a search halves twelve times. The zero value is ready.
+// ordered is a set of strings in ascending order, in chunks of a few hundred so
+// that a change moves few strings. Not a tree: a million keys are four thousand
+// chunks, and a binary search among these takes twelve steps. The zero value is
+// an empty set.
 type ordered struct {
 	chunks [][]string // none empty
 	n      int
@@ -17,10 +18,19 @@ type ordered struct {
 
 const maxChunkLen = 512
 
-// chunk returns the index of the chunk in which k is or would be.
+// chunk returns the index of the chunk for k.
 func (o *ordered) chunk(k string) int {
 	i := sort.Search(len(o.chunks), func(i int) bool { return o.chunks[i][0] > k })
 	return max(i-1, 0)
+}
+
+// move adds k to the set, or removes k from it.
+func (o *ordered) move(k string, add bool) {
+	if add {
+		o.add(k)
+	} else {
+		o.remove(k)
+	}
 }
 
 func (o *ordered) add(k string) {
@@ -46,7 +56,7 @@ func (o *ordered) add(k string) {
 	}
 }
 
-// fill makes the set of strings that ascend.
+// fill replaces the set by strings in ascending order.
 func (o *ordered) fill(sorted []string) {
 	*o = ordered{n: len(sorted)}
 	for c := range slices.Chunk(sorted, maxChunkLen/2) {
@@ -73,7 +83,7 @@ func (o *ordered) remove(k string) {
 func (o *ordered) all() []string { return slices.Concat(o.chunks...) }
 
 // from yields the strings from first on that begin with prefix. The set must
-// not be changed meanwhile.
+// not change meanwhile.
 func (o *ordered) from(first, prefix string) iter.Seq[string] {
 	first = max(first, prefix)
 	return func(yield func(string) bool) {

@@ -2,15 +2,15 @@ package machine
 
 import "maps"
 
-// shardCount divides each table so that the first change after a snapshot
-// copies one shard's map, a fraction of a millisecond at a million keys, and
-// not the table. It is part of the image's format.
+// shardCount is the number of shards of a table. The first change after a snapshot
+// copies the map of a single shard, a fraction of a millisecond at a million keys,
+// and not the whole table. The number is part of the image's format.
 const shardCount = 256
 
-// table is a map in shards that can be frozen in constant time. A shard whose
-// epoch is older than the table's belongs to an image, and is cloned before it
-// is changed. So are records: those that are changed in place carry an epoch
-// too.
+// table is a map in shards, frozen in constant time. A shard with an epoch older
+// than the table's belongs to an image, and is cloned before a change. The same
+// holds for records and sessions, with epochs of their own because they change in
+// place.
 type table[K comparable, V any] struct {
 	hash   func(K) uint8
 	epoch  uint64
@@ -23,14 +23,13 @@ type shard[K comparable, V any] struct {
 	m     map[K]V
 }
 
-// frozen is a table as an image sees it. Nobody changes its maps, nor the
-// records in them.
+// frozen is the table of an image. Its maps and values never change.
 type frozen[K comparable, V any] struct {
 	n      int
 	shards [shardCount]map[K]V
 }
 
-// freeze returns the table's content as it is, and keeps it so.
+// freeze returns the table's present content, which later changes leave alone.
 func (t *table[K, V]) freeze() (f frozen[K, V]) {
 	f.n = t.n
 	for i := range t.shards {
@@ -59,7 +58,7 @@ func (t *table[K, V]) del(k K) {
 	t.n += len(m) - before
 }
 
-// shard returns k's map for writing.
+// shard returns the map of k's shard for writing.
 func (t *table[K, V]) shard(k K) map[K]V {
 	sh := &t.shards[t.hash(k)]
 	switch {
@@ -83,8 +82,16 @@ func (t *table[K, V]) all(f func(K, V) bool) {
 	}
 }
 
-// FNV-1a, written out because it must never change: every voter puts a key in
-// the same shard of its image.
+// count counts the elements of the table, shard by shard.
+func (t *table[K, V]) count() (n int) {
+	for i := range t.shards {
+		n += len(t.shards[i].m)
+	}
+	return n
+}
+
+// FNV-1a, written out because the hash must never change: every voter puts a key
+// in the same shard of its image.
 const (
 	fnvOffset = 14695981039346656037
 	fnvPrime  = 1099511628211
@@ -112,10 +119,10 @@ func hashSession(id SessionID) uint8 {
 	return fold(h)
 }
 
-func hashRequest(r request) uint8 {
-	h := uint64(hashSession(r.session))
+func hashRequest(q requestID) uint8 {
+	h := uint64(hashSession(q.session))
 	for shift := 0; shift < 64; shift += 8 {
-		h = (h ^ r.seq>>shift&0xff) * fnvPrime
+		h = (h ^ q.seq>>shift&0xff) * fnvPrime
 	}
 	return fold(h)
 }
