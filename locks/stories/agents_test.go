@@ -26,7 +26,7 @@ import (
 // at a time, a stale result in doc.go, a repository that stalls without an
 // orchestrator, or an order of the dead one.
 //
-// No contrast: the story is of locks that work together. The accidents have stories
+// No contrast: no lock fails in this story. The accidents have stories
 // of their own: see zombie_test.go, fence_test.go and crash_without_ttl_test.go.
 func TestAgentsPatchOneRepository(t *testing.T) {
 	const lease = 3 * time.Second
@@ -134,7 +134,7 @@ func TestAgentsPatchOneRepository(t *testing.T) {
 		}
 
 		// The orchestrator hands out open tasks until all are done. Its state is in the
-		// cluster; the token of its election entitles it to hand out.
+		// cluster; the token of its election entitles the holder.
 		var orders fence.Guard
 		allDone := errors.New("all done")
 		dead := make(chan struct{})

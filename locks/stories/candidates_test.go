@@ -54,10 +54,10 @@ func (o *observers) want(t *testing.T, leaders []string) {
 	}
 }
 
-// Ten candidates close one by one while they lead. Each is followed at once by a
-// candidate that has not led before, and three observers see all ten.
+// Ten candidates close one by one while they lead. A new candidate
+// leads at once each time, and three observers see all ten.
 //
-// No contrast: the story is of a lock that works.
+// No contrast: no lock fails in this story.
 func TestTenCandidatesLeadInTurnAsEachCloses(t *testing.T) {
 	const candidates = 10
 	play(t, 5, 5*time.Second, func(s *stage) {
@@ -128,7 +128,7 @@ func TestTenCandidatesLeadInTurnAsEachCloses(t *testing.T) {
 // Three candidates lead for a second each and resign, and then the first leads
 // again. Three observers see all four terms.
 //
-// No contrast: the story is of a lock that works.
+// No contrast: no lock fails in this story.
 func TestObserversSeeEachResigningLeader(t *testing.T) {
 	play(t, 3, 5*time.Second, func(s *stage) {
 		t := s.t

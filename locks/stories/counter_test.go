@@ -13,7 +13,7 @@ import (
 // Clients on sixteen members increment a counter under one lock, each many times. No
 // increment is lost.
 //
-// No contrast: the story is of a lock that works. See collector_pause_test.go for a
+// No contrast: no lock fails in this story. See collector_pause_test.go for a
 // lost update.
 func TestSixteenMembersLoseNoIncrement(t *testing.T) {
 	const members = 16

@@ -11,8 +11,8 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// denied checks that a member that is cut off from the majority grants nothing,
-// whether the caller would wait or not, and answers within the caller's bound.
+// denied checks that a member without the majority grants nothing to Acquire and
+// TryAcquire, and answers within the caller's bound.
 func (s *stage) denied(claim string, c client, key string, bound time.Duration) (errs []error) {
 	s.t.Helper()
 	for _, acquire := range []func(context.Context, string, ...locks.Option) (grant, error){c.TryAcquire, c.Acquire} {
@@ -27,8 +27,8 @@ func (s *stage) denied(claim string, c client, key string, bound time.Duration) 
 	return errs
 }
 
-// deniedForLack is denied by a member that was cut off long ago, so that it knows
-// the reason. A member that has just been cut off waits for the leader it knew.
+// deniedForLack is denied by a member that was cut off long ago and knows the
+// reason. Soon after the cut a member still waits for its last known leader.
 func (s *stage) deniedForLack(claim string, c client, key string) {
 	s.t.Helper()
 	for _, err := range s.denied(claim, c, key, time.Second) {
@@ -36,7 +36,7 @@ func (s *stage) deniedForLack(claim string, c client, key string) {
 	}
 }
 
-// Of three servers one is cut off, and must not grant alone. The lease is 10 s.
+// The third of three servers is cut off, and must not grant alone. The lease is 10 s.
 //
 //	 2 s  A is granted the lock by servers 1 and 2; server 3 is cut off
 //	 3 s  B asks server 3
@@ -44,7 +44,7 @@ func (s *stage) deniedForLack(claim string, c client, key string) {
 //	40 s  still not; the majority says that A holds the lock
 //	60 s  server 3 is back, and says so too
 //
-// Contrast: servers that count the votes of the servers they reach. Server 3
+// Contrast: servers with a majority of the reachable servers only. Server 3
 // reaches itself, and grants B the lock while A is inside.
 func TestCutOffServerGrantsNothing(t *testing.T) {
 	const lease = 10 * time.Second

@@ -54,14 +54,14 @@ func (x *leaders) told(s *stage) (n int, last uint64, by string) {
 // 5 s.
 //
 //	 0 s  A, a client of the leader, is granted the lock
-//	 2 s  the leader is cut off, and may believe for a while that it leads: it
-//	      grants nothing, free keys included
+//	 2 s  the leader is cut off, and may believe in its leadership for a while:
+//	      it grants nothing, free keys included
 //	 7 s  at the latest A has lost its lock
 //	 9 s  at the latest B is granted the lock by the new leader
-//	20 s  the old leader says that it lacks a quorum; it is connected again
+//	20 s  the old leader reports the lack of a quorum and is connected again
 //	40 s  the old leader follows the new one, and says that B holds the lock
 //
-// Contrast: servers that count the votes of the servers they reach. The old leader
+// Contrast: servers with a majority of the reachable servers only. The old leader
 // grants a free key.
 func TestCutOffLeaderIsDeposedAndGrantsNothing(t *testing.T) {
 	const lease = 5 * time.Second

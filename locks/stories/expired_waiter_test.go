@@ -21,7 +21,7 @@ import (
 //	16 s  B asks again, in a new session
 //	25 s  C releases, and B is granted the lock
 //
-// No contrast: the story is of a lock that works.
+// No contrast: no lock fails in this story.
 func TestWaiterWhoseSessionExpiresLosesItsPlace(t *testing.T) {
 	const lease = 5 * time.Second
 	play(t, 3, lease, func(s *stage) {

@@ -14,8 +14,8 @@ import (
 //	4 s  B is granted token 2 and writes
 //	5 s  A wakes up and writes: the resource has seen token 2 and refuses token 1
 //
-// Contrasts: the same cluster with a resource that does not check, and a lock
-// without tokens. Both let A overwrite B's work.
+// Contrasts: the same cluster with a resource without checks, and a lock
+// without tokens. In both A overwrites B's work.
 func TestFenceRefusesTokenOneAfterTwo(t *testing.T) {
 	const lease = 3 * time.Second
 	const kept = "A's late write does not replace B's"
@@ -50,8 +50,8 @@ func TestFenceRefusesTokenOneAfterTwo(t *testing.T) {
 	contrast(t, "no tokens", kept, newTable(lease, 100*time.Millisecond), story(false))
 }
 
-// The same timeline with a resource that allows one access for each grant: B's
-// second write is refused as well as A's late one.
+// The same timeline with a resource for a single access under each grant: B's second
+// write is refused, and A's late write as well.
 //
 // Contrast: the same resource, written through a guard that allows many accesses.
 func TestFenceAllowsOneAccessForEachGrant(t *testing.T) {

@@ -13,15 +13,15 @@ import (
 //
 // A voter that hears from a living leader denies others its vote. A link that
 // leaves the leader a majority therefore changes no leader. A leader that is cut
-// off from all is replaced, and the next one is well. A fault that follows the
+// off from all is replaced, and the next leader is well. A fault that follows the
 // leadership deposes a leader at each flap: at most two, as an election may be cut
 // short.
 //
-// Throughout, a client on a member that is well keeps its lock, and half of its
-// requests at least are answered within a second.
+// Throughout, a client on a healthy member keeps its lock, and at least half of its
+// requests are answered within a second.
 //
-// No contrast: the story is of a cluster that works. The last case shows that a
-// link can depose leaders at all.
+// No contrast: no cluster fails in this story. The last case shows that
+// links can depose leaders at all.
 func TestFlappingLinkCausesNoElectionStorm(t *testing.T) {
 	const lease, flap = 10 * time.Second, time.Second
 	const short = time.Minute

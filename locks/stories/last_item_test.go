@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// One item is left, and two buyers ask at the same moment. Each reads the stock,
+// The last item is left, and two buyers ask at the same moment. Each reads the stock,
 // pays for 100 ms, and writes the stock back.
 //
-// One buys, the other finds the stock empty.
+// The first buys, the second finds the stock empty.
 //
-// Contrast: a shop without a lock. Both read one item, and both buy it.
+// Contrast: a shop without a lock. Both buyers read a stock of 1, and both buy.
 func TestLastItemIsSoldOnce(t *testing.T) {
 	const once = "the item is sold once"
-	// update has a shop read its stock, change it, and write it back.
+	// update reads the stock of a shop, calls change, and writes the result.
 	story := func(update func(ctx context.Context, c client, change func([]byte) []byte) error) timeline {
 		return func(s *stage) {
 			stock := func(b []byte) int {

@@ -11,16 +11,15 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// Two clients each hold a lock that the other needs.
+// Each of two clients holds a lock and needs the lock of the other.
 //
 //	0 s  A holds lock 1, B holds lock 2
 //	1 s  A waits for lock 2
-//	2 s  B asks for lock 1, which would close the cycle: B is refused at once
+//	2 s  B asks for lock 1 and would close the cycle: B is refused at once
 //	3 s  B releases lock 2; A gets it, ends its work, and releases both
 //	3 s  B gets lock 1
 //
-// Contrast: a lock that does not know who waits for whom. Both wait until they give
-// up.
+// Contrast: a lock without knowledge of its waiters. Both wait until they give up.
 func TestTwoLockCycleIsRefused(t *testing.T) {
 	const told = "B is told of the cycle"
 	story := func(s *stage) {

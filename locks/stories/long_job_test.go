@@ -11,11 +11,11 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// A job of a minute runs under a lock with a lease of ten seconds, in steps of one
-// second, and asks before each step whether the lock is good for two more.
+// A job of a minute runs under a lock with a lease of ten seconds, in steps of a
+// second. Before each step the job requires two more seconds of the lock.
 const (
 	jobLease  = 10 * time.Second
-	jobTrust  = jobLease - 200*time.Millisecond // the part of the lease that the holder trusts
+	jobTrust  = jobLease - 200*time.Millisecond // less the margin
 	jobLength = time.Minute
 	jobStep   = time.Second
 	jobMargin = 2 * time.Second
@@ -38,7 +38,7 @@ func (s *stage) runJob(l grant) (time.Duration, error) {
 //	 0 s  A is granted the lock and begins; beats renew the lease
 //	60 s  the job ends, and A held the lock all the time
 //
-// No contrast: the story is of a lock that works. See the next one.
+// No contrast: no lock fails in this story. See the next story.
 func TestBeatsCarryALockThroughALongJob(t *testing.T) {
 	play(t, 3, jobLease, func(s *stage) {
 		l := s.acquire(s.named(s.others[0], "A"), "k")
@@ -59,7 +59,7 @@ func TestBeatsCarryALockThroughALongJob(t *testing.T) {
 //	28.3 s  at the latest the job is stopped, with two seconds to spare
 //	30.5 s  or so B is granted the lock
 //
-// Contrast: a lock whose lease is not renewed and whose holder cannot ask. B is
+// Contrast: a lock without renewal and without Require. B is
 // granted the lock while the job runs.
 func TestLongJobStopsBeforeTheNextGrant(t *testing.T) {
 	const stopped = "the job is stopped when B is granted the key"

@@ -20,7 +20,7 @@ import (
 //	24 s  all three still wait
 //	25 s  the holder releases, and all three are served in order
 //
-// No contrast: the story is of a lock that works.
+// No contrast: no lock fails in this story.
 func TestLongWaitsEndInAGrantOnEveryMember(t *testing.T) {
 	const lease = 2 * time.Second
 	const long = 25 * time.Second
@@ -69,7 +69,7 @@ func TestLongWaitsEndInAGrantOnEveryMember(t *testing.T) {
 //	8 s  the holder releases, and the other candidate is elected: the first one has
 //	     left nothing in the queue
 //
-// No contrast: the story is of a lock that works.
+// No contrast: no lock fails in this story.
 func TestWaitGivenUpBehindACutDelaysNobody(t *testing.T) {
 	play(t, 3, 10*time.Second, func(s *stage) {
 		t := s.t

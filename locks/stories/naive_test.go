@@ -11,17 +11,17 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// Locks as they are often written, each with a fault for which a story is known:
+// Common locks, each with a fault for which a story is known:
 //
 //	table       entries with a TTL: no queue, no token, released by name
 //	race        all waiters wake up, and the fastest gets the lock
 //	priorities  the most urgent waiter first, without a bound
-//	votes       clients collect the votes of three servers, each for itself
-//	islands     servers that grant by a majority of the servers they reach
+//	votes       clients collect the votes of three servers, each client alone
+//	islands     servers with a majority of the reachable servers only
 //	lagging     a primary whose backup learns of grants later
 
-// world is the part of a service that a naive lock lacks: most naive locks do not
-// notice that a host fails.
+// world is the part of a service without effect on most naive locks: they do not
+// notice the failure of a host.
 type world struct{}
 
 func (world) Kill(int)                     {}
@@ -31,7 +31,7 @@ func (world) Isolate(...int)               {}
 func (world) Heal()                        {}
 func (world) slow(int, int, time.Duration) {}
 
-// A naiveGrant has no token, and its holder believes in it for ever.
+// A naiveGrant has no token and is believed for ever.
 type naiveGrant struct {
 	until   time.Time // as the holder counts
 	release func(context.Context) error
@@ -191,8 +191,8 @@ func (x *table) free(key string) {
 	delete(x.entries, key)
 }
 
-// release frees key, no matter who holds it by now. The message of a paused member
-// arrives when the member resumes.
+// release frees key even if another client holds key by now. The message of a
+// paused member arrives when the member resumes.
 func (x *table) release(ctx context.Context, i int, key string) error {
 	x.mu.Lock()
 	paused := x.paused[i]
@@ -215,8 +215,8 @@ func (x *table) release(ctx context.Context, i int, key string) error {
 	}
 }
 
-// A race wakes all waiters when the lock is freed, and grants it to the one whose
-// request arrives first.
+// A race wakes all waiters when the lock is freed, and the first request to arrive
+// gets the lock.
 type race struct {
 	world
 	distance map[int]time.Duration // of a member
@@ -306,7 +306,7 @@ func (p *priorities) next() {
 
 // votes has three servers. A client asks one after the other, beginning with the
 // server of its own number. Without a majority it gives back its votes and begins
-// again after a while, which is the same while for all.
+// again after a while, the same while for all.
 type votes struct {
 	world
 	servers [3]*table
@@ -344,8 +344,8 @@ func (v *votes) client(i int, opts locks.Options) client {
 	}}
 }
 
-// islands has three servers. A client is granted the lock by a majority of the
-// servers that its own server reaches.
+// islands has three servers. A majority of the servers in reach of a client's own
+// server grants the lock.
 type islands struct {
 	world
 	mu      sync.Mutex
@@ -432,7 +432,7 @@ func newLagging(lag time.Duration) func() service {
 	return func() service { return &lagging{lag: lag, primary: table0(0, 0), backup: table0(0, 0)} }
 }
 
-// Kill kills the primary, whoever i is: stories kill only the leader.
+// Kill kills the primary for every i: stories kill only the leader.
 func (l *lagging) Kill(int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -69,7 +69,7 @@ func (r *room) visit(s *stage, c *locks.Client, write bool, stay time.Duration) 
 // Clients on eight members visit one room. Nine of ten visits are reads, the tenth
 // is a write. Readers meet, writers are alone.
 //
-// No contrast: the story is of a lock that works.
+// No contrast: no lock fails in this story.
 func TestEightMembersReadTogetherAndWriteAlone(t *testing.T) {
 	const members = 8
 	rounds := testrounds.Of(20, 100)
@@ -94,7 +94,7 @@ func TestEightMembersReadTogetherAndWriteAlone(t *testing.T) {
 
 // Five clients visit one room at random times, to read or to write.
 //
-// No contrast: the story is of a lock that works.
+// No contrast: no lock fails in this story.
 func TestReadersAndWritersAtRandomNeverMeet(t *testing.T) {
 	play(t, 3, 5*time.Second, func(s *stage) {
 		t := s.t
@@ -121,7 +121,7 @@ func TestReadersAndWritersAtRandomNeverMeet(t *testing.T) {
 // Clients on five members write in one room, one after the other. All have done so
 // within five seconds.
 //
-// No contrast: the story is of a lock that works.
+// No contrast: no lock fails in this story.
 func TestKeyPassesThroughFiveMembers(t *testing.T) {
 	play(t, 5, 10*time.Second, func(s *stage) {
 		t := s.t

@@ -13,7 +13,7 @@ import (
 // Five clients try in the same instant. One is granted the key, and the others are
 // told the token of that grant.
 //
-// No contrast: the story is of a lock that works.
+// No contrast: no lock fails in this story.
 func TestOneOfFiveSimultaneousTriesIsGranted(t *testing.T) {
 	play(t, 3, 5*time.Second, func(s *stage) {
 		t := s.t

@@ -10,14 +10,14 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// A lock's validity counts from the request, not from the answer: the time that
-// Acquire takes is spent. The lease is 10 s.
+// A lock's validity counts from the request, not from the answer: the duration of
+// Acquire is spent. The lease is 10 s.
 const (
 	slowLease = 10 * time.Second
-	slowTrust = slowLease - 200*time.Millisecond // the part of the lease that a holder trusts
+	slowTrust = slowLease - 200*time.Millisecond // less the margin
 )
 
-// distance sets the time that a message takes between thin member 3 and the voters.
+// distance sets the delay of messages between thin member 3 and the voters.
 func (s *stage) distance(there, back time.Duration) {
 	for i := range 3 {
 		s.slow(3, i, there)
@@ -27,11 +27,11 @@ func (s *stage) distance(there, back time.Duration) {
 
 // A trip to the cluster and back takes a second.
 //
-//	 0 s  A asks: one trip for its session, one for the lock
+//	 0 s  A asks: a trip for its session, another for the lock
 //	 2 s  A is granted the lock, and eight seconds are left
 //	60 s  beats are as slow and have carried the lock all the same
 //
-// No contrast: the story is of a lock that works. See the next one.
+// No contrast: no lock fails in this story. See the next story.
 func TestSlowAcquireIsSubtractedFromTheLease(t *testing.T) {
 	play(t, 4, slowLease, func(s *stage) {
 		s.distance(500*time.Millisecond, 500*time.Millisecond)
@@ -52,8 +52,7 @@ func TestSlowAcquireIsSubtractedFromTheLease(t *testing.T) {
 	})
 }
 
-// A's answers become so slow that nothing is left of the lease when the grant
-// arrives.
+// A's answers become so slow that the lease is over when the grant arrives.
 //
 //	 4.0 s  answers to A take 20 s from now on
 //	 5.0 s  A asks
@@ -63,8 +62,8 @@ func TestSlowAcquireIsSubtractedFromTheLease(t *testing.T) {
 //	25.0 s  A's grant arrives, and changes nothing
 //	40.0 s  B still holds the lock
 //
-// Contrast: a lock that counts from the answer. At 25 s A believes for ten seconds
-// more that it holds the lock.
+// Contrast: a lock with a lease from the answer on. At 25 s A believes in its lock for
+// ten seconds more.
 func TestGrantThatArrivesTooLateIsAnError(t *testing.T) {
 	const late = "A's late grant is an error"
 	story := func(s *stage) {
@@ -104,7 +103,7 @@ func TestGrantThatArrivesTooLateIsAnError(t *testing.T) {
 //	 0 s  A asks, again and again, for a minute
 //	60 s  A has no lock, and no grant was made
 //
-// No contrast: the story is of a lock that works. See the story before.
+// No contrast: no lock fails in this story. See the story before.
 func TestTripAsLongAsTheLeaseGrantsNothing(t *testing.T) {
 	play(t, 4, slowLease, func(s *stage) {
 		b := s.member(0, "B")

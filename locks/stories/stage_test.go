@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// soon is the time that a step may take after the moment at which the timeline
-// expects it: a few trips over the network, an entry of the log, or the leader's
-// next look at its deadlines.
+// soon is the longest delay of a step behind its moment in the timeline: a few
+// trips over the network, an entry of the log, or the leader's next look at its
+// deadlines.
 const soon = 250 * time.Millisecond
 
 // A service grants locks to clients on numbered members. The cluster is one; the
@@ -65,7 +65,7 @@ type grant interface {
 	Renew(context.Context) error
 }
 
-// wardmote is the service that keeps its promises.
+// wardmote is the service on trial: a cluster.
 type wardmote struct{ *lockstest.Cluster }
 
 func (w wardmote) client(i int, opts locks.Options) client { return member{w.NewClient(i, opts)} }
@@ -153,17 +153,17 @@ type stage struct {
 	zero    time.Time
 	cluster *lockstest.Cluster // nil if a naive lock plays
 
-	// The voter that leads at first, and the two others.
+	// The first leader and the two other voters.
 	leader int
 	others []int
 
-	// contrast is set if a claim must fail: failed has the claims that did.
+	// contrast is set if a claim must fail; failed has the broken claims.
 	contrast bool
 	mu       sync.Mutex
 	failed   map[string]bool
 }
 
-// A timeline is what happens in a story, on a stage.
+// A timeline is the sequence of steps and checks of a story.
 type timeline func(s *stage)
 
 // play plays a timeline on a cluster of so many members, whose TTL is the lease of
@@ -175,7 +175,7 @@ func play(t *testing.T, members int, lease time.Duration, story timeline, opts .
 	})
 }
 
-// contrast plays a timeline on a naive lock, which must break the claim.
+// contrast plays a timeline on a naive lock. The naive lock must break the claim.
 func contrast(t *testing.T, name, claim string, naive func() service, story timeline) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -185,8 +185,8 @@ func contrast(t *testing.T, name, claim string, naive func() service, story time
 	})
 }
 
-// contrastOnCluster plays a timeline on a cluster whose user makes a mistake, which
-// must break the claim.
+// contrastOnCluster plays a timeline with a mistake of the user on a cluster. The
+// mistake must break the claim.
 func contrastOnCluster(t *testing.T, name, claim string, members int, lease time.Duration, story timeline) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func (s *stage) begin() {
 	s.ctx, s.zero, s.failed = ctx, time.Now(), make(map[string]bool)
 }
 
-// check reports that claim is broken unless ok.
+// check notes a broken claim unless ok.
 func (s *stage) check(claim string, ok bool, format string, args ...any) {
 	s.t.Helper()
 	if ok {
@@ -279,7 +279,7 @@ func (s *stage) near(claim string, got, want time.Duration) {
 
 func (s *stage) between(claim string, got, from, to time.Duration) {
 	s.t.Helper()
-	// Two readings of one event may be a trip apart.
+	// Two observations of the same event may be a trip apart.
 	ok := got >= from-10*time.Millisecond && got <= to
 	s.check(claim, ok, "at %v, want between %v and %v", got, from, to)
 }
@@ -309,7 +309,7 @@ func (s *stage) heldBy(claim string, asker client, key, holder string, g grant) 
 	s.check(claim, ok, "%v, want held by %s under token %d", err, holder, g.Token())
 }
 
-// stale checks that a guard refused token, having seen a later one.
+// stale checks that a guard refused token because of the later token seen.
 func (s *stage) stale(claim string, err error, token, seen fence.Token) {
 	s.t.Helper()
 	var refused *fence.StaleError

@@ -9,13 +9,13 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// B, C and D compete for one lock all the time and are close to the cluster. A is
+// B, C and D compete for a lock all the time and are close to the cluster. A is
 // five times as far away and comes a hundred times.
 //
 // Each time A is told its place in the queue, and no more rivals are served before
 // A than stand before it.
 //
-// Contrast: a lock that wakes all waiters and goes to the fastest. A has no turn in
+// Contrast: a lock for the fastest of all waiters. A has no turn in
 // two minutes.
 func TestDistantClientIsNotStarved(t *testing.T) {
 	const far = 5 * time.Millisecond // the others are a millisecond away
@@ -71,8 +71,8 @@ func TestDistantClientIsNotStarved(t *testing.T) {
 			}
 			mu.Lock()
 			since, after := len(order)-asked, len(order)-queued
-			// The answer that tells A its place travels for 5 ms, in which one turn
-			// may begin, or two.
+			// The answer with A's place travels for 5 ms. Meanwhile a turn may begin,
+			// or two.
 			ok := (queued < 0 || place >= 1 && place <= 3 && after <= place) && since <= 3+2
 			mu.Unlock()
 			s.check("A waits for the rivals before it and no others", ok,

@@ -12,12 +12,12 @@ import (
 // Clients ask in the same instant, again and again: all are busy, and nobody
 // advances. Each of three clients needs the lock twenty times, for 10 ms.
 //
-//	0.0 s  all ask for one lock, in the same instant
+//	0.0 s  all ask for the lock in the same instant
 //	0.6 s  all have had all their turns, or soon after
 //
-// Contrast: three servers whose votes the clients collect by themselves. Each
-// client gets the first vote of its own server and no other, gives it back, and
-// tries again, in step with the others.
+// Contrast: three servers and clients that collect their votes. Each client gets
+// the vote of its own server alone, gives the vote back, and tries again, in step
+// with the others.
 func TestSynchronisedRetriesAllSucceed(t *testing.T) {
 	const clients, rounds, turn = 3, 20, 10 * time.Millisecond
 	const served = "all have had all their turns"
@@ -43,11 +43,11 @@ func TestSynchronisedRetriesAllSucceed(t *testing.T) {
 	contrast(t, "voters that are raced for", served, newVotes, story)
 }
 
-// The same with two locks, which the clients name in opposite orders and need
-// together.
+// The same with two locks. Each client needs both, and they are named in opposite
+// orders.
 //
-// Contrast: clients that take one lock after the other, and politely give back the
-// first if the second is taken. Two of them in step never get both.
+// Contrast: clients take the locks in sequence, and politely give back the first if
+// the second is taken. Two clients in step never get both.
 func TestSynchronisedClientsGetBothLocks(t *testing.T) {
 	const rounds, turn = 20, 10 * time.Millisecond
 	const served = "all have had both locks"

@@ -23,7 +23,7 @@ import (
 // every session a whole lease: the second candidate is elected at 49 s at the
 // latest.
 //
-// No contrast: the story is of a lock that works. See holder_death_test.go for a
+// No contrast: no lock fails in this story. See holder_death_test.go for a
 // lock without a TTL, which has no takeover.
 func TestStandbyTakesOverWithinALease(t *testing.T) {
 	const lease = 15 * time.Second

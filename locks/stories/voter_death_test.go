@@ -12,14 +12,14 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// One voter of three dies, and the others go on. The lease is 5 s.
+// A voter of three dies, and the others go on. The lease is 5 s.
 //
 //	0.0 s  A is granted the lock
 //	0.5 s  a voter dies: a follower, or the leader
 //	2.0 s  B asks
 //	3.0 s  A releases, and B is granted the lock
 //
-// No contrast: the story is of a lock that works. See two voters below.
+// No contrast: no lock fails in this story. See two voters below.
 func TestOneDeadVoterStopsNothing(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the voter leads: %v", leads), func(t *testing.T) {
@@ -54,9 +54,9 @@ func TestOneDeadVoterStopsNothing(t *testing.T) {
 //	 0 s  A, a client of the last voter, is granted a lock
 //	 2 s  the two others die; the last voter refuses every key
 //	 7 s  at the latest A has lost its lock
-//	60 s  the last voter still refuses, and says that it lacks a quorum
+//	60 s  the last voter still refuses, and reports the lack of a quorum
 //
-// Contrast: servers that count the votes of the servers they reach. The last server
+// Contrast: servers with a majority of the reachable servers only. The last server
 // grants alone.
 func TestTwoDeadVotersOfThreeStopAllGrants(t *testing.T) {
 	const lease = 5 * time.Second
@@ -96,7 +96,7 @@ func TestTwoDeadVotersOfThreeStopAllGrants(t *testing.T) {
 //	20 s  A has lost its lock, and the leader refuses; the followers come back
 //	32 s  at the latest A is granted the lock again
 //
-// No contrast: the story is of a lock that works.
+// No contrast: no lock fails in this story.
 func TestVotersThatComeBackGrantAgain(t *testing.T) {
 	const lease = 5 * time.Second
 	play(t, 3, lease, func(s *stage) {
