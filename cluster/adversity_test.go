@@ -12,6 +12,7 @@ import (
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/simnet"
 	"github.com/wardmote/wardmote/internal/wire"
 	"github.com/wardmote/wardmote/transport"
 )
@@ -100,7 +101,7 @@ func TestAnAddressReusedWhileFoundingCountsOnce(t *testing.T) {
 func TestTwoOfOneNameFoundOneCluster(t *testing.T) {
 	for seed := range 60 {
 		inBubble(t, func(b *bubble) {
-			b.net.SetDefault(transport.Link{Delay: 5 * time.Millisecond, Jitter: time.Duration(seed%10) * 2 * time.Millisecond})
+			b.net.SetDefault(simnet.Link{Delay: 5 * time.Millisecond, Jitter: time.Duration(seed%10) * 2 * time.Millisecond})
 			b.hosts["n3b"] = "10.0.9.9"
 			b.host("n3")
 			b.net.Cut(b.host("n3"), "10.0.9.9")
@@ -112,7 +113,7 @@ func TestTwoOfOneNameFoundOneCluster(t *testing.T) {
 			a2 := b.start("n3b", func(c *Config) {
 				c.Name = "n3"
 				c.Bind = "10.0.9.9:7000"
-				c.Network = b.net.Host("10.0.9.9")
+				c.Network = simnet.HostOf[transport.Endpoint](b.net, "10.0.9.9")
 				c.Join = join
 			})
 			time.Sleep(30 * time.Second)
@@ -228,7 +229,7 @@ func TestStopDoesNotWaitForUnreachableMembers(t *testing.T) {
 		for i := range 20 {
 			name := string(rune('a' + i))
 			join = append(join, b.addr(name))
-			b.net.Host(b.host(name))
+			b.networkOf(name)
 			b.net.Cut(b.host("n1"), b.host(name))
 		}
 		n := b.start("n1", func(c *Config) { c.Join = join })

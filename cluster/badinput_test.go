@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/wire"
-	"github.com/wardmote/wardmote/transport"
 )
 
 func TestBadConfigIsRefusedByField(t *testing.T) {
@@ -113,7 +113,7 @@ func TestASecondMemberOfOneNameIsRefused(t *testing.T) {
 		b.form()
 		cfg := b.config("n2")
 		cfg.Bind, cfg.InitialSize = b.addr("intruder"), 0
-		cfg.Network = b.net.Host(b.host("intruder"))
+		cfg.Network = b.networkOf("intruder")
 		twin, err := Start(context.Background(), cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +181,7 @@ func TestAMemberOfAnotherClusterIsRefusedLoudly(t *testing.T) {
 func TestGarbageOnThePortHarmsNothing(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		nodes := b.form()
-		stranger := b.net.Host(b.host("stranger"))
+		stranger := b.networkOf("stranger")
 		end, err := stranger.Listen(b.addr("stranger"))
 		if err != nil {
 			t.Fatal(err)
@@ -205,17 +205,17 @@ func TestGarbageOnThePortHarmsNothing(t *testing.T) {
 			end.WriteTo(garbage(1+r.IntN(1000)), nodes[0].Addr())
 		}
 		// A peer that knows the preamble, and speaks nonsense after it.
-		port, err := transport.Open(transport.Config{
-			Network: b.net.Host(b.host("peer")), Bind: b.addr("peer"), Cluster: "test",
-			Self: transport.Peer{Name: "peer", Boot: 1}, ClusterID: func() [16]byte { return nodes[0].clusterID() },
+		p, err := port.Open(port.Config{
+			Network: b.networkOf("peer"), Bind: b.addr("peer"), Cluster: "test",
+			Self: port.Peer{Name: "peer", Boot: 1}, ClusterID: func() [16]byte { return nodes[0].clusterID() },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer port.Close()
+		defer p.Close()
 		for i := range 400 {
-			kind := []transport.Kind{transport.KindMember, transport.KindControl, transport.KindGossip}[i%3]
-			c, err := port.Dial(b.within(5*time.Second), nodes[i%len(nodes)].Addr(), kind, transport.Peer{})
+			kind := []port.Kind{port.KindMember, port.KindControl, port.KindGossip}[i%3]
+			c, err := p.Dial(b.within(5*time.Second), nodes[i%len(nodes)].Addr(), kind, port.Peer{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -238,7 +238,7 @@ func TestGarbageOnThePortHarmsNothing(t *testing.T) {
 			}
 			c.Close()
 		}
-		if c, err := port.Dial(b.within(5*time.Second), nodes[0].Addr(), transport.KindRaft, transport.Peer{Name: "n1", Boot: 12345}); err == nil {
+		if c, err := p.Dial(b.within(5*time.Second), nodes[0].Addr(), port.KindRaft, port.Peer{Name: "n1", Boot: 12345}); err == nil {
 			c.Close()
 			t.Error("raft of another generation was let in")
 		}
@@ -277,17 +277,17 @@ func TestSlowReaderLosesItsStream(t *testing.T) {
 
 // peer opens a stream to n as a member would, and attaches if it is one of that
 // kind. What the test writes is not checked.
-func (b *bubble) peer(n *Node, kind transport.Kind) (c *transport.Conn, write func(wire.Frame)) {
+func (b *bubble) peer(n *Node, kind port.Kind) (c *port.Conn, write func(wire.Frame)) {
 	b.t.Helper()
-	port, err := transport.Open(transport.Config{
-		Network: b.net.Host(b.host("peer")), Bind: b.addr("peer"), Cluster: "test",
-		Self: transport.Peer{Name: "peer", Boot: 1}, ClusterID: func() [16]byte { return n.clusterID() },
+	p, err := port.Open(port.Config{
+		Network: b.networkOf("peer"), Bind: b.addr("peer"), Cluster: "test",
+		Self: port.Peer{Name: "peer", Boot: 1}, ClusterID: func() [16]byte { return n.clusterID() },
 	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.t.Cleanup(func() { port.Close() })
-	if c, err = port.Dial(b.within(5*time.Second), n.Addr(), kind, transport.Peer{}); err != nil {
+	b.t.Cleanup(func() { p.Close() })
+	if c, err = p.Dial(b.within(5*time.Second), n.Addr(), kind, port.Peer{}); err != nil {
 		b.t.Fatal(err)
 	}
 	write = func(f wire.Frame) {
@@ -297,7 +297,7 @@ func (b *bubble) peer(n *Node, kind transport.Kind) (c *transport.Conn, write fu
 		}
 		c.Write(frame) // fails once the other side has had enough
 	}
-	if kind == transport.KindMember {
+	if kind == port.KindMember {
 		write(wire.Frame{Type: wire.Attach, ID: 1 << 60, Body: wire.Marshal(&wire.AttachRequest{})})
 	}
 	return c, write
@@ -314,7 +314,7 @@ func TestReadsWithoutAnIDOfTheirOwnAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, write := b.peer(leader, transport.KindMember)
+			c, write := b.peer(leader, port.KindMember)
 			for range 100 {
 				write(wire.Frame{Type: wire.Read, ID: id, Body: wire.Marshal(&wire.Query{Key: "k", Version: a.Version})})
 			}
@@ -337,7 +337,7 @@ func TestReadsWithoutAnIDOfTheirOwnAreRefused(t *testing.T) {
 // A later version's notices mean nothing here, and do no harm; its requests are
 // told so.
 func TestFramesOfALaterVersion(t *testing.T) {
-	for _, kind := range []transport.Kind{transport.KindMember, transport.KindControl} {
+	for _, kind := range []port.Kind{port.KindMember, port.KindControl} {
 		inBubble(t, func(b *bubble) {
 			b.form()
 			c, write := b.peer(b.leader(), kind)

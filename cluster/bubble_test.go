@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/simnet"
 	"github.com/wardmote/wardmote/transport"
 )
 
 // A bubble is a whole cluster on an in-memory network, in fake time.
 type bubble struct {
 	t     *testing.T
-	net   *transport.Memory
+	net   *simnet.Network
 	nodes map[string]*Node // running, by name
 	hosts map[string]string
 
@@ -33,8 +34,8 @@ type bubble struct {
 func inBubble(t *testing.T, f func(b *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{t: t, net: transport.NewMemory(1), nodes: make(map[string]*Node), hosts: make(map[string]string)}
-		b.net.SetDefault(transport.Link{Delay: time.Millisecond})
+		b := &bubble{t: t, net: simnet.New(1), nodes: make(map[string]*Node), hosts: make(map[string]string)}
+		b.net.SetDefault(simnet.Link{Delay: time.Millisecond})
 		defer func() {
 			b.net.Heal()
 			for _, n := range b.nodes {
@@ -62,6 +63,11 @@ func (b *bubble) host(name string) string {
 	return b.hosts[name]
 }
 
+// networkOf is the network as seen from the host of the member with this name.
+func (b *bubble) networkOf(name string) transport.Network {
+	return simnet.HostOf[transport.Endpoint](b.net, b.host(name))
+}
+
 func (b *bubble) addr(name string) string { return b.host(name) + ":7000" }
 
 // config is that of a member of a cluster which three members found.
@@ -69,7 +75,7 @@ func (b *bubble) config(name string) Config {
 	cfg := Config{
 		Name: name, Cluster: "test", Bind: b.addr(name), InitialSize: 3, TTL: 2 * time.Second,
 		Join:    []string{b.addr("n1"), b.addr("n2"), b.addr("n3")},
-		Network: b.net.Host(b.host(name)),
+		Network: b.networkOf(name),
 		Events: func(e Event) {
 			b.mu.Lock()
 			b.events = append(b.events, fmt.Sprintf("%s %s: %v", time.Now().Format("04:05.000"), name, e))
@@ -186,8 +192,8 @@ func TestThreeMembersFormAndGrant(t *testing.T) {
 }
 
 // transportLink is a link of random quality.
-func transportLink(r *rand.Rand) transport.Link {
-	return transport.Link{
+func transportLink(r *rand.Rand) simnet.Link {
+	return simnet.Link{
 		Loss:   r.Float64() * 0.1,
 		Delay:  time.Duration(1+r.IntN(20)) * time.Millisecond,
 		Jitter: time.Duration(r.IntN(20)) * time.Millisecond,

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/wire"
-	"github.com/wardmote/wardmote/transport"
 )
 
 // conflict tells, once for each member, that something is set up wrongly.
@@ -26,7 +26,7 @@ func (n *Node) conflict(m Member, detail string) {
 const maxConflicts = 256
 
 // foreign is told of a connection from or to another cluster.
-func (n *Node) foreign(h transport.Hello, addr string) {
+func (n *Node) foreign(h port.Hello, addr string) {
 	if h.Cluster == n.cfg.Cluster {
 		n.beside.Store(true)
 	}

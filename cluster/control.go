@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/wire"
-	"github.com/wardmote/wardmote/transport"
 )
 
 // control keeps one control stream to each member that this node asks
@@ -126,7 +126,7 @@ func (c *control) peer(at place) *controlPeer {
 	c.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(c.n.ctx, dialTimeout)
 		defer cancel()
-		conn, err := c.n.port.Dial(ctx, at.addr, transport.KindControl, transport.Peer{Name: at.name, Boot: at.boot})
+		conn, err := c.n.port.Dial(ctx, at.addr, port.KindControl, port.Peer{Name: at.name, Boot: at.boot})
 		if err != nil {
 			p.err = err
 			c.drop(at, p)

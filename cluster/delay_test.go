@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/wire"
-	"github.com/wardmote/wardmote/transport"
 )
 
 const stageDelay = 10 * time.Second
@@ -166,15 +166,15 @@ func TestAForgedEndOfADelayIsRefused(t *testing.T) {
 				t.Errorf("%s: %+v", n.Name(), out)
 			}
 		}
-		port, err := transport.Open(transport.Config{
-			Network: b.net.Host(b.host("peer")), Bind: b.addr("peer"), Cluster: "test",
-			Self: transport.Peer{Name: "peer", Boot: 1}, ClusterID: func() [16]byte { return leader.clusterID() },
+		p, err := port.Open(port.Config{
+			Network: b.networkOf("peer"), Bind: b.addr("peer"), Cluster: "test",
+			Self: port.Peer{Name: "peer", Boot: 1}, ClusterID: func() [16]byte { return leader.clusterID() },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer port.Close()
-		conn, err := port.Dial(b.within(5*time.Second), leader.Addr(), transport.KindMember, transport.Peer{})
+		defer p.Close()
+		conn, err := p.Dial(b.within(5*time.Second), leader.Addr(), port.KindMember, port.Peer{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/simnet"
 	"github.com/wardmote/wardmote/internal/wire"
-	"github.com/wardmote/wardmote/transport"
 )
 
 // What becomes of an entry is told as it is: that of a leader which lost its lead
@@ -27,7 +27,7 @@ func TestTheFateOfAnEntryIsTold(t *testing.T) {
 					}
 					if heard {
 						// The entry goes out, and no answer comes back in time.
-						b.net.SetLink(b.host(n.Name()), b.host(old.Name()), transport.Link{Delay: time.Minute})
+						b.net.SetLink(b.host(n.Name()), b.host(old.Name()), simnet.Link{Delay: time.Minute})
 					} else {
 						b.net.Cut(b.host(old.Name()), b.host(n.Name()))
 					}

@@ -17,8 +17,8 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/wire"
-	"github.com/wardmote/wardmote/transport"
 )
 
 // gossip finds the members and keeps the list of them. It is a source of hints:
@@ -464,7 +464,7 @@ func (g *gossip) pruneLocked() {
 // gossipTransport carries memberlist's packets and streams over the port.
 type gossipTransport struct {
 	ctx     context.Context // the node's
-	port    *transport.Port
+	port    *port.Port
 	addr    string
 	packets chan *memberlist.Packet
 	streams chan net.Conn
@@ -476,21 +476,21 @@ var _ memberlist.NodeAwareTransport = (*gossipTransport)(nil)
 
 const maxPackets = 1024 // waiting for memberlist; more are dropped, as UDP does
 
-func newGossipTransport(ctx context.Context, port *transport.Port, addr string) *gossipTransport {
+func newGossipTransport(ctx context.Context, p *port.Port, addr string) *gossipTransport {
 	t := &gossipTransport{
-		ctx: ctx, port: port, addr: addr,
+		ctx: ctx, port: p, addr: addr,
 		packets: make(chan *memberlist.Packet, maxPackets),
 		streams: make(chan net.Conn),
 		closed:  make(chan struct{}),
 	}
-	port.Handle(transport.KindGossip, func(c *transport.Conn) {
+	p.Handle(port.KindGossip, func(c *port.Conn) {
 		select {
 		case t.streams <- c:
 		case <-t.closed:
 			c.Close()
 		}
 	})
-	port.HandlePackets(func(b []byte, from string, at time.Time) {
+	p.HandlePackets(func(b []byte, from string, at time.Time) {
 		addr, err := net.ResolveUDPAddr("udp", from)
 		if err != nil {
 			return
@@ -536,17 +536,17 @@ func (t *gossipTransport) DialTimeout(addr string, timeout time.Duration) (net.C
 // DialAddressTimeout checks the member's name if memberlist knows it, so that
 // a recycled address is not taken for a member that was there before.
 func (t *gossipTransport) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	var to transport.Peer
+	var to port.Peer
 	if addr.Name != "" {
 		name, boot, err := splitGossipName(addr.Name)
 		if err != nil {
 			return nil, err
 		}
-		to = transport.Peer{Name: name, Boot: boot}
+		to = port.Peer{Name: name, Boot: boot}
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, timeout)
 	defer cancel()
-	return t.port.Dial(ctx, addr.Addr, transport.KindGossip, to)
+	return t.port.Dial(ctx, addr.Addr, port.KindGossip, to)
 }
 
 func (t *gossipTransport) Shutdown() error {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/wire"
-	"github.com/wardmote/wardmote/transport"
 )
 
 // link keeps this member's way to the leader, and is the replica.Replica that
@@ -227,7 +227,7 @@ func (k *link) candidates() []string {
 func (k *link) connectRemote(ctx context.Context, addr string) (upstream, wire.Hint) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := k.n.port.Dial(ctx, addr, transport.KindMember, transport.Peer{})
+	conn, err := k.n.port.Dial(ctx, addr, port.KindMember, port.Peer{})
 	if err != nil {
 		return nil, wire.Hint{}
 	}

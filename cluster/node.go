@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/wire"
-	"github.com/wardmote/wardmote/transport"
 )
 
 // Node is this process's part in a cluster. Its methods may be called from any
@@ -28,7 +28,7 @@ type Node struct {
 	log  *slog.Logger
 
 	id       *identity
-	port     *transport.Port
+	port     *port.Port
 	gossip   *gossip
 	control  *control
 	roles    *roles
@@ -119,11 +119,11 @@ func (n *Node) start() error {
 			return err
 		}
 	}
-	port, err := transport.Open(transport.Config{
+	p, err := port.Open(port.Config{
 		Network:   n.cfg.Network,
 		Bind:      n.cfg.Bind,
 		Cluster:   n.cfg.Cluster,
-		Self:      transport.Peer{Name: n.cfg.Name, Boot: n.boot},
+		Self:      port.Peer{Name: n.cfg.Name, Boot: n.boot},
 		ClusterID: func() [16]byte { return n.clusterID() },
 		Admit:     n.admit,
 		TLS:       n.cfg.TLS,
@@ -133,9 +133,9 @@ func (n *Node) start() error {
 	if err != nil {
 		return &ConfigError{"Config.Bind", err.Error()}
 	}
-	n.port = port
-	if n.addr, err = n.cfg.advertise(port.Addr()); err != nil {
-		return errors.Join(err, port.Close())
+	n.port = p
+	if n.addr, err = n.cfg.advertise(p.Addr()); err != nil {
+		return errors.Join(err, p.Close())
 	}
 	n.control = newControl(n)
 	n.roles = newRoles(n)
@@ -150,20 +150,20 @@ func (n *Node) start() error {
 		Format:     machine.MaxFormat,
 	}
 	n.gossip = newGossip(n, meta)
-	port.Handle(transport.KindMember, n.serveMember)
-	port.Handle(transport.KindControl, n.serveControl)
-	port.Handle(transport.KindRaft, n.serveRaft)
-	port.Serve()
+	p.Handle(port.KindMember, n.serveMember)
+	p.Handle(port.KindControl, n.serveControl)
+	p.Handle(port.KindRaft, n.serveRaft)
+	p.Serve()
 	if err := n.gossip.start(key, newHCLogger(n.log)); err != nil {
 		n.gossip.trans.Shutdown()
 		n.control.stop()
-		return errors.Join(err, port.Close())
+		return errors.Join(err, p.Close())
 	}
 	if err := n.roles.resume(); err != nil {
 		n.cancel(ErrStopped)
 		n.gossip.stop()
 		n.control.stop()
-		return errors.Join(err, port.Close())
+		return errors.Join(err, p.Close())
 	}
 	if n.events != nil {
 		n.wg.Go(func() { n.events.run(n.ctx.Done()) })
@@ -304,8 +304,8 @@ func (n *Node) clusterID() machine.ClusterID {
 func clusterText(id [16]byte) string { return hex.EncodeToString(id[:4]) }
 
 // admit decides who may open which kind of stream.
-func (n *Node) admit(h transport.Hello) error {
-	if h.Kind != transport.KindRaft {
+func (n *Node) admit(h port.Hello) error {
+	if h.Kind != port.KindRaft {
 		return nil
 	}
 	// A raft without a configuration votes for anyone: nobody speaks to ours
@@ -319,7 +319,7 @@ func (n *Node) admit(h transport.Hello) error {
 
 var errNoRaft = errors.New("cluster: no such raft here")
 
-func (n *Node) serveRaft(c *transport.Conn) {
+func (n *Node) serveRaft(c *port.Conn) {
 	if r := n.roles.current(); r != nil && r.id == raftID(n.cfg.Name, c.Hello.To.Boot) {
 		r.stream.serve(c)
 		return

@@ -18,8 +18,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/wire"
-	"github.com/wardmote/wardmote/transport"
 )
 
 // This file is the only one that imports hashicorp/raft. What the rest of the
@@ -398,7 +398,7 @@ type raftStream struct {
 }
 
 // serve hands an accepted connection to raft.
-func (s *raftStream) serve(c *transport.Conn) {
+func (s *raftStream) serve(c *port.Conn) {
 	s.mu.Lock()
 	if s.accepted == nil {
 		s.mu.Unlock()

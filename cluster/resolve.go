@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/wire"
-	"github.com/wardmote/wardmote/transport"
 )
 
 // resolve finds where the holder of a raft ID is.
@@ -48,7 +48,7 @@ func (n *Node) dialRaft(ctx context.Context, id string) (net.Conn, error) {
 		return nil, err
 	}
 	_, gen, _ := splitRaftID(id)
-	return n.port.Dial(ctx, at.addr, transport.KindRaft, transport.Peer{Name: at.name, Boot: gen})
+	return n.port.Dial(ctx, at.addr, port.KindRaft, port.Peer{Name: at.name, Boot: gen})
 }
 
 // hint tells who leads, as far as this node knows.

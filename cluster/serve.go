@@ -6,13 +6,13 @@ import (
 	"sync"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/wire"
-	"github.com/wardmote/wardmote/transport"
 )
 
 // serveMember serves one member's stream while this node leads.
-func (n *Node) serveMember(c *transport.Conn) {
+func (n *Node) serveMember(c *port.Conn) {
 	s := &memberStream{n: n, reads: make(map[uint64]reading)}
 	s.rpc = newRPC(c, s.serve)
 	s.rpc.start()
@@ -274,7 +274,7 @@ func clientCommand(c machine.Command) (id machine.SessionID, ok bool) {
 }
 
 // serveControl answers what any member may ask of any other.
-func (n *Node) serveControl(c *transport.Conn) {
+func (n *Node) serveControl(c *port.Conn) {
 	var wg sync.WaitGroup
 	r := newRPC(c, func(q *request) {
 		switch q.Type {

@@ -286,7 +286,7 @@ func TestRequestOfUnknownOutcomeIsWithdrawn(t *testing.T) {
 				if n := w.counts(); n.Grants != 1 || n.Waiters != 0 || n.Answers != 0 {
 					t.Errorf("%+v: the table keeps %+v", f, n)
 				}
-				if waiters, locks := c.current().sizes(); waiters != 0 || locks != 1 {
+				if waiters, locks := c.currentSession().sizes(); waiters != 0 || locks != 1 {
 					t.Errorf("%+v: the session keeps %d waiters and %d locks", f, waiters, locks)
 				}
 				if w.sent(isWithdraw) == 0 {
@@ -517,7 +517,7 @@ func TestGrantWhileTheClientEndsItsLocksIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		acquire(t, a, "x")
-		s := a.current()
+		s := a.currentSession()
 		m.set(faults{latency: time.Second})
 		call := start(func() (*Lock, error) { return a.TryAcquire(bg, "k") })
 		synctest.Wait()
@@ -539,7 +539,7 @@ func TestRequestThatTheClusterGaveUpIsNotTheSessionsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		acquire(t, a, "x")
-		id := a.current().id
+		id := a.currentSession().id
 		m.hook(hooks{proposed: func(c machine.Command) {
 			if c, ok := c.(machine.Acquire); ok {
 				w.apply(machine.Withdraw{Session: id, Seq: c.Seq})

@@ -94,7 +94,7 @@ func TestReleaseMeetsABeatUnderWay(t *testing.T) {
 		if l.Err() != ErrReleased || other.Err() != nil || next.Err() != nil {
 			t.Errorf("released: %v; the client's other lock: %v; the next holder: %v", l.Err(), other.Err(), next.Err())
 		}
-		if id, _ := w.owner("k"); id != b.current().id {
+		if id, _ := w.owner("k"); id != b.currentSession().id {
 			t.Error("the next holder does not hold the key any more")
 		}
 	})
@@ -260,7 +260,7 @@ func TestEventsOfAFormerSessionAreDropped(t *testing.T) {
 		c, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		lost := acquire(t, c, "k")
-		former := c.current()
+		former := c.currentSession()
 		w.apply(expire(w, c))
 		settle()
 		l := acquire(t, c, "k")
@@ -273,7 +273,7 @@ func TestEventsOfAFormerSessionAreDropped(t *testing.T) {
 				{Kind: machine.EventLost, Session: former.id, Seq: seq, Key: "k", Token: machine.Token(lost.Token()), Reason: machine.Broken},
 				{Kind: machine.EventEnded, Session: former.id, Reason: machine.Expired},
 			} {
-				former.event(e)
+				former.handleEvent(e)
 			}
 		}
 		next.pends(t)

@@ -6,9 +6,9 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// Asked is closed once somebody has asked that the key be let go of, by
-// Client.Ask. Nothing follows from that unless the holder wants it to. It is not
-// closed by the end of the lock.
+// Asked returns a channel to be closed once a client calls Client.Ask for the
+// key. The holder is free to ignore the request. The end of the lock does not
+// close the channel.
 func (l *Lock) Asked() <-chan struct{} {
 	if l.zero() {
 		return nil
@@ -16,12 +16,13 @@ func (l *Lock) Asked() <-chan struct{} {
 	s := l.g.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return signal(&l.g.extra().asked, l.g.asked)
+	return signal(&l.g.ensureRare().asked, l.g.asked)
 }
 
-// Contended is closed once somebody else waits for the key, or for a key that
-// cannot be had beside it: a holder may then want to be brief. It stays closed if
-// they give up. It is not closed by the end of the lock.
+// Contended returns a channel to be closed once another request waits for the
+// key, or for a key in conflict with this lock. A holder may then want to be
+// brief. The channel stays closed if the other request gives up. The end of the
+// lock does not close the channel.
 func (l *Lock) Contended() <-chan struct{} {
 	if l.zero() {
 		return nil
@@ -29,10 +30,11 @@ func (l *Lock) Contended() <-chan struct{} {
 	s := l.g.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return signal(&l.g.extra().contended, l.g.contended)
+	return signal(&l.g.ensureRare().contended, l.g.contended)
 }
 
-// signal returns the channel at c, made if nobody has asked for it before.
+// signal returns the channel at c. If c is nil, signal makes a channel first,
+// closed if the argument is true.
 func signal(c *chan struct{}, closed bool) <-chan struct{} {
 	if *c == nil {
 		*c = make(chan struct{})
@@ -43,23 +45,23 @@ func signal(c *chan struct{}, closed bool) <-chan struct{} {
 	return *c
 }
 
-// Ask tells all who hold key that somebody would like them to let go of it: their
-// Lock.Asked is closed. It returns nil once the cluster has taken note, also if
-// nobody holds the key: there is nothing to ask then. Whether they let go is up to
-// them; to have the key, Acquire it.
+// Ask asks all holders of key to release the key: their Lock.Asked is closed.
+// Ask returns nil once the cluster has recorded the request, and also if the
+// key has no holder. The holders are free to ignore the request; to get the
+// key, call Acquire.
 //
-// On failure the holders may have been asked, or not: the error is ctx's end, with
-// cluster.ErrNoQuorum if no leader was found until then; *cluster.ConfigError;
-// ErrClosed or cluster.ErrStopped.
+// On failure the holders may or may not have been asked. The error is the cause
+// of ctx, with cluster.ErrNoQuorum if no leader was found until then; a
+// *cluster.ConfigError; ErrClosed or cluster.ErrStopped.
 func (c *Client) Ask(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return err
 	}
 	defer c.calls.Done()
-	out, err := c.tell(ctx, func(s *session) machine.Command { return machine.Ask{Session: s.id, Key: key} })
+	out, err := c.proposeInAnySession(ctx, func(s *session) machine.Command { return machine.Ask{Session: s.id, Key: key} })
 	switch {
 	case err != nil:
 		return callError("ask for", key, err)
@@ -67,37 +69,4 @@ func (c *Client) Ask(ctx context.Context, key string) error {
 		return nil
 	}
 	return callError("ask for", key, outcomeError("ask", out))
-}
-
-// tell proposes a command that needs a session but names nothing of it, in the
-// present one or the next, until ctx or the client ends.
-func (c *Client) tell(ctx context.Context, command func(*session) machine.Command) (machine.Outcome, error) {
-	if ctx.Err() != nil {
-		return machine.Outcome{}, endOf(ctx)
-	}
-	tctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.closing, func() { cancel(ErrClosed) })()
-	var retry backoff
-	for {
-		s, err := c.live(tctx)
-		if err == nil {
-			var out machine.Outcome
-			out, err = c.rep.Propose(tctx, command(s))
-			if err == nil && out.Code != machine.NoSession {
-				return out, nil
-			}
-			if err == nil {
-				s.lose(SessionExpired)
-				err = retry.wait(tctx, c.closing)
-				if err == nil {
-					continue
-				}
-			}
-		}
-		if tctx.Err() != nil {
-			err = whyEnded(tctx, err)
-		}
-		return machine.Outcome{}, err
-	}
 }

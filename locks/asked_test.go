@@ -198,7 +198,7 @@ func TestWhatOvertakesTheGrantsAnswerIsNotLost(t *testing.T) {
 		// The same with the loss of what was not told to be granted yet.
 		call = waiting(t, bg, a, "l")
 		_, token := w.owner("l")
-		w.apply(machine.Break{Session: b.current().id, Key: "l", Token: token})
+		w.apply(machine.Break{Session: b.currentSession().id, Key: "l", Token: token})
 		_, err := call.ends(t)
 		var lost *LostError
 		if !errors.As(err, &lost) || lost.Reason != Broken {

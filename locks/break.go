@@ -10,19 +10,22 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// Break takes the grant of key with token t away from its holder, for an operator
-// who knows better. A set is taken away as a whole. It returns nil once the grant
-// no longer holds the key, and that is safe: the holder's client has ended the
-// lock, with a *LostError of reason Broken, before it let go of the key; or the
-// holder was not heard of and its session has expired, after its trust ended. The
-// work of a Do, Elect or Spread has its context ended, but is not waited for. A
-// grant whose delay runs (see Delay) is freed at once.
+// Break takes the grant of key with token t away from its holder, on an
+// operator's order. A Set is taken away as a whole. When Break returns nil, the
+// grant no longer holds the key, and the key is safe to use: either the
+// holder's client ended the lock, with a *LostError of reason Broken, before
+// releasing the key; or no beat of the holder arrived, and the holder's session
+// has expired, after the end of its trust. The context of the work of a Do,
+// Elect or Spread has ended, but Break does not wait for the work. A grant
+// whose delay has begun (see Delay) is freed at once.
 //
-// If t does not hold the key, or its holder upgrades it meanwhile, nothing is
-// changed: the error is a *HeldError if another grant does, and matches ErrNotHeld if none does. Otherwise the error is
-// ctx's end, with cluster.ErrNoQuorum if no leader was found until then, a
-// *cluster.ConfigError, ErrClosed or cluster.ErrStopped; then it is not known
-// whether the grant was broken, and if it was, the break goes on by itself.
+// If the grant t does not hold the key, nothing is changed: the error is a
+// *HeldError if another grant holds the key, and matches ErrNotHeld if none
+// does. The same applies if the holder upgrades the grant during the call. The
+// other errors are the cause of ctx, with cluster.ErrNoQuorum if no leader was
+// found until then; a *cluster.ConfigError; ErrClosed; and cluster.ErrStopped.
+// After these the grant may or may not be broken; a break under way continues
+// by itself.
 func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 	if err := checkKey(key); err != nil {
 		return err
@@ -30,66 +33,79 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 	if t == 0 {
 		return configError("token", "0 is no token")
 	}
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return err
 	}
 	defer c.calls.Done()
 	token := machine.Token(t)
-	// Asked first: once the break is under way, that the grant is not found
-	// means that it has succeeded.
-	q := replica.Query{Key: key, Waiters: replica.MaxListed}
-	a, err := c.read(ctx, q)
+	// Read first: after the Break command, a read without the grant is proof of
+	// success.
+	a, err := c.read(ctx, replica.Query{Key: key, Waiters: replica.MaxListed})
 	if err != nil {
 		return callError("break", key, err)
 	}
-	if holding(a.Status, token) == no {
+	if presenceOf(a.Status, token) == absent {
 		if len(a.Status.Holders) > 0 {
-			h := a.Status.Holders[0]
-			return &HeldError{Key: key, Client: h.Client, Node: h.Node, Token: fence.Token(h.Token), Delayed: h.Delayed}
+			return heldBy(key, a.Status.Holders[0])
 		}
 		return fmt.Errorf("%w: %q (token %d)", ErrNotHeld, key, uint64(t))
 	}
 	var retry backoff
 	for {
-		out, err := c.tell(ctx, func(s *session) machine.Command {
+		out, err := c.proposeInAnySession(ctx, func(s *session) machine.Command {
 			return machine.Break{Session: s.id, Key: key, Token: token}
 		})
 		switch {
 		case err != nil:
 			return callError("break", key, err)
 		case out.Code == machine.NotHeld:
-			return c.upgraded(ctx, key, a.Status, token)
+			return c.upgradedError(ctx, key, a.Status, token)
 		case out.Code != machine.OK:
 			return callError("break", key, outcomeError("break", out))
 		}
-		// Not before the answer: it may have been freed in that step.
-		for q.Version = 0; ; {
-			a, err := c.read(ctx, q)
-			if err != nil {
-				if c.final(ctx, err) || retry.wait(ctx, c.closing) != nil {
-					return callError("break", key, err)
-				}
-				continue
-			}
-			retry.reset()
-			q.Version = a.Version
-			is := holding(a.Status, token)
-			if is == no {
-				return nil
-			}
-			if is == unclear {
-				break // ask by another Break, which changes nothing more
-			}
+		freed, err := c.awaitFreed(ctx, key, token, &retry)
+		if err == nil && !freed {
+			err = retry.wait(ctx, c.closing)
 		}
-		if err := retry.wait(ctx, c.closing); err != nil {
+		if err != nil {
 			return callError("break", key, err)
+		}
+		if freed {
+			return nil
 		}
 	}
 }
 
-// upgraded returns nil unless the grant that held key under token, as it was told
-// before, is there under another one: it was upgraded meanwhile, and not broken.
-func (c *Client) upgraded(ctx context.Context, key string, before machine.Status, token machine.Token) error {
+// awaitFreed waits until the grant of key with token is gone. If the list of
+// holders is too long to show the grant, awaitFreed returns false: then the
+// caller must ask by another Break command, which changes nothing more.
+func (c *Client) awaitFreed(ctx context.Context, key string, token machine.Token, retry *backoff) (bool, error) {
+	// Version 0 asks for the present state, since the Break command itself may have
+	// freed the key. Each later read waits for a change.
+	q := replica.Query{Key: key, Waiters: replica.MaxListed}
+	for {
+		a, err := c.read(ctx, q)
+		if err != nil {
+			if c.isFinal(ctx, err) || retry.wait(ctx, c.closing) != nil {
+				return false, err
+			}
+			continue
+		}
+		retry.reset()
+		switch presenceOf(a.Status, token) {
+		case absent:
+			return true, nil
+		case unlisted:
+			return false, nil
+		}
+		q.Version = a.Version
+	}
+}
+
+// upgradedError returns nil if the grant of key with token is gone, given the
+// key's status before the Break command. If the grant was upgraded meanwhile,
+// and so still holds the key under another token, the error is a *HeldError.
+func (c *Client) upgradedError(ctx context.Context, key string, before machine.Status, token machine.Token) error {
 	i := slices.IndexFunc(before.Holders, func(g machine.Grant) bool { return g.Token == token })
 	if i < 0 {
 		return nil
@@ -101,29 +117,35 @@ func (c *Client) upgraded(ctx context.Context, key string, before machine.Status
 	was := before.Holders[i]
 	for _, h := range a.Status.Holders {
 		if h.Session == was.Session && h.Seq == was.Seq && !h.Delayed {
-			return &HeldError{Key: key, Client: h.Client, Node: h.Node, Token: fence.Token(h.Token)}
+			return heldBy(key, h)
 		}
 	}
 	return nil
 }
 
-type answer uint8
+// heldBy returns the error for a key held by h.
+func heldBy(key string, h machine.Grant) error {
+	return &HeldError{Key: key, Client: h.Client, Node: h.Node, Token: fence.Token(h.Token), Delayed: h.Delayed}
+}
+
+// presence says whether a grant is in a key's list of holders.
+type presence uint8
 
 const (
-	no answer = iota
-	yes
-	unclear // the list of holders was cut before it
+	absent presence = iota
+	present
+	unlisted // the list of holders ends before the grant's place
 )
 
-// holding says whether the grant of token is among a key's holders.
-func holding(st machine.Status, token machine.Token) answer {
+// presenceOf says whether the grant with token is among a key's holders.
+func presenceOf(st machine.Status, token machine.Token) presence {
 	for _, h := range st.Holders {
 		if h.Token == token {
-			return yes
+			return present
 		}
 	}
 	if n := len(st.Holders); n < st.Held && (n == 0 || st.Holders[n-1].Token < token) {
-		return unclear
+		return unlisted
 	}
-	return no
+	return absent
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// ErrUncertain says that nobody knows whether something was done: the cluster may
-// have heard, and its answer did not come.
-var ErrUncertain = errors.New("locks: it is not known whether this was done")
+// ErrUncertain: a change may or may not have been made. The cluster may have
+// received the command, and no answer arrived.
+var ErrUncertain = errors.New("locks: the change may or may not have been made")
 
-// Cell is a small value that the cluster keeps, such as a configuration, a
-// counter or who does what. It is the value that Lock.SetValue leaves with a key,
-// up to 64 KiB, and the key is like any other: who holds it keeps all others from
-// changing the value, for as long as it holds it.
+// Cell is a small value kept by the cluster, up to 64 KiB, such as a
+// configuration or a counter. A cell is the value left with a key by
+// Lock.SetValue. The key is like any other: while a client holds the key, no
+// other client can change the value.
 type Cell struct {
 	c   *Client
 	key string
 }
 
-// Cell returns the cell of key. It does nothing yet; a key that cannot be used
-// makes its methods fail with a *cluster.ConfigError.
+// Cell returns the cell of key. The call itself does nothing; if the key cannot
+// be used, the cell's methods fail with a *cluster.ConfigError.
 func (c *Client) Cell(key string) *Cell { return &Cell{c: c, key: key} }
 
-// Get returns the cell's value at some moment during the call; nil if it has none.
-// It needs no session and waits for nobody. Its errors are those of
-// Client.Inspect.
+// Get returns the cell's value at some moment during the call, or nil if the
+// cell has none. Get needs no session and waits for no holder. The errors are
+// those of Client.Inspect.
 func (x *Cell) Get(ctx context.Context) ([]byte, error) {
 	if err := checkKey(x.key); err != nil {
 		return nil, err
@@ -42,23 +42,26 @@ func (x *Cell) Get(ctx context.Context) ([]byte, error) {
 	return bytesOf(a.Status.Value), nil
 }
 
-// Update replaces the cell's value by what change makes of it. It holds the key
-// meanwhile, so that of many updates each sees the one before, in the order in
-// which they were asked for, and change runs once; only if the lock is lost before
-// the new value is on its way, change runs again, in a new turn. Make change quick
-// and free of effects elsewhere. An empty result leaves no value, and a result
-// that equals the old value changes nothing. If change panics, the key is freed
-// and the value stays as it is.
+// Update replaces the cell's value by the result of change. When Update returns
+// nil, the new value is safe. On failure the value is unchanged, unless the
+// error matches ErrUncertain: then the value may or may not have been replaced,
+// and Update has not tried again.
 //
-// When Update returns nil the new value is safe. Otherwise the value is as it was,
-// unless the error matches ErrUncertain: then it is not known whether it was
-// replaced, and Update has not tried again. The errors are Acquire's and
-// SetValue's, ErrValuesFull among them; the end of ctx; and a *cluster.ConfigError
-// for a nil change and for a result of more than 64 KiB.
+// Update holds the key meanwhile. Concurrent updates therefore run in the order
+// of their calls, and each sees the result of the previous update. change runs
+// once, unless the lock is lost before the new value is sent: then Update
+// acquires the key again, and change runs again. change should be quick, and
+// free of other effects. An empty result deletes the value, and a result equal
+// to the old value changes nothing. If change panics, the key is freed and the
+// value is unchanged.
 //
-// Not by IfToken and a second try if the value has changed: under contention all
-// but one would try in vain, again and again, where the queue serves one after the
-// other.
+// The errors are the errors of Acquire and SetValue, ErrValuesFull among them;
+// the cause of ctx; and a *cluster.ConfigError if change is nil or its result
+// exceeds 64 KiB.
+//
+// Not IfToken with a retry after each *ChangedError: under contention all
+// updates but one would fail, again and again, while the queue serves all in
+// turn.
 func (x *Cell) Update(ctx context.Context, change func(old []byte) []byte) error {
 	if err := checkKey(x.key); err != nil {
 		return err
@@ -68,8 +71,9 @@ func (x *Cell) Update(ctx context.Context, change func(old []byte) []byte) error
 	}
 	var retry backoff
 	for {
-		// What came of the turn says verdict, once it has begun to write: that
-		// the lock is lost later, or not released, is not the value's affair.
+		// verdict is the result of SetValue, and the result of Update once
+		// SetValue was called: a later loss of the lock, or a failed release,
+		// does not concern the value.
 		var verdict error
 		written := false
 		err := x.c.Do(ctx, x.key, func(ctx context.Context, l *Lock) error {
@@ -101,16 +105,16 @@ func (x *Cell) Update(ctx context.Context, change func(old []byte) []byte) error
 	}
 }
 
-// certain adds to an error of SetValue's that it is not known whether the value
-// was set, unless it surely was not.
+// certain wraps an error of SetValue with ErrUncertain, unless the error
+// excludes a change of the value.
 func certain(err error) error {
-	var unheard *replica.Error
+	var failed *replica.Error
 	var config *cluster.ConfigError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &unheard):
-		if !unheard.Unknown {
+	case errors.As(err, &failed):
+		if !failed.Unknown {
 			return err
 		}
 	case errors.Is(err, ErrValuesFull), errors.Is(err, ErrWrongMode), errors.As(err, &config):

@@ -5,215 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// Downgrade makes an exclusive lock a shared one, in the cluster at once: those
-// who wait to share the key are granted it in the same step, and nobody else is
-// between. The token stays. From the call on, this process must act as one of
-// many who share the key, whatever Downgrade returns. A lock that is shared
-// already is left as it is.
-//
-// If ctx ends before the cluster answered, the error wraps its end; the lock is
-// held on, and if the message may have left, nobody knows whether it is shared by
-// now. Calling Downgrade again settles that. A lock that was lost returns its *LostError. For a lock
-// acquired with Permit or Reentrant the error matches ErrWrongMode, and nothing
-// was changed.
-func (l *Lock) Downgrade(ctx context.Context) error {
-	const verb = "downgrade"
-	return l.change(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
-		if err := l.g.changeable(verb); err != nil {
-			return machine.Outcome{}, err
-		}
-		return l.g.downgrade(ctx)
-	})
-}
-
-// downgrade is Downgrade, for the one who may change the mode.
-func (g *grant) downgrade(ctx context.Context) (machine.Outcome, error) {
-	s := g.s
-	s.mu.Lock()
-	if g.mode == machine.Shared {
-		s.mu.Unlock()
-		return machine.Outcome{Code: machine.OK}, nil
-	}
-	before := g.easing
-	g.easing = true // before the message leaves
-	token := g.token
-	s.mu.Unlock()
-	out, err := s.propose(ctx, func(seen []uint64) machine.Command {
-		return machine.Downgrade{Session: s.id, Token: machine.Token(token), Seen: seen}
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err == nil && out.Code == machine.OK:
-		g.mode, g.easing = machine.Shared, false
-	case !unknown(err):
-		g.easing = before
-	}
-	return out, err
-}
-
-// Upgrade makes a shared lock exclusive: it waits until nobody else shares the
-// key, before all who wait for it otherwise. The lock then has a new, larger
-// token, which Token and the lock's context tell from now on; the key was never
-// free between. A lock that is exclusive already is left as it is.
-//
-// Two who upgrade the same key would wait for each other: the second gets a
-// *DeadlockError at once. It still shares the key then, and so stands in the
-// first one's way until it releases. If ctx ends during the wait, the request is
-// taken back, in the background where that must be, and the lock is held on as a
-// shared one; its token may have risen all the same. An Upgrade ends with the
-// lock's own end if the lock is released or lost meanwhile. For a lock acquired
-// with Permit or Reentrant the error matches ErrWrongMode. After any error but
-// the lock's end the lock is shared, as it was.
-func (l *Lock) Upgrade(ctx context.Context) error {
-	const verb = "upgrade"
-	return l.change(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
-		g, s := l.g, l.g.s
-		if err := g.changeable(verb); err != nil {
-			return machine.Outcome{}, err
-		}
-		s.mu.Lock()
-		mode, easing := g.mode, g.easing
-		s.mu.Unlock()
-		switch {
-		case mode == machine.Exclusive && !easing:
-			return machine.Outcome{Code: machine.OK}, nil
-		case easing:
-			// The cluster must not hear of an earlier Downgrade later.
-			if out, err := g.downgrade(ctx); err != nil || out.Code != machine.OK {
-				return out, err
-			}
-		}
-		return g.upgrade(ctx)
-	})
-}
-
-// upgrade is Upgrade of a shared lock, for the one who may change the mode.
-func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
-	s := g.s
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	// Also what an earlier upgrade left.
-	if err := s.awaitDebts(ctx, g.keys()); err != nil {
-		return machine.Outcome{}, err
-	}
-	if err := g.learn(ctx); err != nil {
-		return machine.Outcome{}, err
-	}
-	s.mu.Lock()
-	token := machine.Token(g.token)
-	s.mu.Unlock()
-	held, err := s.c.under(ctx, machine.Token(g.first))
-	if err != nil {
-		return machine.Outcome{}, err
-	}
-	w := &waiter{
-		request:  request{key: g.key},
-		since:    time.Now(),
-		upgrades: g,
-		cancel:   cancel,
-		answered: make(chan struct{}),
-	}
-	if err := s.register(w); err != nil {
-		return machine.Outcome{}, err
-	}
-	out, err := s.propose(ctx, func(seen []uint64) machine.Command {
-		return machine.Upgrade{Session: s.id, Seq: w.seq, Token: token, Under: held, Seen: seen}
-	})
-	if err == nil {
-		s.await(ctx, w, out)
-	}
-	v := s.dismiss(w, out, err)
-	switch {
-	case v.withdrawn && v.err == nil:
-		return machine.Outcome{}, errWithdrawn
-	case v.err == nil && v.out.Code == machine.Deadlock:
-		return machine.Outcome{}, deadlockError("upgrade", g.key, v.out.Cycle)
-	}
-	return v.out, v.err
-}
-
-// learn asks for the grant's token if it may have risen unnoticed, before it rises
-// again: the cluster takes the one before for it, but none before that. What the
-// client owed for the key has been paid, so that an upgrade given up is over. If it
-// was granted before that, nobody else held the key then, so that this grant is
-// among the first holders that are told.
-func (g *grant) learn(ctx context.Context) error {
-	s := g.s
-	s.mu.Lock()
-	unsure := g.unsure
-	s.mu.Unlock()
-	if !unsure {
-		return nil
-	}
-	a, err := s.c.rep.Read(ctx, replica.Query{Key: g.key, Waiters: replica.MaxListed})
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range a.Status.Holders {
-		if h.Session == s.id && h.Seq == g.seq {
-			g.adopt(h.Token)
-			g.unsure = false
-		}
-	}
-	return nil
-}
-
-// promoted notes that an upgrade was granted. The caller holds s.mu.
-func (g *grant) promoted(out machine.Outcome) {
-	g.adopt(out.Token)
-	g.mode = machine.Exclusive
-	if g.s.grants[g.seq] != g {
-		return // ended meanwhile
-	}
-	if out.Waiters > 0 {
-		g.noteContended()
-	}
-}
-
-// changeable returns why the mode cannot be changed.
-func (g *grant) changeable(verb string) error {
-	g.s.mu.Lock()
-	defer g.s.mu.Unlock()
-	switch {
-	case g.mode == machine.Permit:
-		return g.wrongMode(verb, "the lock is a permit")
-	case g.more != nil && g.more.entry != nil:
-		return g.wrongMode(verb, "its owner may have entered it several times")
-	}
-	return nil
-}
-
-// errWithdrawn says that a request was given up before it was answered.
+// errWithdrawn: a request was given up before the cluster answered.
 var errWithdrawn = errors.New("locks: request withdrawn")
 
-// unknown reports whether a command that failed with err may have been applied.
-func unknown(err error) bool {
-	var unheard *replica.Error
-	return err != nil && !(errors.As(err, &unheard) && !unheard.Unknown)
-}
-
-// A change is under way, or waits for its turn. It ends with its lock, and not with
-// that one's context: in Do, Elect and Spread that ends with the caller's, too, and
-// the work holds on to the key until it has returned. It may have a last word to
-// leave with it.
-type change struct {
+// runningChange is a change of a grant, under way or waiting for its turn. A
+// change is cancelled when its lock ends, but not when the lock's context ends:
+// in Do, Elect and Spread that context ends with the caller's context too,
+// while the work holds the key until the work returns, and may store a last
+// value.
+type runningChange struct {
 	lock   *Lock
 	cancel context.CancelCauseFunc
 }
 
-// change runs f, which changes something about the grant in the cluster: one at
-// a time, and with a context that ends with ctx and with the lock. It returns
-// nil if f came to OK, or to Granted while the lock lasts.
-func (l *Lock) change(ctx context.Context, verb string, f func(context.Context) (machine.Outcome, error)) error {
+// runChange runs f, which changes something about the grant in the cluster.
+// Changes of a grant run one at a time. The context of f ends when ctx or the
+// lock ends. runChange returns nil if f returned the code OK, or the code
+// Granted while the lock is held.
+func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Context) (machine.Outcome, error)) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -221,19 +35,19 @@ func (l *Lock) change(ctx context.Context, verb string, f func(context.Context) 
 	if ctx.Err() != nil {
 		return callError(verb, g.key, endOf(ctx))
 	}
-	if err := s.c.enter(); err != nil {
+	if err := s.c.beginCall(); err != nil {
 		return err
 	}
 	defer s.c.calls.Done()
 	cctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := &change{lock: l, cancel: cancel}
+	c := &runningChange{lock: l, cancel: cancel}
 	s.mu.Lock()
 	if ended := l.ended; ended != nil {
 		s.mu.Unlock()
 		return ended
 	}
-	x := g.extra()
+	x := g.ensureRare()
 	if x.changing == nil {
 		x.changing = make(chan struct{}, 1)
 	}
@@ -241,43 +55,45 @@ func (l *Lock) change(ctx context.Context, verb string, f func(context.Context) 
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		x.changes = slices.DeleteFunc(x.changes, func(o *change) bool { return o == c })
+		x.changes = slices.DeleteFunc(x.changes, func(o *runningChange) bool { return o == c })
 		s.mu.Unlock()
 	}()
 	select {
 	case x.changing <- struct{}{}:
 	case <-cctx.Done():
-		return l.unchanged(ctx, verb, s.c.rep.Reached())
+		return l.changeError(ctx, verb, s.c.rep.Reached())
 	}
 	defer func() { <-x.changing }()
 
 	out, err := f(cctx)
 	switch {
 	case err != nil:
-		return l.unchanged(ctx, verb, err)
+		return l.changeError(ctx, verb, err)
 	case out.Code == machine.OK:
 		return nil
 	case out.Code == machine.Granted:
 		return l.Err()
 	case out.Code == machine.NotHeld:
-		// Only Break takes a grant from a session that lives: its event is late.
+		// Only Break takes a grant from a live session. The event of the break
+		// is late.
 		s.loseGrant(g.seq, g.key, 0, Broken)
 		return l.Err()
 	case out.Code == machine.NoSession:
 		s.lose(SessionExpired)
 		return l.Err()
 	case out.Code == machine.WrongMode:
-		return g.wrongMode(verb, "the cluster says so")
+		return g.wrongMode(verb, "the cluster refused it")
 	case out.Code == machine.ValuesFull:
 		return fmt.Errorf("%w: the cluster's limit is %d", ErrValuesFull, out.Limit)
 	}
 	return callError(verb, g.key, outcomeError(verb, out))
 }
 
-// unchanged is the error of a change that failed with err, or was not begun.
-func (l *Lock) unchanged(ctx context.Context, verb string, err error) error {
-	var unheard *replica.Error
-	reached := errors.As(err, &unheard) && unheard.Unknown
+// changeError returns the error of a change that failed with err or did not
+// start.
+func (l *Lock) changeError(ctx context.Context, verb string, err error) error {
+	var failed *replica.Error
+	reached := errors.As(err, &failed) && failed.Unknown
 	switch ended := l.Err(); {
 	case ended != nil:
 		return ended
@@ -285,7 +101,7 @@ func (l *Lock) unchanged(ctx context.Context, verb string, err error) error {
 		err = whyEnded(ctx, err)
 	}
 	if reached {
-		return callError(verb, l.g.key, fmt.Errorf("the cluster may have heard, or may yet: %w", err))
+		return callError(verb, l.g.key, fmt.Errorf("the cluster may have received the command, or may yet: %w", err))
 	}
 	var dead *DeadlockError
 	if errors.As(err, &dead) || errors.Is(err, ErrWrongMode) {

@@ -399,7 +399,7 @@ func TestDowngradeIsSharedBeforeTheMessageLeaves(t *testing.T) {
 				sent = true
 				l.g.s.mu.Lock()
 				defer l.g.s.mu.Unlock()
-				if !l.g.easing {
+				if !l.g.downgrading {
 					t.Error("exclusive while it is sent")
 				}
 			}

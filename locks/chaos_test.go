@@ -64,7 +64,7 @@ func chaosRound(t *testing.T, w *world, seed uint64, sum map[string]int) {
 			a.strike()
 		}
 		for _, c := range clients {
-			if s := c.current(); s != nil {
+			if s := c.currentSession(); s != nil {
 				sessions[s] = true
 			}
 		}
@@ -85,13 +85,13 @@ func chaosRound(t *testing.T, w *world, seed uint64, sum map[string]int) {
 		if left := leftInClient(c); left != "" {
 			t.Errorf("client %s has %s", c.name(), left)
 		}
-		if s := c.current(); s != nil {
+		if s := c.currentSession(); s != nil {
 			sessions[s] = true
 		}
 	}
 	for s := range sessions {
 		if left := leftInSession(s); left != "" {
-			t.Errorf("a session of %s (%v) has %s", s.c.name(), s.why(), left)
+			t.Errorf("a session of %s (%v) has %s", s.c.name(), s.endReason(), left)
 		}
 	}
 	time.Sleep(4 * testTTL)
@@ -126,10 +126,10 @@ func leftInSession(s *session) string {
 		{"waiters", len(s.waiters)},
 		{"grants", len(s.grants)},
 		{"entries", len(s.entries)},
-		{"debts", len(s.cleaning.queue)},
-		{"keys with debts", len(s.cleaning.byKey)},
-		{"cleaners", s.cleaning.workers},
-		{"who cancel contexts", s.ending},
+		{"debts", len(s.cleanups.queue)},
+		{"keys with debts", len(s.cleanups.byKey)},
+		{"cleaners", s.cleanups.workers},
+		{"who cancel contexts", s.cancelling},
 		{"beats", len(s.beats)},
 	} {
 		if x.n > 0 {

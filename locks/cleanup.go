@@ -3,98 +3,100 @@ package locks
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// What a caller gave up the cluster must still hear of: a wait that was
-// cancelled, a release that failed. Neither can wait for the caller, whose
-// context has ended, nor be forgotten, since it would keep a key taken for as
-// long as the session is beaten for.
+// A caller may give up a wait, or fail to release a grant. The cluster must
+// still be told. The caller cannot wait, since the caller's context has ended;
+// and the client must not forget, since the key would stay taken for as long as
+// the session's beats arrive. So each session tells the cluster in the
+// background.
 
-// A debt is what the cluster has not yet heard.
-type debt struct {
-	keys     []string
-	token    fence.Token   // to be released, or
-	seq      uint64        // of the request to be withdrawn
-	to       string        // the client to release to, if it waits
-	missed   error         // why it was not released to that one
-	upgrades *grant        // what the request withdrawn was to upgrade
-	paid     chan struct{} // closed when the cluster has heard, or the session ended
+// cleanup is a command to free a grant or withdraw a request of this client.
+type cleanup struct {
+	keys        []string
+	token       fence.Token   // the grant to release; 0: withdraw seq
+	seq         uint64        // the request to withdraw
+	successor   string        // if not empty: release to this client, if it waits
+	noSuccessor error         // why there was no release to successor
+	upgraded    *grant        // the grant that the withdrawn request was to upgrade
+	done        chan struct{} // closed when the cluster has answered or the session has ended
 }
 
-// command is what tells the cluster.
-func (d *debt) command(id machine.SessionID, seen []uint64) machine.Command {
+// command returns the command to propose.
+func (d *cleanup) command(id machine.SessionID, seen []uint64) machine.Command {
 	if d.token == 0 {
 		return machine.Withdraw{Session: id, Seq: d.seq, Seen: seen}
 	}
-	return machine.Release{Session: id, Token: machine.Token(d.token), To: d.to, Seen: seen}
+	return machine.Release{Session: id, Token: machine.Token(d.token), To: d.successor, Seen: seen}
 }
 
-// again reports whether what a command came to asks for another command, which it
-// changes the debt to: where the key cannot be released to one, it is to whoever
-// is next.
-func (d *debt) again(out machine.Outcome, err error) bool {
+// retryWithoutSuccessor reports whether the release must be sent again without
+// a successor, because that client was not waiting or a member does not know of
+// successors. If so, retryWithoutSuccessor clears d.successor and keeps the
+// reason in d.noSuccessor.
+func (d *cleanup) retryWithoutSuccessor(out machine.Outcome, err error) bool {
 	switch {
-	case d.to == "":
+	case d.successor == "":
 		return false
-	case tooNew(out, err):
-		d.missed = ErrVersion
+	case unknownToCluster(out, err):
+		d.noSuccessor = ErrVersion
 	case err != nil:
 		return false
 	case out.Code == machine.NoSuccessor:
-		d.missed = ErrNoSuccessor
+		d.noSuccessor = ErrNoSuccessor
 	default:
 		return false
 	}
-	d.to = ""
+	d.successor = ""
 	return true
 }
 
-// maxCleaners bounds the debts that are told at the same time.
-const maxCleaners = 16
+// maxCleanupWorkers bounds the concurrent cleanups of a session.
+const maxCleanupWorkers = 16
 
-// cleaning is a session's debts. It is guarded by the session's mu.
-type cleaning struct {
-	queue   []*debt            // nobody tells yet
-	workers int                // that tell one each
-	byKey   map[string][]*debt // all unpaid
+// cleanups are the unanswered cleanups of a session, guarded by the session's
+// mu.
+type cleanups struct {
+	queue   []*cleanup            // not yet taken by a worker
+	workers int                   // goroutines that run runCleanups
+	byKey   map[string][]*cleanup // by each of their keys, queued and running
 }
 
-// cleanUp has the cluster told in the background, until it has heard or the
-// session has ended, which frees everything.
-func (s *session) cleanUp(d *debt) {
+// startCleanup sends d in the background, until the cluster has answered or the
+// session has ended. The end of the session frees everything.
+func (s *session) startCleanup(d *cleanup) {
 	s.mu.Lock()
 	if s.reason != 0 {
 		s.mu.Unlock()
 		return
 	}
-	d.paid = make(chan struct{})
-	cl := &s.cleaning
+	d.done = make(chan struct{})
+	cl := &s.cleanups
 	cl.queue = append(cl.queue, d)
 	if cl.byKey == nil {
-		cl.byKey = make(map[string][]*debt)
+		cl.byKey = make(map[string][]*cleanup)
 	}
 	for _, key := range d.keys {
 		cl.byKey[key] = append(cl.byKey[key], d)
 	}
-	start := cl.workers < maxCleaners
+	start := cl.workers < maxCleanupWorkers
 	if start {
 		cl.workers++
 	}
 	s.mu.Unlock()
 	if start {
-		s.c.goTask(s.clean)
+		s.c.goTask(s.runCleanups)
 	}
 }
 
-// clean pays debts until there is none.
-func (s *session) clean() {
+// runCleanups applies the cleanups of the queue, until the queue is empty.
+func (s *session) runCleanups() {
 	for {
 		s.mu.Lock()
-		cl := &s.cleaning
+		cl := &s.cleanups
 		if len(cl.queue) == 0 {
 			cl.workers--
 			s.mu.Unlock()
@@ -104,23 +106,24 @@ func (s *session) clean() {
 		cl.queue = cl.queue[1:]
 		s.mu.Unlock()
 
-		s.pay(d)
+		s.applyCleanup(d)
 
 		s.mu.Lock()
 		for _, key := range d.keys {
-			if rest := slices.DeleteFunc(cl.byKey[key], func(o *debt) bool { return o == d }); len(rest) > 0 {
+			if rest := slices.DeleteFunc(cl.byKey[key], func(o *cleanup) bool { return o == d }); len(rest) > 0 {
 				cl.byKey[key] = rest
 			} else {
 				delete(cl.byKey, key)
 			}
 		}
 		s.mu.Unlock()
-		close(d.paid)
+		close(d.done)
 	}
 }
 
-// pay returns when the cluster has heard or the session has ended.
-func (s *session) pay(d *debt) {
+// applyCleanup sends d, again after each failure, and returns when the cluster
+// has answered or the session has ended.
+func (s *session) applyCleanup(d *cleanup) {
 	s.awaitCancels()
 	var retry backoff
 	for s.ctx.Err() == nil {
@@ -128,19 +131,19 @@ func (s *session) pay(d *debt) {
 		out, err := s.propose(ctx, func(seen []uint64) machine.Command { return d.command(s.id, seen) })
 		cancel()
 		switch {
-		case d.again(out, err):
+		case d.retryWithoutSuccessor(out, err):
 			continue
 		case err != nil:
 		case out.Code == machine.OK, out.Code == machine.NotHeld:
-			if d.upgrades != nil && out.Token != 0 {
+			if d.upgraded != nil && out.Token != 0 {
 				s.mu.Lock()
-				d.upgrades.adopt(out.Token)
+				d.upgraded.raiseToken(out.Token)
 				s.mu.Unlock()
 			}
 			return
 		default:
-			// The session is gone, or has asked for so much that the table
-			// takes no more of it: it ends, and with it what it owes.
+			// The session is gone in the cluster, or has too many requests for
+			// the table. The session ends, and so do the session's cleanups.
 			s.lose(SessionExpired)
 			return
 		}
@@ -152,26 +155,26 @@ func (s *session) pay(d *debt) {
 	}
 }
 
-// owes reports whether the release of a grant is among what is owed. The caller
-// holds s.mu.
-func (s *session) owes(key string, token fence.Token) bool {
-	return slices.ContainsFunc(s.cleaning.byKey[key], func(d *debt) bool { return d.token == token })
+// releaseIsPending reports whether a cleanup is about to release the grant of
+// key with the given token. The caller holds s.mu.
+func (s *session) releaseIsPending(key string, token fence.Token) bool {
+	return slices.ContainsFunc(s.cleanups.byKey[key], func(d *cleanup) bool { return d.token == token })
 }
 
-// awaitDebts waits until the cluster has heard what this client owes it for keys:
-// a new request must not meet the remains of an earlier one.
-func (s *session) awaitDebts(ctx context.Context, keys []string) error {
-	var debts []*debt
+// awaitCleanups waits until the cluster has answered all of this session's
+// cleanups for keys: a new request must not meet the remains of an earlier one.
+func (s *session) awaitCleanups(ctx context.Context, keys []string) error {
+	var pending []*cleanup
 	s.mu.Lock()
-	if len(s.cleaning.byKey) > 0 {
+	if len(s.cleanups.byKey) > 0 {
 		for _, key := range keys {
-			debts = append(debts, s.cleaning.byKey[key]...)
+			pending = append(pending, s.cleanups.byKey[key]...)
 		}
 	}
 	s.mu.Unlock()
-	for _, d := range debts {
+	for _, d := range pending {
 		select {
-		case <-d.paid:
+		case <-d.done:
 		case <-s.ctx.Done():
 			return nil
 		case <-s.c.closing.Done():
@@ -182,31 +185,3 @@ func (s *session) awaitDebts(ctx context.Context, keys []string) error {
 	}
 	return nil
 }
-
-// backoff spaces attempts after failures. Its zero value is ready.
-type backoff struct{ n int }
-
-const (
-	minBackoff = 20 * time.Millisecond
-	maxBackoff = time.Second
-)
-
-// wait waits for the next attempt: half to all of a time that doubles with each,
-// so that those who failed together do not try again together. It returns why
-// ctx ended or ErrClosed if one of the contexts ends first.
-func (b *backoff) wait(ctx, closing context.Context) error {
-	d := min(minBackoff<<min(b.n, 10), maxBackoff)
-	b.n++
-	timer := time.NewTimer(jitter(d))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-closing.Done():
-		return ErrClosed
-	case <-ctx.Done():
-		return endOf(ctx)
-	}
-}
-
-func (b *backoff) reset() { b.n = 0 }

@@ -1,51 +1,54 @@
-// Package locks acquires distributed locks in the cluster that this process is
-// part of, and says in time when they are lost.
+// Package locks acquires distributed locks in the cluster of this process, and
+// reports the loss of a lock in time.
 //
 // There are a few types:
 //
-//   - Client has a session in the cluster, kept by beats in the background:
-//     one for all its locks. Acquire and TryAcquire give locks; Do, Elect and
-//     Spread run a function under one and are the front door.
+//   - Client has one session in the cluster for all of its locks, kept alive by
+//     beats in the background. Acquire and TryAcquire return locks. Do, Elect
+//     and Spread run a function under a lock, and are the front door.
 //   - Lock is one grant of one key, with a fencing token and a context that ends
-//     when the grant does. Acquired again, the key is another Lock with a larger
-//     token; the old one never comes back. Options make it one of readers, one of
-//     a number of permits, or one of a whole tree of keys.
+//     when the grant ends. Acquiring the key again returns another Lock with a
+//     larger token; the old Lock never comes back. With options, a Lock is a
+//     reader's lock, one of a number of permits, or a lock of a whole tree of
+//     keys.
 //   - Set is one grant of several keys at once, by AcquireAll.
-//   - Status is what Inspect and Watch tell of a key.
+//   - Status is a key's state, as returned by Inspect and Watch.
 //
 // # Guarantees
 //
 //   - One holder. No two grants of a key are in force in the cluster at once,
-//     save such as share it: readers, and permits up to their number.
-//   - Tokens rise. A grant's token is larger than that of every grant before it,
-//     of any key.
-//   - Loss is told first. While a process runs, the context of its grant has
-//     ended before Acquire returns the key's next grant to anybody.
-//   - Err does not lie. It is right at the moment it is called, also when the
-//     process or its host has just been paused and no timer has fired yet. A
-//     context ends within a tenth of a second of running again.
-//   - A failed call leaves nothing. An Acquire that returned an error holds
-//     nothing, and no grant comes late: what may have reached the cluster is
-//     withdrawn. After Release, whatever it returned, this process does not hold.
-//   - Waiters are served in the order in which the cluster heard of them, save
-//     where they ask for a Priority, are named by HandOver, or upgrade.
-//   - A wait that would never end is refused: see ErrDeadlock. This knows of the
-//     locks that the waiter's context descends from, and of no others.
+//     except shared grants, and permits up to their number.
+//   - Tokens rise. A grant's token is larger than the token of every earlier
+//     grant, of any key.
+//   - Loss is told first. While a process runs, the context of its grant ends
+//     before Acquire returns the key's next grant to anybody.
+//   - Err is right at the moment of the call, even if the process or its host has
+//     just been paused and no timer has fired yet. A context ends within a tenth
+//     of a second of running again.
+//   - A failed call leaves nothing. If Acquire returned an error, nothing is held
+//     and no grant comes late: a request that may have reached the cluster is
+//     withdrawn. After Release, with or without an error, this process does not
+//     hold the lock.
+//   - Waiters are served in the order in which the cluster heard of them, except
+//     for the option Priority, for HandOver, and for upgrades.
+//   - A wait that would never end is refused: see ErrDeadlock. Only locks from
+//     whose contexts a waiter's context descends are taken into account.
 //   - Every loss has a Reason, as the cause of the lock's context and in Err.
 //
-// Less formally: believe in a lock as long as its context lives, ask Err or
-// Require before anything that cannot be undone, and give the token to whatever
-// the lock protects.
+// Less formally: trust a lock as long as its context lives, call Err or Require
+// before any step that cannot be undone, and send the token with each access to
+// the protected resource.
 //
 // # Two clocks
 //
-// That loss is told first rests on two parties that count time on their own:
+// Loss is told first because of two rules for two parties, each with a clock of
+// its own:
 //
 //   - The holder trusts its locks until a TTL, less a margin, after it sent the
-//     last beat that was confirmed. (Before the first beat, after it first asked
-//     for its session.)
+//     last beat that was confirmed. (Before the first confirmed beat: after it
+//     first asked for its session.)
 //   - The leader ends the session no earlier than a TTL after it received the
-//     last beat that it confirmed. It confirms one only after a majority of
+//     last beat that it confirmed. It confirms a beat only after a majority of
 //     voters has said, later than the beat arrived, that there is no newer
 //     leader. A new leader gives every session a whole TTL from its own start.
 //
@@ -61,88 +64,92 @@
 //
 // A slow confirmation changes nothing, since the holder counts from sending. If
 // the leader is replaced after it confirmed the beat, its successor starts later
-// than the beat was received, and so expires later still. If it had been
+// than the beat was received, and so expires later still. If the leader had been
 // replaced before, the beat is not confirmed, and the window stays as it was.
 //
-// The two clocks need not agree on the time, only on how fast it passes: the
-// margin is 1 % of the TTL and 100 ms, but a quarter of the TTL at most. Of that
-// the first part is for clocks at different rates, the second for timers and
+// The two clocks need not agree on the time, only on how fast it passes. The
+// margin is 1 % of the TTL plus 100 ms, but a quarter of the TTL at most: the
+// first part is for clocks at different rates, the second for timers and
 // goroutines that run late. Wall clocks are not used. A host that sleeps stops
-// its monotonic clock, so its sleep is added: on Linux it is read from the
-// kernel; elsewhere a wall clock that ran ahead counts as sleep, and setting it
+// its monotonic clock, so the sleep is added: on Linux the kernel reports it;
+// elsewhere a wall clock that ran ahead counts as sleep, and setting the clock
 // forward may end locks early.
 //
 // # Before you lock
 //
-// A lock is the last resort: it costs a majority's agreement, and whoever holds it
-// may stop. First make the work repeatable; then see whether one of these is enough:
+// A lock is the last resort: it costs a majority's agreement, and its holder may
+// stop. First make the work repeatable; then see whether one of these is enough:
 //
 //	a job that must run once        a record of its completion under a unique name, or Once
 //	read, change, write             compare and set: Cell, or a version column
 //	many writers of one thing       one writer: Spread makes the lock a matter of routing
-//	one scheduler, one primary      Elect, whose token is the epoch
-//	a periodic job, harmless twice  let it run twice
+//	one scheduler, one primary      Elect, with the token as the epoch
+//	a periodic job, harmless twice  let the job run twice
 //	a counter that all add to       a number for each writer, added up by the reader
-//	all writers share a database    its own locks and transactions
+//	all writers share a database    the database's locks and transactions
 //
-// And know which you want: efficiency, so that work is mostly not done twice, or
-// correctness, so that it never is. For correctness the protected resource must
-// compare tokens, before it is first read, too; one that cannot must be given an
-// idempotency key.
+// Decide between two goals: efficiency, so that work is rarely done twice, and
+// correctness, so that work is never done twice. For correctness the protected
+// resource must compare tokens, before the first read too. If the resource
+// cannot do that, give it an idempotency key.
 //
 // # Choosing a TTL
 //
-// The TTL is how long a dead holder's keys stay taken. It should be well above the
-// longest pause of your processes (of garbage collection, of a starved host: take
-// the worst of a thousand) and below the time in which you must recover:
+// The TTL is how long a dead holder's keys stay taken. The TTL should be well
+// above the longest pause of your processes (garbage collection, a starved host:
+// take the worst of a thousand) and below the time in which you must recover:
 //
 //	below 1 s    locks are lost to ordinary pauses
 //	1 to 5 s     quick recovery, and a lock lost now and then
 //	10 to 30 s   the usual balance; 10 s is the default
 //	60 s and up  nothing is lost, and recovery takes a minute
 //
-// There is no lock without one. Beats go out three times in a TTL, so that two may
-// be lost. Work that takes longer than a TTL is no reason for a longer one: beats
-// go on under it. What matters is that it asks Require before each side effect.
+// Every lock has a TTL. A session sends three beats in a TTL, so that two may be
+// lost. Work that takes longer than a TTL is no reason for a longer TTL, since
+// beats continue during the work. Such work should call Require before each side
+// effect.
 //
 // # The four properties
 //
 //	mutual exclusion     yes, in committed order; and no two running holders trust
 //	                     the same key at a time, as long as clocks run at one rate
-//	deadlock freedom     yes: cycles that contexts tell of are refused when they close,
-//	                     a failed holder is free after its TTL
+//	deadlock freedom     yes: a wait that would close a cycle, as shown by contexts,
+//	                     is refused; a failed holder's keys are free after its TTL
 //	starvation freedom   yes: served in commit order
-//	bounded wait         yes: nobody who came later is granted before a waiter, save by
+//	bounded wait         yes: no later request is granted before a waiter, except by
 //	                     priority, delay or hand-over, and 16 of these at most
 //
 // In a partition the side without a majority of voters grants nothing, and its
 // holders lose their locks: safety comes before liveness. Members are trusted to
 // run this code.
 //
-// # What to watch
+// # Signals to watch
 //
-// Trace tells all of it. Waits (Acquired.Took), holds (Released.Took, Lost.Took),
-// failed beats, losses by reason, clean-ups that failed, and at the guard the tokens
-// it refused. Worth an alarm: refusals that rise, since each is a holder that wrote
-// too late; and holds that come near the TTL where work should be short.
+// Trace reports everything: waits (Acquired.Took), holds (Released.Took,
+// Lost.Took), failed beats, losses by reason, and failed cleanups. The guard
+// reports the tokens that it refused. Two signals deserve an alarm: refusals that
+// rise, since each is a holder that wrote too late; and holds that come near the
+// TTL where work should be short.
 //
-// # What no lock can do
+// # Limits of every lock
 //
-//   - A process may be paused after it asked Err and before it acts. When it
-//     runs again the lock may be another's. Only the protected resource can
-//     refuse what it then does, by comparing tokens: see package fence.
-//   - A guest whose hypervisor stops it may see no clock move. It then trusts its
-//     locks for longer than it should, by as much as it was stopped.
-//   - To end a context takes time where hundreds of thousands descend from it, and
-//     the margin has room for some hundred milliseconds. Err is right meanwhile.
+//   - A process may be paused between a call of Err and its next action. When
+//     the process runs again, another may hold the lock. Only the protected
+//     resource can refuse that action, by comparing tokens: see package fence.
+//   - A guest that is stopped by its hypervisor may see no clock move. The guest
+//     then trusts its locks for too long, by the time for which it was stopped.
+//   - Ending a context takes time if hundreds of thousands of contexts descend
+//     from it, and the margin has room for some hundred milliseconds. Err is
+//     right meanwhile.
 //   - Work that ignores the end of its context goes on, without the lock. Do,
-//     Elect and Spread wait for it; where the session still lives, the key stays
-//     taken until it returns.
+//     Elect and Spread wait for such work; if the session still lives, the key
+//     stays taken until the work returns.
 //   - A crashed holder's key is free after the TTL, not before. If the leader
-//     crashed with it, that is an election more, and a TTL from there.
+//     crashed at the same time, the key is free a TTL after the next leader's
+//     election.
 //
 // # How to test
 //
-// Package lockstest gives a test a whole cluster, in a testing/synctest bubble
-// or outside of one, always in memory, whose members it can kill, pause and isolate.
+// Package lockstest gives a test a whole cluster in memory, inside or outside a
+// testing/synctest bubble. The test can kill, pause and isolate the members.
 package locks

@@ -6,42 +6,43 @@ import (
 	"fmt"
 )
 
-// Elect stands for election for as long as ctx lasts: it acquires the key, runs
-// lead while it holds it, releases it once lead has returned, and stands again,
-// behind those who wait by then. Calls of lead never overlap, and each gets a
-// new Lock, whose token is the term's number.
+// Elect stands for election until ctx ends: Elect acquires the key, runs lead
+// while the key is held, releases the key once lead has returned, and stands
+// again, behind the present waiters. When Elect returns, nothing is held. Calls
+// of lead never overlap. Each gets a new Lock, and the lock's token is the
+// number of the term. Elect returns:
 //
-// lead's context ends when the lock is lost, with a *LostError as its cause, or
-// when ctx ends. In the second case the session is beaten for until lead has
-// returned, so that nobody else is elected before. If lead ignores the end of
-// its context it keeps the key for as long as the session lives, and is reported
-// to Trace.Stuck.
-//
-// When lead returns nil, or an error that only says that its context ended (or,
-// once the lock is lost, that the fence refused its token), Elect stands again. So
-// it does when lead returns Resign, which names who shall lead next. It also stands again, after a short pause and with a word
-// to Trace.Retrying, when its session is lost or no leader of the cluster can be
-// reached. It returns, holding nothing:
-//
-//   - lead's error, if lead returned one of its own;
+//   - lead's error, if lead returned an error of its own;
 //   - the cause of ctx, once ctx has ended;
 //   - ErrTooManyWaiters, *DeadlockError, *CapacityError, *cluster.ConfigError,
 //     ErrClosed or cluster.ErrStopped.
 //
-// The options IfToken and Reentrant cannot be used with it.
+// Elect stands again when lead returns nil, an error that only reports the end
+// of lead's context, the error of Resign, or, once the lock is lost, the
+// fence's refusal of the token. When the session is lost or no leader of the
+// cluster can be reached, Elect reports to Trace.Retrying and stands again
+// after a short pause.
+//
+// lead's context ends when the lock is lost, with a *LostError as its cause, or
+// when ctx ends. After the end of ctx the session's beats continue until lead
+// has returned, so that nobody else is elected before. If lead ignores the end
+// of its context, the key stays taken for as long as the session lives, and
+// Elect reports to Trace.Stuck.
+//
+// The options IfToken and Reentrant cannot be used with Elect.
 func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Option) error {
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return err
 	}
 	defer c.calls.Done()
 	if lead == nil {
 		return configError("lead", "nil")
 	}
-	req, err := newRequest(key, opts)
+	req, err := newAcquireRequest(key, opts)
 	if err != nil {
 		return err
 	}
-	if req.excludes(optIfToken|optReentrant, "Elect"); req.err != nil {
+	if req.refuseOptions(optIfToken|optReentrant, "Elect"); req.err != nil {
 		return req.err
 	}
 	var retry backoff
@@ -50,50 +51,52 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 		if err == nil {
 			retry.reset()
 			var lost *LostError
-			lost, err = c.hold(l, lead, func(ctx context.Context, err error) error { return c.resign(ctx, l, err) })
-			if own := ownError(l, err); own != nil && !resigned(own) {
-				return both(own, lost)
+			lost, err = c.runWork(l, lead, func(ctx context.Context, err error) error { return c.releaseAfterLead(ctx, l, err) })
+			if workErr := workError(l, err); workErr != nil && !isResignation(workErr) {
+				return joinLoss(workErr, lost)
 			}
 			if lost == nil {
 				continue
 			}
 			err = lost
 		}
-		if err := c.standAgain(ctx, &retry, key, err); err != nil {
+		if err := c.waitToRetry(ctx, &retry, key, err); err != nil {
 			return callError("elect", key, err)
 		}
 	}
 	return callError("elect", key, endOf(ctx))
 }
 
-// standAgain waits before the next attempt at key after err. It returns why there
-// is none: what ended ctx or the client, or err if that will not pass.
-func (c *Client) standAgain(ctx context.Context, retry *backoff, key string, err error) error {
+// waitToRetry waits before the next attempt to acquire key after err. If there
+// is to be no other attempt, the result is the reason: the end of ctx or of the
+// client, or err if err is final.
+func (c *Client) waitToRetry(ctx context.Context, retry *backoff, key string, err error) error {
 	switch {
 	case c.closing.Err() != nil:
 		return ErrClosed
 	case ctx.Err() != nil:
 		return whyEnded(ctx, err)
-	case c.final(ctx, err), hopeless(err):
+	case c.isFinal(ctx, err), failsAgain(err):
 		return err
 	}
 	c.trace.retrying(LockEvent{Key: key, Err: err})
 	return retry.wait(ctx, c.closing)
 }
 
-// hopeless reports whether asking anew would come to the same.
-func hopeless(err error) bool {
+// failsAgain reports whether the same request would fail in the same way.
+func failsAgain(err error) bool {
 	return errors.Is(err, ErrDeadlock) || errors.Is(err, ErrCapacity)
 }
 
-// Resign returns an error for the lead of Elect to return: Elect then gives the
-// key up and stands again, behind all who wait by then. The key goes to the first
-// waiter of the client named successor, before the others, as by Lock.HandOver,
-// and to whoever is next if successor is empty. If there is no such successor the
-// key goes to whoever is next, too, and Trace.Retrying is told. Only Elect knows
-// this error; it may be wrapped.
+// Resign returns an error for the lead of Elect to return, wrapped or not.
+// Elect then releases the key and stands again, behind all present waiters. The
+// key goes to the first waiter of the client named successor, before the
+// others, as with Lock.HandOver. If successor is empty, or not waiting, the key
+// goes to the next waiter; in the second case Trace.Retrying is called. No
+// function but Elect interprets this error.
 func Resign(successor string) error { return &resignation{successor} }
 
+// resignation is the error of Resign.
 type resignation struct{ successor string }
 
 func (r *resignation) Error() string {
@@ -103,20 +106,21 @@ func (r *resignation) Error() string {
 	return fmt.Sprintf("locks: resigned for %s", r.successor)
 }
 
-func resigned(err error) bool {
+func isResignation(err error) bool {
 	var r *resignation
 	return errors.As(err, &r)
 }
 
-// resign gives up a lock whose lead has returned err.
-func (c *Client) resign(ctx context.Context, l *Lock, err error) error {
+// releaseAfterLead releases l after lead has returned err. If err is a
+// resignation with a successor, the key goes to the successor.
+func (c *Client) releaseAfterLead(ctx context.Context, l *Lock, err error) error {
 	var r *resignation
 	if !errors.As(err, &r) || r.successor == "" {
 		return l.Release(ctx)
 	}
 	err = l.HandOver(ctx, r.successor)
-	if l.end() == nil {
-		// The successor's name cannot be one.
+	if l.endCause() == nil {
+		// The name cannot be a client's name.
 		c.trace.retrying(LockEvent{Key: l.g.key, Token: l.Token(), Err: err})
 		return l.Release(ctx)
 	}

@@ -18,7 +18,7 @@ func TestBreakBesideAChangeEndsOneLockOnly(t *testing.T) {
 			b, _ := w.client(t, "b")
 			l, other := acquire(t, a, "k"), acquire(t, a, "other")
 			acquire(t, b, "x")
-			id := b.current().id
+			id := b.currentSession().id
 			m.hook(hooks{proposed: func(c machine.Command) {
 				if _, ok := c.(machine.SetValue); ok {
 					w.apply(machine.Break{Session: id, Key: "k", Token: machine.Token(l.Token())})
@@ -27,7 +27,7 @@ func TestBreakBesideAChangeEndsOneLockOnly(t *testing.T) {
 			if err := l.SetValue(bg, []byte("v")); !errors.Is(err, ErrLost) {
 				t.Errorf("SetValue: %v", err)
 			}
-			a.current().loseGrant(l.g.seq, l.g.key, 0, Broken) // the same verdict, late
+			a.currentSession().loseGrant(l.g.seq, l.g.key, 0, Broken) // the same verdict, late
 			time.Sleep(time.Second)
 			if err := other.Err(); err != nil {
 				t.Errorf("another lock of the client: %v", err)
@@ -93,7 +93,7 @@ func TestBreakOfWhatIsUpgradedMeanwhileSaysSo(t *testing.T) {
 		m.hook(hooks{proposed: func(c machine.Command) {
 			if _, ok := c.(machine.Break); ok && !once {
 				once = true
-				w.apply(machine.Upgrade{Session: a.current().id, Seq: 99, Token: machine.Token(before)})
+				w.apply(machine.Upgrade{Session: a.currentSession().id, Seq: 99, Token: machine.Token(before)})
 			}
 		}})
 		var held *HeldError
@@ -113,16 +113,16 @@ func TestNothingIsToldWhileContextsAreBeingEnded(t *testing.T) {
 		}
 		return false
 	}
-	for name, tell := range map[string]func(*session, *debt){
-		"release":  func(s *session, d *debt) { _ = s.tellReleased(bg, d) },
-		"clean-up": func(s *session, d *debt) { s.cleanUp(d) },
-		"loss":     func(s *session, _ *debt) { s.lose(QuorumUnreachable) },
+	for name, tell := range map[string]func(*session, *cleanup){
+		"release":  func(s *session, d *cleanup) { _ = s.proposeRelease(bg, d) },
+		"clean-up": func(s *session, d *cleanup) { s.startCleanup(d) },
+		"loss":     func(s *session, _ *cleanup) { s.lose(QuorumUnreachable) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				a, _ := w.client(t, "a")
 				l := acquire(t, a, "k")
-				s := a.current()
+				s := a.currentSession()
 				before := w.sent(frees)
 				going, ended := make(chan struct{}), make(chan struct{})
 				go func() {
@@ -130,7 +130,7 @@ func TestNothingIsToldWhileContextsAreBeingEnded(t *testing.T) {
 					s.unlockAndCancel([]func(){func() { close(going); <-ended }})
 				}()
 				<-going
-				go tell(s, &debt{keys: []string{"k"}, token: l.Token()})
+				go tell(s, &cleanup{keys: []string{"k"}, token: l.Token()})
 				time.Sleep(100 * time.Millisecond)
 				if n := w.sent(frees); n != before {
 					t.Errorf("the cluster was told while a context lives")

@@ -13,108 +13,105 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// The sentinels that this package's errors match with errors.Is.
+// The errors of this package match these with errors.Is.
 var (
-	// ErrHeld says that TryAcquire found the key held. The error is a *HeldError.
+	// ErrHeld: TryAcquire found the key held. The error is a *HeldError.
 	ErrHeld = errors.New("locks: held")
 
-	// ErrLost says that a grant ended without its holder asking for it. The
-	// error is a *LostError, also as the cause of the lock's context.
+	// ErrLost: a grant ended without a request of its holder. The error is a
+	// *LostError, also as the cause of the lock's context.
 	ErrLost = errors.New("locks: lost")
 
-	// ErrReleased says that this process let the lock go itself.
+	// ErrReleased: this process released the lock.
 	ErrReleased = errors.New("locks: released")
 
-	// ErrSessionLost says that the session ended while a request of it waited:
-	// nothing was granted, and the place in the queue is gone. The error is a
-	// *SessionError. Asking again is safe and opens a new session. Of a Release
-	// it says that the cluster had not heard of it by then.
+	// ErrSessionLost: the session ended during the wait: nothing was granted,
+	// and the place in the queue is gone. The error is a *SessionError. Asking
+	// again is safe and opens a new session. From Release, the error means: the
+	// session ended before the cluster heard of the release.
 	ErrSessionLost = errors.New("locks: session lost")
 
-	// ErrClosed is returned by every call on a Client that was closed, and ends
-	// those that wait.
+	// ErrClosed is returned by every call on a closed Client, and by the calls
+	// which the close interrupted.
 	ErrClosed = errors.New("locks: client closed")
 
-	// ErrTooManyWaiters says that a key's queue was full. Nothing was changed.
+	// ErrTooManyWaiters: the key's queue was full. Nothing was changed.
 	ErrTooManyWaiters = errors.New("locks: too many waiters")
 
-	// ErrDeadlock says that a request would have waited for ever, since who it
-	// would wait for waits for its caller. Nothing was changed. The error is a
-	// *DeadlockError.
+	// ErrDeadlock: the request would have closed a cycle of waits, and so would
+	// have waited for ever. Nothing was changed. The error is a *DeadlockError.
 	ErrDeadlock = errors.New("locks: deadlock")
 
-	// ErrChanged says that the key was granted to somebody since the token that
-	// the option IfToken named. Nothing was granted. The error is a
-	// *ChangedError.
-	ErrChanged = errors.New("locks: granted to others since")
+	// ErrChanged: the key was granted after the token given to the option
+	// IfToken. Nothing was granted. The error is a *ChangedError.
+	ErrChanged = errors.New("locks: granted again since the token")
 
-	// ErrTooOld says that the token that the option IfToken named is so old
-	// that the cluster no longer knows who was granted the key since. Nothing
+	// ErrTooOld: the cluster has forgotten the grants of the key after the
+	// token given to the option IfToken, because the token is too old. Nothing
 	// was granted.
-	ErrTooOld = errors.New("locks: what was granted since is forgotten")
+	ErrTooOld = errors.New("locks: the token is too old")
 
-	// ErrCapacity says that the option Permit named another capacity than those
-	// who hold permits of the key or wait for some. Nothing was changed. The
-	// error is a *CapacityError.
-	ErrCapacity = errors.New("locks: another capacity is in use")
+	// ErrCapacity: the option Permit named another capacity than the key's
+	// present holders and waiters did. Nothing was changed. The error is a
+	// *CapacityError.
+	ErrCapacity = errors.New("locks: the key has another capacity")
 
-	// ErrWrongMode says that a lock is not of the mode that something can be
-	// done with: a value is set by an exclusive lock, for example. Nothing was
-	// changed, and the lock is held on.
-	ErrWrongMode = errors.New("locks: not possible in the lock's mode")
+	// ErrWrongMode: the call does not apply to the lock's mode; for example,
+	// only an exclusive lock can set a value. Nothing was changed, and the lock
+	// is still held.
+	ErrWrongMode = errors.New("locks: not possible in this mode of the lock")
 
-	// ErrNoSuccessor says that a key was to be handed over to a client that did
-	// not wait for it, or that others must not be passed for. The key was
-	// released to whoever was next.
+	// ErrNoSuccessor: HandOver or Resign named a client with no waiter for the
+	// key, or a waiter that may not pass the others. The key was released to
+	// the next waiter.
 	ErrNoSuccessor = errors.New("locks: no such successor")
 
-	// ErrNotHeld says that a grant that was to be broken is not in force.
-	// Nothing was changed.
+	// ErrNotHeld: the grant to be broken is not in force. Nothing was changed.
 	ErrNotHeld = errors.New("locks: not held")
 
-	// ErrVersion says that a member of the cluster is too old for what was asked.
-	// Nothing was changed; it will pass once all members are upgraded.
+	// ErrVersion: a member of the cluster is too old for the request. Nothing
+	// was changed. The request will work once all members are upgraded.
 	ErrVersion = cluster.ErrVersion
 
-	// ErrValuesFull says that the cluster keeps as many values already as it
-	// may. The value was not set.
-	ErrValuesFull = errors.New("locks: no room for a value")
+	// ErrValuesFull: the cluster has reached its limit of values. The value was
+	// not set.
+	ErrValuesFull = errors.New("locks: too many values")
 )
 
-// errNoLock is what the methods of a zero Lock say.
-var errNoLock = errors.New("locks: not a lock: it was not acquired")
+// errNoLock is the error of the methods of a zero Lock.
+var errNoLock = errors.New("locks: the zero Lock was never acquired")
 
-// Reason says why a grant or a session ended without its client asking for it.
+// Reason says why a grant or a session ended without a request of its client.
 type Reason uint8
 
 // The reasons. More may be added.
 const (
-	// SessionExpired: the cluster had not heard the session for its TTL, and
-	// may have granted its keys to others since.
+	// SessionExpired: for a TTL no beat of the session reached the cluster. The
+	// cluster may have granted the session's keys to others since.
 	SessionExpired Reason = iota + 1
 
-	// QuorumUnreachable: no beat was confirmed in time. The grant may still
-	// stand in the cluster, but it can no longer be trusted here.
+	// QuorumUnreachable: no beat was confirmed in time. The grant may still be
+	// in force in the cluster, but can no longer be trusted here.
 	QuorumUnreachable
 
-	// HostSlept: the host was suspended for so long that the trust ran out.
+	// HostSlept: the trust ended while the host was suspended.
 	HostSlept
 
-	// ProcessPaused: this process did not run for so long that the trust ran
-	// out: it was stopped, starved of CPU, or its host's clock jumped ahead.
+	// ProcessPaused: the trust ended while this process did not run: the
+	// process was stopped or starved of CPU, or the host's clock jumped ahead.
 	ProcessPaused
 
-	// NodeStopped: the node that the client was made for has stopped.
+	// NodeStopped: the client's node has stopped.
 	NodeStopped
 
 	// ClientClosed: the client was closed.
 	ClientClosed
 
-	// Broken: an operator took the grant away by Break. The session lives on.
+	// Broken: an operator ended the grant by Break. The session lives on.
 	Broken
 )
 
-// String is the reason as it stands in errors and logs.
+// String returns the reason as text for errors and logs.
 func (r Reason) String() string {
 	switch r {
 	case SessionExpired:
@@ -135,7 +132,7 @@ func (r Reason) String() string {
 	return "reason " + strconv.Itoa(int(r))
 }
 
-// is reports whether target is another package's word for r, or ErrClosed.
+// is reports whether target is the sentinel error for r.
 func (r Reason) is(target error) bool {
 	switch r {
 	case NodeStopped:
@@ -146,21 +143,22 @@ func (r Reason) is(target error) bool {
 	return false
 }
 
-// HeldError says what stands in the way of a request for Key. It matches
-// ErrHeld.
+// HeldError describes a holder or waiter in the way of a request for Key. The
+// error matches ErrHeld.
 type HeldError struct {
 	Key    string
-	Client string      // the holder's Options.Name, or that of who waits
-	Node   string      // the member it runs on
-	Token  fence.Token // of its grant; 0 if it waits
+	Client string      // the Options.Name of the holder or waiter
+	Node   string      // the member on which that client runs
+	Token  fence.Token // of the grant; 0 for a waiter
 
-	// Conflict is the key above or below Key that is held or waited for; empty
-	// if it is Key itself. Where it is one of very many below, all else is empty
-	// and Conflict ends with a slash.
+	// Conflict is the conflicting key above or below Key, or empty if the
+	// conflict is on Key itself. If the conflict is with any of very many keys
+	// below, Conflict ends with a slash and stands for a key below it, and all
+	// other fields but Key are empty.
 	Conflict string
 
-	// Delayed tells that the holder's session has expired and the delay of the
-	// grant runs: see the option Delay.
+	// Delayed is true if the holder's session has expired and the delay of the
+	// grant has not passed: see the option Delay.
 	Delayed bool
 }
 
@@ -176,7 +174,7 @@ func (e *HeldError) Error() string {
 	case e.Client == "":
 		return fmt.Sprintf("%ssomething below %q is held", prefix, strings.TrimSuffix(key, "/"))
 	case e.Delayed:
-		return fmt.Sprintf("%s%q was held by %s, and the delay of its grant runs (token %d)", prefix, key, who, uint64(e.Token))
+		return fmt.Sprintf("%s%q was held by %s, and the delay of the grant has not passed (token %d)", prefix, key, who, uint64(e.Token))
 	case e.Token == 0:
 		return fmt.Sprintf("%s%q is waited for by %s", prefix, key, who)
 	}
@@ -186,22 +184,22 @@ func (e *HeldError) Error() string {
 // Is reports whether target is ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// DeadlockError tells the cycle of waits that a request would have closed. The
-// first of Cycle is the request itself, and each waits for what the next one
-// has; the last waits for something that the request's own caller holds. It
+// DeadlockError lists the cycle of waits which a request would have closed. The
+// first element of Cycle is the request itself. Each element waits for the
+// next, and the last waits for a lock of the request's own caller. The error
 // matches ErrDeadlock.
 type DeadlockError struct {
-	Key   string // that was asked for
-	Cycle []Wait // at most 64 are told
+	Key   string // of the refused request
+	Cycle []Wait // at most 64 elements
 
 	verb string
 }
 
 // Wait is one link of a cycle of waits.
 type Wait struct {
-	Client string      // who waits: its Options.Name
-	Key    string      // for what
-	Token  fence.Token // held under which grant; 0 if the next one waits before it
+	Client string      // the waiter's Options.Name
+	Key    string      // the key that the waiter wants
+	Token  fence.Token // of the grant in its way; 0 if the next element waits before it
 }
 
 func (e *DeadlockError) Error() string {
@@ -223,23 +221,23 @@ func (e *DeadlockError) Error() string {
 // Is reports whether target is ErrDeadlock.
 func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
 
-// ChangedError says that a key was granted after Since, last under Token. It
+// ChangedError: the key was granted after Since, last under Token. The error
 // matches ErrChanged.
 type ChangedError struct {
 	Key   string
-	Since fence.Token // what the option IfToken named
+	Since fence.Token // the token given to the option IfToken
 	Token fence.Token
 }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("locks: acquire %q: granted to others since token %d, last under token %d", e.Key, uint64(e.Since), uint64(e.Token))
+	return fmt.Sprintf("locks: acquire %q: granted again since token %d, last under token %d", e.Key, uint64(e.Since), uint64(e.Token))
 }
 
 // Is reports whether target is ErrChanged.
 func (e *ChangedError) Is(target error) bool { return target == ErrChanged }
 
-// CapacityError says that Permit named the capacity Of while others hold or wait
-// for permits of a key whose capacity is Have. It matches ErrCapacity.
+// CapacityError: Permit named the capacity Of, while others hold or wait for
+// permits of the key with the capacity Have. The error matches ErrCapacity.
 type CapacityError struct {
 	Key  string
 	Of   int
@@ -247,15 +245,15 @@ type CapacityError struct {
 }
 
 func (e *CapacityError) Error() string {
-	return fmt.Sprintf("locks: acquire %q: a permit of %d was asked for, but others' are of %d", e.Key, e.Of, e.Have)
+	return fmt.Sprintf("locks: acquire %q: asked for a permit of %d, but the capacity is %d", e.Key, e.Of, e.Have)
 }
 
 // Is reports whether target is ErrCapacity.
 func (e *CapacityError) Is(target error) bool { return target == ErrCapacity }
 
-// LostError says which grant was lost, and why; of one for several keys Key is
-// the first. It matches ErrLost, and cluster.ErrStopped or ErrClosed if that is
-// the reason.
+// LostError names a lost grant and the reason. If the grant is of several keys,
+// Key is the first. The error matches ErrLost, and also the reason's sentinel,
+// cluster.ErrStopped or ErrClosed.
 type LostError struct {
 	Key    string
 	Token  fence.Token
@@ -269,9 +267,9 @@ func (e *LostError) Error() string {
 // Is reports whether target is ErrLost or the sentinel of the reason.
 func (e *LostError) Is(target error) bool { return target == ErrLost || e.Reason.is(target) }
 
-// SessionError says that a request's session ended before it was granted. It
-// matches ErrSessionLost, and cluster.ErrStopped or ErrClosed if that is the
-// reason. Nothing is held, and nothing will be granted late.
+// SessionError: the session of a request ended before the grant. The error
+// matches ErrSessionLost, and also the reason's sentinel, cluster.ErrStopped or
+// ErrClosed. Nothing is held, and nothing will be granted late.
 type SessionError struct {
 	Key    string
 	Reason Reason
@@ -284,8 +282,8 @@ func (e *SessionError) Error() string {
 // Is reports whether target is ErrSessionLost or the sentinel of the reason.
 func (e *SessionError) Is(target error) bool { return target == ErrSessionLost || e.Reason.is(target) }
 
-// BudgetError says that a lock may be trusted, but not for as long as Require
-// was asked for.
+// BudgetError: the lock may be trusted, but for a shorter time than was passed
+// to Require.
 type BudgetError struct {
 	Key   string
 	Token fence.Token
@@ -294,17 +292,17 @@ type BudgetError struct {
 }
 
 func (e *BudgetError) Error() string {
-	return fmt.Sprintf("locks: %q (token %d) is certain for %v, need %v", e.Key, uint64(e.Token), e.Left, e.Need)
+	return fmt.Sprintf("locks: %q (token %d) can be trusted for %v, need %v", e.Key, uint64(e.Token), e.Left, e.Need)
 }
 
-// endError is the end of a context as an error: its text is the cause's, and it
-// matches both the cause and context.Canceled or DeadlineExceeded.
+// endError is the end of a context as an error. The text is the cause's. The
+// error matches both the cause and context.Canceled or DeadlineExceeded.
 type endError struct{ cause, err error }
 
 func (e *endError) Error() string   { return e.cause.Error() }
 func (e *endError) Unwrap() []error { return []error{e.cause, e.err} }
 
-// endOf returns why ctx, which has ended, did so.
+// endOf returns the cause of ctx, which has ended.
 func endOf(ctx context.Context) error {
 	cause, err := context.Cause(ctx), ctx.Err()
 	if errors.Is(cause, err) {
@@ -313,8 +311,9 @@ func endOf(ctx context.Context) error {
 	return &endError{cause: cause, err: err}
 }
 
-// whyEnded returns why ctx, which has ended, did so; with heard, what the call
-// that ctx bounded came to, if that says that no quorum was found.
+// whyEnded returns the cause of ctx, which has ended. If heard, the error of
+// the call under ctx, matches cluster.ErrNoQuorum, the result matches
+// cluster.ErrNoQuorum too.
 func whyEnded(ctx context.Context, heard error) error {
 	why := endOf(ctx)
 	var session *SessionError
@@ -322,15 +321,16 @@ func whyEnded(ctx context.Context, heard error) error {
 	case errors.Is(why, ErrClosed):
 		return ErrClosed
 	case errors.As(why, &session):
-		return session // and not context.Canceled: the caller's context is none the wiser
+		return session // without context.Canceled: the caller's context has not ended
 	case errors.Is(heard, cluster.ErrNoQuorum) && !errors.Is(why, cluster.ErrNoQuorum):
 		return fmt.Errorf("%w: %w", cluster.ErrNoQuorum, why)
 	}
 	return why
 }
 
-// notInTime is why the cluster did not answer, err, within a bound of this package's
-// own. That is not the end of the caller's ctx.
+// notInTime returns the error of a call that failed with err when a time limit
+// of this package passed. The result does not match the end of the caller's
+// ctx, which may not have ended.
 func notInTime(err error) error {
 	if errors.Is(err, cluster.ErrNoQuorum) {
 		return cluster.ErrNoQuorum
@@ -338,7 +338,8 @@ func notInTime(err error) error {
 	return errors.New("no answer in time")
 }
 
-// callError says what a call on a key came to, unless err says so itself.
+// callError adds the verb and the key of a call to err, unless err has both
+// already.
 func callError(verb, key string, err error) error {
 	var config *cluster.ConfigError
 	var session *SessionError
@@ -346,4 +347,8 @@ func callError(verb, key string, err error) error {
 		return err
 	}
 	return fmt.Errorf("locks: %s %q: %w", verb, key, err)
+}
+
+func configError(field, format string, args ...any) *cluster.ConfigError {
+	return &cluster.ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// Ask begs the holder to let go; whether and when it does is up to the holder.
+// Ask asks the holder to release the key; the holder decides.
 func ExampleClient_Ask() {
 	ctx := context.Background()
 	node := alone()
@@ -35,7 +35,7 @@ func ExampleClient_Ask() {
 	// ann leaves: <nil>
 }
 
-// An operator takes a key from a holder that hangs, which is told first.
+// An operator takes a key from a holder that hangs. The holder is told first.
 func ExampleClient_Break() {
 	ctx := context.Background()
 	node := alone()
@@ -52,7 +52,7 @@ func ExampleClient_Break() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// The token makes sure that it is this grant, and not the next one.
+	// With the token, Break cannot hit the next grant by mistake.
 	fmt.Println("break:", operator.Break(ctx, "import", status.Holders[0].Token))
 	var lost *locks.LostError
 	if errors.As(context.Cause(lock.Context()), &lost) {
@@ -63,7 +63,7 @@ func ExampleClient_Break() {
 	// import is lost: true
 }
 
-// Inspect tells who holds a key, and who waits for it.
+// Inspect shows the holders and the waiters of a key.
 func ExampleClient_Inspect() {
 	ctx := context.Background()
 	node := alone()
@@ -86,21 +86,21 @@ func ExampleClient_Inspect() {
 		log.Fatal(err)
 	}
 	for _, h := range status.Holders {
-		fmt.Println(h.Client, "holds it,", h.Mode, h.Token == lock.Token())
+		fmt.Println(h.Client, "holds the key,", h.Mode, h.Token == lock.Token())
 	}
 	for _, w := range status.Waiters {
-		fmt.Println(w.Client, "waits for it,", w.Mode)
+		fmt.Println(w.Client, "waits for the key,", w.Mode)
 	}
 	fmt.Println("release:", lock.Release(ctx))
 	fmt.Println("ben:", <-printed)
 	// Output:
-	// ann holds it, exclusive true
-	// ben waits for it, exclusive
+	// ann holds the key, exclusive true
+	// ben waits for the key, exclusive
 	// release: <nil>
 	// ben: <nil>
 }
 
-// List tells of all keys that are taken and begin alike.
+// List shows all taken keys with a common prefix.
 func ExampleClient_List() {
 	ctx := context.Background()
 	node := alone()
@@ -123,7 +123,7 @@ func ExampleClient_List() {
 	// room/7 is ann's
 }
 
-// WatchPrefix lists what is taken, and goes on with what changes.
+// WatchPrefix lists the taken keys, and then follows the changes.
 func ExampleClient_WatchPrefix() {
 	ctx := context.Background()
 	node := alone()
@@ -151,7 +151,7 @@ func ExampleClient_WatchPrefix() {
 	// room/3 taken: false
 }
 
-// Observe finds the leader, and each one after it.
+// Observe finds the leader, and each later leader.
 func ExampleClient_Observe() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -184,8 +184,8 @@ func ExampleClient_Observe() {
 	// nobody leads
 }
 
-// Compare and set of a counter: however many buy at once, no more is sold than
-// there is.
+// Compare and set of a counter: with any number of concurrent buyers, no more
+// items are sold than there are.
 func ExampleClient_Cell() {
 	ctx := context.Background()
 	node := alone()
@@ -221,7 +221,8 @@ func ExampleClient_Cell() {
 	// Output: sold 3, left 0, <nil>
 }
 
-// A message that is delivered twice is processed once, and answered alike.
+// A message delivered twice is processed once, and each delivery gets the same
+// answer.
 func ExampleClient_Once() {
 	ctx := context.Background()
 	node := alone()
@@ -234,7 +235,7 @@ func ExampleClient_Once() {
 			return []byte("receipt of " + order), nil
 		})
 		if err != nil {
-			log.Fatal(err) // ErrUnfinished: find out whether it was charged
+			log.Fatal(err) // on ErrUnfinished, find out whether the charge was made
 		}
 		fmt.Printf("%s\n", receipt)
 	}
@@ -246,8 +247,8 @@ func ExampleClient_Once() {
 	// receipt of order 17
 }
 
-// All servers start at once and migrate the schema first: one does, and the
-// others wait for it.
+// All servers start at the same time and first migrate the schema: one server
+// migrates, and the others wait for it.
 func ExampleClient_Once_migration() {
 	ctx := context.Background()
 	node := alone()
@@ -262,7 +263,7 @@ func ExampleClient_Once_migration() {
 				return nil, nil
 			})
 			if err != nil {
-				log.Print(err) // do not start: the schema is not known to be there
+				log.Print(err) // do not start: the schema may be missing
 				return
 			}
 			fmt.Println("serving")

@@ -11,8 +11,8 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// What the lock protects compares tokens, so that a holder whose time is over
-// writes nothing, even if it does not know that yet.
+// The protected resource compares tokens, so that a former holder writes
+// nothing, even before the former holder knows of the loss.
 func ExampleLock_Token() {
 	ctx := context.Background()
 	node := alone()
@@ -36,7 +36,7 @@ func ExampleLock_Token() {
 		log.Fatal(err)
 	}
 	fmt.Println("second:", deposit(second.Token()))
-	// A request of the first one that was long on its way.
+	// A late request of the first holder.
 	fmt.Println("late:", errors.Is(deposit(first.Token()), fence.ErrStale))
 	fmt.Println(balance)
 	// Output:
@@ -47,8 +47,8 @@ func ExampleLock_Token() {
 	// 120
 }
 
-// A holder leaves with the key how far it came; the next one reads that, and
-// whether the one before came to an end by itself.
+// A holder leaves its progress with the key. The next holder reads the
+// progress, and learns whether the holder before ended by itself.
 func ExampleLock_SetValue() {
 	ctx := context.Background()
 	node := alone()
@@ -65,7 +65,7 @@ func ExampleLock_SetValue() {
 		if err := lock.SetValue(ctx, []byte(page)); err != nil {
 			log.Fatal(err)
 		}
-		if page == "page 2" { // this one fails in the middle
+		if page == "page 2" { // this holder fails in the middle
 			err = client.Break(ctx, "page-import", lock.Token())
 		} else {
 			err = lock.Release(ctx)
@@ -80,7 +80,7 @@ func ExampleLock_SetValue() {
 	// "page 2" clean: false
 }
 
-// A holder picks who shall follow it, here the one who waits last.
+// A holder chooses the next holder, here the last waiter.
 func ExampleLock_HandOver() {
 	ctx := context.Background()
 	node := alone()
@@ -115,7 +115,8 @@ func ExampleLock_HandOver() {
 	// ann runs
 }
 
-// A writer becomes a reader without letting go, and the readers who wait join it.
+// A writer becomes a reader without releasing the key, and the waiting readers
+// join it.
 func ExampleLock_Downgrade() {
 	ctx := context.Background()
 	node := alone()
@@ -141,7 +142,7 @@ func ExampleLock_Downgrade() {
 	// held on: true
 }
 
-// A long job keeps its key while nobody else wants it, and no longer.
+// A long job keeps its key until another client wants the key.
 func ExampleLock_Contended() {
 	ctx := context.Background()
 	node := alone()

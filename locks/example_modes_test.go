@@ -10,8 +10,8 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// Many read a key together; one of them becomes its writer without anybody else
-// coming between.
+// Several readers share a key. One reader becomes the writer, and no other
+// writer comes in between.
 func ExampleLock_Upgrade() {
 	ctx := context.Background()
 	node := alone()
@@ -41,8 +41,8 @@ func ExampleLock_Upgrade() {
 	// release: <nil>
 }
 
-// Several keys are granted at once or not at all, so that no two callers wait for
-// each other, whatever the order in which they name them.
+// Several keys are granted at once or not at all, so that two callers never
+// wait for each other, even if they name the keys in different orders.
 func ExampleClient_AcquireAll() {
 	ctx := context.Background()
 	node := alone()
@@ -63,8 +63,8 @@ func ExampleClient_AcquireAll() {
 	// release: <nil>
 }
 
-// A function that locks may call another that locks the same key, if both say
-// for whom.
+// A function that holds a lock may call another function that locks the same
+// key, if both name the same owner.
 func ExampleReentrant() {
 	ctx := context.Background()
 	node := alone()
@@ -84,8 +84,8 @@ func ExampleReentrant() {
 	// <nil>
 }
 
-// A wait that could never end is refused instead. Whoever holds a lock while it
-// acquires another shows that by the context.
+// A wait without an end is refused instead. The context tells the cluster of
+// the caller's first lock.
 func ExampleDeadlockError() {
 	ctx := context.Background()
 	node := alone()
@@ -100,14 +100,15 @@ func ExampleDeadlockError() {
 	var dead *locks.DeadlockError
 	if errors.As(err, &dead) {
 		for _, w := range dead.Cycle {
-			fmt.Println(w.Client, "waits for", w.Key, "which it holds:", w.Token == lock.Token())
+			fmt.Println(w.Client, "waits for", w.Key, "and holds the key:", w.Token == lock.Token())
 		}
 	}
 	// Output:
-	// clerk waits for ledger which it holds: true
+	// clerk waits for ledger and holds the key: true
 }
 
-// A leader may say who shall follow it, and stands again behind that one.
+// A leader may name the next leader, and then stands again behind the named
+// leader.
 func ExampleResign() {
 	ctx, cancel := context.WithCancel(context.Background())
 	node := alone()
@@ -129,7 +130,7 @@ func ExampleResign() {
 		fmt.Println("tokyo leads")
 		close(elected)
 		select {
-		case <-l.Contended(): // somebody stands for election, too
+		case <-l.Contended(): // another client stands for election
 			return locks.Resign("lima")
 		case <-time.After(time.Minute):
 			return nil

@@ -23,7 +23,7 @@ func queued(client *locks.Client, key string, n int) {
 	}
 }
 
-// Readers hold a key together, and a writer has it alone.
+// Readers share a key, and a writer holds the key alone.
 func ExampleShared() {
 	ctx := context.Background()
 	node := alone()
@@ -52,8 +52,8 @@ func ExampleShared() {
 	// a writer after them: true
 }
 
-// A key is a semaphore: here at most two at a time, in the whole cluster, call a
-// service that bears no more.
+// A key as a semaphore: at most two processes of the whole cluster call a
+// service with little capacity at a time.
 func ExamplePermit() {
 	ctx := context.Background()
 	node := alone()
@@ -85,7 +85,7 @@ func ExamplePermit() {
 	// all must agree on 2
 }
 
-// Who holds a tree holds everything below its key.
+// The holder of a tree holds everything below its key.
 func ExampleTree() {
 	ctx := context.Background()
 	node := alone()
@@ -109,8 +109,8 @@ func ExampleTree() {
 	// home/ben/mail is free: true
 }
 
-// A customer who waits goes before a report that came first, but nobody who
-// holds is disturbed.
+// A customer's request passes a report's request that came first. The holder is
+// not disturbed.
 func ExamplePriority() {
 	ctx := context.Background()
 	node := alone()
@@ -146,8 +146,8 @@ func ExamplePriority() {
 	// report
 }
 
-// Should this holder crash, the key stays taken for another ten minutes, in which
-// the payment that it may have sent comes through; a release waits for nothing.
+// If this holder crashes, the key stays taken for another ten minutes, in which
+// a payment already sent comes through. A release does not wait.
 func ExampleDelay() {
 	ctx := context.Background()
 	node := alone()
@@ -163,7 +163,7 @@ func ExampleDelay() {
 	_, err = ben.TryAcquire(ctx, "payments")
 	var held *locks.HeldError
 	if errors.As(err, &held) {
-		// Delayed would say that ann is gone, and the ten minutes run.
+		// Delayed would mean: ann is gone, and the ten minutes have begun.
 		fmt.Println("held by", held.Client, "delayed:", held.Delayed)
 	}
 	fmt.Println("release:", lock.Release(ctx))
@@ -175,8 +175,8 @@ func ExampleDelay() {
 	// free at once: true
 }
 
-// Compare and set: read and think without a lock, and write only if nobody held
-// the key since.
+// Compare and set: read and think without a lock, and write only if the key was
+// not granted since.
 func ExampleIfToken() {
 	ctx := context.Background()
 	node := alone()
@@ -187,7 +187,7 @@ func ExampleIfToken() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, editor := range []string{"ann", "ben"} { // both have read the same
+	for _, editor := range []string{"ann", "ben"} { // both have read the same version
 		lock, err := client.Acquire(ctx, "article", locks.IfToken(draft.Token))
 		var changed *locks.ChangedError
 		if errors.As(err, &changed) {
@@ -205,7 +205,7 @@ func ExampleIfToken() {
 	// ben must read again, since it changed: true
 }
 
-// Who would come too late anyhow does not join a long queue.
+// A request does not join a queue if the queue is too long.
 func ExampleMaxWaiters() {
 	ctx := context.Background()
 	node := alone()
@@ -232,7 +232,7 @@ func ExampleMaxWaiters() {
 	// the first in line: <nil>
 }
 
-// A holder tells others what they may want to know of it.
+// A holder shows data about itself to others.
 func ExampleMeta() {
 	ctx := context.Background()
 	node := alone()

@@ -15,8 +15,8 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// alone returns the one member of a cluster on loopback, which is all that the
-// examples need. They share it, since a founding waits for a TTL.
+// alone returns the only member of a cluster on loopback. All examples share
+// the member, since founding a cluster takes a TTL.
 var alone = sync.OnceValue(func() *cluster.Node {
 	node, err := cluster.Start(context.Background(), cluster.Config{InitialSize: 1, TTL: time.Second})
 	if err != nil {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// Do runs a job on one process at a time, under a token that rises.
+// Do runs a job on one process at a time, with rising tokens.
 func ExampleClient_Do() {
 	ctx := context.Background()
 	node := alone()
@@ -44,7 +44,8 @@ func ExampleClient_Do() {
 	defer client.Close(ctx)
 
 	err := client.Do(ctx, "nightly-report", func(ctx context.Context, l *locks.Lock) error {
-		// ctx ends when the lock can no longer be trusted, and carries its token.
+		// ctx ends when the lock can no longer be trusted, and has the lock's
+		// token.
 		token, _ := fence.FromContext(ctx)
 		fmt.Println(l.Key(), token == l.Token())
 		return nil
@@ -55,8 +56,7 @@ func ExampleClient_Do() {
 	// <nil>
 }
 
-// A lock tells what may be done under it: before each side effect ask for the
-// time that it takes.
+// Before each side effect, ask the lock for the duration of the effect.
 func ExampleLock_Require() {
 	ctx := context.Background()
 	node := alone()
@@ -79,7 +79,7 @@ func ExampleLock_Require() {
 	// after that: true true
 }
 
-// TryAcquire does not wait, and says who holds the key.
+// TryAcquire does not wait, and names the holder.
 func ExampleClient_TryAcquire() {
 	ctx := context.Background()
 	node := alone()
@@ -99,8 +99,8 @@ func ExampleClient_TryAcquire() {
 	// Output: held by ann
 }
 
-// Elect runs lead on one of its callers at a time. Here each leads once, and
-// steps down for good by returning an error of its own.
+// Elect runs lead for one caller at a time. Here each caller leads once, and
+// steps down for good by returning an error.
 func ExampleClient_Elect() {
 	ctx := context.Background()
 	node := alone()
@@ -141,14 +141,14 @@ func ExampleClient_Spread() {
 	go func() { mine.Wait(); stop() }()
 	err := client.Spread(ctx, "orders", 4, func(ctx context.Context, shard int, l *locks.Lock) error {
 		mine.Done()
-		<-ctx.Done() // work on the shard until it is another's
+		<-ctx.Done() // work on the shard until it moves to another caller
 		return nil
 	})
 	fmt.Println("all four were ours:", errors.Is(err, context.Canceled))
 	// Output: all four were ours: true
 }
 
-// Watch tells of every change of a key, vacancy included.
+// Watch yields every change of a key, also when the key becomes vacant.
 func ExampleClient_Watch() {
 	ctx := context.Background()
 	node := alone()

@@ -8,88 +8,89 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// grant is what the session has of one key in the cluster, or of several under
-// one token. Locks are the handles on it: one, unless an owner has entered again.
+// grant is one grant of the session: of one key, or of several keys under one
+// token. Locks are the handles on a grant. A grant has one Lock, unless the
+// option Reentrant has added more.
 type grant struct {
 	s     *session
 	key   string // the first, if there are several
-	seq   uint64 // of the request that it answered: its name for as long as it lasts
+	seq   uint64 // of its request; identifies the grant while its token rises
 	since time.Time
 
-	first fence.Token // by which the cluster knows it in a lineage
+	firstToken fence.Token // identifies the grant in a lineage
 
 	// Guarded by s.mu.
-	token     fence.Token // an upgrade raises it
-	lock      *Lock       // the first handle
-	more      *extra      // what few grants have; nil if nothing
-	mode      machine.Mode
-	easing    bool // exclusive, but the cluster may have heard that it is to be shared
-	unsure    bool // the token may have risen unnoticed: an upgrade was given up
-	unclean   bool // the exclusive holder before did not release
-	asked     bool // somebody asked to let go,
-	contended bool // somebody waits
+	token       fence.Token // raised by an upgrade
+	lock        *Lock       // the first handle
+	rare        *rareFields // fields that few grants need; nil if unused
+	mode        machine.Mode
+	downgrading bool // exclusive, but the cluster may have made it shared already
+	tokenUnsure bool // an upgrade was given up, and may have raised the token
+	unclean     bool // the previous exclusive holder did not release
+	asked       bool // a client asked for the key by Ask
+	contended   bool // another request waits
 }
 
-type extra struct {
+type rareFields struct {
 	keys      []string // if there are several
-	value     string   // left by the holder before
+	value     string   // left by an earlier holder
 	rev       uint64   // of the last SetValue
 	asked     chan struct{}
 	contended chan struct{}
-	entry     *entry        // of the owner who may enter again
-	changing  chan struct{} // size 1: held by who changes the mode
-	changes   []*change     // that one's, and those that wait for it
+	entry     *ownerEntry      // of the option Reentrant
+	changing  chan struct{}    // size 1: full while a change runs
+	changes   []*runningChange // running, or waiting for its turn
 }
 
-// extra returns the grant's, made if there is none. The caller holds s.mu.
-func (g *grant) extra() *extra {
-	if g.more == nil {
-		g.more = &extra{}
+// ensureRare returns g.rare, which it makes if needed. The caller holds s.mu.
+func (g *grant) ensureRare() *rareFields {
+	if g.rare == nil {
+		g.rare = &rareFields{}
 	}
-	return g.more
+	return g.rare
 }
 
-// nextRev numbers a SetValue, so that a late copy of an earlier one changes
-// nothing.
+// nextRev returns the number of the next SetValue. By the number, the cluster
+// recognizes and ignores a late copy of an earlier SetValue.
 func (g *grant) nextRev() uint64 {
 	g.s.mu.Lock()
 	defer g.s.mu.Unlock()
-	x := g.extra()
+	x := g.ensureRare()
 	x.rev++
 	return x.rev
 }
 
-// keys returns all that is held. It never changes.
+// keys returns all keys of the grant. The result never changes.
 func (g *grant) keys() []string {
-	if g.more != nil && g.more.keys != nil {
-		return g.more.keys
+	if g.rare != nil && g.rare.keys != nil {
+		return g.rare.keys
 	}
 	return []string{g.key}
 }
 
-// depth counts the locks that are held on the grant. The caller holds s.mu.
+// depth returns the number of locks held on the grant. The caller holds s.mu.
 func (g *grant) depth() int {
-	if g.more != nil && g.more.entry != nil {
-		return len(g.more.entry.locks)
+	if g.rare != nil && g.rare.entry != nil {
+		return len(g.rare.entry.locks)
 	}
 	return 1
 }
 
-// finish ends the grant and all of its locks for the given cause, and returns
-// what cancels their contexts, added to cancels. The caller holds s.mu, and runs
-// it after unlocking.
-func (g *grant) finish(cause error, cancels []func()) []func() {
+// endLocks ends the grant and all of its locks for the given cause. endLocks
+// appends to cancels the functions to cancel their contexts. The caller holds
+// s.mu, and calls these functions after unlocking.
+func (g *grant) endLocks(cause error, cancels []func()) []func() {
 	delete(g.s.grants, g.seq)
 	end := func(l *Lock) {
-		if cancel := l.finish(cause); cancel != nil {
+		if cancel := l.markEnded(cause); cancel != nil {
 			cancels = append(cancels, cancel)
 		}
 	}
-	if g.more == nil || g.more.entry == nil {
+	if g.rare == nil || g.rare.entry == nil {
 		end(g.lock)
 		return cancels
 	}
-	e := g.more.entry
+	e := g.rare.entry
 	delete(g.s.entries, e.name)
 	for l := range e.locks {
 		end(l)
@@ -98,62 +99,64 @@ func (g *grant) finish(cause error, cancels []func()) []func() {
 	return cancels
 }
 
-// leave ends the lock at its holder's wish. It reports whether that was the
-// grant's last, which then has ended, too. The caller holds the session's mu and
-// runs cancels after unlocking.
-func (l *Lock) leave() (last bool, cancels []func()) {
+// markReleased ends the lock because the holder releases the lock. last is true
+// if the grant had no other lock, and so has ended too. The caller holds the
+// session's mu, and calls cancels after unlocking.
+func (l *Lock) markReleased() (last bool, cancels []func()) {
 	if l.g.depth() == 1 {
-		return true, l.g.finish(ErrReleased, nil)
+		return true, l.g.endLocks(ErrReleased, nil)
 	}
-	locks := l.g.more.entry.locks
+	locks := l.g.rare.entry.locks
 	delete(locks, l)
-	l.depth = len(locks)
-	if cancel := l.finish(ErrReleased); cancel != nil {
+	l.depthLeft = len(locks)
+	if cancel := l.markEnded(ErrReleased); cancel != nil {
 		cancels = append(cancels, cancel)
 	}
 	return false, cancels
 }
 
-// lose ends the grant because it was lost, and adds to cancels like finish. The
-// caller holds s.mu.
-func (g *grant) lose(reason Reason, cancels []func()) []func() {
+// markLost ends the grant and its locks because the grant was lost, and appends
+// to cancels like endLocks. The caller holds s.mu.
+func (g *grant) markLost(reason Reason, cancels []func()) []func() {
 	lost := &LostError{Key: g.key, Token: g.token, Reason: reason}
-	cancels = g.finish(lost, cancels)
+	cancels = g.endLocks(lost, cancels)
 	g.s.c.trace.lost(LockEvent{Key: g.key, Token: g.token, Took: time.Since(g.since), Err: lost})
 	return cancels
 }
 
-// adopt takes a token that the cluster says the grant has. The caller holds s.mu.
-func (g *grant) adopt(token machine.Token) { g.token = max(g.token, fence.Token(token)) }
+// raiseToken sets the grant's token to token, unless token is older. The caller
+// holds s.mu.
+func (g *grant) raiseToken(token machine.Token) { g.token = max(g.token, fence.Token(token)) }
 
-// debt returns what the cluster is owed when the grant has ended here: its
-// release, to the client of the given name if there is one. The caller holds s.mu.
-func (g *grant) debt(to string) *debt {
-	// The token may be one behind, if an upgrade was given up: the cluster takes
-	// the one before, too.
-	return &debt{keys: g.keys(), token: g.token, to: to}
+// releaseCleanup returns the cleanup to release the grant in the cluster: to
+// the client named to, unless to is empty. The caller holds s.mu.
+func (g *grant) releaseCleanup(to string) *cleanup {
+	// After an upgrade that was given up, this token may be the previous one.
+	// The cluster accepts the previous token too.
+	return &cleanup{keys: g.keys(), token: g.token, successor: to}
 }
 
-// noteAsked notes that somebody asked to let go. The caller holds s.mu.
+// noteAsked records the first Ask for the key. The caller holds s.mu.
 func (g *grant) noteAsked(by string) {
 	if g.asked {
-		return // told again
+		return // a repeated event
 	}
 	g.asked = true
-	if g.more != nil && g.more.asked != nil {
-		close(g.more.asked)
+	if g.rare != nil && g.rare.asked != nil {
+		close(g.rare.asked)
 	}
 	g.s.c.trace.asked(LockEvent{Key: g.key, Token: g.token, By: by})
 }
 
-// noteContended notes that somebody waits. The caller holds s.mu.
+// noteContended records the first waiter since the grant. The caller holds
+// s.mu.
 func (g *grant) noteContended() {
 	if g.contended {
 		return
 	}
 	g.contended = true
-	if g.more != nil && g.more.contended != nil {
-		close(g.more.contended)
+	if g.rare != nil && g.rare.contended != nil {
+		close(g.rare.contended)
 	}
 	g.s.c.trace.contended(LockEvent{Key: g.key, Token: g.token})
 }

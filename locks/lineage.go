@@ -7,13 +7,14 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// A lineage is the locks that a context descends from, the nearest first: the
-// context of a lock carries it, and so do all that are derived from it. Whoever
-// waits with such a context goes on holding those locks meanwhile. The cluster is
-// told of them, so that it can see when such waits run in a circle.
+// A lineage is the list of locks that a context descends from, the nearest
+// first. A lock's context has a lineage, and so has every context derived from
+// that. A caller that waits under such a context keeps holding these locks
+// meanwhile. The client sends the lineage to the cluster, so that the cluster
+// can find cycles of waits.
 type lineage struct {
 	lock  *Lock
-	above *lineage // of the context that lock was acquired with
+	above *lineage // the lineage of the context that lock was acquired with
 }
 
 type lineageKey struct{}
@@ -24,15 +25,15 @@ func withLineage(ctx context.Context, l *Lock) context.Context {
 	return context.WithValue(ctx, lineageKey{}, &lineage{lock: l, above: above})
 }
 
-// under returns the tokens that the locks in ctx's lineage had first, of those that
-// have not ended, of whatever client of c's cluster, but for one. Another cluster's
-// tokens would name other locks here.
-func (c *Client) under(ctx context.Context, but machine.Token) ([]machine.Token, error) {
+// lineageTokens returns the first tokens of the held locks in ctx's lineage, of
+// all clients of c's cluster, except the token but. Other clusters' locks are
+// skipped, since their tokens would name other locks here.
+func (c *Client) lineageTokens(ctx context.Context, but machine.Token) ([]machine.Token, error) {
 	var tokens []machine.Token
 	cluster := c.rep.Cluster()
 	at, _ := ctx.Value(lineageKey{}).(*lineage)
 	for ; at != nil; at = at.above {
-		t := machine.Token(at.lock.g.first)
+		t := machine.Token(at.lock.g.firstToken)
 		switch {
 		case !at.lock.held(), at.lock.g.s.c.rep.Cluster() != cluster, t == but:
 			continue
@@ -40,7 +41,7 @@ func (c *Client) under(ctx context.Context, but machine.Token) ([]machine.Token,
 			continue // the locks of one owner share a token
 		}
 		if len(tokens) == machine.MaxUnder {
-			return nil, configError("ctx", "it descends from the contexts of more than %d locks that are held", machine.MaxUnder)
+			return nil, configError("ctx", "a descendant of the contexts of more than %d held locks", machine.MaxUnder)
 		}
 		tokens = append(tokens, t)
 	}

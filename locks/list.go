@@ -3,42 +3,23 @@ package locks
 import (
 	"context"
 	"iter"
-	"unicode/utf8"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// checkPrefix returns a *cluster.ConfigError for what no key can begin with.
-func checkPrefix(prefix string) error {
-	switch {
-	case len(prefix) > machine.MaxKey:
-		return configError("prefix", "%d bytes exceed %d", len(prefix), machine.MaxKey)
-	case reserved(prefix):
-		return configError("prefix", "keys that begin with a NUL byte are reserved")
-	case !utf8.ValidString(prefix):
-		return configError("prefix", "not valid UTF-8")
-	}
-	return nil
-}
-
-// reserved reports whether a key is one of the client's own.
-func reserved(key string) bool { return key != "" && key[0] == 0 }
-
-// firstKey is before all keys of users.
-const firstKey = "\x01"
-
-// List yields, in ascending order, the state of each key that begins with prefix
-// and is held or waited for; with an empty prefix, of all. Each page of up to 256
-// keys is of one moment during the call, and a later page of a later one: a key
-// that is taken or freed meanwhile is yielded or not, while one that stays as it
-// is is yielded once. See WatchPrefix for what goes on from there.
+// List yields, in ascending order, the state of each key that begins with
+// prefix and has holders or waiters; an empty prefix stands for all keys. The
+// keys come in pages of up to 256. Each page shows one moment during the call,
+// and a later page a later moment. A key that is taken or freed meanwhile may
+// or may not be yielded; a key that does not change is yielded once. To follow
+// later changes, use WatchPrefix.
 //
-// The sequence ends after the last key, or when the body breaks off. If it cannot
-// go on it ends with one last pair whose error is not nil: the end of ctx, with
-// cluster.ErrNoQuorum if no leader was found until then, ErrClosed,
-// cluster.ErrStopped, cluster.ErrVersion while the cluster is being upgraded, or
-// a *cluster.ConfigError.
+// The sequence ends after the last key, or when the loop breaks. If List cannot
+// continue, the sequence ends with one last pair with a non-nil error: the
+// cause of ctx, with cluster.ErrNoQuorum if no leader was found until then;
+// ErrClosed; cluster.ErrStopped; cluster.ErrVersion while the cluster is being
+// upgraded; or a *cluster.ConfigError.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if err := checkPrefix(prefix); err != nil {
@@ -60,36 +41,34 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 			if !a.More || len(a.Keys) == 0 {
 				return
 			}
-			q.From = after(a.Keys)
+			q.From = keyAfter(a.Keys)
 		}
 	}
 }
 
-// after is the least key that comes after the last of keys.
-func after(keys []machine.Status) string { return keys[len(keys)-1].Key + "\x00" }
-
-// WatchPrefix yields the state of each key that begins with prefix and is held or
-// waited for, as List does, and then, for each key that changes, its state after
-// that, vacancy included. States that change faster than the loop's body runs are
-// skipped, but never a key's latest, and the tokens seen of a key never fall. It
-// goes on over leader changes and while no leader can be reached.
+// WatchPrefix yields the state of each key that begins with prefix and has
+// holders or waiters, like List, and then the new state of each key that
+// changes, also when the key becomes vacant. If states change faster than the
+// loop's body runs, some are skipped, but never a key's latest, and a key's
+// tokens never fall. WatchPrefix continues through leader changes and while no
+// leader can be reached.
 //
-// It need not yield every key that was taken and freed in between, and may yield
-// a vacant one twice. If the loop falls so far behind that the cluster no longer
-// knows what has changed, or very much changed at once, the keys are listed anew:
-// those that are as they were last yielded are passed over, and those that are
-// gone are yielded as vacant. It costs memory for each key that is held or waited
-// for.
+// WatchPrefix may skip a key that was taken and freed in between, and may yield
+// a vacant key twice. If the loop falls so far behind that the cluster has
+// forgotten the changes, or very many keys change at once, WatchPrefix lists
+// the keys again: keys whose last yielded state is still current are skipped,
+// and vacant keys are yielded if they were not vacant before. The memory used
+// grows with the number of keys with holders or waiters.
 //
-// The sequence ends when the body breaks off, or like that of List; a cluster
-// that cannot be reached does not end it.
+// The sequence ends when the loop breaks, or with an error like List's, except
+// that an unreachable cluster does not end the sequence.
 func (c *Client) WatchPrefix(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if err := checkPrefix(prefix); err != nil {
 			yield(Status{}, err)
 			return
 		}
-		w := &prefixWatch{c: c, prefix: prefix, yield: yield, told: make(map[string]uint64)}
+		w := &prefixWatch{c: c, prefix: prefix, yield: yield, yielded: make(map[string]uint64)}
 		if err := w.run(ctx); err != nil {
 			yield(Status{}, callError("watch", prefix, err))
 		}
@@ -98,18 +77,18 @@ func (c *Client) WatchPrefix(ctx context.Context, prefix string) iter.Seq2[Statu
 
 // prefixWatch is one loop of WatchPrefix.
 type prefixWatch struct {
-	c      *Client
-	prefix string
-	yield  func(Status, error) bool
-	told   map[string]uint64 // the keys that were not vacant when last told of, and their versions then
+	c       *Client
+	prefix  string
+	yield   func(Status, error) bool
+	yielded map[string]uint64 // versions of the last yielded states that were not vacant, by key
 }
 
-// run returns why it cannot go on; nil if the body has broken off.
+// run returns the final error of the sequence, or nil if the loop has broken.
 func (w *prefixWatch) run(ctx context.Context) error {
 	since, ok, err := w.list(ctx)
 	for ok && err == nil {
 		var a replica.Scanned
-		a, err = persist(ctx, w.c, func() (replica.Scanned, error) {
+		a, err = retryRead(ctx, w.c, func() (replica.Scanned, error) {
 			return w.c.scan(ctx, replica.Scan{Prefix: w.prefix, Limit: replica.MaxScanned, Since: since})
 		})
 		switch {
@@ -119,88 +98,73 @@ func (w *prefixWatch) run(ctx context.Context) error {
 		default:
 			since = a.Version
 			for i := 0; ok && i < len(a.Keys); i++ {
-				ok = w.tell(a.Keys[i])
+				ok = w.yieldIfNew(a.Keys[i])
 			}
 		}
 	}
 	return err
 }
 
-// list tells all keys, those too that are not there any more. It returns the
-// version from which on changes have not been seen, and false if the body broke
-// off.
+// list yields all changed keys, including keys that are gone. The result is the
+// version of the last change seen, and false if the loop has broken.
 func (w *prefixWatch) list(ctx context.Context) (since uint64, ok bool, err error) {
-	gone := make(map[string]bool, len(w.told))
-	for key := range w.told {
+	gone := make(map[string]bool, len(w.yielded))
+	for key := range w.yielded {
 		gone[key] = true
 	}
 	q := replica.Scan{Prefix: w.prefix, From: max(w.prefix, firstKey), Limit: replica.MaxScanned}
 	for {
-		a, err := persist(ctx, w.c, func() (replica.Scanned, error) { return w.c.scan(ctx, q) })
+		a, err := retryRead(ctx, w.c, func() (replica.Scanned, error) { return w.c.scan(ctx, q) })
 		if err != nil {
 			return 0, false, err
 		}
 		if since == 0 {
-			// The first page's: the others are of later moments, and what
-			// changed before them was not seen on this one.
+			// The version of the first page. With a later page's version,
+			// changes of the first page's keys in between would be missed.
 			since = a.Version
 		}
 		for _, st := range a.Keys {
 			delete(gone, st.Key)
-			if !w.tell(st) {
+			if !w.yieldIfNew(st) {
 				return 0, false, nil
 			}
 		}
 		if !a.More || len(a.Keys) == 0 {
 			break
 		}
-		q.From = after(a.Keys)
+		q.From = keyAfter(a.Keys)
 	}
-	// One by one, since only so their tokens are known; few are gone at a time,
-	// or it does not matter how long it takes.
+	// Read one by one, since only a read returns a vacant key's token. Few keys
+	// are gone at a time, or speed does not matter.
 	for key := range gone {
-		a, err := persist(ctx, w.c, func() (replica.Answer, error) {
+		a, err := retryRead(ctx, w.c, func() (replica.Answer, error) {
 			return w.c.read(ctx, replica.Query{Key: key, Waiters: replica.MaxScannedEach})
 		})
 		if err != nil {
 			return 0, false, err
 		}
-		if !w.tell(a.Status) {
+		if !w.yieldIfNew(a.Status) {
 			return 0, false, nil
 		}
 	}
 	return since, true, nil
 }
 
-// tell yields a key's state unless it was just that when it was last told. It
-// returns false when the body breaks off.
-func (w *prefixWatch) tell(m machine.Status) bool {
+// yieldIfNew yields a key's state unless the same version was yielded last. The
+// result is false when the loop has broken.
+func (w *prefixWatch) yieldIfNew(m machine.Status) bool {
 	if reserved(m.Key) {
 		return true
 	}
-	version, known := w.told[m.Key]
+	version, known := w.yielded[m.Key]
 	if known && version >= m.Version && m.Version != 0 {
 		return true
 	}
 	st := newStatus(m)
 	if st.vacant() {
-		delete(w.told, m.Key)
+		delete(w.yielded, m.Key)
 	} else {
-		w.told[m.Key] = m.Version
+		w.yielded[m.Key] = m.Version
 	}
 	return w.yield(st, nil)
-}
-
-// persist repeats a call, with pauses, while its errors may pass by themselves.
-func persist[T any](ctx context.Context, c *Client, call func() (T, error)) (T, error) {
-	var retry backoff
-	for {
-		v, err := call()
-		if err == nil || c.final(ctx, err) {
-			return v, err
-		}
-		if err := retry.wait(ctx, c.closing); err != nil {
-			return v, err
-		}
-	}
 }

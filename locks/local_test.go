@@ -237,7 +237,7 @@ func (w *world) expire(id machine.SessionID) {
 
 // expire is the leader's verdict on one client.
 func expire(w *world, c *Client) machine.Command {
-	return machine.Expire{Session: c.current().id, Term: w.term}
+	return machine.Expire{Session: c.currentSession().id, Term: w.term}
 }
 
 // expireNow has the leader believe that all sessions are silent.

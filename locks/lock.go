@@ -10,33 +10,35 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// Lock is one grant of one key, under one token; or one of several handles on it,
-// if it was acquired with Reentrant. It ends once, by Release or by loss, and
-// never comes back: the key acquired again is another Lock with a larger token.
+// Lock is one grant of one key, under one token. With the option Reentrant,
+// several Locks may share a grant. A Lock ends once, by Release or by loss, and
+// never comes back: acquiring the key again returns another Lock with a larger
+// token.
 //
-// Its methods may be called from any goroutine. Those of a zero Lock fail.
+// The methods may be called from any goroutine. The methods of a zero Lock
+// fail.
 type Lock struct {
 	g      *grant
 	parent context.Context
 
 	// Guarded by the session's mu.
-	ended error // nil while held: a *LostError or ErrReleased
-	depth int   // how many of its owner's locks were left when it was released
-	ctx   context.Context
-	stop  context.CancelCauseFunc
+	ended     error // nil while held: a *LostError or ErrReleased
+	depthLeft int   // the number of its owner's other locks when it was released
+	ctx       context.Context
+	stop      context.CancelCauseFunc
 }
 
-// finish ends the lock for the given cause, and returns what cancels its
-// context and its changes, nil if there are none. The caller holds the session's mu
-// and runs it after unlocking.
-func (l *Lock) finish(cause error) func() {
+// markEnded ends the lock for the given cause. The result is the function to
+// cancel the lock's context and changes, or nil if there are none. The caller
+// holds the session's mu, and calls the function after unlocking.
+func (l *Lock) markEnded(cause error) func() {
 	l.ended = cause
 	var stops []context.CancelCauseFunc
 	if l.stop != nil {
 		stops = append(stops, l.stop)
 	}
-	if l.g.more != nil {
-		for _, c := range l.g.more.changes {
+	if l.g.rare != nil {
+		for _, c := range l.g.rare.changes {
 			if c.lock == l {
 				stops = append(stops, c.cancel)
 			}
@@ -54,7 +56,7 @@ func (l *Lock) finish(cause error) func() {
 
 func (l *Lock) zero() bool { return l == nil || l.g == nil }
 
-// Key is the key that was acquired.
+// Key returns the key that was acquired, the first key of a Set.
 func (l *Lock) Key() string {
 	if l.zero() {
 		return ""
@@ -62,8 +64,9 @@ func (l *Lock) Key() string {
 	return l.g.key
 }
 
-// Token is the grant's fencing token: larger than that of every grant before.
-// Show it to whatever the lock protects. Upgrade changes it to a larger one.
+// Token returns the grant's fencing token, larger than the token of every
+// earlier grant. Send the token with each access to the protected resource.
+// Upgrade changes the token to a larger one.
 func (l *Lock) Token() fence.Token {
 	if l.zero() {
 		return 0
@@ -75,20 +78,21 @@ func (l *Lock) Token() fence.Token {
 }
 
 // held reports whether the lock has not ended, as far as was noticed.
-func (l *Lock) held() bool { return l.end() == nil }
+func (l *Lock) held() bool { return l.endCause() == nil }
 
-// Context ends when the lock does: by loss, with a *LostError as its cause, or by
-// Release, with ErrReleased. It carries the token for fence.FromContext and the
-// values of the context that the lock was acquired with, but not that one's end,
-// save in Do, Elect and Spread, whose context ends the work, too.
+// Context returns a context with the lifetime of the lock: the context ends by
+// loss, with a *LostError as its cause, or by Release, with the cause
+// ErrReleased. The context has the token, for fence.FromContext, and the values
+// of the context with which the lock was acquired. The end of that context does
+// not end the lock's, except in Do, Elect and Spread.
 //
-// Acquire with a context that descends from it says that this lock is held on to
-// meanwhile, so that the cluster can tell a wait that would never end: see
+// Acquire with a derived context tells the cluster that this lock is held
+// during the wait, so that the cluster can find cycles of waits: see
 // ErrDeadlock.
 //
-// A running process sees its context end before the key is granted to anybody
-// else. One that was paused sees it when it runs again, or within a tenth of a
-// second: Err is right at once.
+// In a running process, the context ends before the key is granted to anybody
+// else. In a process that was paused, the context ends within a tenth of a
+// second of running again; Err is right at once.
 func (l *Lock) Context() context.Context {
 	if l.zero() {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -103,13 +107,14 @@ func (l *Lock) Context() context.Context {
 	if ctx != nil {
 		return ctx
 	}
-	// Made when first asked for, since most locks' never is; and not under mu,
-	// since the parent may be of a type of the caller's, whose methods are called
-	// by this and may themselves ask a lock something.
+	// The context is made by the first call, since most locks' contexts are
+	// never used. mu is not held, since the parent may be of a caller's type:
+	// the parent's methods are called here, and may call a lock's methods.
 	ctx, stop := context.WithCancelCause(withLineage(fence.NewContextFunc(l.parent, l.Token), l))
 	s.mu.Lock()
 	if l.ended != nil {
-		// Before anybody has it: who ended the lock knew of none to cancel.
+		// The lock has ended, and found no context to cancel. No caller has
+		// this context yet.
 		ended := l.ended
 		s.mu.Unlock()
 		stop(ended)
@@ -125,30 +130,32 @@ func (l *Lock) Context() context.Context {
 	return ctx
 }
 
-// Err returns nil while the lock is held and may be trusted, and why it ended
-// after that: a *LostError or ErrReleased. It reads the clocks, so that it is
-// right at once after a pause.
+// Err returns nil while the lock is held and may be trusted, and after that the
+// reason for its end: a *LostError or ErrReleased. Err reads the clocks, so the
+// answer is right immediately after a pause.
 func (l *Lock) Err() error {
-	_, err := l.left()
+	_, err := l.trustLeft()
 	return err
 }
 
-// Remaining returns for how long the lock may be trusted even if no further beat
-// is confirmed; 0 if it ended. Beats renew that, in the background.
+// Remaining returns for how long the lock may be trusted even if no further
+// beat is confirmed, or 0 if the lock has ended. Beats in the background extend
+// the trust.
 func (l *Lock) Remaining() time.Duration {
-	left, _ := l.left()
+	left, _ := l.trustLeft()
 	return left
 }
 
-// left returns how long the lock may be trusted, or why it ended.
-func (l *Lock) left() (time.Duration, error) {
+// trustLeft returns for how long the lock may be trusted, or why the lock
+// ended.
+func (l *Lock) trustLeft() (time.Duration, error) {
 	if l.zero() {
 		return 0, errNoLock
 	}
 	s := l.g.s
 	now := s.c.now()
 	s.mu.Lock()
-	left, ended := s.trust.left(now), l.ended
+	left, ended := s.trust.remaining(now), l.ended
 	s.mu.Unlock()
 	if ended != nil {
 		return 0, ended
@@ -156,23 +163,23 @@ func (l *Lock) left() (time.Duration, error) {
 	if left > 0 {
 		return left, nil
 	}
-	s.expire(now)
-	return 0, l.end()
+	s.loseTrust(now)
+	return 0, l.endCause()
 }
 
-// end returns why the lock ended, as far as was noticed.
-func (l *Lock) end() error {
+// endCause returns why the lock ended, or nil, as far as was noticed.
+func (l *Lock) endCause() error {
 	l.g.s.mu.Lock()
 	defer l.g.s.mu.Unlock()
 	return l.ended
 }
 
-// Require returns nil if the lock may be trusted for d from now. If it may be
-// trusted, but not for so long, the error is a *BudgetError, and the lock is
-// held on; Renew may help. If it ended, the error is Err's. Call it before each
+// Require returns nil if the lock may be trusted for d from now. If the trust
+// is shorter, the error is a *BudgetError, and the lock is still held; Renew
+// may help. If the lock has ended, the error is Err's. Call Require before each
 // side effect, with the longest time that the effect may take.
 func (l *Lock) Require(d time.Duration) error {
-	left, err := l.left()
+	left, err := l.trustLeft()
 	if err != nil {
 		return err
 	}
@@ -182,10 +189,10 @@ func (l *Lock) Require(d time.Duration) error {
 	return nil
 }
 
-// Renew beats now and returns nil when the beat is confirmed: then the lock may
-// be trusted for a whole window from the moment of the call. On failure the
-// window is what it was, and the error is Err's if the lock has ended, and else
-// the end of ctx. Beats go on in the background whether Renew is called or not.
+// Renew sends a beat now and returns nil when the beat is confirmed: then the
+// lock may be trusted for a whole window from the moment of the call. On
+// failure the trust is unchanged; the error is Err's if the lock has ended, and
+// the cause of ctx otherwise. Beats in the background do not depend on Renew.
 func (l *Lock) Renew(ctx context.Context) error {
 	if err := l.Err(); err != nil {
 		return err
@@ -194,7 +201,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 		return callError("renew", l.g.key, endOf(ctx))
 	}
 	s := l.g.s
-	if err := s.c.enter(); err != nil {
+	if err := s.c.beginCall(); err != nil {
 		return err
 	}
 	defer s.c.calls.Done()
@@ -204,7 +211,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 	sent := s.c.now()
 	err := s.c.rep.Beat(bctx, s.id)
 	if err == nil || errors.Is(err, replica.ErrNoSession) || errors.Is(err, cluster.ErrStopped) {
-		s.beaten(sent, err, false)
+		s.handleBeatAnswer(sent, err, false)
 	}
 	switch ended := l.Err(); {
 	case ended != nil:

@@ -387,7 +387,7 @@ func TestLateSecondCopyOfAReleaseFreesNothing(t *testing.T) {
 		if next.Err() != nil {
 			t.Error("the successor was freed")
 		}
-		if id, _ := w.owner("k"); id != b.current().id {
+		if id, _ := w.owner("k"); id != b.currentSession().id {
 			t.Error("the successor does not hold the key any more")
 		}
 	})
@@ -470,19 +470,19 @@ func TestErrorTexts(t *testing.T) {
 		{&LostError{"k", 7, Broken}, `locks: lost "k" (token 7): broken by an operator`, []error{ErrLost}},
 		{&HeldError{Key: "k", Client: "c", Node: "n", Token: 7}, `locks: "k" is held by c on n (token 7)`, []error{ErrHeld}},
 		{&HeldError{Key: "k", Client: "c", Node: "n"}, `locks: "k" is waited for by c on n`, []error{ErrHeld}},
-		{&HeldError{Key: "k", Client: "c", Node: "n", Token: 7, Delayed: true}, `locks: "k" was held by c on n, and the delay of its grant runs (token 7)`, nil},
+		{&HeldError{Key: "k", Client: "c", Node: "n", Token: 7, Delayed: true}, `locks: "k" was held by c on n, and the delay of the grant has not passed (token 7)`, nil},
 		{&HeldError{Key: "a/b", Client: "c", Node: "n", Token: 7, Conflict: "a"}, `locks: "a/b" is taken: "a" is held by c on n (token 7)`, nil},
 		{&HeldError{Key: "a", Client: "c", Node: "n", Conflict: "a/b"}, `locks: "a" is taken: "a/b" is waited for by c on n`, nil},
 		{&HeldError{Key: "a", Conflict: "a/"}, `locks: "a" is taken: something below "a" is held`, []error{ErrHeld}},
 		{&DeadlockError{Key: "b", Cycle: []Wait{{"x", "b", 5}, {"y", "a", 4}}},
 			`locks: acquire "b": deadlock: x waits for "b" (token 5), y waits for "a" (token 4)`, []error{ErrDeadlock}},
 		{&DeadlockError{Key: "b", verb: "upgrade", Cycle: []Wait{{"x", "b", 0}}}, `locks: upgrade "b": deadlock: x waits for "b"`, []error{ErrDeadlock}},
-		{&ChangedError{"k", 5, 7}, `locks: acquire "k": granted to others since token 5, last under token 7`, []error{ErrChanged}},
-		{&CapacityError{"k", 3, 5}, `locks: acquire "k": a permit of 3 was asked for, but others' are of 5`, []error{ErrCapacity}},
-		{refusal(&request{key: "k", ifToken: 5}, machine.Outcome{Code: machine.TooOld, Token: 9}),
-			`locks: what was granted since is forgotten: "k" since token 5, nothing is known up to 9`, []error{ErrTooOld}},
-		{&BudgetError{"k", 7, 2 * time.Second, time.Second}, `locks: "k" (token 7) is certain for 1s, need 2s`, nil},
-		{refusal(&request{key: "k"}, machine.Outcome{Code: machine.TooManyWaiters, Limit: 5}), `locks: too many waiters: 5 wait for "k"`, []error{ErrTooManyWaiters}},
+		{&ChangedError{"k", 5, 7}, `locks: acquire "k": granted again since token 5, last under token 7`, []error{ErrChanged}},
+		{&CapacityError{"k", 3, 5}, `locks: acquire "k": asked for a permit of 3, but the capacity is 5`, []error{ErrCapacity}},
+		{refusalError(&acquireRequest{key: "k", cmd: machine.Acquire{IfToken: 5}}, machine.Outcome{Code: machine.TooOld, Token: 9}),
+			`locks: the token is too old: "k", token 5; grants up to token 9 are forgotten`, []error{ErrTooOld}},
+		{&BudgetError{"k", 7, 2 * time.Second, time.Second}, `locks: "k" (token 7) can be trusted for 1s, need 2s`, nil},
+		{refusalError(&acquireRequest{key: "k"}, machine.Outcome{Code: machine.TooManyWaiters, Limit: 5}), `locks: too many waiters: 5 wait for "k"`, []error{ErrTooManyWaiters}},
 		{callError("acquire", "k", &replica.Error{Err: cluster.ErrStopped}), `locks: acquire "k": cluster: node stopped`, []error{cluster.ErrStopped}},
 	} {
 		if test.err.Error() != test.want {

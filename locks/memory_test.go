@@ -24,7 +24,7 @@ func TestHundredThousandLocksAreCheap(t *testing.T) {
 			keys[i] = "key-" + strconv.Itoa(i)
 		}
 		held := make([]*Lock, locks)
-		s := c.current()
+		s := c.currentSession()
 		heap := func() uint64 {
 			var m runtime.MemStats
 			runtime.GC()
@@ -34,11 +34,11 @@ func TestHundredThousandLocksAreCheap(t *testing.T) {
 		before, goroutines := heap(), runtime.NumGoroutine()
 		// Grants as they come from the cluster, without its tables.
 		for i, key := range keys {
-			wt := &waiter{request: request{key: key}, since: time.Now(), parent: bg, answered: make(chan struct{}), cancel: func(error) {}}
+			wt := &waiter{acquireRequest: acquireRequest{key: key}, since: time.Now(), parent: bg, answered: make(chan struct{}), cancel: func(error) {}}
 			if err := s.register(wt); err != nil {
 				t.Fatal(err)
 			}
-			s.granted(wt.seq, machine.Outcome{Code: machine.Granted, Token: machine.Token(first.Token()) + 1 + machine.Token(i)})
+			s.handleGranted(wt.seq, machine.Outcome{Code: machine.Granted, Token: machine.Token(first.Token()) + 1 + machine.Token(i)})
 			held[i] = wt.lock
 		}
 		if used := heap() - before; used > 100<<20 {

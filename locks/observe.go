@@ -8,22 +8,23 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// Elected is who leads: whoever holds the key that it was elected for with Elect,
-// Do or Acquire. With Token 0 nobody does, and all else is empty.
+// Elected describes the leader: the holder of the key, by Elect, Do or Acquire.
+// If there is no leader, Token is 0 and all other fields are empty.
 type Elected struct {
 	Client string // its Options.Name
-	Node   string // the member it runs on
+	Node   string // the member on which the client runs
 	Token  fence.Token
 	Meta   map[string]string // attached with the option Meta
 }
 
-// Observe yields who leads for key at present, and then whoever does after each
-// change, vacancy included. Terms that are over before the loop's body has run are
-// skipped, but never the latest, and the tokens never fall. A grant whose client
-// is gone leads no more, even while its delay keeps the key taken.
+// Observe yields the present leader of key, and then the new leader after each
+// change, also when there is none. Terms that are over before the loop's body
+// runs may be skipped, but never the latest, and tokens never fall. A grant
+// with an expired session is no longer the leader's, even while its delay keeps
+// the key taken.
 //
-// What it yields may be over when the body runs: it is for finding the one who
-// leads, who has to check its own lock. The sequence ends like that of Watch.
+// A yielded term may be over when the body runs. Use Observe to find the
+// leader; the leader must check its own lock. The sequence ends like Watch's.
 func (c *Client) Observe(ctx context.Context, key string) iter.Seq2[Elected, error] {
 	return func(yield func(Elected, error) bool) {
 		var last Elected
@@ -45,8 +46,8 @@ func (c *Client) Observe(ctx context.Context, key string) iter.Seq2[Elected, err
 	}
 }
 
-// elected is who leads in a state: the newest who holds the key. There is one at
-// most unless the key is shared.
+// elected returns the leader in a state: the newest holder. There is at most
+// one holder unless the key is shared.
 func elected(st Status) (e Elected) {
 	for _, h := range st.Holders {
 		if !h.Delayed {

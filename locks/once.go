@@ -11,30 +11,31 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// ErrOnce says that what Once was to run had been run before, and failed. The
-// error is a *OnceError.
-var ErrOnce = errors.New("locks: run once, and failed")
+// ErrOnce: an earlier run of Once with the same id has failed. The error is a
+// *OnceError.
+var ErrOnce = errors.New("locks: the earlier run failed")
 
-// ErrUnfinished says that what Once was to run had been begun before, and nobody
-// knows how it ended: who ran it is gone, and left no result. The error is a
-// *OnceError, which matches ErrOnce as well.
-var ErrUnfinished = errors.New("locks: begun once, and nobody knows how it ended")
+// ErrUnfinished: an earlier run of Once with the same id began, and the result
+// is unknown: the process of that run is gone, and left no result. The error is
+// a *OnceError and matches ErrOnce as well.
+var ErrUnfinished = errors.New("locks: the earlier run has an unknown result")
 
-// OnceError says what became of an earlier run of ID.
+// OnceError describes an earlier run of ID.
 type OnceError struct {
 	ID         string
 	Text       string // of the error that the run returned
-	Unfinished bool   // nobody knows how it ended
+	Unfinished bool   // the run began, and its result is unknown
 }
 
 func (e *OnceError) Error() string {
 	if e.Unfinished {
-		return fmt.Sprintf("locks: once %q: begun before, and nobody knows how it ended", e.ID)
+		return fmt.Sprintf("locks: once %q: an earlier run began, and its result is unknown", e.ID)
 	}
-	return fmt.Sprintf("locks: once %q: failed before: %s", e.ID, e.Text)
+	return fmt.Sprintf("locks: once %q: an earlier run failed: %s", e.ID, e.Text)
 }
 
-// Is reports whether target is ErrOnce, or ErrUnfinished if that is so.
+// Is reports whether target is ErrOnce, or ErrUnfinished if e.Unfinished is
+// set.
 func (e *OnceError) Is(target error) bool {
 	return target == ErrOnce || e.Unfinished && target == ErrUnfinished
 }
@@ -43,43 +44,45 @@ func (e *OnceError) Is(target error) bool {
 const (
 	maxOnceID     = 400      // bytes
 	maxOnceResult = 60 << 10 // bytes
-	maxOnceText   = 4 << 10  // bytes of an error that are kept
+	maxOnceText   = 4 << 10  // bytes of an error's text that are kept
 )
 
-// onceKeys is before the ids in the keys of Once, where no key of a user's is.
+// onceKeys is the prefix of the keys of Once. The ids follow the prefix. No
+// user's key has this prefix.
 const onceKeys = "\x00once/"
 
-// What a key of Once has for a value: nothing, or one of these and what follows it.
+// A key of Once has an empty value, or a mark: one of these bytes, and then the
+// data named here.
 const (
-	onceBegun  = 1 // nothing
+	onceBegun  = 1 // no data
 	onceDone   = 2 // the result
 	onceFailed = 3 // the error's text
 )
 
-// Once runs fn, but only if nobody in the cluster has begun to run anything under
-// id before, an id being 1 to 400 bytes of valid UTF-8. It returns fn's result,
-// up to 60 KiB, or the result of whoever ran before; callers wait for one that is
-// under way.
+// Once runs fn unless a run under id has begun anywhere in the cluster before.
+// An id is 1 to 400 bytes of valid UTF-8. Once returns fn's result, up to 60
+// KiB, or the result of the earlier run. If an earlier run is under way, Once
+// waits for its end.
 //
-// fn runs at most once, whatever fails. That it has begun is written down before,
-// and its result after. If its process dies in between, or cannot reach the
-// cluster for a TTL, nobody runs it again: who calls then gets an error that
-// matches ErrUnfinished, and has to find out by itself what was done. An fn that
-// returned an error has been run, too: later callers get a *OnceError that matches
-// ErrOnce and tells the error's text. If fn panics, that is what is told.
+// fn runs at most once, whatever fails. The cluster stores a mark before fn
+// runs and the result after it. If the process of fn dies in between, or cannot
+// reach the cluster for a TTL, fn is not run again: later callers get an error
+// matching ErrUnfinished, and must find out by themselves how far fn came. If
+// fn returns an error, it has been run too: later callers get a *OnceError with
+// the error's text, matching ErrOnce. If fn panics, the text says so.
 //
-// fn's context ends with ctx and with the lock that fn runs under, whose fencing
-// token it carries. The first caller gets what fn returned, even if the lock was
-// lost meanwhile; if the result could not be stored, or is too long, it gets the
-// result and an error, which matches ErrUncertain if others may know the result.
-// Any other error says that fn was not run by this call: the end of ctx,
-// *SessionError, *DeadlockError if fn would wait for itself, *LostError, ErrClosed,
-// cluster.ErrStopped, cluster.ErrVersion, *cluster.ConfigError.
+// The context of fn ends with ctx and with the lock of the run, and has the
+// lock's fencing token. The caller that ran fn gets the result of fn, even if
+// the lock was lost meanwhile. If the result could not be stored or is too
+// long, that caller gets the result and an error, which matches ErrUncertain if
+// others may see the result. With any other error, this call has not run fn:
+// the cause of ctx, *SessionError, *DeadlockError if fn would wait for itself,
+// *LostError, ErrClosed, cluster.ErrStopped, cluster.ErrVersion,
+// *cluster.ConfigError.
 //
-// The cluster remembers the 16,384 ids that were run last, in 16 MiB: an older one
-// may be run again, also if its result was asked for since. The end of ctx while
-// the beginning is being written may spend the id: it is then as if fn had been
-// begun.
+// The cluster remembers the last 16,384 runs, in 16 MiB. An older id may be run
+// again, even if the result was read since. If ctx ends while the first mark is
+// being stored, the id may be used up as if fn had begun.
 func (c *Client) Once(ctx context.Context, id string, fn func(ctx context.Context) ([]byte, error)) ([]byte, error) {
 	switch {
 	case id == "":
@@ -91,13 +94,13 @@ func (c *Client) Once(ctx context.Context, id string, fn func(ctx context.Contex
 	case fn == nil:
 		return nil, configError("fn", "nil")
 	}
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return nil, err
 	}
 	defer c.calls.Done()
 	o := &once{c: c, id: id, key: onceKeys + id, fn: fn}
 	for {
-		over, err := o.turn(ctx)
+		over, err := o.attempt(ctx)
 		if over || err != nil {
 			return o.result, err
 		}
@@ -112,36 +115,37 @@ type once struct {
 	result  []byte
 }
 
-// turn looks at what is known of the id, and runs fn if nothing is. It reports
-// whether that settled it; if not, the one who held the key is gone.
-func (o *once) turn(ctx context.Context) (over bool, err error) {
+// attempt reads the mark of the id, and runs fn if there is none. The result is
+// false if attempt must be called again, because an earlier run has left no
+// mark.
+func (o *once) attempt(ctx context.Context) (over bool, err error) {
 	a, err := o.c.read(ctx, replica.Query{Key: o.key, Value: true})
 	if err != nil {
-		return true, o.fail(err)
+		return true, o.wrapError(err)
 	}
 	begun := len(a.Status.Value) > 0 && a.Status.Value[0] == onceBegun
 	if !begun || a.Status.Held == 0 {
-		if over, err := o.known([]byte(a.Status.Value)); over {
+		if over, err := o.readMark([]byte(a.Status.Value)); over {
 			return true, err
 		}
 	}
-	// Who comes while it runs only wants to know how it ends: all who wait for
-	// that share the key then. They wait in its queue, and not by a read, so that
-	// the cluster can see a wait that would never end.
-	req := request{key: o.key}
+	// While fn runs elsewhere, this call needs only its result. All such calls
+	// wait to share the key, in the key's queue and not by a read, so that the
+	// cluster can find cycles of waits.
+	req := acquireRequest{key: o.key}
 	if begun {
-		req.mode = machine.Shared
+		req.cmd.Mode = machine.Shared
 	}
 	l, err := o.c.acquire(ctx, ctx, req)
 	if err != nil {
-		return true, o.fail(err)
+		return true, o.wrapError(err)
 	}
 	var verdict error
-	lost, err := o.c.hold(l, func(ctx context.Context, l *Lock) error {
+	lost, err := o.c.runWork(l, func(ctx context.Context, l *Lock) error {
 		value, _ := l.Value()
-		if over, verdict = o.known(value); !over && req.mode == machine.Exclusive {
+		if over, verdict = o.readMark(value); !over && req.cmd.Mode == machine.Exclusive {
 			over = true
-			verdict = o.run(ctx, l)
+			verdict = o.runMarked(ctx, l)
 		}
 		return nil
 	}, nil)
@@ -149,15 +153,16 @@ func (o *once) turn(ctx context.Context) (over bool, err error) {
 	case over:
 		return true, verdict
 	case err != nil:
-		return true, o.fail(err)
+		return true, o.wrapError(err)
 	case lost != nil:
-		return true, o.fail(lost)
+		return true, o.wrapError(lost)
 	}
 	return false, nil
 }
 
-// known returns what is known, if anything is, and nobody is running it.
-func (o *once) known(value []byte) (over bool, err error) {
+// readMark returns the result of the earlier run from its mark, value, or false
+// if there is no mark. The caller must know that no run is under way.
+func (o *once) readMark(value []byte) (over bool, err error) {
 	if len(value) == 0 {
 		return false, nil
 	}
@@ -170,23 +175,24 @@ func (o *once) known(value []byte) (over bool, err error) {
 	case onceFailed:
 		return true, &OnceError{ID: o.id, Text: string(rest)}
 	}
-	return true, o.fail(fmt.Errorf("what is known of it is of a kind that this version does not know: %d", value[0]))
+	return true, o.wrapError(fmt.Errorf("the mark of the earlier run is unknown to this version: %d", value[0]))
 }
 
-// run runs fn under an exclusive lock, between the marks. ctx is the lock's.
-func (o *once) run(ctx context.Context, l *Lock) error {
+// runMarked runs fn under the exclusive lock l, and stores the mark before and
+// the mark after. ctx is the lock's context.
+func (o *once) runMarked(ctx context.Context, l *Lock) error {
 	if err := l.setValue(ctx, []byte{onceBegun}, true); err != nil {
 		if errors.Is(certain(err), ErrUncertain) {
-			// It has not begun. The mark, if there is one, is taken back while
-			// nobody else can have seen it.
-			_ = o.store(ctx, l, nil)
+			// fn has not begun. A stored mark is removed before another client
+			// can have seen the mark.
+			_ = o.storeMark(ctx, l, nil)
 		}
-		return o.fail(err)
+		return o.wrapError(err)
 	}
 	returned := false
 	defer func() {
-		if !returned { // a panic or runtime.Goexit of fn's goes on
-			_ = o.store(ctx, l, append([]byte{onceFailed}, "it panicked, or ended its goroutine"...))
+		if !returned { // a panic or runtime.Goexit of fn continues
+			_ = o.storeMark(ctx, l, append([]byte{onceFailed}, "the function panicked, or ended its goroutine"...))
 		}
 	}()
 	result, err := o.fn(ctx)
@@ -200,17 +206,17 @@ func (o *once) run(ctx context.Context, l *Lock) error {
 		mark = append([]byte{onceFailed}, text[:min(len(text), maxOnceText)]...)
 	case len(result) > maxOnceResult:
 		err = configError("result", "%d bytes exceed %d", len(result), maxOnceResult)
-		mark = append([]byte{onceFailed}, fmt.Sprintf("its result of %d bytes was too long to be stored", len(result))...)
+		mark = append([]byte{onceFailed}, fmt.Sprintf("the result of %d bytes was too long to be stored", len(result))...)
 	}
-	if unstored := o.store(ctx, l, mark); unstored != nil {
-		err = errors.Join(err, fmt.Errorf("locks: once %q: it was run, but how it ended could not be stored: %w", o.id, unstored))
+	if unstored := o.storeMark(ctx, l, mark); unstored != nil {
+		err = errors.Join(err, fmt.Errorf("locks: once %q: the function was run, but the result could not be stored: %w", o.id, unstored))
 	}
 	return err
 }
 
-// store writes what is known, also if ctx has ended, and if the lock has: the
-// cluster refuses what comes from a grant that is not in force any more.
-func (o *once) store(ctx context.Context, l *Lock, value []byte) error {
+// storeMark stores a mark, even if ctx or the lock has ended: the cluster
+// refuses commands of a grant no longer in force.
+func (o *once) storeMark(ctx context.Context, l *Lock, value []byte) error {
 	s := l.g.s
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(s.ttl))
 	defer cancel()
@@ -220,7 +226,7 @@ func (o *once) store(ctx context.Context, l *Lock, value []byte) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		late := notInTime(err) // the end of ctx would say that fn was not run
-		if unknown(err) {
+		if mayBeApplied(err) {
 			return fmt.Errorf("%w: %w", ErrUncertain, late)
 		}
 		return late
@@ -232,7 +238,7 @@ func (o *once) store(ctx context.Context, l *Lock, value []byte) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	return outcomeError("store it", out)
+	return outcomeError("store the result", out)
 }
 
-func (o *once) fail(err error) error { return callError("once", o.id, err) }
+func (o *once) wrapError(err error) error { return callError("once", o.id, err) }

@@ -118,7 +118,7 @@ func TestEveryCombinationOfOptionsThatPassesIsOneTheTableKnows(t *testing.T) {
 					opts = append(opts, o)
 				}
 			}
-			if _, err := newRequest("k", opts); err == nil {
+			if _, err := newAcquireRequest("k", opts); err == nil {
 				passed++
 				l, err := c.TryAcquire(bg, fmt.Sprint("k", bits), opts...)
 				if err != nil {
@@ -514,7 +514,7 @@ func TestConditionalWaiterIsRefusedWhenAnotherIsGranted(t *testing.T) {
 			if n := w.counts(); n.Answers != 0 || n.Waiters != 0 {
 				t.Errorf("the table keeps %+v", n)
 			}
-			if waiters, _ := b.current().sizes(); waiters != 0 {
+			if waiters, _ := b.currentSession().sizes(); waiters != 0 {
 				t.Errorf("%d waiters are left", waiters)
 			}
 		})
@@ -528,7 +528,7 @@ func TestOldIfTokenIsRefusedWhenNobodyKnows(t *testing.T) {
 		l := acquire(t, a, "k")
 		release(t, l)
 		other := acquire(t, a, "held")
-		s := a.current()
+		s := a.currentSession()
 		// More keys than the table remembers.
 		for i := range machine.MaxPast + 10 {
 			seq := uint64(1_000_000 + i)

@@ -2,46 +2,47 @@ package locks
 
 import "github.com/wardmote/wardmote/internal/machine"
 
-// Which shard is whose? Every caller of Spread computes the same from the same
-// view, and acts on its own part only. Views may be stale and parts may be acted
-// on in any order: the locks keep each shard with one owner, and the plan of a
-// later view does not undo what an earlier one began.
+// The plan decides which caller of Spread owns which shard. All callers compute
+// the same plan from the same view, and each caller carries out only its own
+// part. Views may be stale, and the parts may be carried out in any order: the
+// locks keep each shard with a single owner, and the plan for a later view does
+// not undo the moves begun by an earlier plan.
 
-// plan divides the shards, by their present owners, and returns self's part: the
-// shards it owns and keeps, those it owns and gives up, and those it does not
-// own and takes; each in ascending order.
-func plan(members, owners []machine.SessionID, self machine.SessionID) (keep, shed, want []int) {
-	targets := assign(members, owners)
+// plan divides the shards among callers, given the shards' present owners, and
+// returns self's part in ascending order: the shards to keep, the shards to
+// give up, and the shards to take.
+func plan(callers, owners []machine.SessionID, self machine.SessionID) (keep, giveUp, take []int) {
+	targets := assign(callers, owners)
 	for shard, owner := range owners {
-		mine := targets[shard] >= 0 && members[targets[shard]] == self
+		mine := targets[shard] >= 0 && callers[targets[shard]] == self
 		switch {
 		case mine && owner == self:
 			keep = append(keep, shard)
 		case mine:
-			want = append(want, shard)
+			take = append(take, shard)
 		case owner == self:
-			shed = append(shed, shard)
+			giveUp = append(giveUp, shard)
 		}
 	}
-	return keep, shed, want
+	return keep, giveUp, take
 }
 
-// assign gives each shard to a member, by index, so that no two members' numbers
-// of shards differ by more than one and as few shards as possible move. Without
-// members all shards are -1.
+// assign returns for each shard the index of its next owner in callers. No two
+// callers' numbers of shards differ by more than one, and as few shards as
+// possible move. Without callers, all indexes are -1.
 //
-// Members' quotas are shards / members. What remains goes to those that hold
-// more than that already, and then to the earliest. An owner keeps its lowest
-// shards up to its quota; all others go, in ascending order, to the members
-// below theirs, the earliest first.
+// Each caller's quota is shards / callers. The remainder goes to callers with
+// more shards than the quota, and then to the earliest callers. An owner keeps
+// its lowest shards up to the quota. All other shards go, in ascending order,
+// to the callers below their quota, the earliest first.
 //
-// Not rendezvous or a ring, which need no view: they divide less evenly, or move
-// more. What is owned now is known, and to remember it is what makes the moves
-// few.
-func assign(members, owners []machine.SessionID) []int {
+// Not rendezvous hashing or a hash ring, neither of which needs a view: both
+// divide less evenly, or move more shards. The present owners are known, and
+// only because the plan starts from the present owners are the moves few.
+func assign(callers, owners []machine.SessionID) []int {
 	targets := make([]int, len(owners))
-	index := make(map[machine.SessionID]int, len(members))
-	for i, m := range members {
+	index := make(map[machine.SessionID]int, len(callers))
+	for i, m := range callers {
 		if _, ok := index[m]; !ok {
 			index[m] = i
 		}
@@ -52,7 +53,7 @@ func assign(members, owners []machine.SessionID) []int {
 		}
 		return targets
 	}
-	owned := make([]int, len(members))
+	owned := make([]int, len(callers))
 	for _, owner := range owners {
 		if i, ok := index[owner]; ok {
 			owned[i]++
@@ -60,8 +61,8 @@ func assign(members, owners []machine.SessionID) []int {
 	}
 
 	each, spare := len(owners)/len(index), len(owners)%len(index)
-	quotas := make([]int, len(members))
-	for i, m := range members {
+	quotas := make([]int, len(callers))
+	for i, m := range callers {
 		if index[m] != i {
 			continue // listed before
 		}
@@ -71,7 +72,7 @@ func assign(members, owners []machine.SessionID) []int {
 			spare--
 		}
 	}
-	for i, m := range members {
+	for i, m := range callers {
 		if index[m] == i && quotas[i] == each && spare > 0 {
 			quotas[i]++
 			spare--

@@ -176,7 +176,7 @@ func randomModesRound(t *testing.T, w *world, seed uint64) *register {
 		t.Errorf("the table keeps %+v", n)
 	}
 	for _, c := range clients {
-		if s := c.current(); s != nil {
+		if s := c.currentSession(); s != nil {
 			if waiters, grants := s.sizes(); waiters+grants != 0 || len(s.entries) != 0 {
 				t.Errorf("a session keeps %d waiters, %d grants, %d entries", waiters, grants, len(s.entries))
 			}

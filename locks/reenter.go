@@ -6,31 +6,32 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// How an owner enters again a key that it holds: see the option Reentrant. The
-// cluster knows of one request and one grant; all else happens here.
+// This file implements the option Reentrant. The cluster knows of one request
+// and one grant for an owner; the rest happens here.
 
-// MaxDepth is how many locks of one key an owner may hold at a time.
+// MaxDepth is the largest number of locks of a key for an owner at a time.
 const MaxDepth = 1 << 16
 
-// entryName names what an owner has of a key.
-type entryName struct{ key, owner string }
+// ownerEntryName identifies an ownerEntry.
+type ownerEntryName struct{ key, owner string }
 
-// entry is what an owner has of a key, or is asking for.
-type entry struct {
-	name entryName
+// ownerEntry is an owner's grant of a key, or the owner's request.
+type ownerEntry struct {
+	name ownerEntryName
 	mode machine.Mode
 	of   uint32
 	tree bool
 
 	// Guarded by the session's mu.
-	g       *grant // nil while it is asked for
-	locks   map[*Lock]struct{}
-	settled chan struct{} // closed when g is set, or asking has failed
+	grant    *grant // nil while the request waits
+	locks    map[*Lock]struct{}
+	resolved chan struct{} // closed when grant is set or the request has failed
 }
 
-// enter acquires req's key for its owner, or enters it again.
-func (s *session) enter(ctx, parent context.Context, req request) (*Lock, error) {
-	name := entryName{req.key, req.owner}
+// acquireReentrant acquires req's key for its owner, or adds a lock to the
+// owner's present grant.
+func (s *session) acquireReentrant(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
+	name := ownerEntryName{req.key, req.owner}
 	for {
 		if !s.alive() {
 			return nil, errNoSession
@@ -46,20 +47,20 @@ func (s *session) enter(ctx, parent context.Context, req request) (*Lock, error)
 		}
 		e := s.entries[name]
 		if e == nil {
-			e = &entry{name: name, mode: req.mode, of: req.of, tree: req.tree, settled: make(chan struct{})}
+			e = &ownerEntry{name: name, mode: req.cmd.Mode, of: req.cmd.Of, tree: req.cmd.Tree, resolved: make(chan struct{})}
 			s.entries[name] = e
 			s.mu.Unlock()
-			l, err := s.request(ctx, parent, req)
-			s.settle(e, l)
+			l, err := s.acquireNew(ctx, parent, req)
+			s.resolveEntry(e, l)
 			return l, err
 		}
-		l, err := e.again(s.c, parent, &req)
+		l, err := e.addLock(s.c, parent, &req)
 		s.mu.Unlock()
 		if l != nil || err != nil {
 			return l, err
 		}
 		select {
-		case <-e.settled:
+		case <-e.resolved:
 		case <-s.ctx.Done():
 		case <-s.c.closing.Done():
 			return nil, ErrClosed
@@ -69,43 +70,44 @@ func (s *session) enter(ctx, parent context.Context, req request) (*Lock, error)
 	}
 }
 
-// settle ends the asking for e, which came to l.
-func (s *session) settle(e *entry, l *Lock) {
+// resolveEntry records the result of e's request: the lock l, or nil if the
+// request failed.
+func (s *session) resolveEntry(e *ownerEntry, l *Lock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l != nil && l.ended == nil {
-		e.g, e.locks = l.g, map[*Lock]struct{}{l: {}}
-		l.g.extra().entry = e
+		e.grant, e.locks = l.g, map[*Lock]struct{}{l: {}}
+		l.g.ensureRare().entry = e
 	} else {
 		delete(s.entries, e.name)
 	}
-	close(e.settled)
+	close(e.resolved)
 }
 
-// again enters e once more. It returns neither lock nor error if the key is still
-// being asked for. The caller holds the session's mu.
-func (e *entry) again(c *Client, parent context.Context, req *request) (*Lock, error) {
+// addLock adds a lock to e's grant. If e's request still waits, both results
+// are nil. The caller holds the session's mu.
+func (e *ownerEntry) addLock(c *Client, parent context.Context, req *acquireRequest) (*Lock, error) {
 	switch {
-	case e.mode != req.mode || e.of != req.of || e.tree != req.tree:
+	case e.mode != req.cmd.Mode || e.of != req.cmd.Of || e.tree != req.cmd.Tree:
 		return nil, configError("Reentrant", "owner %q holds or asks for %q in another mode", req.owner, req.key)
-	case e.g == nil && req.try:
-		// To join the others would be to wait, to ask beside them to compete
-		// with oneself.
+	case e.grant == nil && req.cmd.Try:
+		// Joining e's request would mean to wait, and a second request would
+		// compete with the owner's first.
 		return nil, &HeldError{Key: req.key, Client: c.name(), Node: c.rep.Member()}
-	case e.g == nil:
+	case e.grant == nil:
 		return nil, nil
 	case len(e.locks) >= MaxDepth:
-		return nil, configError("Reentrant", "owner %q has entered %q %d times", req.owner, req.key, MaxDepth)
+		return nil, configError("Reentrant", "owner %q holds %q %d times already", req.owner, req.key, MaxDepth)
 	}
-	l := &Lock{g: e.g, parent: parent}
+	l := &Lock{g: e.grant, parent: parent}
 	e.locks[l] = struct{}{}
 	return l, nil
 }
 
-// Depth returns how many locks of the grant are held by its owner, this one
-// included: 1 for a lock acquired without Reentrant. Of a lock that was released
-// it returns how many were left then, so that 0 says it was the last and freed the
-// key; of one that was lost, 0.
+// Depth returns the number of the owner's locks on the grant, this lock
+// included: 1 for a lock acquired without Reentrant. For a released lock, Depth
+// returns the number of locks left at the release, with 0 for a release that
+// freed the key. For a lost lock, Depth returns 0.
 func (l *Lock) Depth() int {
 	if l.zero() {
 		return 0
@@ -114,7 +116,7 @@ func (l *Lock) Depth() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.ended != nil {
-		return l.depth
+		return l.depthLeft
 	}
 	return l.g.depth()
 }

@@ -11,31 +11,32 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// Release gives the key up. When it returns, whatever it returns, this process
-// no longer holds the lock; its context ended, with the cause ErrReleased, before
-// the cluster was told. Of the locks of an owner (see Reentrant) the last one
-// released frees the key, and the others end by themselves.
+// Release releases the lock. When Release returns, with or without an error,
+// this process no longer holds the lock. The lock's context ends, with the
+// cause ErrReleased, before the cluster is told. If an owner holds several
+// locks (see Reentrant), only the last release frees the key.
 //
-// If the cluster did not hear within ctx the error says so and wraps ctx's end:
-// the client goes on telling it in the background, and the next holder waits for
-// that, or for a TTL at most. So does the error if the session ended before, which
-// frees the key as well; it then matches ErrSessionLost. A lock that was lost
-// before, or turns out to have been, returns its *LostError, one that was released
-// before ErrReleased; neither call has an effect on any later grant of the key.
-func (l *Lock) Release(ctx context.Context) error { return l.letGo(ctx, "") }
+// If the cluster did not answer within ctx, the error wraps the cause of ctx.
+// The client keeps telling the cluster in the background, and the key stays
+// taken until the cluster hears, or for a TTL at most. If the session ended
+// before the cluster heard, and so freed the key as well, the error matches
+// ErrSessionLost. If the lock was lost before, Release returns the *LostError;
+// if the lock was released before, ErrReleased. In both cases Release has no
+// effect on any later grant of the key.
+func (l *Lock) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
-// HandOver releases the key to the first waiter of the client of that name, which
-// goes before the others. If no request of that client waits for the key, or one
-// before it may not be passed (see Priority), the key is released to whoever is
-// next, and the error matches ErrNoSuccessor. So it is, with an error that matches
-// ErrVersion, while a member of the cluster is too old to know of this.
+// HandOver releases the key to the first waiter of the client with the given
+// name, before all other waiters. If the client has no request in the queue, or
+// an earlier waiter may not be passed (see Priority), the key is released to
+// the next waiter, and the error matches ErrNoSuccessor. If a member of the
+// cluster is too old for HandOver, the key is released to the next waiter, and
+// the error matches ErrVersion.
 //
-// Like Release it ends the lock before the cluster is told, and for the same
-// reason: where the cluster agrees, the successor runs before the answer is here.
-// That is why the lock cannot be held on if there is no such successor. Other
-// errors are Release's. A lock that its owner has entered several times (see
-// Reentrant) is not handed over: the error matches ErrWrongMode, as it does for
-// no other reason, and the lock is held on.
+// Like Release, HandOver ends the lock before the cluster is told, since the
+// successor may run before the cluster's answer arrives here. Therefore the
+// lock ends even if there is no such successor. If the lock's owner has several
+// locks (see Reentrant), the error matches ErrWrongMode, and the lock is still
+// held; no other failure matches ErrWrongMode. All other errors are Release's.
 func (l *Lock) HandOver(ctx context.Context, client string) error {
 	switch {
 	case client == "":
@@ -45,20 +46,20 @@ func (l *Lock) HandOver(ctx context.Context, client string) error {
 	case !utf8.ValidString(client):
 		return configError("client", "not valid UTF-8")
 	}
-	return l.letGo(ctx, client)
+	return l.releaseTo(ctx, client)
 }
 
-// letGo ends the lock and, if it was the grant's last, has the cluster free the
-// key, to the client of the given name if there is one.
-func (l *Lock) letGo(ctx context.Context, to string) error {
+// releaseTo ends the lock. After the last lock of a grant, releaseTo releases
+// the grant in the cluster: to the client named to, unless to is empty.
+func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
 	g, s := l.g, l.g.s
-	// Before the lock is let go, so that Close knows of this call if it comes
-	// between: it then waits for it.
-	entered := s.c.enter()
-	if entered == nil {
+	// Registered before the lock ends, so that a Close in between waits for
+	// this call.
+	closed := s.c.beginCall()
+	if closed == nil {
 		defer s.c.calls.Done()
 	}
 	s.mu.Lock()
@@ -68,23 +69,24 @@ func (l *Lock) letGo(ctx context.Context, to string) error {
 	}
 	if to != "" && g.depth() > 1 {
 		s.mu.Unlock()
-		return g.wrongMode("hand over", "its owner has entered it several times")
+		return g.wrongMode("hand over", "its owner holds several locks of the grant")
 	}
-	last, cancels := l.leave()
+	last, cancels := l.markReleased()
 	if last {
 		s.c.trace.released(LockEvent{Key: g.key, Token: g.token, Took: time.Since(g.since)})
 	}
-	d := g.debt(to)
+	d := g.releaseCleanup(to)
 	s.unlockAndCancel(cancels)
-	if !last || entered != nil {
-		return nil // others of its owner hold on, or the client's Close is about to free the key
+	if !last || closed != nil {
+		return nil // the owner has other locks, or the client's Close is about to free the key
 	}
-	return s.tellReleased(ctx, d)
+	return s.proposeRelease(ctx, d)
 }
 
-// unheard is the error of a command that failed with err because the session ended.
-func (s *session) unheard(err error) error {
-	switch why := s.why(); {
+// unheardError returns the error of a command that failed with err because the
+// session ended.
+func (s *session) unheardError(err error) error {
+	switch why := s.endReason(); {
 	case errors.Is(err, cluster.ErrNoQuorum):
 		return fmt.Errorf("%w: %v: %w", ErrSessionLost, why, cluster.ErrNoQuorum)
 	case why == NodeStopped:
@@ -94,9 +96,9 @@ func (s *session) unheard(err error) error {
 	}
 }
 
-// tellReleased has the cluster free a key, and sees to it that it will be told
-// if it did not hear within ctx.
-func (s *session) tellReleased(ctx context.Context, d *debt) error {
+// proposeRelease proposes the release d. If the cluster did not answer within
+// ctx, a cleanup proposes the release again.
+func (s *session) proposeRelease(ctx context.Context, d *cleanup) error {
 	s.awaitCancels()
 	var out machine.Outcome
 	err := endOf(ctx)
@@ -106,7 +108,7 @@ func (s *session) tellReleased(ctx context.Context, d *debt) error {
 		defer context.AfterFunc(s.ctx, cancel)()
 		for {
 			out, err = s.propose(rctx, func(seen []uint64) machine.Command { return d.command(s.id, seen) })
-			if !d.again(out, err) {
+			if !d.retryWithoutSuccessor(out, err) {
 				break
 			}
 		}
@@ -114,23 +116,23 @@ func (s *session) tellReleased(ctx context.Context, d *debt) error {
 		case err == nil:
 		case ctx.Err() != nil:
 			err = whyEnded(ctx, err)
-		case s.over(): // and not the end of ctx, as which it reached the proposal
-			err = s.unheard(err)
+		case s.hasEnded(): // and not ctx, although the proposal ended with a context's error
+			err = s.unheardError(err)
 		}
 	}
 	switch {
 	case err != nil:
-		s.cleanUp(d)
-		err = fmt.Errorf("locks: release %q (token %d): the cluster did not hear, the key may stay taken for up to %v: %w",
+		s.startCleanup(d)
+		err = fmt.Errorf("locks: release %q (token %d): the cluster could not be told, the key may stay taken for up to %v: %w",
 			d.keys[0], uint64(d.token), s.ttl, err)
-		if d.missed != nil {
-			return fmt.Errorf("%w; to be released to whoever is next: %w", err, d.missed)
+		if d.noSuccessor != nil {
+			return fmt.Errorf("%w; the key will go to the next waiter: %w", err, d.noSuccessor)
 		}
 		return err
 	case out.Code == machine.OK, out.Code == machine.NotHeld:
-		// NotHeld answers a repeated release whose first copy freed the key.
-		if d.missed != nil {
-			return callError("hand over", d.keys[0], fmt.Errorf("released to whoever was next: %w", d.missed))
+		// NotHeld answers a repeated release if the first copy freed the key.
+		if d.noSuccessor != nil {
+			return callError("hand over", d.keys[0], fmt.Errorf("released to the next waiter: %w", d.noSuccessor))
 		}
 		return nil
 	case out.Code == machine.NoSession:

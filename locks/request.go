@@ -6,84 +6,32 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// request is what is asked of the cluster for one key, or for several at once.
-type request struct {
-	key         string   // the first of keys, if there are any
-	keys        []string // in ascending order
-	owner       string
-	meta        []byte
-	delay       uint64 // milliseconds
-	ifToken     machine.Token
-	of          uint32
-	maxWaiters  uint32
-	mode        machine.Mode
-	priority    int8
-	tree        bool
-	conditional bool
-	try         bool
-	options     optionSet
-	err         error // the first option's that cannot be used
+// acquireRequest is a call's request for one key, or for several keys at once.
+type acquireRequest struct {
+	key     string          // the first of cmd.Keys if there are several keys
+	cmd     machine.Acquire // filled in by the options; command completes it
+	owner   string          // of the option Reentrant
+	options optionSet       // the options given
+	err     error           // of the first option that cannot be used
 }
 
-// optionSet says which options a request was given, of those that do not go
-// with everything.
-type optionSet uint8
-
-const (
-	optShared optionSet = 1 << iota
-	optPermit
-	optTree
-	optReentrant
-	optPriority
-	optDelay
-	optIfToken
-)
-
-// names of the options, in the order in which they are complained of.
-var optionNames = []struct {
-	opt  optionSet
-	name string
-}{
-	{optPermit, "Permit"},
-	{optPriority, "Priority"},
-	{optDelay, "Delay"},
-	{optIfToken, "IfToken"},
-	{optReentrant, "Reentrant"},
-	{optTree, "Tree"},
-	{optShared, "Shared"},
-}
-
-func (r *request) given(o optionSet) { r.options |= o }
-
-func (r *request) refuse(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
-
-// excludes refuses the options of a set, which do not go with what.
-func (r *request) excludes(set optionSet, what string) {
-	for _, o := range optionNames {
-		if r.options&set&o.opt != 0 {
-			r.refuse(configError(o.name, "cannot be combined with %s", what))
-		}
-	}
-}
-
-func newRequest(key string, opts []Option) (request, error) {
-	r := request{key: key}
+// newAcquireRequest returns the request for key with opts, or a
+// *cluster.ConfigError.
+func newAcquireRequest(key string, opts []Option) (acquireRequest, error) {
+	r := acquireRequest{key: key}
 	if err := checkKey(key); err != nil {
 		return r, err
 	}
-	r.apply(opts)
+	r.applyOptions(opts)
 	return r, r.err
 }
 
-// newSetRequest is newRequest for several keys.
-func newSetRequest(keys []string, opts []Option) (request, error) {
+// newSetRequest returns the request for all of keys at once with opts, or a
+// *cluster.ConfigError.
+func newSetRequest(keys []string, opts []Option) (acquireRequest, error) {
 	keys = slices.Clone(keys)
 	slices.Sort(keys)
-	r := request{keys: keys}
+	r := acquireRequest{cmd: machine.Acquire{Keys: keys}}
 	switch {
 	case len(keys) == 0:
 		return r, configError("keys", "none")
@@ -104,56 +52,24 @@ func newSetRequest(keys []string, opts []Option) (request, error) {
 		return r, configError("keys", "%d bytes in all exceed %d", size, machine.MaxKeyBytes)
 	}
 	r.key = keys[0]
-	r.apply(opts)
-	r.excludes(optPermit|optPriority|optDelay|optIfToken|optReentrant, "AcquireAll")
+	r.applyOptions(opts)
+	r.refuseOptions(optPermit|optPriority|optDelay|optIfToken|optReentrant, "AcquireAll")
 	return r, r.err
 }
 
-// apply takes the options, and refuses those that contradict each other: the
-// table would refuse them too, but only after it was asked.
-func (r *request) apply(opts []Option) {
-	for _, o := range opts {
-		if o != nil {
-			o(r)
-		}
-	}
-	if r.options&optPermit != 0 {
-		r.excludes(optTree|optShared, "Permit")
-	}
-	if r.options&optTree != 0 {
-		r.excludes(optPriority, "Tree")
-	}
-	if r.options&optIfToken != 0 {
-		r.excludes(optReentrant, "IfToken")
-	}
-}
-
-// all returns all keys that are asked for.
-func (r *request) all() []string {
-	if r.keys != nil {
-		return r.keys
+// allKeys returns all keys of the request, in ascending order.
+func (r *acquireRequest) allKeys() []string {
+	if r.cmd.Keys != nil {
+		return r.cmd.Keys
 	}
 	return []string{r.key}
 }
 
-// command is what the request is proposed as.
-func (r *request) command() machine.Acquire {
-	c := machine.Acquire{
-		Key:         r.key,
-		Keys:        r.keys,
-		Mode:        r.mode,
-		Of:          r.of,
-		Tree:        r.tree,
-		Try:         r.try,
-		MaxWaiters:  r.maxWaiters,
-		Priority:    r.priority,
-		Delay:       r.delay,
-		Conditional: r.conditional,
-		IfToken:     r.ifToken,
-		Meta:        r.meta,
+// command returns the command to propose, without Session, Seq, Under and Seen.
+func (r *acquireRequest) command() machine.Acquire {
+	cmd := r.cmd
+	if cmd.Keys == nil {
+		cmd.Key = r.key
 	}
-	if r.keys != nil {
-		c.Key = ""
-	}
-	return c
+	return cmd
 }

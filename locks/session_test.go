@@ -280,7 +280,7 @@ func TestWaitEndsWithItsSession(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			switch reason {
 			case SessionExpired:
-				id := b.current().id
+				id := b.currentSession().id
 				w.apply(machine.Expire{Session: id, Term: w.term})
 			case QuorumUnreachable:
 				m.isolate()
@@ -307,7 +307,7 @@ func TestGrantThatArrivesTooLateIsNone(t *testing.T) {
 		b, m := w.client(t, "b")
 		l := acquire(t, a, "k")
 		var granted []LockEvent
-		b.trace.to = &Trace{Acquired: func(e LockEvent) { granted = append(granted, e) }}
+		b.trace.trace = &Trace{Acquired: func(e LockEvent) { granted = append(granted, e) }}
 		errs := make(chan error, 1)
 		go func() {
 			got, err := b.Acquire(bg, "k")
@@ -319,7 +319,7 @@ func TestGrantThatArrivesTooLateIsNone(t *testing.T) {
 		synctest.Wait()
 		m.slept.Add(int64(testTTL))
 		// Not by release, which would let time pass: the grant is told now.
-		b.current().event(machine.Event{Kind: machine.EventGranted, Session: b.current().id, Seq: 1, Key: "k", Token: 99})
+		b.currentSession().handleEvent(machine.Event{Kind: machine.EventGranted, Session: b.currentSession().id, Seq: 1, Key: "k", Token: 99})
 		if err := <-errs; !errors.Is(err, ErrSessionLost) {
 			t.Errorf("acquire: %v", err)
 		}
@@ -415,9 +415,9 @@ func TestWindowThatIsOverStaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		s := c.current()
+		s := c.currentSession()
 		m.slept.Add(int64(testTTL))
-		s.confirm(c.now())
+		s.extendTrust(c.now())
 		if l.Err() == nil {
 			t.Error("a beat confirmed after the end brought the lock back")
 		}

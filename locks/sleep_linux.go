@@ -9,9 +9,10 @@ import (
 // slept returns how long the host has been suspended since it booted:
 // CLOCK_BOOTTIME counts that time and CLOCK_MONOTONIC does not.
 func slept() time.Duration {
-	// A thread that is paused between the two readings sees a sleep that was
-	// none, which as the base of a window would hide a true one. So the second
-	// clock is read between two readings of the first.
+	// If the thread is paused between readings of the two clocks, the
+	// difference shows a sleep that did not happen; as the base of a window,
+	// such a value would hide a true sleep. So CLOCK_BOOTTIME is read between
+	// two readings of CLOCK_MONOTONIC.
 	var sleep time.Duration
 	for range 10 {
 		before := clock(unix.CLOCK_MONOTONIC)
@@ -28,7 +29,7 @@ func slept() time.Duration {
 func clock(id int32) time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(id, &ts); err != nil {
-		return 0 // both exist since Linux 2.6.39
+		return 0 // both clocks exist since Linux 2.6.39
 	}
 	return time.Duration(ts.Nano())
 }

@@ -9,10 +9,10 @@ var (
 	jumps        jumpCounter
 )
 
-// slept returns how far the wall clock has run ahead of the monotonic one since
-// the process started, which is the time the host was suspended unless somebody
-// set the clock.
+// slept returns how far the wall clock has run ahead of the monotonic clock
+// since the process started: the time for which the host was suspended, unless
+// somebody has set the clock.
 func slept() time.Duration {
 	now := time.Now()
-	return jumps.read(now.Round(0).Sub(processStart.Round(0)), now.Sub(processStart))
+	return jumps.update(now.Round(0).Sub(processStart.Round(0)), now.Sub(processStart))
 }

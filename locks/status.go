@@ -1,56 +1,52 @@
 package locks
 
 import (
-	"context"
-	"errors"
-	"iter"
 	"reflect"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
-	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // Status is a key's state at one moment.
 type Status struct {
 	Key     string
 	Holders []Holder // in the order of their tokens
-	Holding int      // how many hold in all: Holders are the first 1,024, or 16 in List and WatchPrefix
+	Holding int      // the number of holders; Holders has the first 1,024, or 16 in List and WatchPrefix
 	Waiters []Waiter // in the order in which they will be served
-	Queue   int      // how many wait in all: Waiters are as many as Holders may be
+	Queue   int      // the number of waiters; Waiters has as many as Holders may have
 
-	// Token is the last grant's: nobody was granted the key after it, which is
-	// what the option IfToken wants to know. It is larger than the last grant's
-	// if that was so long ago that it is forgotten, and not 0 if there was none:
-	// an earlier cluster of that name may have granted the key.
+	// Token is the token of the last grant, for the option IfToken: the key was
+	// not granted after Token. If the last grant was so long ago that the
+	// cluster has forgotten its token, Token is larger. If there was no grant,
+	// Token is not 0, since an earlier cluster of the same name may have
+	// granted the key.
 	Token fence.Token
 
-	// Clean tells that the last exclusive holder that is gone released the key
-	// by itself, or that there was none. See Lock.Value.
+	// Clean says that the last exclusive holder released the key by itself, or
+	// that there was none. The present holder does not count. See Lock.Value.
 	Clean bool
 }
 
-// Held reports whether anybody holds the key, or a delay keeps it taken.
+// Held reports whether the key has a holder, or is kept taken by a delay.
 func (s Status) Held() bool { return s.Holding > 0 }
 
-// vacant reports whether nobody holds the key or waits for it.
+// vacant reports whether the key has neither holders nor waiters.
 func (s Status) vacant() bool { return s.Holding == 0 && s.Queue == 0 }
 
-// Mode says how a key is held or waited for.
+// Mode is how a key is held, or is to be held.
 type Mode uint8
 
 // The modes.
 const (
 	ModeExclusive Mode = Mode(machine.Exclusive) // alone
-	ModeShared    Mode = Mode(machine.Shared)    // together with all who share
-	ModePermit    Mode = Mode(machine.Permit)    // as one of the Of who may
+	ModeShared    Mode = Mode(machine.Shared)    // together with other shared holders
+	ModePermit    Mode = Mode(machine.Permit)    // as one of at most Of holders
 )
 
-// String is the mode as it stands in logs.
+// String returns the mode as text for logs.
 func (m Mode) String() string {
 	switch m {
 	case ModeExclusive:
@@ -63,50 +59,51 @@ func (m Mode) String() string {
 	return "mode " + strconv.Itoa(int(m))
 }
 
-// Holder is who holds a key.
+// Holder describes a holder of a key.
 type Holder struct {
 	Client string // its Options.Name
-	Node   string // the member it runs on
+	Node   string // the member on which the client runs
 	Token  fence.Token
 	Mode   Mode
-	Of     int  // ModePermit: how many permits there are
-	Tree   bool // everything below the key is held, too
-	Keys   int  // how many keys are held under the token: more than 1 is a Set
+	Of     int  // ModePermit: the number of permits
+	Tree   bool // everything below the key is held too
+	Keys   int  // the number of keys under the token: more than 1 for a Set
 
-	// Acquired is when the key was granted, by the clock of whoever led then,
-	// for people to read: clocks are set, and those of two leaders differ.
+	// Acquired is the time of the grant by the clock of the leader of that
+	// time. It is for people to read: clocks are set, and two leaders' clocks
+	// differ.
 	Acquired time.Time
 
-	// Left is for how long the cluster will keep the grant if it does not hear
-	// of the holder's client any more; of a Delayed one, until its delay is
-	// over. Renewals is how many of the client's beats the present leader has
-	// acknowledged: while it rises the client is alive. Both change all the
-	// time, so that a change of them alone is not yielded by Watch.
+	// Left is how long the cluster will keep the grant if no further beat
+	// arrives; for a Delayed holder, the time until the delay ends. Renewals is
+	// the number of the client's beats that the present leader has
+	// acknowledged; it rises while the client is alive. Both change all the
+	// time, so Watch yields nothing if only these two have changed.
 	Left     time.Duration
 	Renewals uint64
 
-	Asked   bool // to let go, by Ask
-	Broken  bool // taken away by Break; the key is free once the holder has let go
-	Delayed bool // its session has expired, and the delay runs that it was acquired with
+	Asked   bool // asked by Ask to release the key
+	Broken  bool // taken away by Break; the key is free once the holder's client has ended the lock
+	Delayed bool // the session has expired, and the delay of the grant has not passed
 
-	// What was attached with the option Meta, and Options.Meta. Of many large
-	// ones some are left out.
+	// Meta was attached with the option Meta, ClientMeta with Options.Meta. If
+	// there are many large ones, some are left out.
 	Meta       map[string]string
 	ClientMeta map[string]string
 }
 
-// Waiter is who waits for a key.
+// Waiter describes a waiter of a key.
 type Waiter struct {
 	Client   string // its Options.Name
-	Node     string // the member it runs on
+	Node     string // the member on which the client runs
 	Mode     Mode
-	Of       int  // ModePermit: how many permits there are
-	Tree     bool // it waits for everything below the key, too
-	Keys     int  // for how many keys it waits at once: more than 1 is a Set
-	Upgrade  bool // it holds the key already, and waits for the others who share it
+	Of       int  // ModePermit: the number of permits
+	Tree     bool // everything below the key is wanted too
+	Keys     int  // the number of keys wanted at once: more than 1 for a Set
+	Upgrade  bool // a shared holder that waits for the other holders to leave
 	Priority int
-	Passed   int               // by how many who came later
-	Since    time.Time         // like Holder.Acquired: when it came
+	Passed   int               // the number of later requests that were granted before
+	Since    time.Time         // when the request came; like Holder.Acquired
 	Meta     map[string]string // like Holder.Meta
 }
 
@@ -155,7 +152,7 @@ func newStatus(m machine.Status) Status {
 	return s
 }
 
-// timeOf is the zero time if the cluster told none.
+// timeOf converts ms, the milliseconds of a Unix time. 0 is the zero time.
 func timeOf(ms uint64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -163,7 +160,7 @@ func timeOf(ms uint64) time.Time {
 	return time.UnixMilli(int64(ms))
 }
 
-// same reports whether s and o are equal, save for what changes all the time.
+// same reports whether s and o are equal, except for Left and Renewals.
 func (s Status) same(o Status) bool {
 	return s.Key == o.Key && s.Holding == o.Holding && s.Queue == o.Queue && s.Token == o.Token && s.Clean == o.Clean &&
 		slices.EqualFunc(s.Holders, o.Holders, func(a, b Holder) bool {
@@ -171,107 +168,4 @@ func (s Status) same(o Status) bool {
 			return reflect.DeepEqual(a, b)
 		}) &&
 		slices.EqualFunc(s.Waiters, o.Waiters, func(a, b Waiter) bool { return reflect.DeepEqual(a, b) })
-}
-
-// Inspect returns the key's state at some moment during the call. It changes
-// nothing and needs no session. On failure the error says why: the end of ctx,
-// with cluster.ErrNoQuorum if no leader was found until then; a
-// *cluster.ConfigError for what can be no key; cluster.ErrStopped; ErrClosed.
-func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
-	if err := checkKey(key); err != nil {
-		return Status{}, err
-	}
-	a, err := c.read(ctx, replica.Query{Key: key, Waiters: replica.MaxListed})
-	if err != nil {
-		return Status{}, callError("inspect", key, err)
-	}
-	return newStatus(a.Status), nil
-}
-
-// Watch yields the key's present state, and then its state after each change of
-// its holders or its queue, vacancy included. States that change faster than the
-// loop's body runs are skipped, but never the latest; no state is yielded twice in
-// a row, and the tokens it sees never fall. It goes on over leader changes and
-// while no leader can be reached.
-//
-// The sequence ends when the body breaks off. Otherwise it ends with one last
-// pair whose error is not nil: the end of ctx, ErrClosed, cluster.ErrStopped, or
-// a *cluster.ConfigError.
-func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Status, error] {
-	return func(yield func(Status, error) bool) {
-		if err := checkKey(key); err != nil {
-			yield(Status{}, err)
-			return
-		}
-		var retry backoff
-		var last Status
-		q := replica.Query{Key: key, Waiters: replica.MaxListed}
-		for {
-			a, err := c.read(ctx, q)
-			if err == nil {
-				retry.reset()
-				first := q.Version == 0
-				q.Version = a.Version
-				st := newStatus(a.Status)
-				if !first && st.same(last) {
-					continue // its value has changed, say
-				}
-				last = st
-				if !yield(st, nil) {
-					return
-				}
-				continue
-			}
-			if !c.final(ctx, err) {
-				if err = retry.wait(ctx, c.closing); err == nil {
-					continue
-				}
-			}
-			yield(Status{}, callError("watch", key, err))
-			return
-		}
-	}
-}
-
-// read asks the cluster, until ctx ends or the client is closed.
-func (c *Client) read(ctx context.Context, q replica.Query) (replica.Answer, error) {
-	return reading(ctx, c, func(ctx context.Context) (replica.Answer, error) { return c.rep.Read(ctx, q) })
-}
-
-// scan is read for many keys.
-func (c *Client) scan(ctx context.Context, q replica.Scan) (replica.Scanned, error) {
-	return reading(ctx, c, func(ctx context.Context) (replica.Scanned, error) { return c.rep.Scan(ctx, q) })
-}
-
-func reading[T any](ctx context.Context, c *Client, read func(context.Context) (T, error)) (T, error) {
-	var none T
-	if err := c.enter(); err != nil {
-		return none, err
-	}
-	defer c.calls.Done()
-	if ctx.Err() != nil {
-		return none, endOf(ctx)
-	}
-	rctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(c.closing, func() { cancel(ErrClosed) })
-	defer stop()
-	a, err := read(rctx)
-	if err != nil && rctx.Err() != nil {
-		return a, whyEnded(rctx, err)
-	}
-	return a, err
-}
-
-// final reports whether an error of a call will not pass by itself.
-func (c *Client) final(ctx context.Context, err error) bool {
-	var config *cluster.ConfigError
-	switch {
-	case ctx.Err() != nil, c.closing.Err() != nil:
-		return true
-	case errors.Is(err, ErrClosed), errors.Is(err, cluster.ErrStopped), errors.Is(err, ErrTooManyWaiters),
-		errors.Is(err, cluster.ErrVersion):
-		return true
-	}
-	return errors.As(err, &config)
 }

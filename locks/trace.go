@@ -7,97 +7,105 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// Trace is told what happens in a Client, for metrics and logs. Each function
-// may be nil.
+// Trace has functions that a Client calls for its events, for metrics and logs.
+// Each function may be nil.
 //
-// The functions are called in the order in which things happened, one at a
-// time, from a goroutine of the client's own; a call may come after the method
-// it tells of has returned. They must not block and must not call the client's
-// Close; what piles up behind a function that blocks is kept up to a limit of
-// 65,536 calls, and dropped beyond it. Close waits for the last call.
+// The client calls the functions one at a time, in the order of the events,
+// from a goroutine of its own. A call may come after the method that caused the
+// event has returned. The functions must not block and must not call the
+// client's Close. If a function blocks, up to 65,536 calls are queued behind
+// it, and further calls are dropped. Close waits for the last call.
 type Trace struct {
-	// SessionOpened: the cluster opened a session with this TTL. It is the
-	// first of the client's, or takes the place of one that ended.
+	// SessionOpened: the cluster opened a session with this TTL: the client's
+	// first session, or the next after a session that ended.
 	SessionOpened func(ttl time.Duration)
 
-	// SessionLost: the session ended, and with it all its locks and waits; a
-	// call of Lost for each lock came before.
+	// SessionLost: the session ended, and with it all of its locks and waits.
+	// Lost was called for each lock before.
 	SessionLost func(Reason)
 
-	// Queued: a request waits, for Took so far, behind so many holders and
-	// waiters as Behind says: at first, and whenever that number changes. With
-	// this function each wait watches its queue, which costs the leader a read
-	// for each change of it.
+	// Queued: a request has been waiting for Took, behind Behind holders and
+	// waiters. Queued is called at first, and after each change of Behind. With
+	// this function, each wait watches its queue, which costs the leader a read
+	// for each change of the queue.
 	Queued func(LockEvent)
 
-	// Acquired: the client was granted a key, or several of which Key is the
-	// first, Took after it asked. That an owner entered again, or that a lock
-	// was upgraded, is not told.
+	// Acquired: the client was granted a key, Took after the request. For
+	// several keys, Key is the first. Further locks of an owner (see Reentrant)
+	// and upgrades are not reported.
 	Acquired func(LockEvent)
 
-	// Released: the client let a key go, Took after the grant. The cluster
-	// hears of it next.
+	// Released: the client released a key, Took after the grant. The cluster is
+	// told after this call was queued.
 	Released func(LockEvent)
 
-	// Lost: a grant ended otherwise, Took after it; Err is the *LostError.
+	// Lost: a grant was lost, Took after the grant; Err is the *LostError.
 	Lost func(LockEvent)
 
-	// Asked: somebody, the client By where that is known, asks the holder to let
-	// go. Once in the life of a grant.
+	// Asked: another client asked the holder to release the key. By is that
+	// client's name, if known. At most one call for each grant.
 	Asked func(LockEvent)
 
-	// Contended: somebody waits for what is held, the first since the grant.
+	// Contended: a request waits for the key; the first since the grant.
 	Contended func(LockEvent)
 
-	// CleanupFailed: the cluster could not be told that a key was released
-	// (Token is set) or that a wait was given up (Token is 0). It is tried
+	// CleanupFailed: the cluster could not be told that a grant was released
+	// (Token is set) or that a wait was given up (Token is 0). The client tries
 	// again for as long as the session lives.
 	CleanupFailed func(LockEvent)
 
-	// BeatFailed: a beat was not confirmed. A session that loses all its beats
-	// ends; one lost beat does nothing.
+	// BeatFailed: a beat was not confirmed. A session ends if all of its beats
+	// fail; one failed beat has no effect.
 	BeatFailed func(error)
 
-	// Retrying: Elect or Spread had a failure that it hopes will pass, and
-	// stands again; or a leader resigned for a successor that there was not.
+	// Retrying: Elect or Spread failed for a reason that may pass, and tries
+	// again; or a leader resigned for a successor that did not wait.
 	Retrying func(LockEvent)
 
 	// Stuck: the work of Do, Elect or Spread still runs a TTL after its context
-	// ended. Its key stays taken until it returns, unless it lets go of it by itself
-	// or the session ends.
+	// ended. The key stays taken until the work returns, unless the work
+	// releases the lock itself or the session ends.
 	Stuck func(LockEvent)
 
 	_ struct{}
 }
 
-// LockEvent is what Trace functions are told of a key.
+// LockEvent is the argument of the Trace functions about keys.
 type LockEvent struct {
 	Key    string
 	Token  fence.Token   // 0 if nothing was granted
 	Took   time.Duration // see the function
 	Err    error         // see the function
-	Behind int           // Queued
-	By     string        // Asked
+	Behind int           // for Queued
+	By     string        // for Asked
 }
 
-// maxTraced bounds what waits for a Trace function that blocks.
+// maxTraced bounds the queue of calls behind a Trace function that blocks.
 const maxTraced = 1 << 16
 
-// tracer calls a Trace's functions in order. Its mutex is a leaf: it may be
-// locked, and so a call queued, under any other, which is how the order is kept.
+// tracer calls a Trace's functions in order. Its mutex is a leaf: a call may be
+// queued while any other mutex is held, and so calls are queued in the order of
+// the events.
 type tracer struct {
-	to *Trace // nil: nobody
+	trace *Trace // never nil
 
 	mu      sync.Mutex
 	queue   []func()
 	running bool
 	closed  bool
-	idle    chan struct{} // closed once closed and no longer running
+	idle    chan struct{} // closed when closed is true and running is false
 }
 
-func newTracer(to *Trace) *tracer { return &tracer{to: to, idle: make(chan struct{})} }
+// newTracer returns a tracer of to, which may be nil.
+func newTracer(to *Trace) *tracer {
+	if to == nil {
+		to = &Trace{}
+	}
+	return &tracer{trace: to, idle: make(chan struct{})}
+}
 
-func (t *tracer) call(f func()) {
+// enqueue queues a call of f, unless the tracer is closed or the queue is full.
+func (t *tracer) enqueue(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || len(t.queue) >= maxTraced {
@@ -110,7 +118,7 @@ func (t *tracer) call(f func()) {
 	}
 }
 
-// run calls what is queued and ends. It is joined by close.
+// run makes the queued calls and returns. close waits for its end.
 func (t *tracer) run() {
 	var queue []func()
 	ended := false
@@ -118,8 +126,9 @@ func (t *tracer) run() {
 		if ended {
 			return
 		}
-		// A function ended the goroutine, as t.FailNow of a test's does. Those
-		// after it are called all the same, and close does not wait for ever.
+		// A function ended the goroutine, as t.FailNow of a test does. The
+		// calls after it are made all the same, and close does not wait for
+		// ever.
 		t.mu.Lock()
 		t.queue = append(queue, t.queue...)
 		t.mu.Unlock()
@@ -146,7 +155,7 @@ func (t *tracer) run() {
 	}
 }
 
-// close refuses further calls and waits for those that were queued.
+// close refuses further calls and waits for the queued calls.
 func (t *tracer) close() {
 	t.mu.Lock()
 	if !t.closed {
@@ -160,81 +169,38 @@ func (t *tracer) close() {
 }
 
 func (t *tracer) sessionOpened(ttl time.Duration) {
-	if t.to != nil && t.to.SessionOpened != nil {
-		t.call(func() { t.to.SessionOpened(ttl) })
+	if f := t.trace.SessionOpened; f != nil {
+		t.enqueue(func() { f(ttl) })
 	}
 }
 
 func (t *tracer) sessionLost(r Reason) {
-	if t.to != nil && t.to.SessionLost != nil {
-		t.call(func() { t.to.SessionLost(r) })
+	if f := t.trace.SessionLost; f != nil {
+		t.enqueue(func() { f(r) })
 	}
 }
 
 func (t *tracer) beatFailed(err error) {
-	if t.to != nil && t.to.BeatFailed != nil {
-		t.call(func() { t.to.BeatFailed(err) })
+	if f := t.trace.BeatFailed; f != nil {
+		t.enqueue(func() { f(err) })
 	}
 }
 
-func (t *tracer) wantsQueued() bool { return t.to != nil && t.to.Queued != nil }
+func (t *tracer) wantsQueued() bool { return t.trace.Queued != nil }
 
-func (t *tracer) queued(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Queued, e)
-	}
-}
+func (t *tracer) queued(e LockEvent)        { t.enqueueEvent(t.trace.Queued, e) }
+func (t *tracer) acquired(e LockEvent)      { t.enqueueEvent(t.trace.Acquired, e) }
+func (t *tracer) released(e LockEvent)      { t.enqueueEvent(t.trace.Released, e) }
+func (t *tracer) lost(e LockEvent)          { t.enqueueEvent(t.trace.Lost, e) }
+func (t *tracer) asked(e LockEvent)         { t.enqueueEvent(t.trace.Asked, e) }
+func (t *tracer) contended(e LockEvent)     { t.enqueueEvent(t.trace.Contended, e) }
+func (t *tracer) cleanupFailed(e LockEvent) { t.enqueueEvent(t.trace.CleanupFailed, e) }
+func (t *tracer) retrying(e LockEvent)      { t.enqueueEvent(t.trace.Retrying, e) }
+func (t *tracer) stuck(e LockEvent)         { t.enqueueEvent(t.trace.Stuck, e) }
 
-func (t *tracer) asked(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Asked, e)
-	}
-}
-
-func (t *tracer) contended(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Contended, e)
-	}
-}
-
-func (t *tracer) acquired(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Acquired, e)
-	}
-}
-
-func (t *tracer) released(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Released, e)
-	}
-}
-
-func (t *tracer) lost(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Lost, e)
-	}
-}
-
-func (t *tracer) cleanupFailed(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.CleanupFailed, e)
-	}
-}
-
-func (t *tracer) retrying(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Retrying, e)
-	}
-}
-
-func (t *tracer) stuck(e LockEvent) {
-	if t.to != nil {
-		t.lock(t.to.Stuck, e)
-	}
-}
-
-func (t *tracer) lock(f func(LockEvent), e LockEvent) {
+// enqueueEvent queues a call of f with e, unless f is nil.
+func (t *tracer) enqueueEvent(f func(LockEvent), e LockEvent) {
 	if f != nil {
-		t.call(func() { f(e) })
+		t.enqueue(func() { f(e) })
 	}
 }

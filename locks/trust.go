@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// How long may a holder trust its locks? This file decides, as a function of
-// readings of two clocks; the session asks it and obeys.
+// This file decides for how long a holder may trust its locks, as a pure
+// function of readings of two clocks. The session reads the clocks and obeys.
 
-// An instant is one reading of the host's two clocks: the monotonic one that
-// package time carries, which stands still while the host sleeps, and how long
-// the host has slept in all. Only differences of instants mean anything.
+// An instant is one reading of the host's two clocks: the monotonic clock of
+// package time, which stands still while the host sleeps, and the total time
+// for which the host has slept. Only differences of instants have a meaning.
 type instant struct {
 	at    time.Time
 	slept time.Duration
@@ -32,20 +32,21 @@ func (t instant) sleptSince(earlier instant) time.Duration {
 	return d
 }
 
-// sleepNoise is what two readings of a sleep counter may differ by for no reason,
-// since its two clocks are not read at one moment. No host sleeps and wakes in
-// so short a time, and the margin covers it.
+// sleepNoise bounds the difference between two readings of a sleep counter
+// without a sleep in between: the counter's two clocks are not read at one
+// moment. No host sleeps and wakes in so short a time, and the margin covers
+// it.
 const sleepNoise = time.Millisecond
 
-// margin is what a holder leaves of a TTL unused: for clocks that run at
-// different rates, and for timers that fire late.
+// margin is the part of a TTL in which a holder does not trust its locks: for
+// clocks with different rates, and for late timers.
 func margin(ttl time.Duration) time.Duration {
 	return min(ttl/100+100*time.Millisecond, ttl/4)
 }
 
-// trust is a session's right to believe in its grants. The window is open from
-// sent, when the last beat that was confirmed had been sent, until a TTL less
-// the margin later.
+// trust is the window of time in which a session may trust its grants. The
+// window starts at sent, the time at which the last confirmed beat was sent,
+// and ends a TTL less the margin later.
 //
 // Not from the time of the answer: a slow answer would stretch the window past
 // the moment at which the leader, which counts from the beat's arrival, may
@@ -55,15 +56,17 @@ type trust struct {
 	ttl  time.Duration
 }
 
-// left returns how long the window stays open from now; it is over at 0.
-func (t trust) left(now instant) time.Duration {
+// remaining returns how long the window stays open after now. At 0 or below the
+// window is over.
+func (t trust) remaining(now instant) time.Duration {
 	return t.ttl - margin(t.ttl) - now.since(t.sent)
 }
 
-// verdict names what ended a window that is over: what it would still be open
-// without. late is how long after its due time the session's own goroutine ran.
-func (t trust) verdict(now instant, late time.Duration) Reason {
-	left := t.left(now)
+// lossReason returns the reason for the end of a window that is over: the time
+// without which the window would still be open. late is how long after its due
+// time the session's own goroutine ran.
+func (t trust) lossReason(now instant, late time.Duration) Reason {
+	left := t.remaining(now)
 	if slept := now.sleptSince(t.sent); left+slept > 0 {
 		return HostSlept
 	}
@@ -74,18 +77,19 @@ func (t trust) verdict(now instant, late time.Duration) Reason {
 	return QuorumUnreachable
 }
 
-// A jumpCounter measures sleep on hosts that have no clock for it: a wall clock
-// that moved ahead of the monotonic one has either been set, or the host slept.
-// Both count. Steps back count as nothing, so that they cannot hide a sleep.
+// A jumpCounter measures sleep on hosts without a clock for it. If the wall
+// clock moved ahead of the monotonic clock, either it was set or the host
+// slept. Both count as sleep. Steps back do not count, so that they cannot hide
+// a sleep.
 type jumpCounter struct {
 	mu     sync.Mutex
-	offset time.Duration // wall less monotonic time, when last taken note of
+	offset time.Duration // wall less monotonic time, at the last step that was not noise
 	slept  time.Duration
 }
 
-// read takes note of the two clocks and returns the sleep so far. Growth that may
-// be noise is not lost: it adds up until it is taken note of.
-func (j *jumpCounter) read(wall, mono time.Duration) time.Duration {
+// update compares the two clocks and returns the sleep so far. Growth that may
+// be noise is not lost: it adds up until it exceeds sleepNoise.
+func (j *jumpCounter) update(wall, mono time.Duration) time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	d := wall - mono - j.offset

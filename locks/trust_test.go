@@ -29,7 +29,7 @@ func TestTrustWindow(t *testing.T) {
 	} {
 		sent := instant{at: time.Now(), slept: time.Hour}
 		now := instant{at: sent.at.Add(test.passed), slept: sent.slept + test.slept}
-		if left := (trust{sent: sent, ttl: test.ttl}).left(now); left != test.left {
+		if left := (trust{sent: sent, ttl: test.ttl}).remaining(now); left != test.left {
 			t.Errorf("%s: TTL %v, %v passed, %v slept: %v left, want %v",
 				test.claim, test.ttl, test.passed, test.slept, left, test.left)
 		}
@@ -68,7 +68,7 @@ func TestVerdictNamesWhatTheWindowWouldBeOpenWithout(t *testing.T) {
 	} {
 		sent := instant{at: time.Now()}
 		now := instant{at: sent.at.Add(test.passed), slept: test.slept}
-		if got := (trust{sent: sent, ttl: 10 * s}).verdict(now, test.late); got != test.want {
+		if got := (trust{sent: sent, ttl: 10 * s}).lossReason(now, test.late); got != test.want {
 			t.Errorf("%s: %v, want %v", test.claim, got, test.want)
 		}
 	}
@@ -92,7 +92,7 @@ func TestJumpCounterCountsStepsAheadOnly(t *testing.T) {
 		{14*s + 1600*us, 12 * s, 12*s + 1600*us}, // read again
 		{14*s + 2*ms, 12 * s, 12*s + 1600*us},    // the rest adds up from here
 	} {
-		if got := j.read(step.wall, step.mono); got != step.want {
+		if got := j.update(step.wall, step.mono); got != step.want {
 			t.Errorf("reading %d: wall %v, monotonic %v: %v slept, want %v", i, step.wall, step.mono, got, step.want)
 		}
 	}

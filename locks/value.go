@@ -7,15 +7,15 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// Value returns what the holder before left with the key by SetValue, or who held
-// it before that; nil if nobody did. The value is as it was when this lock was
-// granted, and stays so: what this lock sets is for those who come after it.
+// Value returns the value that an earlier holder left with the key by SetValue,
+// or nil if there is none. The value is as of the grant of this lock: a value
+// set by this lock is for later holders.
 //
-// clean tells that the exclusive holder before released the key by itself. If it
-// is false that one was lost: its session expired, or the grant was broken. It
-// may have ended in the middle of its work, so that neither the value nor what
-// the lock protects can be taken for complete. A key that nobody held before is
-// clean.
+// clean says that the previous exclusive holder released the key by itself. If
+// clean is false, that holder was lost: its session expired, or its grant was
+// broken. It may have ended in the middle of its work, so neither the value nor
+// the protected resource can be assumed to be complete. A key without a
+// previous holder is clean.
 func (l *Lock) Value() (v []byte, clean bool) {
 	if l.zero() {
 		return nil, false
@@ -23,38 +23,40 @@ func (l *Lock) Value() (v []byte, clean bool) {
 	s := l.g.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.g.more != nil && l.g.more.value != "" {
-		v = []byte(l.g.more.value)
+	if l.g.rare != nil && l.g.rare.value != "" {
+		v = []byte(l.g.rare.value)
 	}
 	return v, !l.g.unclean
 }
 
-// SetValue leaves v, up to 64 KiB, with the key for the next holders to read by
-// Value; an empty v leaves nothing. It is kept when the key is free, and replaced
-// by the next SetValue. Only an exclusive lock can set a value: of any other, and
-// of one that is being downgraded, the error matches ErrWrongMode.
+// SetValue leaves v, up to 64 KiB, with the key, for later holders to read with
+// Value. When SetValue returns nil, the value is safe. If ctx ends before, the
+// value may or may not have been set, and calling SetValue again is harmless. A
+// lock that was lost before the call returns its *LostError, and the value was
+// not set; if the lock is lost during the call, the value may have been set.
 //
-// When it returns nil the value is safe. If ctx ends before, the value may have
-// been set or not, and calling it again is harmless. A lock that has been lost
-// returns its *LostError, and has set nothing; one that is lost meanwhile may
-// have. The cluster keeps up to 65,536 values of 64 MiB in all: one more is
-// refused with an error that matches ErrValuesFull. v is copied.
+// The value stays with the key when the key is free, and the next SetValue
+// replaces it. An empty v deletes it. v is copied. Only an exclusive lock can
+// set a value: for any other lock, and for a lock that is being downgraded, the
+// error matches ErrWrongMode. The cluster keeps up to 65,536 values of 64 MiB
+// in total; a further value is refused with an error that matches
+// ErrValuesFull.
 func (l *Lock) SetValue(ctx context.Context, v []byte) error { return l.setValue(ctx, v, false) }
 
-// setValue is SetValue; a value that may fade is forgotten where there are too
-// many of its kind.
+// setValue does the work of SetValue. With fade the cluster deletes the value
+// when there are too many such values.
 func (l *Lock) setValue(ctx context.Context, v []byte, fade bool) error {
 	if len(v) > machine.MaxValue {
 		return configError("value", "%d bytes exceed %d", len(v), machine.MaxValue)
 	}
-	// A copy of the command may be under way for longer than this call, and be
-	// encoded then: after ctx has ended, or after another copy was answered.
+	// A copy of the command may be encoded after this call has returned,
+	// because ctx has ended or because another copy was answered.
 	v = bytes.Clone(v)
 	const verb = "set the value of"
-	return l.change(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
+	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
 		g, s := l.g, l.g.s
 		s.mu.Lock()
-		exclusive, token := g.mode == machine.Exclusive && !g.easing, g.token
+		exclusive, token := g.mode == machine.Exclusive && !g.downgrading, g.token
 		s.mu.Unlock()
 		if !exclusive {
 			return machine.Outcome{}, g.wrongMode(verb, "the lock is not exclusive")

@@ -40,7 +40,7 @@ func TestATryIsAnsweredAtOnceAndLeavesNothing(t *testing.T) {
 			t.Errorf("the holder: %v, token %d, depth %d", l.Err(), l.Token(), l.Depth())
 		}
 		for _, c := range []*Client{a, b} {
-			if waiters, locks := c.current().sizes(); waiters != 0 || locks != 1 {
+			if waiters, locks := c.currentSession().sizes(); waiters != 0 || locks != 1 {
 				t.Errorf("%s: the session keeps %d waiters and %d locks", c.name(), waiters, locks)
 			}
 		}

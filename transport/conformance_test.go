@@ -19,8 +19,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A world is a place to run one test in: it has hosts, and addresses on them
-// whose port is free.
+// A world is a place to run a test: host i has a network and an address to
+// bind, with a free port.
 type world func(i int) (n Network, bind string)
 
 func tcpWorld(int) (Network, string) { return TCP(), "127.0.0.1:0" }
@@ -32,8 +32,8 @@ func memoryWorld(m *Memory) world {
 	}
 }
 
-// everywhere runs a claim about networks on each of them. In memory the link
-// is once perfect, once slow and lossy.
+// everywhere runs a claim on every network: TCP, memory with perfect links, and
+// memory with slow links.
 func everywhere(t *testing.T, f func(t *testing.T, w world)) {
 	t.Run("tcp", func(t *testing.T) {
 		defer goleak.VerifyNone(t)
@@ -45,7 +45,7 @@ func everywhere(t *testing.T, f func(t *testing.T, w world)) {
 	t.Run("slow memory", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := NewMemory(1)
-			m.SetDefault(Link{Delay: 20 * time.Millisecond, Jitter: 10 * time.Millisecond})
+			m.SetLink("", "", Link{Delay: 20 * time.Millisecond, Jitter: 10 * time.Millisecond})
 			f(t, memoryWorld(m))
 		})
 	})
@@ -180,8 +180,8 @@ func TestPacketsArriveWhole(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world) {
 		a, b := w.listen(t, 1), w.listen(t, 2)
 		defer closeAll(a, b)
-		buf := make([]byte, MaxPacket)
-		for _, size := range []int{0, 1, 1400, 60_000, MaxPacket} {
+		buf := make([]byte, maxPacket)
+		for _, size := range []int{0, 1, 1400, 60_000, maxPacket} {
 			sent := bytes.Repeat([]byte{7}, size)
 			check(t, a.WriteTo(sent, b.Addr()))
 			clear(sent) // the network keeps no reference
@@ -194,7 +194,7 @@ func TestPacketsArriveWhole(t *testing.T) {
 				t.Fatalf("reply %q from %s, %v", buf[:n], from, err)
 			}
 		}
-		if err := a.WriteTo(make([]byte, MaxPacket+1), b.Addr()); !errors.Is(err, syscall.EMSGSIZE) {
+		if err := a.WriteTo(make([]byte, maxPacket+1), b.Addr()); !errors.Is(err, syscall.EMSGSIZE) {
 			t.Errorf("oversize packet: %v", err)
 		}
 	})
@@ -290,7 +290,7 @@ func TestDeadlinesEndReadsAndWrites(t *testing.T) {
 			t.Errorf("after the deadline was lifted: %q, %v", buf[:n], err)
 		}
 
-		// A deadline set under a Read that waits ends it.
+		// A deadline in the past ends a waiting Read.
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if _, err := x.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {

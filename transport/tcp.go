@@ -8,39 +8,35 @@ import (
 	"net/netip"
 	"strings"
 	"syscall"
-	"time"
+
+	"github.com/wardmote/wardmote/internal/timing"
 )
 
-// A dead peer is found out after keepaliveIdle + keepaliveProbes ×
-// keepaliveInterval, on both sides of a connection and however idle it is.
-const (
-	keepaliveIdle     = 10 * time.Second
-	keepaliveInterval = 5 * time.Second
-	keepaliveProbes   = 3
-	keepaliveTotal    = keepaliveIdle + keepaliveProbes*keepaliveInterval
-)
+// maxPacket is the largest packet in bytes: a UDP datagram over IPv4.
+const maxPacket = 65507
 
 // maxPortTries bounds the search for a number that is free for TCP and UDP.
 const maxPortTries = 64
 
-// packetBuffer is what we ask the kernel to keep of packets not yet read. It
-// may grant less; then a burst loses packets, which gossip repairs.
+// packetBuffer is the size of the kernel's buffer for unread packets, in bytes.
+// The kernel may grant less; then a burst loses packets, and gossip repairs the
+// loss.
 const packetBuffer = 2 << 20
 
 // TCP returns the host's own network: TCP for streams, UDP for packets.
 //
-// Every stream probes an idle peer and ends with an error some 25 s after its
-// peer's host has gone silent. There is no idle timeout: a connection that
-// only elections use must still be there at the election.
+// Every stream probes an idle peer, and ends with an error some 25 s after the
+// peer's host has gone silent. There is no idle timeout: a connection used only
+// by elections must still be there at the election.
 func TCP() Network { return tcpNetwork{} }
 
 type tcpNetwork struct{}
 
 var keepalive = net.KeepAliveConfig{
 	Enable:   true,
-	Idle:     keepaliveIdle,
-	Interval: keepaliveInterval,
-	Count:    keepaliveProbes,
+	Idle:     timing.KeepaliveIdle,
+	Interval: timing.KeepaliveInterval,
+	Count:    timing.KeepaliveProbes,
 }
 
 func (tcpNetwork) Listen(addr string) (Endpoint, error) {
@@ -58,8 +54,8 @@ func (tcpNetwork) Listen(addr string) (Endpoint, error) {
 		if err != nil {
 			return nil, fmt.Errorf("transport: %w", err)
 		}
-		// The kernel picked a number for TCP alone: another process may hold
-		// it for UDP, and then we ask for the next.
+		// The kernel picked a number for TCP alone. If another process has the
+		// number for UDP, the loop asks for the next number.
 		bound := streams.Addr().String()
 		packets, err := net.ListenPacket("udp", bound)
 		if err == nil {
@@ -87,8 +83,8 @@ func (e *tcpEndpoint) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The keepalive comes from the listener's configuration; what control sets
-	// is not inherited.
+	// The keepalive comes from the listener's configuration. The option set by
+	// control is not inherited.
 	if raw, err := c.(*net.TCPConn).SyscallConn(); err == nil {
 		_ = control("", "", raw)
 	}
@@ -111,7 +107,7 @@ func (e *tcpEndpoint) ReadFrom(p []byte) (int, string, error) {
 }
 
 func (e *tcpEndpoint) WriteTo(p []byte, addr string) error {
-	if len(p) > MaxPacket {
+	if len(p) > maxPacket {
 		return &net.OpError{Op: "write", Net: "udp", Err: syscall.EMSGSIZE}
 	}
 	to, err := netip.ParseAddrPort(addr)
@@ -130,8 +126,8 @@ func (e *tcpEndpoint) Close() error {
 	return errors.Join(e.streams.Close(), e.packets.Close())
 }
 
-// unmap turns the ::ffff:10.0.0.1 of a dual-stack socket into 10.0.0.1, so
-// that an address has one spelling.
+// unmap turns the ::ffff:10.0.0.1 of a dual-stack socket into 10.0.0.1: each
+// address has a single spelling.
 func unmap(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }

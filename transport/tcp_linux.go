@@ -1,16 +1,20 @@
 package transport
 
-import "syscall"
+import (
+	"syscall"
 
-// tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall does not name.
+	"github.com/wardmote/wardmote/internal/timing"
+)
+
+// tcpUserTimeout is TCP_USER_TIMEOUT. Package syscall has no name for the option.
 const tcpUserTimeout = 0x12
 
-// control bounds how long data may stay unacknowledged. Keepalive alone does
-// not: Linux sends no probes while data is outstanding, and retransmits for
-// some fifteen minutes before it gives a connection up.
+// control bounds the time for which data may stay unacknowledged. Keepalive
+// alone does not: while data is outstanding, Linux sends no probes, and
+// retransmits for some fifteen minutes before giving up a connection.
 func control(_, _ string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) {
-		// Best effort: without it a dead peer is only found out later.
-		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(keepaliveTotal.Milliseconds()))
+		// Best effort: without the option a dead peer is only found out later.
+		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(timing.KeepaliveTotal.Milliseconds()))
 	})
 }

@@ -4,6 +4,7 @@ package transport
 
 import "syscall"
 
-// control has nothing to set: only Linux lets unacknowledged data suppress
-// the keepalive for a quarter of an hour and offers the option against it.
+// control sets nothing: only on Linux does unacknowledged data suppress the
+// keepalive for a quarter of an hour, and only Linux has an option against
+// this.
 func control(_, _ string, _ syscall.RawConn) error { return nil }

@@ -40,8 +40,18 @@ var importRules = []importRule{
 	},
 	{
 		in:      []string{"transport/..."},
-		allow:   []string{std},
+		allow:   []string{std, module + "/internal/timing", module + "/internal/simnet"},
 		because: "transport moves bytes and knows neither what they mean nor who asked",
+	},
+	{
+		in:      []string{"internal/simnet"},
+		allow:   []string{std, module + "/internal/timing", module + "/internal/wakeup"},
+		because: "the simulated network stands below transport, which hands it to users",
+	},
+	{
+		in:      []string{"internal/port"},
+		allow:   []string{std, module + "/internal/timing", module + "/transport"},
+		because: "a port admits connections, and does not know what members say on them",
 	},
 	{
 		in:      []string{"internal/wire"},
@@ -63,7 +73,7 @@ var importRules = []importRule{
 	{
 		in: []string{"locks/lockstest"},
 		allow: []string{std, module + "/locks", module + "/cluster", module + "/transport", module + "/fence",
-			module + "/internal/replica", module + "/internal/machine"},
+			module + "/internal/replica", module + "/internal/machine", module + "/internal/simnet"},
 		because: "a user's test needs a cluster and a network to break, and no more than that",
 	},
 	{

@@ -28,7 +28,9 @@ func sound() []*file {
 		src("fence/file.go", "os", "syscall", "sync"),
 		src("fence/fence_test.go", "os/exec", "pgregory.net/rapid"),
 		src("internal/replica/replica.go", "context", "errors", "time", module+"/internal/machine"),
-		src("transport/tcp.go", "net", "crypto/tls"),
+		src("transport/tcp.go", "net", module+"/internal/timing", module+"/internal/simnet"),
+		src("internal/simnet/faults.go", "time", module+"/internal/timing", module+"/internal/wakeup"),
+		src("internal/port/handshake.go", "crypto/tls", module+"/transport", module+"/internal/timing"),
 		src("transport/tcp_test.go", "go.uber.org/goleak"),
 		src("internal/wire/frame.go", "io", "github.com/vmihailenco/msgpack/v5", module+"/internal/machine"),
 		src("locks/client.go", "time", module+"/cluster", module+"/fence", module+"/internal/replica", module+"/internal/machine"),
@@ -100,6 +102,8 @@ func TestEveryRuleBites(t *testing.T) {
 		{src("transport/x.go", "golang.org/x/sys/unix"), []string{"transport/x.go must not", "moves bytes"}},
 		{src("transport/x.go", module+"/internal/wire"), []string{"transport/x.go must not", "moves bytes"}},
 
+		{src("internal/simnet/x.go", module+"/transport"), []string{"internal/simnet/x.go must not", "below transport"}},
+		{src("internal/port/x.go", module+"/internal/wire"), []string{"internal/port/x.go must not", "admits connections"}},
 		{src("internal/wire/x.go", module+"/transport"), []string{"internal/wire/x.go must not", "encodings"}},
 		{src("internal/wire/x.go", "github.com/hashicorp/go-msgpack/v2"), []string{"internal/wire/x.go must not", "encodings"}},
 

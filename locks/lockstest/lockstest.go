@@ -1,5 +1,6 @@
 // Package lockstest gives tests a whole wardmote cluster: several members in
-// this process, on a network in memory, with the faults that locks are for.
+// this process, on a network in memory, with the faults that locks must
+// survive.
 //
 //	func TestMySchedulerMovesOn(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -12,15 +13,15 @@
 //		})
 //	}
 //
-// Inside a testing/synctest bubble, the recommended place, time is fake: a
-// minute of beats, expiries and elections passes in milliseconds. Outside of a
-// bubble the cluster lives in real time. It opens no port either way, so tests
-// may run side by side.
+// Use the package inside a testing/synctest bubble. There, time is fake: a
+// minute of beats, expiries and elections passes in milliseconds. Outside a
+// bubble the cluster runs in real time. In both cases the cluster opens no
+// port, so tests may run side by side.
 //
-// What it cannot show: members share this process, so a killed or paused
-// member's code goes on running. It is only cut off, for good or for a while,
-// and its clients learn what a client cut off learns. Code that must bear
-// being stopped itself needs real processes; see examples/quickstart.
+// All members share this process, so the code of a killed or paused member goes
+// on running. The member is only cut off, for good or for a while, and its
+// clients see the effects of a cut network. Code that must survive being
+// stopped needs a test with real processes; see examples/quickstart.
 package lockstest
 
 import (
@@ -35,14 +36,15 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/simnet"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/transport"
 )
 
-// Defaults that suit tests.
+// Defaults for tests.
 const (
 	defaultTTL = 2 * time.Second
-	formLimit  = time.Minute // in which a cluster must form, or the test fails
+	formLimit  = time.Minute // the test fails if the cluster has not formed by then
 	maxMembers = 200
 	maxEvents  = 10_000
 )
@@ -50,49 +52,49 @@ const (
 // Option changes the cluster that New starts.
 type Option func(*Cluster)
 
-// TTL sets the cluster's TTL; 2 s is the default.
+// TTL sets the cluster's TTL; the default is 2 s.
 func TTL(d time.Duration) Option { return func(c *Cluster) { c.ttl = d } }
 
-// Config has f change each member's configuration before it starts, say to
-// look at its events. i is the member's number.
+// Config calls f with each member's number and configuration before the member
+// starts. f may change the configuration, for example to receive its events.
 func Config(f func(i int, cfg *cluster.Config)) Option { return func(c *Cluster) { c.change = f } }
 
-// Cluster is a running cluster of members 0 to n-1, of which the first three
-// found it and vote. Its methods fail the test when they cannot do what they
-// say. They may be called from any goroutine of the test.
+// Cluster is a running cluster of members 0 to n-1. The first three found the
+// cluster and vote. If a method cannot do its work, it fails the test. The
+// methods may be called from any goroutine of the test.
 type Cluster struct {
 	t      testing.TB
 	ttl    time.Duration
 	change func(int, *cluster.Config)
-	net    *transport.Memory
+	net    *simnet.Network
 
 	mu      sync.Mutex
 	members []*member
-	past    []*member // killed
+	past    []*member // killed members
 	stops   sync.WaitGroup
-	events  []string // told if the test fails
+	events  []string // logged if the test fails
 }
 
 type member struct {
 	i       int
 	node    *cluster.Node
 	clients []*locks.Client
-	client  *locks.Client // Client's
+	client  *locks.Client // returned by Cluster.Client
 }
 
-// New starts a cluster of n members, and returns when each of them can take
-// locks. The test's end stops it, and if the test has failed logs what the
-// members told of the cluster.
+// New starts a cluster of n members, and returns when each member can take
+// locks. If that fails, the test fails. The end of the test stops the cluster;
+// if the test has failed, New's cluster logs the events of its members.
 func New(t testing.TB, n int, opts ...Option) *Cluster {
 	t.Helper()
 	if n < 1 || n > maxMembers {
-		t.Fatalf("lockstest: %d members are not in 1 to %d", n, maxMembers)
+		t.Fatalf("lockstest: %d members is not within 1 and %d", n, maxMembers)
 	}
-	c := &Cluster{t: t, ttl: defaultTTL, net: transport.NewMemory(1), members: make([]*member, n)}
+	c := &Cluster{t: t, ttl: defaultTTL, net: simnet.New(1), members: make([]*member, n)}
 	for _, o := range opts {
 		o(c)
 	}
-	c.net.SetDefault(transport.Link{Delay: time.Millisecond})
+	c.net.SetDefault(simnet.Link{Delay: time.Millisecond})
 	t.Cleanup(c.stop)
 	for i := range n {
 		c.startMember(i, min(n, 3))
@@ -106,7 +108,8 @@ func New(t testing.TB, n int, opts ...Option) *Cluster {
 func host(i int) string       { return fmt.Sprintf("10.0.0.%d", i+1) }
 func memberName(i int) string { return fmt.Sprint("member-", i) }
 
-// startMember starts member i, founding with others if founders is not zero.
+// startMember starts member i. If i is below founders, the member is one of
+// that number of founders.
 func (c *Cluster) startMember(i, founders int) {
 	c.t.Helper()
 	if i >= founders {
@@ -115,7 +118,7 @@ func (c *Cluster) startMember(i, founders int) {
 	cfg := cluster.Config{
 		Name: memberName(i), Bind: host(i) + ":7000", TTL: c.ttl,
 		InitialSize: founders,
-		Network:     c.net.Host(host(i)),
+		Network:     simnet.HostOf[transport.Endpoint](c.net, host(i)),
 	}
 	for j := range min(len(c.members), 5) {
 		if j != i {
@@ -123,7 +126,7 @@ func (c *Cluster) startMember(i, founders int) {
 		}
 	}
 	if founders == 0 && len(cfg.Join) == 0 {
-		// The only member restarts: nothing is left to join.
+		// The only member restarts: there is no member to join.
 		cfg.InitialSize = 1
 	}
 	if c.change != nil {
@@ -174,8 +177,8 @@ func (c *Cluster) Node(i int) *cluster.Node {
 	return c.member(i).node
 }
 
-// Client returns a client on member i, the same one each time until the
-// member is killed. The test's end closes it.
+// Client returns a client on member i. Until the member is killed, each call
+// returns the same client. The end of the test closes the client.
 func (c *Cluster) Client(i int) *locks.Client {
 	c.t.Helper()
 	m := c.member(i)
@@ -188,7 +191,8 @@ func (c *Cluster) Client(i int) *locks.Client {
 	return m.client
 }
 
-// NewClient returns a new client on member i. The test's end closes it.
+// NewClient returns a new client on member i. The end of the test closes the
+// client.
 func (c *Cluster) NewClient(i int, opts locks.Options) *locks.Client {
 	c.t.Helper()
 	m := c.member(i)
@@ -199,8 +203,7 @@ func (c *Cluster) NewClient(i int, opts locks.Options) *locks.Client {
 	return client
 }
 
-// Leader waits until one of the members that are not cut off leads, and
-// returns its number.
+// Leader waits until a reachable member leads, and returns the member's number.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), formLimit)
@@ -213,8 +216,8 @@ func (c *Cluster) Leader() int {
 			if m == nil {
 				continue
 			}
-			// Health is confirmed by a majority, so of two that believe they
-			// lead only the one that does says so.
+			// If two members believe that they lead, only the true leader
+			// reports so here, since a majority confirms Health.
 			ask, cancel := context.WithTimeout(ctx, time.Second)
 			h := m.node.Health(ask)
 			cancel()
@@ -232,8 +235,8 @@ func (c *Cluster) Leader() int {
 	return -1
 }
 
-// Settle waits until three of the members that run vote, or all if there are
-// fewer, so that the next Kill costs no quorum. Heal first.
+// Settle waits until three of the running members vote, or all if there are
+// fewer, so that the next Kill costs no quorum. Call Heal first.
 func (c *Cluster) Settle() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), formLimit)
@@ -248,7 +251,7 @@ func (c *Cluster) Settle() {
 			name string
 			boot uint64
 		}
-		votes := make(map[incarnation]bool) // as the leader has it
+		votes := make(map[incarnation]bool) // by the leader's list of members
 		if members[leader] != nil {
 			for _, m := range members[leader].node.Members() {
 				votes[incarnation{m.Name, m.Boot}] = m.Voter
@@ -259,7 +262,8 @@ func (c *Cluster) Settle() {
 				continue
 			}
 			alive++
-			// It has to know as well, or it would not vote for a next leader.
+			// The member itself must know of its vote. Otherwise the member
+			// would not vote for the next leader.
 			for _, seen := range m.node.Members() {
 				if seen.Self && seen.Voter && votes[incarnation{seen.Name, seen.Boot}] {
 					voters++
@@ -273,13 +277,14 @@ func (c *Cluster) Settle() {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			c.t.Fatalf("lockstest: %d of %d members vote", voters, alive)
+			c.t.Fatalf("lockstest: only %d of %d members vote", voters, alive)
 		}
 	}
 }
 
-// Kill ends member i as kill -9 ends a process: it says nothing, its
-// connections are reset, and its port is closed. Its clients' locks end too.
+// Kill ends member i as kill -9 ends a process: the member sends nothing more,
+// its connections are reset, and its port is closed. The locks of its clients
+// end too.
 func (c *Cluster) Kill(i int) {
 	c.t.Helper()
 	m := c.member(i)
@@ -291,30 +296,31 @@ func (c *Cluster) Kill(i int) {
 	c.stops.Go(func() { c.stopMember(m) })
 }
 
-// Restart starts member i again after Kill, as a new process of its name, and
-// waits until it can take locks.
+// Restart starts member i again after Kill, as a new process of the same name,
+// and waits until the member can take locks.
 func (c *Cluster) Restart(i int) {
 	c.t.Helper()
 	c.startMember(i, 0)
 	c.waitReady(i)
 }
 
-// Pause cuts member i off as SIGSTOP does: nothing enters or leaves, and
-// nothing is lost; what is under way arrives after Resume.
+// Pause cuts member i off as SIGSTOP does: no message enters or leaves the
+// member. No message is lost; messages on their way arrive after Resume.
 func (c *Cluster) Pause(i int) { c.net.Freeze(host(i)) }
 
 // Resume undoes Pause.
 func (c *Cluster) Resume(i int) { c.net.Thaw(host(i)) }
 
-// Isolate cuts members off from all others, both ways, each by itself.
+// Isolate cuts each of the members off from all other members, in both
+// directions.
 func (c *Cluster) Isolate(members ...int) {
 	for _, i := range members {
 		c.net.Isolate(host(i))
 	}
 }
 
-// Partition cuts the network into groups of members. A member in no group
-// still reaches all.
+// Partition cuts the network into groups of members. A member in no group still
+// reaches all others.
 func (c *Cluster) Partition(groups ...[]int) {
 	var hosts [][]string
 	for _, g := range groups {
@@ -327,14 +333,17 @@ func (c *Cluster) Partition(groups ...[]int) {
 	c.net.Partition(hosts...)
 }
 
-// Cut cuts one direction: nothing of what from sends reaches to.
+// Cut cuts one direction: messages of from do not reach to.
 func (c *Cluster) Cut(from, to int) { c.net.Cut(host(from), host(to)) }
 
 // Heal undoes every Pause, Isolate, Partition and Cut.
 func (c *Cluster) Heal() { c.net.Heal() }
 
-// Network is the network, for what the methods here do not offer: loss, delay.
-func (c *Cluster) Network() *transport.Memory { return c.net }
+// SetLink sets the loss and the delay of one direction: from one member to
+// another. The network starts with a delay of 1 ms and without loss.
+func (c *Cluster) SetLink(from, to int, l transport.Link) {
+	c.net.SetLink(host(from), host(to), simnet.Link(l))
+}
 
 // stop closes the clients that the cluster made and stops the nodes.
 func (c *Cluster) stop() {
@@ -363,8 +372,8 @@ func (c *Cluster) stop() {
 		}
 	}
 	if bubbled() {
-		// What third parties leave behind when they are told to stop ends in a
-		// while; a bubble must not end before.
+		// Goroutines of third parties end some time after they were told to
+		// stop, and the bubble must not end before.
 		<-time.After(time.Minute)
 	}
 }
@@ -375,21 +384,21 @@ func (c *Cluster) closeClients(m *member) {
 	c.mu.Unlock()
 	for _, client := range clients {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		// A client may hold locks that the test has left it: whether the
-		// cluster still heard of their end is not the test's concern.
+		// The test may have left locks held. The test does not depend on
+		// whether the cluster heard of their end.
 		_ = client.Close(ctx)
 		cancel()
 	}
 }
 
 func (c *Cluster) stopMember(m *member) {
-	// A crashed host has taken the endpoint already.
+	// A crashed host has closed the endpoint already.
 	if err := m.node.Stop(); err != nil && !errors.Is(err, net.ErrClosed) {
 		c.t.Errorf("lockstest: stop member %d: %v", m.i, err)
 	}
 }
 
-// bubbled reports whether this runs in a synctest bubble: Wait panics outside.
+// bubbled reports whether this runs in a synctest bubble. Outside, Wait panics.
 func bubbled() (in bool) {
 	defer func() { in = recover() == nil }()
 	synctest.Wait()

@@ -1,4 +1,4 @@
-package transport
+package port
 
 import (
 	"crypto/ecdsa"
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// certified returns a TLS configuration for hosts at the test's addresses,
-// whose own certificate is the only one it trusts.
+// certified returns a TLS configuration for hosts at the test's addresses. The
+// configuration trusts only its own certificate.
 func certified(t *testing.T) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

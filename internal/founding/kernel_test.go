@@ -1,0 +1,233 @@
+package founding
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/wardmote/wardmote/internal/identity"
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+func TestQuorumHoldsAllVotersAndOutnumbersTheForgetful(t *testing.T) {
+	for _, tt := range []struct{ m, want, voters, quorum int }{
+		{1, 3, 1, 1},
+		{2, 3, 1, 2}, // a single voter; both members must agree on the voter
+		{3, 3, 3, 3}, // all voters must take part
+		{4, 3, 3, 3},
+		{5, 3, 3, 4}, // a majority of 5 is 3, but beside 2 live voters 3 members could forget
+		{5, 5, 5, 5},
+		{7, 3, 3, 6},
+		{7, 1, 1, 7},
+		{9, 5, 5, 7},
+	} {
+		v := firstVoters(tt.m, tt.want)
+		if q := quorum(tt.m, v); v != tt.voters || q != tt.quorum {
+			t.Errorf("%d members, %d voters wanted: %d voters, quorum %d; want %d, %d", tt.m, tt.want, v, q, tt.voters, tt.quorum)
+		}
+	}
+}
+
+// At most one value is ever chosen: messages may be lost, late or reordered,
+// and any member may propose. Members without memory cannot found a second
+// cluster while a majority of the voters runs.
+func TestAtMostOneFoundingIsChosen(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := schedule{t: t,
+			m:    rapid.IntRange(1, 7).Draw(t, "members"),
+			want: rapid.SampledFrom([]int{1, 3, 5}).Draw(t, "voters"),
+		}
+		durable := rapid.Bool().Draw(t, "durable")
+		s.promises, s.generations = make([]identity.Promise, s.m), make([]int, s.m)
+		for range rapid.IntRange(1, 120).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			case 0:
+				s.begin()
+			case 9:
+				if !durable {
+					s.forget(rapid.IntRange(0, s.m-1).Draw(t, "forgets"))
+				}
+			default:
+				if len(s.ballots) > 0 {
+					s.deliver(rapid.SampledFrom(s.ballots).Draw(t, "ballot"), rapid.IntRange(0, s.m-1).Draw(t, "member"))
+				}
+			}
+		}
+	})
+}
+
+// schedule is a random order of messages and restarts among m members.
+type schedule struct {
+	t           *rapid.T
+	m, want     int
+	promises    []identity.Promise // by member
+	generations []int              // of the raft ID, by member; a restart without memory begins the next
+	ballots     []*attempt
+	chosen      *wire.Founding
+}
+
+// attempt is a ballot as seen by the proposer.
+type attempt struct {
+	ballot   wire.Ballot
+	promises map[string]wire.PrepareAnswer
+	value    *wire.Founding // nil: still collecting promises
+	accepts  map[string]bool
+}
+
+func memberName(i int) string { return fmt.Sprint("m", i) }
+
+func (s *schedule) raftID(i int) string { return fmt.Sprintf("m%d#%d", i, s.generations[i]) }
+
+// begin opens a ballot of a random proposer.
+func (s *schedule) begin() {
+	s.ballots = append(s.ballots, &attempt{
+		ballot: wire.Ballot{
+			Round: uint64(len(s.ballots) + 1),
+			Name:  memberName(rapid.IntRange(0, s.m-1).Draw(s.t, "proposer")),
+		},
+		promises: map[string]wire.PrepareAnswer{}, accepts: map[string]bool{},
+	})
+}
+
+// deliver brings the ballot's present message to member i, and the answer back.
+func (s *schedule) deliver(a *attempt, i int) {
+	name := memberName(i)
+	var ok bool
+	if a.value == nil {
+		if s.promises[i], ok = prepare(s.promises[i], a.ballot); ok {
+			a.promises[name] = wire.PrepareAnswer{Accepted: s.promises[i].Accepted, Value: s.promises[i].Value, Raft: s.raftID(i)}
+		}
+		a.value = propose(a.promises, s.m, s.want, func(voters []string, _ map[string]wire.PrepareAnswer) wire.Founding {
+			return wire.Founding{Cluster: machine.ClusterID{byte(a.ballot.Round), 1}, Voters: voters}
+		})
+		return
+	}
+	if _, promised := a.promises[name]; !promised {
+		return
+	}
+	if s.promises[i], ok = accept(s.promises[i], a.ballot, *a.value); ok {
+		a.accepts[name] = true
+	}
+	if len(a.accepts) >= quorum(s.m, firstVoters(s.m, s.want)) {
+		if s.chosen != nil && s.chosen.Cluster != a.value.Cluster {
+			s.t.Fatalf("two foundings chosen: %v and %v", s.chosen, a.value)
+		}
+		s.chosen = a.value
+	}
+}
+
+// forget restarts member i without a Dir, if the rules of the argument allow a
+// restart: once a cluster is founded, a majority of its voters stays; while a
+// value may be half chosen, no member forgets.
+func (s *schedule) forget(i int) {
+	if s.chosen != nil {
+		live := 0
+		for j := range s.promises {
+			if j != i && slices.Contains(s.chosen.Voters, s.raftID(j)) {
+				live++
+			}
+		}
+		if live < len(s.chosen.Voters)/2+1 {
+			return
+		}
+	} else if slices.ContainsFunc(s.promises, func(p identity.Promise) bool { return p.Value != nil }) {
+		return
+	}
+	s.promises[i] = identity.Promise{}
+	s.generations[i]++
+	for _, a := range s.ballots {
+		// A promise of the earlier process does not bind the new one.
+		delete(a.promises, memberName(i))
+		delete(a.accepts, memberName(i))
+	}
+}
+
+func TestProposeRepeatsTheNewestAccepted(t *testing.T) {
+	voters := []string{"a#1", "b#1", "c#1"}
+	older, newer := &wire.Founding{Cluster: machine.ClusterID{1}, Voters: voters}, &wire.Founding{Cluster: machine.ClusterID{2}, Voters: voters}
+	promises := map[string]wire.PrepareAnswer{
+		"a": {Accepted: wire.Ballot{Round: 1, Name: "z"}, Value: older, Raft: "a#1"},
+		"b": {Accepted: wire.Ballot{Round: 2, Name: "a"}, Value: newer, Raft: "b#1"},
+		"c": {Raft: "c#2"}, // a single lost store is no majority
+	}
+	fresh := func([]string, map[string]wire.PrepareAnswer) wire.Founding { return wire.Founding{} }
+	if v := propose(promises, 3, 3, fresh); v != newer {
+		t.Errorf("proposed %v", v)
+	}
+	promises["a"] = wire.PrepareAnswer{Raft: "a#2"}
+	if v := propose(promises, 3, 3, fresh); v == newer || v == older {
+		t.Error("repeated a value whose voters are gone")
+	}
+	if v := propose(map[string]wire.PrepareAnswer{"a": {}, "b": {}}, 3, 3, fresh); v != nil {
+		t.Errorf("too few promises, but proposed %v", v)
+	}
+	if v := propose(map[string]wire.PrepareAnswer{"a": {Members: 5}, "b": {}, "c": {}}, 3, 3, fresh); v != nil {
+		t.Errorf("3 of 5 seen members are too few, but proposed %v", v)
+	}
+}
+
+func TestDurableMembersVoteFirst(t *testing.T) {
+	promises := map[string]wire.PrepareAnswer{
+		"a": {Raft: "a#1"}, "b": {Raft: "b#1"}, "c": {Raft: "c#1", Durable: true},
+	}
+	if ids := chooseVoters(promises, 1); !slices.Equal(ids, []string{"c#1"}) {
+		t.Errorf("one voter: %v", ids)
+	}
+	if ids := chooseVoters(promises, 3); !slices.Equal(ids, []string{"a#1", "b#1", "c#1"}) {
+		t.Errorf("three voters: %v", ids)
+	}
+}
+
+func TestLowerBallotsAreRefused(t *testing.T) {
+	low, high := wire.Ballot{Round: 1, Name: "a"}, wire.Ballot{Round: 2, Name: "a"}
+	v, w := wire.Founding{Floor: 1}, wire.Founding{Floor: 2}
+	p, ok := prepare(identity.Promise{}, high)
+	if !ok || p.Promised != high {
+		t.Fatalf("first promise: %+v, %t", p, ok)
+	}
+	if q, ok := prepare(p, low); ok || q != p {
+		t.Errorf("a lower ballot got the promise: %+v", q)
+	}
+	if q, ok := accept(p, low, v); ok || q != p {
+		t.Errorf("a lower ballot was accepted: %+v", q)
+	}
+	if p, ok = accept(p, high, w); !ok || p.Accepted != high || p.Value.Floor != w.Floor {
+		t.Errorf("the promised ballot was not accepted: %+v", p)
+	}
+}
+
+func TestBallotsOrder(t *testing.T) {
+	b := []wire.Ballot{{Round: 2, Name: "a"}, {Round: 1, Name: "b"}, {Round: 1, Name: "a"}, {}}
+	slices.SortFunc(b, compareBallots)
+	if !slices.IsSortedFunc(b, func(x, y wire.Ballot) int {
+		return cmp.Or(cmp.Compare(x.Round, y.Round), cmp.Compare(x.Name, y.Name))
+	}) {
+		t.Error(b)
+	}
+}
+
+func TestUnsoundFoundingsAreRefused(t *testing.T) {
+	sound := func() wire.Founding {
+		return wire.Founding{Cluster: machine.ClusterID{1}, Voters: []string{"a#1", "b#1", "c#1"}, Floor: 1}
+	}
+	if err := Check(sound()); err != nil {
+		t.Fatal(err)
+	}
+	for claim, spoil := range map[string]func(*wire.Founding){
+		"no cluster ID":         func(v *wire.Founding) { v.Cluster = machine.ClusterID{} },
+		"no voters":             func(v *wire.Founding) { v.Voters = nil },
+		"an even number":        func(v *wire.Founding) { v.Voters = v.Voters[:2] },
+		"a name that is twice":  func(v *wire.Founding) { v.Voters[1] = "a#2" },
+		"no raft ID":            func(v *wire.Founding) { v.Voters[1] = "b" },
+		"no floor under tokens": func(v *wire.Founding) { v.Floor = 0 },
+	} {
+		v := sound()
+		if spoil(&v); Check(v) == nil {
+			t.Errorf("%s: accepted", claim)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/timing"
+)
+
+// search runs a joiner without a network, and records each try.
+type search struct {
+	*joiner
+	own   machine.ClusterID
+	delay time.Duration // of each try
+
+	mu     sync.Mutex
+	tries  map[string][]time.Time
+	stored [][]string
+}
+
+// inSearch runs a joiner for a time, in a bubble. The member sees n members
+// alive, itself included, at the addresses m1:7000 to m<n-1>:7000.
+func inSearch(t *testing.T, n int, join []string, change func(*search), during time.Duration, check func(*search)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &search{own: machine.ClusterID{1}, tries: make(map[string][]time.Time)}
+		list := listOf(&s.own)
+		for i := 1; i < n; i++ {
+			list.record(seen(fmt.Sprint("m", i), 1))
+		}
+		s.joiner = &joiner{
+			self: self, members: list, cluster: list.cluster, tried: make(chan struct{}),
+			addresses: &addresses{self: self, join: join, own: "10.0.0.9:7001", peers: func() []string { return nil }, known: make(map[string]resolution),
+				lookup: func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }},
+			join: func(addr string) error {
+				s.mu.Lock()
+				s.tries[addr] = append(s.tries[addr], time.Now())
+				s.mu.Unlock()
+				time.Sleep(s.delay)
+				return errors.New("nobody is there")
+			},
+			remember: func(addrs []string) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.stored = append(s.stored, addrs)
+				return nil
+			},
+		}
+		if change != nil {
+			change(s)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.run(ctx)
+		}()
+		time.Sleep(during)
+		cancel()
+		<-done
+		check(s)
+	})
+}
+
+// longestGap returns the longest time between two tries of an address.
+func (s *search) longestGap(addr string) (longest time.Duration) {
+	for i := 1; i < len(s.tries[addr]); i++ {
+		longest = max(longest, s.tries[addr][i].Sub(s.tries[addr][i-1]))
+	}
+	return longest
+}
+
+// Package founding relies on the upper bound: a cluster founded at an unseen
+// address grants nothing for 2*Seek.
+func TestPausesWhileSeekingAreShorterThanSeek(t *testing.T) {
+	if timing.LeastFounding != 2*timing.Seek || 2*timing.JoinAlone > timing.Seek {
+		t.Error("the durations are no longer those of the argument")
+	}
+	for n := 1; n <= seekers; n++ {
+		inSearch(t, n, []string{"m1:7000", "unseen:7000"}, nil, time.Minute, func(s *search) {
+			if longest := s.longestGap("unseen:7000"); longest >= timing.Seek || len(s.tries["unseen:7000"]) < 100 {
+				t.Errorf("%d members: %d tries, up to %v apart", n, len(s.tries["unseen:7000"]), longest)
+			}
+		})
+	}
+	// With rounds of d, tries are less than Seek + d apart.
+	const d = timing.Seek / 2
+	inSearch(t, 3, []string{"unseen:7000"}, func(s *search) { s.delay = d }, time.Minute, func(s *search) {
+		if longest := s.longestGap("unseen:7000"); longest >= timing.Seek+d {
+			t.Errorf("tries are up to %v apart", longest)
+		}
+	})
+}
+
+func TestASettledMemberTriesRarelyAndNeverStops(t *testing.T) {
+	inSearch(t, 3, []string{"m1:7000", "m2:7000", self.Addr, "10.0.0.9:7001"}, nil, 10*time.Minute, func(s *search) {
+		var all []time.Time
+		for _, addr := range []string{"m1:7000", "m2:7000"} {
+			if len(s.tries[addr]) < 5 {
+				t.Errorf("%s: %d tries in ten minutes", addr, len(s.tries[addr]))
+			}
+			all = append(all, s.tries[addr][1:]...) // the first round tries both
+		}
+		slices.SortFunc(all, time.Time.Compare)
+		for i := 1; i < len(all); i++ {
+			if gap := all[i].Sub(all[i-1]); gap < timing.JoinSettled || gap >= 2*timing.JoinSettled {
+				t.Errorf("tries are %v apart", gap)
+			}
+		}
+		if len(s.tries) != 2 {
+			t.Errorf("tried %v, with this node's own addresses", s.tries)
+		}
+	})
+}
+
+func TestAMemberWithoutAClusterTriesEveryAddressAgain(t *testing.T) {
+	inSearch(t, 3, []string{"m1:7000", "m2:7000"}, func(s *search) { s.own = machine.ClusterID{} }, time.Minute, func(s *search) {
+		for _, addr := range []string{"m1:7000", "m2:7000"} {
+			if longest := s.longestGap(addr); longest >= 2*timing.JoinUnfounded || len(s.tries[addr]) < 30 {
+				t.Errorf("%s: %d tries, up to %v apart", addr, len(s.tries[addr]), longest)
+			}
+		}
+	})
+}
+
+func TestJoinedMeansThatEachAddressWasTriedToTheEnd(t *testing.T) {
+	join := []string{"a:7000", "b:7000", "c:7000"}
+	begin := func(s *search) { s.delay = timing.GossipTCP }
+	tried := func(s *search) bool {
+		select {
+		case <-s.tried:
+			return true
+		default:
+			return false
+		}
+	}
+	inSearch(t, 1, join, begin, timing.GossipTCP-time.Millisecond, func(s *search) {
+		if len(s.tries) != len(join) {
+			t.Errorf("tried %v at once, want all of %v", s.tries, join)
+		}
+	})
+	inSearch(t, 1, join, func(s *search) {
+		begin(s)
+		time.AfterFunc(timing.GossipTCP-time.Millisecond, func() {
+			if tried(s) {
+				t.Error("told before the tries had ended")
+			}
+		})
+	}, timing.GossipTCP+time.Millisecond, func(s *search) {
+		if !tried(s) {
+			t.Error("not told after the tries had ended")
+		}
+	})
+}
+
+func TestSomeOfManyMembersSeek(t *testing.T) {
+	var own machine.ClusterID
+	for _, tt := range []struct{ members, least, most int }{
+		{seekers, 1000, 1000}, // of 1,000 rounds
+		{100, 40, 150},        // 9 of 101
+	} {
+		m := listOf(&own)
+		for i := 1; i < tt.members; i++ {
+			m.record(seen(fmt.Sprint("m", i), 1))
+		}
+		j := &joiner{members: m}
+		sought := 0
+		for range 1000 {
+			tries, unseen := j.sample([]string{"m1:7000", "x:7000"}, []string{"x:7000"})
+			sought += len(unseen)
+			if len(tries) != len(unseen)+1 {
+				t.Fatalf("tries %v, unseen %v", tries, unseen)
+			}
+		}
+		if sought < tt.least || sought > tt.most {
+			t.Errorf("%d members: sought in %d rounds of 1,000", tt.members, sought)
+		}
+	}
+}
+
+func TestARoundIsBounded(t *testing.T) {
+	var join []string
+	for i := range 3 * maxTries {
+		join = append(join, fmt.Sprintf("x%d:7000", i))
+	}
+	for _, n := range []int{1, 3} {
+		inSearch(t, n, join, nil, time.Minute, func(s *search) {
+			at := make(map[time.Time]int)
+			for _, tries := range s.tries {
+				for _, when := range tries {
+					at[when]++
+				}
+			}
+			for _, tries := range at {
+				if tries > maxTries {
+					t.Errorf("%d tries in a round", tries)
+				}
+			}
+		})
+	}
+}
+
+func TestLivingMembersAreRememberedForTheNextStart(t *testing.T) {
+	inSearch(t, 1, nil, func(s *search) {
+		time.AfterFunc(time.Second, func() {
+			s.members.changed.Wake() // alone: nothing to remember
+		})
+		time.AfterFunc(2*time.Second, func() {
+			s.members.record(seen("a", 1))
+			s.members.record(dead(seen("b", 1)))
+			s.members.changed.Wake()
+		})
+	}, 3*time.Second, func(s *search) {
+		if len(s.stored) != 1 || !slices.Equal(s.stored[0], []string{"a:7000"}) {
+			t.Errorf("remembered %v", s.stored)
+		}
+	})
+}
+
+func TestNamesAreResolvedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ips, fails := []string{"10.0.0.1", "10.0.0.2"}, error(nil)
+		looked := 0
+		a := &addresses{
+			self: self, join: []string{"host:7000", "10.0.0.2:7000", "[::1]:7000"}, own: "10.0.0.3:7000",
+			peers: func() []string { return []string{"10.0.0.1:7000", "10.0.0.8:7000"} },
+			known: make(map[string]resolution),
+			lookup: func(ctx context.Context, host string) ([]string, error) {
+				if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > timing.Resolve {
+					t.Error("a look-up without a limit")
+				}
+				looked++
+				return ips, fails
+			},
+		}
+		check := func(claim string, lookups int, want ...string) {
+			t.Helper()
+			if got := a.list(t.Context()); !slices.Equal(got, want) || looked != lookups {
+				t.Errorf("%s: %v after %d look-ups, want %v after %d", claim, got, looked, want, lookups)
+			}
+		}
+		check("first", 1, "10.0.0.1:7000", "10.0.0.2:7000", "[::1]:7000", "10.0.0.8:7000")
+		ips = []string{"10.0.0.3", "10.0.0.4"} // the first is this node's own
+		time.Sleep(timing.Resolved)
+		check("believed", 1, "10.0.0.1:7000", "10.0.0.2:7000", "[::1]:7000", "10.0.0.8:7000")
+		time.Sleep(time.Millisecond)
+		check("anew", 2, "10.0.0.4:7000", "10.0.0.2:7000", "[::1]:7000", "10.0.0.1:7000", "10.0.0.8:7000")
+		ips, fails = nil, errors.New("no such host")
+		time.Sleep(timing.Resolved + time.Millisecond)
+		check("failed", 3, "10.0.0.2:7000", "[::1]:7000", "10.0.0.1:7000", "10.0.0.8:7000")
+		check("a failure is believed too", 3, "10.0.0.2:7000", "[::1]:7000", "10.0.0.1:7000", "10.0.0.8:7000")
+	})
+}

@@ -1,0 +1,137 @@
+package gossip
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/wakeup"
+)
+
+// maxSeen bounds the list: above this number of processes, the process that has
+// been dead for longest is forgotten. Living processes are never forgotten.
+const maxSeen = 1024
+
+// members is the list of sightings. Its methods may be called from any
+// goroutine.
+type members struct {
+	self    member.Self
+	cluster func() machine.ClusterID
+	changed wakeup.All
+
+	mu   sync.Mutex
+	meta member.Metadata            // this node's own, as of now
+	seen map[string]member.Sighting // by gossip name; the dead too, for a while
+}
+
+func newMembers(self member.Self, meta member.Metadata, cluster func() machine.ClusterID) *members {
+	return &members{self: self, cluster: cluster, meta: meta, seen: make(map[string]member.Sighting)}
+}
+
+// gossipName is the name of a process in gossip.
+func gossipName(p member.Process) string { return p.Name + "." + strconv.FormatUint(p.Boot, 36) }
+
+// parseGossipName returns the name and boot in a gossip name.
+func parseGossipName(s string) (name string, boot uint64, err error) {
+	i := strings.LastIndexByte(s, '.')
+	if i < 0 {
+		return "", 0, fmt.Errorf("cluster: %q is no gossip name", s)
+	}
+	boot, err = strconv.ParseUint(s[i+1:], 36, 64)
+	return s[:i], boot, err
+}
+
+// update changes the own description and reports whether anything has changed.
+func (m *members) update(change func(*member.Metadata)) bool {
+	m.mu.Lock()
+	before := m.meta
+	change(&m.meta)
+	same := before == m.meta
+	m.mu.Unlock()
+	if !same {
+		m.changed.Wake()
+	}
+	return !same
+}
+
+func (m *members) ownMeta() member.Metadata {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.meta
+}
+
+// record takes s into the list. News says that a process appeared, came back or
+// died, and not only told more about itself. Newest is the boot of the newest
+// living process of the name, or 0 if none lives. The caller wakes the waiters.
+func (m *members) record(s member.Sighting) (news bool, newest uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := gossipName(s.Process)
+	old, known := m.seen[key]
+	if known && old.Alive == s.Alive {
+		s.Since = old.Since
+	}
+	m.seen[key] = s
+	m.prune()
+	for _, o := range m.seen {
+		if o.Name == s.Name && o.Alive {
+			newest = max(newest, o.Boot)
+		}
+	}
+	return old.Alive != s.Alive, newest
+}
+
+// prune forgets the process that has been dead for longest, if the list is too
+// long. The caller holds m.mu.
+func (m *members) prune() {
+	if len(m.seen) <= maxSeen {
+		return
+	}
+	oldest := ""
+	for key, s := range m.seen {
+		if !s.Alive && (oldest == "" || s.Since.Before(m.seen[oldest].Since)) {
+			oldest = key
+		}
+	}
+	delete(m.seen, oldest)
+}
+
+func (m *members) alive() []member.Sighting {
+	return m.list(func(s member.Sighting) bool { return s.Alive })
+}
+
+func (m *members) all() []member.Sighting {
+	return m.list(func(member.Sighting) bool { return true })
+}
+
+// list returns the wanted sightings, sorted. Members of another cluster are left
+// out: they were met before this member knew its own cluster.
+func (m *members) list(wanted func(member.Sighting) bool) []member.Sighting {
+	own := m.cluster()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []member.Sighting
+	for _, s := range m.seen {
+		switch {
+		case m.self.Is(s.Process):
+			s.Meta = m.meta
+		case foreign(s, own):
+			continue
+		}
+		if wanted(s) {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, member.Compare)
+	return out
+}
+
+// foreign reports whether s is in another cluster than own. Without an own
+// cluster no member is foreign.
+func foreign(s member.Sighting, own machine.ClusterID) bool {
+	return own != (machine.ClusterID{}) && s.Meta.InCluster() && s.Meta.Cluster != own
+}

@@ -1,0 +1,173 @@
+package gossip
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// self is this node in the tests without a network.
+var self = member.Self{Name: "self", Boot: 9, Addr: "10.0.0.9:7000", Cluster: "test", Log: slog.New(slog.DiscardHandler)}
+
+// listOf returns the list of a node in the given cluster, with itself on the list.
+func listOf(own *machine.ClusterID) *members {
+	m := newMembers(self, member.Metadata{Generation: 1}, func() machine.ClusterID { return *own })
+	m.record(member.Sighting{Process: self.Process(), Alive: true})
+	return m
+}
+
+// seen is a living process at an address of its own.
+func seen(name string, boot uint64) member.Sighting {
+	return member.Sighting{Process: member.Process{Name: name, Boot: boot, Addr: name + ":7000"}, Alive: true, Since: time.Now()}
+}
+
+func dead(s member.Sighting) member.Sighting {
+	s.Alive = false
+	return s
+}
+
+func TestGossipNamesAreReadBack(t *testing.T) {
+	for _, p := range []member.Process{{Name: "a", Boot: 1}, {Name: "a.b.c", Boot: math.MaxUint64}} {
+		name, boot, err := parseGossipName(gossipName(p))
+		if err != nil || name != p.Name || boot != p.Boot {
+			t.Errorf("%+v: read back as %q, %d, %v", p, name, boot, err)
+		}
+	}
+	for _, s := range []string{"", "a", "a.", "a.!"} {
+		if _, _, err := parseGossipName(s); err == nil {
+			t.Errorf("%q was taken for a gossip name", s)
+		}
+	}
+}
+
+func TestNewsAreLifeAndDeathOnly(t *testing.T) {
+	var own machine.ClusterID
+	m := listOf(&own)
+	for i, tt := range []struct {
+		s      member.Sighting
+		news   bool
+		newest uint64
+	}{
+		{seen("a", 1), true, 1},
+		{seen("a", 1), false, 1}, // a changed description
+		{seen("a", 3), true, 3},
+		{seen("a", 2), true, 3},        // an earlier process is heard of late
+		{dead(seen("a", 1)), true, 3},  // the death of an earlier process
+		{dead(seen("a", 1)), false, 3}, // told again
+		{dead(seen("b", 1)), false, 0}, // the death of an unknown process
+		{seen("b", 1), true, 1},
+		{dead(seen("a", 3)), true, 2},
+		{seen("a", 3), true, 3}, // back after a partition
+	} {
+		if news, newest := m.record(tt.s); news != tt.news || newest != tt.newest {
+			t.Errorf("step %d: news %t, newest %d; want %t, %d", i, news, newest, tt.news, tt.newest)
+		}
+	}
+}
+
+func TestSinceChangesWithLifeAndDeathOnly(t *testing.T) {
+	var own machine.ClusterID
+	m := listOf(&own)
+	first := seen("a", 1)
+	first.Since = time.Unix(100, 0)
+	again := first
+	again.Since, again.Meta.Voter = time.Unix(200, 0), true
+	m.record(first)
+	m.record(again)
+	if got := m.alive()[0]; !got.Since.Equal(first.Since) || !got.Meta.Voter {
+		t.Errorf("after an update: %+v", got)
+	}
+	gone := dead(again)
+	m.record(gone)
+	if got := m.all()[0]; got.Alive || !got.Since.Equal(gone.Since) {
+		t.Errorf("after the death: %+v", got)
+	}
+}
+
+func TestOwnDescriptionIsListedAsOfNow(t *testing.T) {
+	var own machine.ClusterID
+	m := listOf(&own)
+	changed := m.changed.Wait()
+	if m.update(func(*member.Metadata) {}) {
+		t.Error("a change of nothing was taken for a change")
+	}
+	select {
+	case <-changed:
+		t.Error("a change of nothing woke the waiters")
+	default:
+	}
+	if !m.update(func(d *member.Metadata) { d.Format, d.Leads = 7, 3 }) {
+		t.Error("a change was not noticed")
+	}
+	<-changed
+	for _, list := range [][]member.Sighting{m.alive(), m.all()} {
+		if len(list) != 1 || list[0].Meta.Leads != 3 || list[0].Meta.Generation != 1 {
+			t.Errorf("listed as %+v", list)
+		}
+	}
+	if f := member.FormatOf(m.all(), member.RaftID(self.Name, 1)); f != 7 {
+		t.Errorf("own format %d, want 7", f)
+	}
+}
+
+func TestMembersOfOtherClustersAreNotListed(t *testing.T) {
+	var own machine.ClusterID
+	m := listOf(&own)
+	other, ours, none := seen("other", 1), seen("ours", 1), seen("none", 1)
+	other.Meta.Cluster, ours.Meta.Cluster = machine.ClusterID{2}, machine.ClusterID{1}
+	for _, s := range []member.Sighting{other, ours, none} {
+		m.record(s)
+	}
+	if n := len(m.alive()); n != 4 {
+		t.Errorf("without a cluster %d are listed, want all 4", n)
+	}
+	own = machine.ClusterID{1}
+	if list := m.all(); len(list) != 3 || list[0].Name != "none" || list[1].Name != "ours" || list[2].Name != self.Name {
+		t.Errorf("in a cluster: %v", list)
+	}
+}
+
+func TestTheLongestDeadAreForgotten(t *testing.T) {
+	var own machine.ClusterID
+	m := listOf(&own)
+	for i := range 2 * maxSeen {
+		s := dead(seen(fmt.Sprint("d", i), 1))
+		s.Since = time.Unix(int64(i), 0)
+		m.record(s)
+	}
+	list := m.all()
+	if len(list) != maxSeen {
+		t.Fatalf("%d are remembered, want %d", len(list), maxSeen)
+	}
+	for _, s := range list {
+		if s.Name != self.Name && s.Since.Unix() <= maxSeen {
+			t.Fatalf("%s is remembered, dead since second %d", s.Name, s.Since.Unix())
+		}
+	}
+	for i := range 2 * maxSeen {
+		m.record(seen(fmt.Sprint("a", i), 1))
+	}
+	if n := len(m.alive()); n != 2*maxSeen+1 {
+		t.Errorf("%d living members are listed, want %d", n, 2*maxSeen+1)
+	}
+}
+
+func TestTheLargestDescriptionFitsMemberlist(t *testing.T) {
+	meta := member.Metadata{
+		Version: math.MaxUint8, Generation: math.MaxUint64, Voter: true, Founder: true, Durable: true, Leaving: true,
+		Leads: math.MaxUint64, TTL: math.MaxUint64, Format: math.MaxUint8,
+	}
+	for i := range meta.Cluster {
+		meta.Cluster[i] = 0xff
+	}
+	const limit = 512 // above this size memberlist panics
+	if n := len(wire.Marshal(&meta)); n > limit {
+		t.Errorf("%d bytes, the limit is %d", n, limit)
+	}
+}

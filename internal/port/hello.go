@@ -1,0 +1,65 @@
+package port
+
+import "fmt"
+
+// A Kind is the purpose of a connection. Each kind has its own handler.
+type Kind uint8
+
+const (
+	// KindRaft carries raft's own stream between voters.
+	KindRaft Kind = 1
+	// KindGossip carries gossip's streams: joins and push-pull.
+	KindGossip Kind = 2
+	// KindMember carries a member's requests to the leader, and the answers.
+	KindMember Kind = 3
+	// KindControl carries founding, invitations and operators' requests.
+	KindControl Kind = 4
+	// KindPackets is reserved for gossip packets over streams, where UDP is
+	// blocked. Nothing uses it yet.
+	KindPackets Kind = 5
+)
+
+// String returns the kind's name for logs and errors.
+func (k Kind) String() string {
+	switch k {
+	case KindRaft:
+		return "raft"
+	case KindGossip:
+		return "gossip"
+	case KindMember:
+		return "member"
+	case KindControl:
+		return "control"
+	case KindPackets:
+		return "packets"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// A Peer is one incarnation of a member: a name, and a boot ID that is new at
+// each start. Boot 0 means any, or unknown. In the destination of a KindRaft
+// connection, Boot is the member's raft generation instead.
+type Peer struct {
+	Name string
+	Boot uint64
+}
+
+// String returns name@boot in hexadecimal, or the name alone when Boot is 0.
+func (p Peer) String() string {
+	if p.Boot == 0 {
+		return p.Name
+	}
+	return fmt.Sprintf("%s@%x", p.Name, p.Boot)
+}
+
+// A Hello names the dialling side and its intended destination.
+type Hello struct {
+	Kind Kind
+	// Cluster is the cluster's name. Only its hash travels: in a received Hello,
+	// Cluster is this member's own cluster name if the hashes agree, else "".
+	Cluster string
+	// ClusterID is the cluster's ID as known to the dialling side, zero if
+	// unknown.
+	ClusterID [16]byte
+	From, To  Peer
+}

@@ -1,0 +1,77 @@
+package port
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// A Status is the accepting side's verdict on a Hello.
+type Status uint8
+
+const (
+	// StatusOK admits the connection.
+	StatusOK Status = iota
+	// StatusForeignCluster: the two sides belong to different clusters.
+	StatusForeignCluster
+	// StatusWrongDestination: the address now belongs to another member, or to
+	// another incarnation of the intended member.
+	StatusWrongDestination
+	// StatusRefused: this member takes no connection of this kind, or not yet.
+	StatusRefused
+	// StatusTooManyConnections: a cap on connections is reached.
+	StatusTooManyConnections
+	// StatusBadVersion: the accepting side speaks another version.
+	StatusBadVersion
+	// StatusBadPreamble: the version is right and the rest makes no sense.
+	StatusBadPreamble
+)
+
+// String returns the status in words.
+func (s Status) String() string {
+	switch s {
+	case StatusOK:
+		return "ok"
+	case StatusForeignCluster:
+		return "foreign cluster"
+	case StatusWrongDestination:
+		return "wrong destination"
+	case StatusRefused:
+		return "kind not admitted"
+	case StatusTooManyConnections:
+		return "too many connections"
+	case StatusBadVersion:
+		return "other protocol version"
+	case StatusBadPreamble:
+		return "bad preamble"
+	}
+	return fmt.Sprintf("status %d", uint8(s))
+}
+
+// A RefusedError says: the other side was reached, and the connection was
+// refused, by the other side or by this side because of the answer. No byte of
+// the connection's own protocol was exchanged.
+type RefusedError struct {
+	Addr      string // as dialled
+	Status    Status // the reason, never StatusOK
+	Kind      Kind   // of the connection
+	ClusterID [16]byte
+	Peer      Peer // the answering member; its name is "" when unknown
+}
+
+// Error names the address, the kind, the reason and the answering member.
+func (e *RefusedError) Error() string {
+	text := fmt.Sprintf("transport: %s refused %s connection: %s", e.Addr, e.Kind, e.Status)
+	if e.Peer.Name != "" {
+		text += fmt.Sprintf(" (answered by %s)", e.Peer)
+	}
+	if e.Status == StatusForeignCluster && e.ClusterID != ([16]byte{}) {
+		text += " of cluster " + hex.EncodeToString(e.ClusterID[:])
+	}
+	return text
+}
+
+func isRefused(err error) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused)
+}

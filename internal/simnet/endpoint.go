@@ -1,0 +1,163 @@
+package simnet
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// An Endpoint is a bound address of a host. See transport.Endpoint for the
+// contract of the methods.
+type Endpoint struct {
+	host    *host
+	addr    netip.AddrPort
+	text    string
+	closed  bool
+	backlog []*stream
+	packets []packet
+	accepts sync.Cond // on Network.mu
+	reads   sync.Cond // on Network.mu
+}
+
+// packet is a packet, with the sender's address also as text.
+type packet struct {
+	data     []byte
+	from, to netip.AddrPort
+	sender   string
+}
+
+// Addr returns the bound address.
+func (e *Endpoint) Addr() string { return e.text }
+
+// Accept waits for the next stream, and also while the host is frozen.
+func (e *Endpoint) Accept() (net.Conn, error) {
+	n := e.host.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for !e.closed && (e.host.frozen || len(e.backlog) == 0) {
+		e.accepts.Wait()
+	}
+	if e.closed {
+		return nil, e.fail("accept", net.ErrClosed)
+	}
+	s := e.backlog[0]
+	e.backlog = e.backlog[1:]
+	return s, nil
+}
+
+// ReadFrom waits for the next packet, and also while the host is frozen.
+func (e *Endpoint) ReadFrom(p []byte) (int, string, error) {
+	n := e.host.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for !e.closed && (e.host.frozen || len(e.packets) == 0) {
+		e.reads.Wait()
+	}
+	if e.closed {
+		return 0, "", e.fail("read", net.ErrClosed)
+	}
+	first := e.packets[0]
+	e.packets[0] = packet{}
+	e.packets = e.packets[1:]
+	return copy(p, first.data), first.sender, nil
+}
+
+// WriteTo sends a copy of p. While the host is frozen, the packet waits.
+func (e *Endpoint) WriteTo(p []byte, addr string) error {
+	if len(p) > maxPacket {
+		return e.fail("write", syscall.EMSGSIZE)
+	}
+	to, err := parseAddr(addr)
+	if err != nil {
+		return e.fail("write", err)
+	}
+	x := packet{data: append([]byte(nil), p...), from: e.addr, to: to, sender: e.text}
+	n := e.host.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case e.closed:
+		return e.fail("write", net.ErrClosed)
+	case !e.host.frozen:
+		n.send(x)
+	case len(e.host.unsent) < packetQueue:
+		e.host.unsent = append(e.host.unsent, x)
+	}
+	return nil
+}
+
+// send puts a packet on the link to its destination. The caller holds mu.
+func (n *Network) send(p packet) {
+	r := route{p.from.Addr(), p.to.Addr()}
+	if n.isCut(r) {
+		return
+	}
+	l, rng := n.quality(r)
+	if l.lost(rng) {
+		return
+	}
+	if d := l.latency(rng); d > 0 {
+		n.at(time.Now().Add(d), func() { n.receive(p) })
+		return
+	}
+	n.receive(p)
+}
+
+// receive queues a packet at its destination, unless the link was cut
+// meanwhile. The caller holds mu.
+func (n *Network) receive(p packet) {
+	if n.isCut(route{p.from.Addr(), p.to.Addr()}) {
+		return
+	}
+	e := n.host(p.to.Addr()).endpoints[p.to.Port()]
+	if e == nil || len(e.packets) >= packetQueue {
+		return
+	}
+	e.packets = append(e.packets, p)
+	e.reads.Signal()
+}
+
+// Close frees the address. Unaccepted streams are reset.
+func (e *Endpoint) Close() error {
+	n := e.host.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if e.closed {
+		return e.fail("close", net.ErrClosed)
+	}
+	e.shut()
+	return nil
+}
+
+// shut does the work of Close. The caller holds mu.
+func (e *Endpoint) shut() {
+	e.closed = true
+	delete(e.host.endpoints, e.addr.Port())
+	for _, s := range e.backlog {
+		s.crash()
+	}
+	e.backlog, e.packets = nil, nil
+	e.accepts.Broadcast()
+	e.reads.Broadcast()
+	e.host.net.changed.Wake()
+}
+
+func (e *Endpoint) fail(op string, err error) error {
+	return &net.OpError{Op: op, Net: "memory", Source: net.TCPAddrFromAddrPort(e.addr), Err: err}
+}
+
+func (e *Endpoint) failTo(op string, to netip.AddrPort, err error) error {
+	return &net.OpError{Op: op, Net: "memory", Source: net.TCPAddrFromAddrPort(e.addr), Addr: net.TCPAddrFromAddrPort(to), Err: err}
+}
+
+func parseAddr(addr string) (netip.AddrPort, error) {
+	a, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		// There are no names to look up.
+		return a, errors.Join(&net.DNSError{Err: "no such host", Name: addr, IsNotFound: true}, err)
+	}
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()), nil
+}

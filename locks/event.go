@@ -1,0 +1,173 @@
+package locks
+
+import (
+	"time"
+
+	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+// handleEvent handles an event from the cluster for the session, and must not
+// block.
+func (s *session) handleEvent(e machine.Event) {
+	switch e.Kind {
+	case machine.EventGranted:
+		s.handleGranted(e.Seq, machine.Outcome{
+			Code:    machine.Granted,
+			Token:   e.Token,
+			Waiters: e.Waiters,
+			Value:   e.Value,
+			Unclean: e.Unclean,
+		})
+	case machine.EventRefused:
+		s.handleRefused(e.Seq, machine.Outcome{Code: e.Code, Token: e.Token})
+	case machine.EventAsked, machine.EventContended:
+		s.handleNotice(e)
+	case machine.EventLost:
+		s.loseGrant(e.Seq, e.Key, e.Token, reasonOf(e.Reason))
+	case machine.EventEnded:
+		s.lose(reasonOf(e.Reason))
+	}
+}
+
+// handleGranted makes the waiter's lock, or upgrades the waiter's grant. If the
+// session can no longer be trusted, the session ends instead, and so the key is
+// freed. A grant without a waiter is a repeated event, or is being withdrawn.
+func (s *session) handleGranted(seq uint64, out machine.Outcome) {
+	if !s.alive() {
+		return
+	}
+	s.mu.Lock()
+	w := s.waiters[seq]
+	if w == nil || s.draining || s.reason != 0 {
+		s.mu.Unlock()
+		return
+	}
+	var release *cleanup
+	if w.upgrades != nil {
+		w.upgrades.noteUpgraded(out)
+	} else {
+		w.lock = s.newLock(w, out)
+		if g := w.lock.g; w.early.lost != 0 {
+			release = g.releaseCleanup("")
+			g.markLost(w.early.lost, nil) // no caller has its context yet
+		}
+	}
+	s.resolve(w, out)
+	s.mu.Unlock()
+	// The waiter's proposal may still be looking for a leader, although the
+	// verdict is known.
+	w.cancel(nil)
+	if release != nil {
+		s.startCleanup(release)
+	}
+}
+
+// newLock makes the grant and the lock of w. The caller holds s.mu.
+func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
+	g := &grant{
+		s:          s,
+		key:        w.key,
+		seq:        w.seq,
+		since:      time.Now(),
+		firstToken: fence.Token(out.Token),
+		token:      fence.Token(out.Token),
+		mode:       w.cmd.Mode,
+		unclean:    out.Unclean,
+	}
+	g.lock = &Lock{g: g, parent: w.parent}
+	if w.cmd.Keys != nil {
+		g.ensureRare().keys = w.cmd.Keys
+	}
+	if out.Value != "" {
+		g.ensureRare().value = out.Value
+	}
+	s.grants[w.seq] = g
+	s.c.trace.acquired(LockEvent{Key: g.key, Token: g.token, Took: g.since.Sub(w.since)})
+	if w.early.asked {
+		g.noteAsked(w.early.by)
+	}
+	if w.early.contended || out.Waiters > 0 {
+		g.noteContended()
+	}
+	return g.lock
+}
+
+// handleRefused ends the wait of a request that was queued first and then
+// refused.
+func (s *session) handleRefused(seq uint64, out machine.Outcome) {
+	s.mu.Lock()
+	w := s.waiters[seq]
+	if w == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.resolve(w, out)
+	s.mu.Unlock()
+	w.cancel(nil)
+}
+
+// handleNotice handles the news for a holder: the grant is contended, or a
+// client has called Ask.
+func (s *session) handleNotice(e machine.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.grants[e.Seq]; g != nil {
+		g.raiseToken(e.Token)
+		if e.Kind == machine.EventAsked {
+			g.noteAsked(e.By)
+		} else {
+			g.noteContended()
+		}
+		return
+	}
+	if w := s.waiters[e.Seq]; w != nil {
+		if e.Kind == machine.EventAsked {
+			w.early.asked, w.early.by = true, e.By
+		} else {
+			w.early.contended = true
+		}
+	}
+}
+
+// loseGrant ends the grant of the request seq. If the grant was broken,
+// loseGrant also releases the grant in the cluster, as soon as the locks have
+// ended: the release tells the cluster that no lock of this grant is trusted
+// any more. If Release or Close has ended the grant before, nothing is known of
+// the grant here; loseGrant releases the grant all the same.
+func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason Reason) {
+	s.mu.Lock()
+	g := s.grants[seq]
+	if w := s.waiters[seq]; w != nil && g == nil {
+		w.early.lost = reason // the answer with the grant has not arrived yet
+		s.mu.Unlock()
+		return
+	}
+	if g == nil && token == 0 {
+		s.mu.Unlock()
+		return // the grant has ended, and the rest was done then
+	}
+	d := &cleanup{keys: []string{key}, token: fence.Token(token)}
+	var cancels []func()
+	if g != nil {
+		g.raiseToken(token)
+		d = g.releaseCleanup("")
+		cancels = g.markLost(reason, nil)
+	}
+	done := reason != Broken || s.releaseIsPending(d.keys[0], d.token)
+	s.unlockAndCancel(cancels)
+	if !done {
+		s.startCleanup(d)
+	}
+}
+
+// reasonOf converts the machine's reason to this package's.
+func reasonOf(r machine.Reason) Reason {
+	switch r {
+	case machine.Closed:
+		return ClientClosed
+	case machine.Broken:
+		return Broken
+	}
+	return SessionExpired
+}

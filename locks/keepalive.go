@@ -1,0 +1,199 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/replica"
+)
+
+const (
+	// beatsPerTTL is how many beats a session sends in a TTL. With as many
+	// beats unanswered, the oldest is cancelled for the next: no beat delays
+	// another.
+	beatsPerTTL = 3
+
+	// sleepCheck is how often the session reads the clocks while it has grants
+	// or waiters. A suspended host's timers stand still, so no timer can be set
+	// for the moment when a sleep has used up the trust.
+	sleepCheck = 100 * time.Millisecond
+)
+
+// run sends beats until the session ends. When the trust is spent or the node
+// stops, run ends the session. Then it tells the cluster, so that the keys are
+// free early.
+func (s *session) run() {
+	defer close(s.closed)
+	// The first beat is due a third of a TTL after the request for the session.
+	last := s.trust.sent
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for s.ctx.Err() == nil {
+		now := s.c.now()
+		// A host has missed beats after a sleep, so the session sends a beat at
+		// once.
+		if now.since(last) >= s.ttl/beatsPerTTL || now.sleptSince(last) > sleepCheck {
+			last = now
+			s.sendBeat(now)
+		}
+		d, ok := s.checkTrust(now, s.ttl/beatsPerTTL-now.since(last))
+		if !ok {
+			break
+		}
+		timer.Reset(d)
+		select {
+		case <-timer.C:
+		case <-s.wakeup:
+		case <-s.ctx.Done():
+		case <-s.c.rep.Done():
+			s.lose(NodeStopped)
+		}
+	}
+	s.c.rep.Detach(s.id)
+	switch s.endReason() {
+	case SessionExpired, NodeStopped:
+		// The cluster has ended the session already, or cannot be told.
+	default:
+		s.closeErr = s.proposeClose()
+	}
+}
+
+// checkTrust ends the session if its trust is spent, and then returns false.
+// Otherwise it returns how long run may sleep: until the trust ends or the next
+// beat is due.
+func (s *session) checkTrust(now instant, due time.Duration) (time.Duration, bool) {
+	s.mu.Lock()
+	left := s.trust.remaining(now)
+	d := min(left, max(due, 0))
+	if len(s.grants)+len(s.waiters) > 0 {
+		d = min(d, sleepCheck)
+	}
+	over := s.reason != 0
+	if left > 0 {
+		s.nextCheck = now.at.Add(d)
+	}
+	s.mu.Unlock()
+	if over || left > 0 {
+		return d, !over
+	}
+	s.loseTrust(now)
+	return 0, false
+}
+
+// loseTrust ends the session because its trust is spent.
+func (s *session) loseTrust(now instant) {
+	s.mu.Lock()
+	reason := s.trust.lossReason(now, now.at.Sub(s.nextCheck))
+	s.mu.Unlock()
+	s.lose(reason)
+}
+
+// alive reports whether the session has not ended and its trust is open by the
+// clocks. If the trust is spent, alive ends the session.
+func (s *session) alive() bool {
+	now := s.c.now()
+	s.mu.Lock()
+	left, over := s.trust.remaining(now), s.reason != 0
+	s.mu.Unlock()
+	if over {
+		return false
+	}
+	if left <= 0 {
+		s.loseTrust(now)
+		return false
+	}
+	return true
+}
+
+// beat is a keepalive without an answer yet.
+type beat struct {
+	sent   instant
+	cancel context.CancelFunc
+	stale  bool // a later beat was confirmed or replaced it
+}
+
+// sendBeat sends a keepalive, and does not wait for the answer.
+func (s *session) sendBeat(now instant) {
+	s.mu.Lock()
+	left := s.trust.remaining(now)
+	if s.reason != 0 || left <= 0 {
+		s.mu.Unlock()
+		return
+	}
+	if len(s.beats) == beatsPerTTL {
+		s.dropBeats(s.beats[0].sent)
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, left)
+	b := &beat{sent: now, cancel: cancel}
+	s.beats = append(s.beats, b)
+	s.mu.Unlock()
+
+	s.c.goTask(func() {
+		err := s.c.rep.Beat(ctx, s.id)
+		cancel()
+		s.mu.Lock()
+		stale := b.stale
+		if i := slices.Index(s.beats, b); i >= 0 {
+			s.beats = slices.Delete(s.beats, i, i+1)
+		}
+		s.mu.Unlock()
+		s.handleBeatAnswer(b.sent, err, stale)
+	})
+}
+
+// dropBeats cancels the beats sent no later than sent. The caller holds s.mu.
+func (s *session) dropBeats(sent instant) {
+	for len(s.beats) > 0 && !s.beats[0].sent.at.After(sent.at) {
+		s.beats[0].stale = true
+		s.beats[0].cancel()
+		s.beats = s.beats[1:]
+	}
+}
+
+// handleBeatAnswer handles the answer to a beat sent at sent.
+func (s *session) handleBeatAnswer(sent instant, err error, stale bool) {
+	switch {
+	case err == nil:
+		s.extendTrust(sent)
+	case errors.Is(err, replica.ErrNoSession):
+		s.lose(SessionExpired)
+	case errors.Is(err, cluster.ErrStopped):
+		s.lose(NodeStopped)
+	case !stale && !s.hasEnded():
+		// The window of trust does not change: its end ends the session unless
+		// another beat is confirmed in time.
+		s.c.trace.beatFailed(err)
+	}
+}
+
+// extendTrust restarts the window of trust at sent, because a beat sent then is
+// now confirmed. A window once over stays over, even if nobody has noticed yet.
+func (s *session) extendTrust(sent instant) {
+	now := s.c.now()
+	s.mu.Lock()
+	if s.reason != 0 {
+		s.mu.Unlock()
+		return
+	}
+	if s.trust.remaining(now) <= 0 {
+		s.mu.Unlock()
+		s.loseTrust(now)
+		return
+	}
+	if sent.since(s.trust.sent) > 0 {
+		s.trust.sent = sent
+		s.dropBeats(sent)
+	}
+	s.mu.Unlock()
+}
+
+// wakeRun makes run read the clocks now.
+func (s *session) wakeRun() {
+	select {
+	case s.wakeup <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,50 @@
+package locks
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+)
+
+// encodeMeta encodes m as its keys in ascending order, each with its value.
+// Each string comes after its length. An empty m has an empty encoding.
+func encodeMeta(m map[string]string) []byte {
+	var b []byte
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		b = binary.AppendUvarint(b, uint64(len(k)))
+		b = append(b, k...)
+		b = binary.AppendUvarint(b, uint64(len(m[k])))
+		b = append(b, m[k]...)
+	}
+	return b
+}
+
+// decodeMeta decodes the result of encodeMeta. If b was encoded otherwise,
+// perhaps by another version's client, the result is the decodable part.
+func decodeMeta(b []byte) map[string]string {
+	if len(b) == 0 {
+		return nil
+	}
+	m := make(map[string]string)
+	next := func() (string, bool) {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > uint64(len(b)-size) {
+			return "", false
+		}
+		s := string(b[size : size+int(n)])
+		b = b[size+int(n):]
+		return s, true
+	}
+	for len(b) > 0 {
+		k, ok := next()
+		if !ok {
+			break
+		}
+		v, ok := next()
+		if !ok {
+			break
+		}
+		m[k] = v
+	}
+	return m
+}

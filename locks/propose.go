@@ -1,0 +1,96 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+)
+
+// propose proposes a command and reports the seqs in s.seen with it. If the
+// command may not have arrived, the seqs are reported with the next command
+// again.
+func (s *session) propose(ctx context.Context, command func(seen []uint64) machine.Command) (machine.Outcome, error) {
+	s.mu.Lock()
+	n := min(len(s.seen), machine.MaxSeen)
+	seen := slices.Clone(s.seen[:n])
+	if s.seen = s.seen[n:]; len(s.seen) == 0 {
+		s.seen = nil
+	}
+	s.mu.Unlock()
+
+	out, err := s.c.rep.Propose(ctx, command(seen))
+	if n > 0 && (err != nil || out.Code == machine.BadCommand || out.Code == machine.WrongFormat) {
+		s.mu.Lock()
+		s.seen = append(s.seen, seen...)
+		s.mu.Unlock()
+	}
+	return out, err
+}
+
+// proposeInAnySession proposes a command in the present session or a later
+// session, no matter which, and tries until ctx or the client ends.
+func (c *Client) proposeInAnySession(ctx context.Context, command func(*session) machine.Command) (machine.Outcome, error) {
+	if ctx.Err() != nil {
+		return machine.Outcome{}, endOf(ctx)
+	}
+	tctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.closing, func() { cancel(ErrClosed) })()
+	var retry backoff
+	for {
+		s, err := c.liveSession(tctx)
+		if err == nil {
+			var out machine.Outcome
+			out, err = c.rep.Propose(tctx, command(s))
+			if err == nil && out.Code != machine.NoSession {
+				return out, nil
+			}
+			if err == nil {
+				s.lose(SessionExpired)
+				err = retry.wait(tctx, c.closing)
+				if err == nil {
+					continue
+				}
+			}
+		}
+		if tctx.Err() != nil {
+			err = whyEnded(tctx, err)
+		}
+		return machine.Outcome{}, err
+	}
+}
+
+// unknownToCluster reports whether a command was refused because a member of
+// the cluster, or the cluster's present format, is too old for the command.
+func unknownToCluster(out machine.Outcome, err error) bool {
+	return err == nil && out.Code == machine.WrongFormat || errors.Is(err, ErrVersion)
+}
+
+// mayBeApplied reports whether a command that failed with err may have been
+// applied.
+func mayBeApplied(err error) bool {
+	var failed *replica.Error
+	return err != nil && !(errors.As(err, &failed) && !failed.Unknown)
+}
+
+// outcomeError returns the error of an outcome not expected by a correct
+// client.
+func outcomeError(verb string, out machine.Outcome) error {
+	switch out.Code {
+	case machine.BadCommand:
+		return configError(out.Field, "refused by the cluster, limit %d", out.Limit)
+	case machine.WrongFormat:
+		return ErrVersion
+	case machine.TokensSpent:
+		return errors.New("the cluster has no tokens left")
+	case machine.TooManyUnseen:
+		return fmt.Errorf("more than %d requests of one client are unanswered", out.Limit)
+	case machine.NotFounded:
+		return errors.New("the cluster is not founded yet")
+	}
+	return fmt.Errorf("cannot %s: code %d", verb, out.Code)
+}

@@ -1,0 +1,128 @@
+package locks
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+// waiter is a request without a final answer yet, and its waiting call.
+type waiter struct {
+	acquireRequest
+	seq      uint64
+	since    time.Time
+	parent   context.Context         // of the lock to be made
+	upgrades *grant                  // the grant that the request upgrades; nil for an acquire
+	cancel   context.CancelCauseFunc // ends the call
+	answered chan struct{}           // closed when verdict is set
+
+	// Guarded by the session's mu.
+	verdict machine.Outcome // Granted, or the code of a late refusal
+	lock    *Lock           // the lock that was granted
+	early   earlyEvents
+}
+
+// earlyEvents are the events about a grant that arrived before the grant did:
+// events overtake answers.
+type earlyEvents struct {
+	asked     bool
+	by        string // the client that asked
+	contended bool
+	lost      Reason
+}
+
+// register gives w a seq and adds it to the session's waiters. This comes
+// before the proposal, since the event of the grant may overtake the answer.
+func (s *session) register(w *waiter) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.draining:
+		return ErrClosed
+	case s.reason != 0:
+		return errNoSession
+	}
+	s.lastSeq++
+	w.seq = s.lastSeq
+	s.waiters[w.seq] = w
+	if len(s.waiters)+len(s.grants) == 1 {
+		s.wakeRun()
+	}
+	return nil
+}
+
+// awaitVerdict handles out, the cluster's first answer to w. If the answer is
+// Queued, awaitVerdict waits until the verdict has come or ctx ends.
+func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outcome) {
+	switch out.Code {
+	case machine.Granted:
+		s.handleGranted(w.seq, out)
+	case machine.Queued:
+		s.traceQueue(ctx, w, int(out.Behind))
+		select {
+		case <-w.answered:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// resolve records the verdict on w, and adds the seq of w to the seqs to report
+// as seen. The caller holds s.mu.
+func (s *session) resolve(w *waiter, verdict machine.Outcome) {
+	delete(s.waiters, w.seq)
+	s.seen = append(s.seen, w.seq)
+	w.verdict = verdict
+	close(w.answered)
+}
+
+// waitResult is the result of a waiter's call.
+type waitResult struct {
+	out       machine.Outcome
+	err       error // of the proposal
+	withdrawn bool  // the request was given up without a verdict
+}
+
+// removeWaiter removes w, because its call returns. out and err are the results
+// of the proposal. A grant or a place in a queue that the call does not return
+// is given back in the background.
+func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitResult {
+	s.mu.Lock()
+	if w.verdict.Code != 0 {
+		s.mu.Unlock()
+		return waitResult{out: w.verdict}
+	}
+	delete(s.waiters, w.seq)
+	o := waitResult{out: out, err: err}
+	switch {
+	case err != nil && mayBeApplied(err):
+		o.withdrawn = true
+	case err != nil:
+		s.seen = append(s.seen, w.seq) // the seq was never used, but a gap among the seqs costs the table memory
+	case out.Code == machine.Granted, out.Code == machine.Queued, out.Code == machine.Withdrawn:
+		o.withdrawn = true
+	case out.Code != machine.NoSession:
+		s.seen = append(s.seen, w.seq)
+	}
+	if o.withdrawn && w.upgrades != nil {
+		w.upgrades.tokenUnsure = true
+	}
+	s.mu.Unlock()
+	if o.withdrawn {
+		s.startCleanup(&cleanup{keys: w.allKeys(), seq: w.seq, upgraded: w.upgrades})
+	}
+	return o
+}
+
+// removeAllWaiters removes all waiters and returns them, in the order of their
+// requests. The caller holds s.mu.
+func (s *session) removeAllWaiters() []*waiter {
+	waiters := make([]*waiter, 0, len(s.waiters))
+	for _, w := range s.waiters {
+		waiters = append(waiters, w)
+	}
+	clear(s.waiters)
+	slices.SortFunc(waiters, func(a, b *waiter) int { return int(int64(a.seq) - int64(b.seq)) })
+	return waiters
+}
