@@ -1,0 +1,37 @@
+// Package stream carries requests, answers and notices between two members over
+// one connection.
+//
+// The types are:
+//
+//   - Stream, one connection. Both sides send requests, answers and notices at
+//     any time, without waiting for each other.
+//   - Request, one request of the peer. The handler answers the request once.
+//   - Peers, the control streams of this node: one stream to each process that
+//     this node asks, dialled at the first question and dialled again after the
+//     stream has stopped.
+//
+// The package decides how much may be queued for a peer and how many requests a
+// peer may have under way. The package does not know the meaning of any message,
+// the members, or the leader. Package internal/link and internal/term run the
+// streams between a member and the leader; package cluster answers the control
+// streams of other members and gives its Peers to internal/founding,
+// internal/term and internal/voters.
+//
+// Guarantees:
+//
+//   - No method of Stream blocks, except Call, Wait and Close.
+//   - The callback of a request is called exactly once, with the answer or with
+//     the error that stopped the stream, unless Begin failed or Forget removed
+//     the callback.
+//   - Requests of the peer reach the handler one at a time, in the order of
+//     their arrival.
+//   - Frames leave in the order of the calls. Only frames given to Push and
+//     AnswerLater may be overtaken; among themselves they keep their order.
+//   - Memory for a peer is bounded: at most 8 MiB of encoded frames, 1 Mi delayed
+//     frames, MaxServing requests under way. A peer that exceeds the first or the
+//     second limit loses the stream; a request over the third is answered Busy.
+//
+// A Stream owns two goroutines, one that reads and one that writes. Start begins
+// them; Wait and Close join them. Peers owns one goroutine for each stream and
+// one for each question that waits for a dial; Peers.Stop joins all of them.
+package stream

@@ -1,0 +1,314 @@
+package stream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wakeup"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// Limits of one stream.
+const (
+	maxOutgoing = 8 << 20         // bytes queued for a peer that does not read
+	fullEnough  = maxOutgoing / 4 // queued bytes above which pushed frames are delayed
+	maxDelayed  = 1 << 20         // delayed frames
+
+	// MaxServing is how many requests a peer may have under way.
+	MaxServing = 64 << 10
+)
+
+// Errors that stop a stream.
+var (
+	ErrClosed   = errors.New("cluster: stream closed")
+	ErrSlowPeer = errors.New("cluster: peer does not read its stream")
+	ErrBadID    = errors.New("cluster: request without an ID of its own")
+)
+
+// A Stream is one connection between two members. It carries numbered requests
+// and their answers, and notices, in both directions. Its methods may be called
+// from any goroutine.
+//
+// Frames go to a bounded buffer that one goroutine writes out, so no sender
+// blocks. A peer that lets the buffer fill loses the stream. Requests that wait
+// for their answers slow the sender down, and that is enough unless one log entry
+// causes more frames than the buffer holds: such frames are given to Push.
+type Stream struct {
+	conn    net.Conn
+	handle  func(*Request)
+	stopped chan struct{} // closed when the stream has stopped
+	wake    wakeup.One    // out has bytes
+
+	mu      sync.Mutex
+	out     []byte              // encoded frames that the writer has not taken
+	delayed []func() wire.Frame // pushed frames, sent when out has room
+	nextID  uint64
+	calls   map[uint64]func(wire.Frame, error) // requests of this side that are not answered
+	serving int                                // requests of the peer that are not answered
+	err     error                              // why the stream stopped
+	onStop  []func()
+
+	wg sync.WaitGroup
+}
+
+// New returns a stream on conn, which the stream owns from now on. Start begins
+// to read and write. Handle receives the peer's requests and notices, one at a
+// time, in the order of their arrival; it must not block.
+func New(conn net.Conn, handle func(*Request)) *Stream {
+	return &Stream{
+		conn:    conn,
+		handle:  handle,
+		stopped: make(chan struct{}),
+		wake:    wakeup.NewOne(),
+		calls:   make(map[uint64]func(wire.Frame, error)),
+	}
+}
+
+// Start begins the stream's two goroutines. Wait and Close join them.
+func (s *Stream) Start() {
+	s.wg.Go(s.readLoop)
+	s.wg.Go(s.writeLoop)
+}
+
+// Wait blocks until the stream has stopped and both goroutines have returned.
+func (s *Stream) Wait() { s.wg.Wait() }
+
+func (s *Stream) readLoop() {
+	br := bufio.NewReaderSize(s.conn, 32<<10)
+	for {
+		f, err := wire.ReadFrame(br)
+		if err != nil {
+			s.Stop(err)
+			return
+		}
+		if f.Code != wire.CodeRequest {
+			s.mu.Lock()
+			done := s.calls[f.ID]
+			delete(s.calls, f.ID)
+			s.mu.Unlock()
+			if done != nil {
+				done(f, nil)
+			}
+			continue
+		}
+		if f.ID == 0 && f.Type.Asks() {
+			// A request without an ID would escape the count of requests under way.
+			s.Stop(ErrBadID)
+			return
+		}
+		if f.ID != 0 {
+			s.mu.Lock()
+			s.serving++
+			full := s.serving > MaxServing
+			s.mu.Unlock()
+			if full {
+				(&Request{f, s}).Answer(wire.CodeBusy, nil)
+				continue
+			}
+		}
+		s.handle(&Request{f, s})
+	}
+}
+
+func (s *Stream) writeLoop() {
+	var buf []byte
+	for {
+		s.mu.Lock()
+		err := s.queueDelayedLocked()
+		buf, s.out = s.out, buf[:0]
+		s.mu.Unlock()
+		if err != nil {
+			s.Stop(err)
+			return
+		}
+		if len(buf) == 0 {
+			select {
+			case <-s.stopped:
+				return
+			case <-s.wake:
+			}
+			continue
+		}
+		s.conn.SetWriteDeadline(time.Now().Add(timing.StreamWrite))
+		if _, err := s.conn.Write(buf); err != nil {
+			s.Stop(err)
+			return
+		}
+	}
+}
+
+func (s *Stream) queueLocked(f wire.Frame) error {
+	if s.err != nil {
+		return s.err
+	}
+	out, err := wire.AppendFrame(s.out, f)
+	if err != nil {
+		return err
+	}
+	if len(out) > maxOutgoing {
+		return ErrSlowPeer
+	}
+	s.out = out
+	s.wake.Wake()
+	return nil
+}
+
+// queueDelayedLocked moves delayed frames to out, as many as out has room for.
+func (s *Stream) queueDelayedLocked() error {
+	for len(s.delayed) > 0 && len(s.out) < fullEnough && s.err == nil {
+		f := s.delayed[0]
+		s.delayed[0] = nil
+		if s.delayed = s.delayed[1:]; len(s.delayed) == 0 {
+			s.delayed = nil
+		}
+		if err := s.queueLocked(f()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopIfSlow stops the stream if err says that the peer does not read.
+func (s *Stream) stopIfSlow(err error) {
+	if errors.Is(err, ErrSlowPeer) {
+		s.Stop(err)
+	}
+}
+
+// Begin sends a request. Done is called exactly once, on another goroutine, with
+// the answer or with the error that stopped the stream; done must not block. If
+// Begin fails, nothing was sent and done is not called.
+func (s *Stream) Begin(t wire.Type, body []byte, done func(wire.Frame, error)) (id uint64, err error) {
+	s.mu.Lock()
+	s.nextID++
+	id = s.nextID
+	if err = s.queueLocked(wire.Frame{Type: t, ID: id, Body: body}); err == nil {
+		s.calls[id] = done
+	}
+	s.mu.Unlock()
+	s.stopIfSlow(err)
+	return id, err
+}
+
+// Forget removes the callback of request id. The answer, if any comes, is
+// dropped.
+func (s *Stream) Forget(id uint64) {
+	s.mu.Lock()
+	delete(s.calls, id)
+	s.mu.Unlock()
+}
+
+// Call sends a request and waits for the answer. After an error the peer may
+// have received the request all the same. Call returns the cause of ctx if ctx
+// ends first.
+func (s *Stream) Call(ctx context.Context, t wire.Type, body []byte) (wire.Frame, error) {
+	type answer struct {
+		f   wire.Frame
+		err error
+	}
+	ch := make(chan answer, 1)
+	id, err := s.Begin(t, body, func(f wire.Frame, err error) { ch <- answer{f, err} })
+	if err != nil {
+		return wire.Frame{}, err
+	}
+	select {
+	case a := <-ch:
+		return a.f, a.err
+	case <-ctx.Done():
+		s.Forget(id)
+		return wire.Frame{}, context.Cause(ctx)
+	}
+}
+
+// Notify sends a frame that has no answer. An error says that the frame was not
+// queued.
+func (s *Stream) Notify(t wire.Type, body []byte) error {
+	s.mu.Lock()
+	err := s.queueLocked(wire.Frame{Type: t, Body: body})
+	s.mu.Unlock()
+	s.stopIfSlow(err)
+	return err
+}
+
+// Push sends a frame of a kind that may come in great numbers at once. Pushed
+// frames keep their order. If the buffer is fairly full, f is kept and called
+// later, so the frame costs no more than f refers to, and a peer that reads loses
+// nothing; other frames may overtake a delayed frame. F is called with the
+// stream's mutex held: it must not block or call the stream. After an error f is
+// not sent.
+func (s *Stream) Push(f func() wire.Frame) error {
+	s.mu.Lock()
+	err := s.err
+	switch {
+	case err != nil:
+	case len(s.delayed) == 0 && len(s.out) < fullEnough:
+		err = s.queueLocked(f())
+	case len(s.delayed) == maxDelayed:
+		err = ErrSlowPeer
+	default:
+		s.delayed = append(s.delayed, f) // the writer looks here after each write
+	}
+	s.mu.Unlock()
+	s.stopIfSlow(err)
+	return err
+}
+
+// Full reports whether so much is queued for the peer that a large answer should
+// be refused, if the peer can ask again.
+func (s *Stream) Full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.out) >= fullEnough
+}
+
+// Stop closes the connection and calls every open callback with err, on the
+// caller's goroutine. Later calls fail with err. Stop does not wait for the
+// stream's goroutines; a second Stop does nothing.
+func (s *Stream) Stop(err error) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.err = err
+	calls, onStop := s.calls, s.onStop
+	s.calls, s.onStop, s.out, s.delayed = nil, nil, nil, nil
+	s.mu.Unlock()
+	close(s.stopped)
+	s.conn.Close()
+	for _, done := range calls {
+		done(wire.Frame{}, err)
+	}
+	for _, f := range onStop {
+		f()
+	}
+}
+
+// Stopped returns a channel that is closed when the stream stops.
+func (s *Stream) Stopped() <-chan struct{} { return s.stopped }
+
+// AtStop has f called once when the stream stops, or at once if the stream has
+// stopped.
+func (s *Stream) AtStop(f func()) {
+	s.mu.Lock()
+	dead := s.err != nil
+	if !dead {
+		s.onStop = append(s.onStop, f)
+	}
+	s.mu.Unlock()
+	if dead {
+		f()
+	}
+}
+
+// Close stops the stream with ErrClosed and waits for both goroutines. The
+// handler must not call Close.
+func (s *Stream) Close() {
+	s.Stop(ErrClosed)
+	s.wg.Wait()
+}

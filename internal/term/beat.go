@@ -1,0 +1,134 @@
+package term
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// A beat is one keepalive of a session, not answered yet.
+type beat struct {
+	received time.Time
+	done     func(wire.Code)
+}
+
+func (b beat) answer(ok bool, code wire.Code) {
+	if !ok {
+		code = wire.CodeNotLeader
+	}
+	b.done(code)
+}
+
+// beat moves the deadline of a session and answers done: CodeOK after a round
+// that began after now, CodeNoSession if no such session is open, CodeNotLeader
+// if this leader may have been replaced. The answer waits while a Silence, Hear
+// or Expire of the session is in flight.
+func (k *keeper) beat(id machine.SessionID, done func(wire.Code)) {
+	k.receive(id, beat{time.Now(), done})
+}
+
+func (k *keeper) receive(id machine.SessionID, b beat) {
+	k.mu.Lock()
+	d := k.sessions[id]
+	switch {
+	case d == nil:
+		k.mu.Unlock()
+		// A deposed leader may lack a newer session: only a confirmed leader
+		// may say that there is none.
+		k.confirm(func(ok bool) { b.answer(ok, wire.CodeNoSession) })
+		return
+	case d.busy:
+		d.waiting = append(d.waiting, b)
+		k.mu.Unlock()
+		return
+	case d.silent:
+		d.waiting = append(d.waiting, b)
+		d.busy = true
+		k.mu.Unlock()
+		k.hear(id)
+		return
+	}
+	// A beat that no round confirms has only delayed the expiry.
+	d.hear(b.received)
+	heap.Fix(&k.due, d.place)
+	k.mu.Unlock()
+	k.confirm(func(ok bool) { k.confirmed(id, b, ok) })
+}
+
+func (d *deadline) hear(at time.Time) {
+	if at.After(d.heard) {
+		d.heard = at
+	}
+	if end := at.Add(d.ttl); end.After(d.end) {
+		d.end = end
+	}
+	d.schedule()
+}
+
+func (k *keeper) hear(id machine.SessionID) {
+	k.decide(machine.Hear{Session: id, Term: k.term}, func(o machine.Outcome, c wire.Code) {
+		k.decided(id, c == wire.CodeOK && o.Code == machine.OK, func(d *deadline) { d.silent = false })
+	})
+}
+
+// confirmed acknowledges a beat after its round, unless the session is being
+// marked or expired, or has been.
+func (k *keeper) confirmed(id machine.SessionID, b beat, ok bool) {
+	if !ok {
+		b.done(wire.CodeNotLeader)
+		return
+	}
+	k.mu.Lock()
+	d := k.sessions[id]
+	switch {
+	case d == nil:
+		k.mu.Unlock()
+		b.done(wire.CodeNoSession)
+		return
+	case d.busy:
+		d.waiting = append(d.waiting, b)
+		k.mu.Unlock()
+		return
+	case d.silent:
+		k.mu.Unlock()
+		k.receive(id, b)
+		return
+	}
+	d.beats++
+	k.mu.Unlock()
+	b.done(wire.CodeOK)
+}
+
+// decided takes the verdict on a Silence, Hear or Expire of a session: the session
+// is busy no more, and its waiting beats go on. If done, change edits the session
+// first; if not, the waiting beats are answered with CodeNotLeader, so that their
+// clients send new ones.
+func (k *keeper) decided(id machine.SessionID, done bool, change func(*deadline)) {
+	k.mu.Lock()
+	d := k.sessions[id]
+	if d == nil {
+		k.mu.Unlock()
+		return
+	}
+	d.busy = false
+	if done {
+		change(d)
+	}
+	waiting := d.waiting
+	d.waiting = nil
+	for _, b := range waiting {
+		d.hear(b.received) // before a tick can find the old deadline passed
+	}
+	d.schedule()
+	heap.Fix(&k.due, d.place)
+	k.mu.Unlock()
+	for _, b := range waiting {
+		if done {
+			k.receive(id, b)
+		} else {
+			b.done(wire.CodeNotLeader)
+		}
+	}
+}

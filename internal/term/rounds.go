@@ -1,0 +1,126 @@
+package term
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wakeup"
+)
+
+// rounds asks the voters whether this leader has been replaced, round after
+// round for as long as anybody wants to know. One round is under way at a time;
+// questions that arrive meanwhile share the next round.
+//
+// A round begins at t0 and asks every voter of the configuration whether the
+// voter's term is not above the leader's. A majority of yes means: until t0 no
+// other leader had been elected. Proof:
+//
+//   - The first leader elected above term T had votes from a majority of this
+//     configuration or of an adjacent one: T's first entry is committed, so at
+//     most one change of the configuration is open.
+//   - That majority shares a voter with the majority of the round.
+//   - Raft stores and publishes a higher term before it votes in that term.
+//   - So had the election come before t0, the shared voter's term would have
+//     been above T when the voter was asked.
+//
+// Not raft.VerifyLeader: VerifyLeader counts non-voters, and counts answers to
+// questions asked before the beat came, so a deposed leader can pass.
+type rounds struct {
+	ask func(context.Context) bool // one round
+
+	mu      sync.Mutex
+	waiting []func(bool)
+	stopped bool
+	wake    wakeup.One
+}
+
+func newRounds(ask func(context.Context) bool) *rounds {
+	return &rounds{ask: ask, wake: wakeup.NewOne()}
+}
+
+// add calls done with the verdict of a round that begins after now. done must
+// not block. After run has ended the verdict is false.
+func (r *rounds) add(done func(ok bool)) {
+	r.mu.Lock()
+	stopped := r.stopped
+	if !stopped {
+		r.waiting = append(r.waiting, done)
+	}
+	r.mu.Unlock()
+	if stopped {
+		done(false)
+		return
+	}
+	r.wake.Wake()
+}
+
+// take removes and returns the waiting questions. With stop, later questions fail.
+func (r *rounds) take(stop bool) (waiting []func(bool)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	waiting, r.waiting = r.waiting, nil
+	r.stopped = r.stopped || stop
+	return waiting
+}
+
+// run runs rounds until ctx ends, and then answers false to every question.
+func (r *rounds) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			for _, done := range r.take(true) {
+				done(false)
+			}
+			return
+		case <-r.wake:
+		}
+		waiting := r.take(false)
+		if len(waiting) == 0 {
+			continue
+		}
+		ok := r.ask(ctx)
+		for _, done := range waiting {
+			done(ok)
+		}
+	}
+}
+
+// confirmTerm is one round. It reports whether a majority of the voters says that
+// their term is not above this leader's, and the configuration has not changed
+// meanwhile. A single voter asks nobody.
+func (t *Term) confirmTerm(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, timing.ConfirmRound)
+	defer cancel()
+	before := t.cfg.Log.Voters()
+	if !t.cfg.Log.Leads(t.cfg.Term) {
+		return false
+	}
+	answers := make(chan bool, len(before))
+	asked, yes, need := 0, 0, len(before)/2+1
+	for _, voter := range before {
+		if voter == t.cfg.Log.ID() {
+			yes++
+			continue
+		}
+		asked++
+		t.cfg.Ask(ctx, voter, t.cfg.Term, func(ok bool) { answers <- ok })
+	}
+	for yes < need && asked > 0 {
+		select {
+		case ok := <-answers:
+			asked--
+			if ok {
+				yes++
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+	if yes < need {
+		return false
+	}
+	after := t.cfg.Log.Voters()
+	return t.cfg.Log.Leads(t.cfg.Term) && slices.Equal(before, after)
+}

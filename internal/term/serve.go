@@ -1,0 +1,245 @@
+package term
+
+import (
+	"net"
+	"sync"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/stream"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// ServeMember serves the stream of one member, and returns when the stream has
+// ended and its goroutines are joined. current returns the term that this node
+// leads in now, or nil. hint says where the leader may be, for a member that
+// asks in vain.
+func ServeMember(conn net.Conn, current func() *Term, hint func() wire.Hint) {
+	m := &memberStream{current: current, hint: hint, reads: make(map[uint64]pendingRead)}
+	m.stream = stream.New(conn, m.handle)
+	m.stream.Start()
+	m.stream.Wait()
+	m.mu.Lock()
+	reads := m.reads
+	m.reads = nil
+	m.mu.Unlock()
+	for _, r := range reads {
+		r.cancel()
+	}
+}
+
+// Limits of one member's pending reads. They are below stream.MaxServing, so that
+// reads that wait leave room for the member's beats.
+const (
+	maxReads    = stream.MaxServing / 2
+	maxReadKeys = 256 << 10 // keys of all pending reads
+)
+
+// A pendingRead is a Read or Scan without an answer yet.
+type pendingRead struct {
+	cancel func() // ends the waiting for a change
+	keys   int
+}
+
+// memberStream is the leader's end of a member's stream. The stream belongs to the
+// term of its first Attach.
+type memberStream struct {
+	current func() *Term
+	hint    func() wire.Hint
+	stream  *stream.Stream
+
+	// Used by handle only, which is called by one goroutine.
+	term       *Term // nil before Attach
+	subscriber *Subscriber
+
+	mu    sync.Mutex
+	reads map[uint64]pendingRead // by request ID; nil once the stream has ended
+	keys  int                    // of all reads
+}
+
+func (m *memberStream) handle(q *stream.Request) {
+	if q.Type == wire.Attach {
+		m.attach(q)
+		return
+	}
+	if m.term == nil {
+		q.Answer(wire.CodeBad, nil)
+		m.stream.Stop(stream.ErrClosed)
+		return
+	}
+	switch q.Type {
+	case wire.Propose:
+		m.propose(q)
+	case wire.Beat:
+		if id, ok := sessionID(q.Body); ok {
+			m.term.Beat(m.subscriber, id, func(c wire.Code) { q.Answer(c, nil) })
+			return
+		}
+		q.Answer(wire.CodeBad, nil)
+	case wire.Read:
+		m.read(q)
+	case wire.Scan:
+		m.scan(q)
+	case wire.Cancel:
+		var id uint64
+		if wire.Unmarshal(q.Body, &id) != nil {
+			return
+		}
+		if r, ok := m.remove(id); ok {
+			r.cancel()
+		}
+	case wire.Ready:
+		m.term.Granting(func(c wire.Code) { q.Answer(c, nil) })
+	case wire.Detach:
+		if id, ok := sessionID(q.Body); ok {
+			m.term.Detach(id)
+		}
+	case wire.Depart:
+		var req wire.DepartRequest
+		if wire.Unmarshal(q.Body, &req) != nil {
+			q.Answer(wire.CodeBad, nil)
+			return
+		}
+		m.term.Depart(req.Name, req.Boot, func(c wire.Code) { q.Answer(c, nil) })
+	default:
+		q.Answer(wire.CodeBad, nil)
+	}
+}
+
+func (m *memberStream) attach(q *stream.Request) {
+	var req wire.AttachRequest
+	if wire.Unmarshal(q.Body, &req) != nil || len(req.Sessions) > wire.MaxAttach {
+		q.Answer(wire.CodeBad, nil)
+		return
+	}
+	if m.term == nil && !m.join(req.Term) {
+		hint := m.hint()
+		q.Answer(wire.CodeNotLeader, wire.Marshal(&hint))
+		return
+	}
+	q.Answer(wire.CodeOK, wire.Marshal(&wire.AttachAnswer{Term: m.term.Number(), TTL: m.term.Bound()}))
+	m.term.Attach(m.subscriber, req.Sessions)
+}
+
+// join makes the stream a subscriber of the present term. join reports false if
+// this node does not lead, or leads in an older term than seen, the highest term
+// that has served the member: such a leader is deposed and does not know yet.
+func (m *memberStream) join(seen uint64) bool {
+	t := m.current()
+	if t == nil || t.Number() < seen {
+		return false
+	}
+	s := &Subscriber{
+		Event: func(e machine.Event) {
+			m.stream.Push(func() wire.Frame { return wire.Frame{Type: wire.Event, Body: machine.AppendEvent(nil, e)} })
+		},
+		Bound: func(a wire.AttachAnswer) { m.stream.Notify(wire.Bound, wire.Marshal(&a)) },
+		Stop:  func() { m.stream.Stop(stream.ErrClosed) },
+	}
+	if !t.Join(s) {
+		return false
+	}
+	m.term, m.subscriber = t, s
+	m.stream.AtStop(func() { t.Quit(s) })
+	return true
+}
+
+// propose decodes the command once; its received bytes go into the log.
+func (m *memberStream) propose(q *stream.Request) {
+	cmd, rest, err := machine.DecodeCommand(q.Body)
+	if err != nil || len(rest) > 0 {
+		q.Answer(wire.CodeBad, nil)
+		return
+	}
+	m.term.propose(m.subscriber, cmd, q.Body, func(o machine.Outcome, c wire.Code) {
+		q.AnswerLater(c, func() []byte {
+			if c != wire.CodeOK {
+				return nil
+			}
+			return machine.AppendOutcome(nil, o)
+		})
+	})
+}
+
+func (m *memberStream) read(q *stream.Request) {
+	var query wire.Query
+	if wire.Unmarshal(q.Body, &query) != nil || replica.Query(query).Check() != nil {
+		q.Answer(wire.CodeBad, nil)
+		return
+	}
+	m.startRead(q, 1+len(query.Also), func(answer func([]byte, wire.Code)) func() {
+		return m.term.read(replica.Query(query), true, func(_ replica.Answer, body []byte, c wire.Code) { answer(body, c) })
+	})
+}
+
+func (m *memberStream) scan(q *stream.Request) {
+	var query wire.ScanQuery
+	if wire.Unmarshal(q.Body, &query) != nil || replica.Scan(query).Check() != nil {
+		q.Answer(wire.CodeBad, nil)
+		return
+	}
+	m.startRead(q, 1, func(answer func([]byte, wire.Code)) func() {
+		return m.term.scan(replica.Scan(query), true, func(_ replica.Scanned, body []byte, c wire.Code) { answer(body, c) })
+	})
+}
+
+// remove drops a pending read.
+func (m *memberStream) remove(id uint64) (r pendingRead, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok = m.reads[id]
+	delete(m.reads, id)
+	m.keys -= r.keys
+	return r, ok
+}
+
+// startRead registers q as a pending read of n keys and calls start. The answer
+// may come much later. The read is cancelled when the member sends Cancel or the
+// stream ends.
+func (m *memberStream) startRead(q *stream.Request, n int, start func(answer func([]byte, wire.Code)) (cancel func())) {
+	m.mu.Lock()
+	if m.reads == nil {
+		m.mu.Unlock()
+		return
+	}
+	if _, taken := m.reads[q.ID]; taken {
+		// Nothing could cancel the pending read of that ID any more: it would
+		// wait for as long as this node leads.
+		m.mu.Unlock()
+		m.stream.Stop(stream.ErrBadID)
+		return
+	}
+	if len(m.reads) == maxReads || m.keys+n > maxReadKeys {
+		m.mu.Unlock()
+		q.Answer(wire.CodeBusy, nil)
+		return
+	}
+	m.reads[q.ID] = pendingRead{func() {}, n}
+	m.keys += n
+	m.mu.Unlock()
+	cancel := start(func(body []byte, c wire.Code) {
+		m.remove(q.ID)
+		if c == wire.CodeOK && m.stream.Full() {
+			// Many large answers in a row, for example about one key that many
+			// watch, must not cost the member its stream.
+			c, body = wire.CodeBusy, nil
+		}
+		q.Answer(c, body)
+	})
+	m.mu.Lock()
+	if _, waiting := m.reads[q.ID]; waiting {
+		m.reads[q.ID] = pendingRead{cancel, n}
+	}
+	ended := m.reads == nil
+	m.mu.Unlock()
+	if ended {
+		cancel()
+	}
+}
+
+func sessionID(b []byte) (id machine.SessionID, ok bool) {
+	if len(b) != len(id) {
+		return id, false
+	}
+	return machine.SessionID(b), true
+}

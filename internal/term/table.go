@@ -1,0 +1,238 @@
+package term
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+// A Table is this voter's copy of the lock table. Beside the table stand a few
+// times of this host's clock: they belong to this copy and must not be in the
+// table, which is equal on every voter.
+//
+// Methods may be called from any goroutine. Apply, Configured and Restore are
+// called by raft's goroutine, in log order.
+type Table struct {
+	mu      sync.RWMutex
+	m       *machine.State
+	config  uint64                          // log index of the last committed raft configuration
+	marks   map[machine.SessionID]time.Time // when Silence was applied here
+	founded time.Time                       // when Found was applied here
+	watch   func(applied)                   // the term's; called in log order, without mu
+	beyond  bool                            // raised to a format that this version does not read
+
+	expecting sync.Mutex
+	expected  entry // of the term's proposer
+}
+
+// applied is the effect of one log entry.
+type applied struct {
+	commands []machine.Command
+	outcomes []machine.Outcome
+	events   []machine.Event
+}
+
+// entry is an encoded log entry and the commands that DecodeEntry makes of it.
+type entry struct {
+	bytes    []byte
+	commands []machine.Command
+}
+
+// NewTable returns the table of a cluster that is not founded yet.
+func NewTable() *Table {
+	return &Table{m: machine.New(), marks: make(map[machine.SessionID]time.Time)}
+}
+
+// Apply applies one log entry and returns its outcomes as []machine.Outcome, one
+// for each command. An entry that cannot be decoded changes nothing, on every
+// voter alike, and has no outcomes.
+//
+// at is the time when the leader put the entry in its log, by the leader's wall
+// clock. The time is part of the entry, in every store and on the way to every
+// voter, so the tables stay equal. Nothing keeps a wall clock from running
+// backward or from being wrong, so the table only keeps the time for people to
+// read.
+func (t *Table) Apply(data []byte, at time.Time) any {
+	commands, err := t.decode(data)
+	if err != nil {
+		return []machine.Outcome(nil)
+	}
+	a := applied{commands: commands, outcomes: make([]machine.Outcome, len(commands))}
+	now := time.Now()
+	t.mu.Lock()
+	if ms := at.UnixMilli(); ms > 0 { // else the time was never set
+		t.m.Clock(uint64(ms))
+	}
+	for i, c := range commands {
+		var events []machine.Event
+		a.outcomes[i], events = t.m.Apply(c)
+		a.events = append(a.events, events...)
+		t.noteLocked(c, a.outcomes[i].Code, events, now)
+	}
+	watch := t.watch
+	t.mu.Unlock()
+	if watch != nil {
+		watch(a)
+	}
+	return a.outcomes
+}
+
+// noteLocked keeps the times that belong to one applied command.
+func (t *Table) noteLocked(c machine.Command, code machine.Code, events []machine.Event, now time.Time) {
+	for _, e := range events {
+		if e.Kind == machine.EventEnded {
+			delete(t.marks, e.Session)
+		}
+	}
+	if code != machine.OK {
+		if r, ok := c.(machine.Raise); ok && code == machine.BadCommand && r.Format > machine.MaxFormat {
+			t.beyond = true
+		}
+		return
+	}
+	switch c := c.(type) {
+	case machine.Found:
+		t.founded = now
+	case machine.Silence:
+		if _, marked := t.marks[c.Session]; !marked {
+			t.marks[c.Session] = now
+		}
+	case machine.Hear:
+		delete(t.marks, c.Session)
+	}
+}
+
+// expect tells the table the commands of an entry that this process is about to
+// commit, so that Apply does not decode bytes that the proposer has decoded
+// already. commands must be equal to the result of DecodeEntry: the tables of
+// the other voters apply exactly that. One entry can be expected at a time.
+func (t *Table) expect(bytes []byte, commands []machine.Command) {
+	t.expecting.Lock()
+	t.expected = entry{bytes, commands}
+	t.expecting.Unlock()
+}
+
+// expectNothing ends the expectation of expect. An entry with an unknown fate
+// that is applied later is decoded like the entry of any other voter.
+func (t *Table) expectNothing() {
+	t.expecting.Lock()
+	t.expected = entry{}
+	t.expecting.Unlock()
+}
+
+// decode returns the commands of an entry. Raft hands the table of the leader
+// the slice that was proposed, so the expected entry is known by its address: no
+// other entry can stand there, because the expectation itself keeps the bytes in
+// memory.
+func (t *Table) decode(data []byte) ([]machine.Command, error) {
+	t.expecting.Lock()
+	e := t.expected
+	if len(data) > 0 && len(data) == len(e.bytes) && &data[0] == &e.bytes[0] {
+		t.expected = entry{}
+		t.expecting.Unlock()
+		return e.commands, nil
+	}
+	t.expecting.Unlock()
+	return machine.DecodeEntry(data)
+}
+
+// ErrBeyond means that this table has parted from the tables of the other voters:
+// this member was put back to an earlier version of the program after all voters
+// had read a later format.
+var ErrBeyond = errors.New("cluster: the table's format is of a later version of this program")
+
+// Parted returns ErrBeyond if this table is no longer equal to the tables of the
+// other voters, and nil otherwise. A parted table stays parted.
+func (t *Table) Parted() error {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.beyond {
+		return ErrBeyond
+	}
+	return nil
+}
+
+// setWatch calls f after each entry applied from now on.
+func (t *Table) setWatch(f func(applied)) {
+	t.mu.Lock()
+	t.watch = f
+	t.mu.Unlock()
+}
+
+// Configured notes that a raft configuration was committed at index.
+func (t *Table) Configured(index uint64) {
+	t.mu.Lock()
+	t.config = max(t.config, index)
+	t.mu.Unlock()
+}
+
+// ConfigIndex returns the log index of the last committed raft configuration.
+func (t *Table) ConfigIndex() uint64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.config
+}
+
+// View runs f on the lock table, which does not change while f runs. f must be
+// short and must not keep the table: entries wait for f.
+func (t *Table) View(f func(*machine.State)) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	f(t.m)
+}
+
+// Format returns the format of log entries that the table has been raised to.
+func (t *Table) Format() (f int) {
+	t.View(func(m *machine.State) { f = m.Format() })
+	return f
+}
+
+// Snapshot takes an image of the table as of now, together with ConfigIndex. The
+// returned function writes the image; the table may change meanwhile.
+func (t *Table) Snapshot() func(w io.Writer) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	config, image := t.config, t.m.Snapshot()
+	return func(w io.Writer) error {
+		var head [8]byte
+		binary.BigEndian.PutUint64(head[:], config)
+		if _, err := w.Write(head[:]); err != nil {
+			return err
+		}
+		_, err := image.WriteTo(w)
+		return err
+	}
+}
+
+// Restore replaces the table by a written snapshot. After an error the table is
+// as before.
+func (t *Table) Restore(r io.Reader) error {
+	var head [8]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return fmt.Errorf("cluster: snapshot: %w", err)
+	}
+	m, err := machine.Restore(r)
+	if err != nil {
+		return err
+	}
+	// The marks and the founding of a snapshot count from now. They happened
+	// earlier, so the count is too long rather than too short: safe.
+	now := time.Now()
+	marks := make(map[machine.SessionID]time.Time)
+	m.Sessions(func(s machine.SessionStatus) bool {
+		if s.Silent {
+			marks[s.ID] = now
+		}
+		return true
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.m, t.marks, t.founded = m, marks, now
+	t.config = max(t.config, binary.BigEndian.Uint64(head[:]))
+	return nil
+}

@@ -1,0 +1,326 @@
+package term
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// A Log is the replicated log, as one voter sees the log.
+type Log interface {
+	// ID returns the raft ID of this voter.
+	ID() string
+
+	// Voters returns the raft IDs of the voters in the latest configuration, in
+	// an order that is the same for the same voters.
+	Voters() []string
+
+	// Leads reports whether this voter's raft leads in term now.
+	Leads(term uint64) bool
+
+	// Commit commits an entry and blocks until the verdict. With CodeOK,
+	// outcomes is the result of Table.Apply. CodeNotLeader means that the entry
+	// is in no log, CodeUnknown that the entry may be committed or may yet be.
+	// The log hands the very slice to Table.Apply of this voter.
+	Commit(entry []byte) (outcomes any, code wire.Code)
+
+	// Stalled returns how long the store has not answered the write under way,
+	// or 0.
+	Stalled() time.Duration
+}
+
+// Config describes one leader's term. Every field is needed unless its comment
+// says otherwise.
+type Config struct {
+	Log    Log
+	Table  *Table
+	Term   uint64
+	Logger *slog.Logger
+
+	// Ask asks a voter whether its term is not above term, for one round. Ask
+	// does not block and calls answer at most once, from any goroutine. An
+	// answer after ctx has ended counts for nothing.
+	Ask func(ctx context.Context, voter string, term uint64, answer func(yes bool))
+
+	// MayLift is asked before the founding wait ends, at each tick until true.
+	// Nil means yes.
+	MayLift func() bool
+
+	// Depart is called for a member that wants to be replaced as a voter. done
+	// is called once. Nil refuses every member with CodeBad.
+	Depart func(name string, boot uint64, done func(wire.Code))
+}
+
+// A Term is this node while it leads in one term. A Term takes the commands,
+// beats and reads of this node's own clients and of the other members, and tells
+// them events. Each term of leadership has its own Term.
+//
+// Methods may be called from any goroutine, and none blocks except Stop. Every
+// done is called once, by any goroutine, and must not block. After Stop, done is
+// called with CodeNotLeader.
+type Term struct {
+	cfg      Config
+	table    *Table
+	proposer *proposer
+	rounds   *rounds
+	keeper   *keeper
+	watches  *watches
+
+	mu          sync.Mutex
+	sessions    map[machine.SessionID]*Subscriber // gets the events of a session
+	subscribers map[*Subscriber]struct{}
+	ready       []func(wire.Code) // wait for Lift
+	closed      bool
+
+	held    atomic.Int64 // bytes of answers that wait for their round
+	lifting atomic.Bool  // a Lift is in flight or done
+
+	doubt  chan struct{} // closed when an entry's fate is unknown
+	doubts sync.Once
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// New returns a Term that does nothing before Start.
+func New(cfg Config) *Term {
+	t := &Term{
+		cfg:         cfg,
+		table:       cfg.Table,
+		sessions:    make(map[machine.SessionID]*Subscriber),
+		subscribers: make(map[*Subscriber]struct{}),
+		doubt:       make(chan struct{}),
+	}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.proposer = newProposer(cfg.Table, t.commit)
+	t.rounds = newRounds(t.confirmTerm)
+	t.keeper = newKeeper(t)
+	t.watches = newWatches()
+	return t
+}
+
+// Start begins to lead. The table must have applied LeaderStart of the term. The
+// order is part of the safety argument:
+//
+//  1. The table is watched, so that no session that opens from now on escapes the
+//     keeper.
+//  2. The keeper gives every session of the table a whole TTL from now. An earlier
+//     leader acknowledged beats up to some moment before LeaderStart was
+//     committed; the TTLs of these beats end before the new ones.
+//  3. Only then can anybody reach the term, and the first beat arrive.
+func (t *Term) Start() {
+	t.table.setWatch(t.applied)
+	t.keeper.begin()
+	t.wg.Go(t.proposer.run)
+	t.wg.Go(func() { t.rounds.run(t.ctx) })
+	t.wg.Go(func() { t.watches.run(t.ctx) })
+	t.wg.Go(t.tick)
+}
+
+// Stop ends the term on this node and joins its goroutines. Every waiting request
+// is answered, and every subscriber's Stop is called. Stop waits for the verdict
+// on the entry in flight.
+func (t *Term) Stop() {
+	t.table.setWatch(nil)
+	t.mu.Lock()
+	t.closed = true
+	subscribers, ready := t.subscribers, t.ready
+	t.subscribers, t.ready = nil, nil
+	t.mu.Unlock()
+	t.cancel()
+	t.proposer.stop()
+	t.keeper.stop()
+	for s := range subscribers {
+		if s.Stop != nil {
+			s.Stop()
+		}
+	}
+	for _, done := range ready {
+		done(wire.CodeNotLeader)
+	}
+	t.wg.Wait()
+	t.keeper.stop() // beats that came during the first call
+}
+
+// Number returns the number of the term.
+func (t *Term) Number() uint64 { return t.cfg.Term }
+
+// Done is closed when Stop is called.
+func (t *Term) Done() <-chan struct{} { return t.ctx.Done() }
+
+// Doubt is closed when the fate of an entry is unknown, or when the store has not
+// answered for timing.StoreStalled. The keeper no longer knows then which
+// promises still stand: stop this Term and establish a new one, behind a barrier.
+func (t *Term) Doubt() <-chan struct{} { return t.doubt }
+
+func (t *Term) doubtNow() { t.doubts.Do(func() { close(t.doubt) }) }
+
+// commit commits an entry of the proposer.
+func (t *Term) commit(entry []byte) ([]machine.Outcome, wire.Code) {
+	result, code := t.cfg.Log.Commit(entry)
+	if code == wire.CodeUnknown {
+		t.doubtNow()
+	}
+	outcomes, _ := result.([]machine.Outcome)
+	return outcomes, code
+}
+
+// tick drives the keeper, watches the store and ends the founding wait.
+func (t *Term) tick() {
+	ticker := time.NewTicker(timing.KeeperTick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-t.ctx.Done():
+			return
+		case <-ticker.C:
+			// Not the ticker's own time, which is the moment when the ticker
+			// fired: a goroutine that was kept from running must see how late
+			// the tick is.
+			now := time.Now()
+			t.keeper.tick(now)
+			if t.cfg.Log.Stalled() > timing.StoreStalled {
+				t.doubtNow()
+			}
+			if !t.lifting.Load() {
+				t.lift(now)
+			}
+		}
+	}
+}
+
+// lift proposes the end of the founding wait, if the wait is over.
+func (t *Term) lift(now time.Time) {
+	t.table.mu.RLock()
+	lifted, bound, founded := t.table.m.Lifted(), t.table.m.Bound(), t.table.founded
+	t.table.mu.RUnlock()
+	if lifted || now.Sub(founded) < max(time.Duration(bound)*time.Millisecond, timing.LeastFounding) {
+		return
+	}
+	if t.cfg.MayLift != nil && !t.cfg.MayLift() {
+		return
+	}
+	t.lifting.Store(true)
+	t.Decide(machine.Lift{Term: t.cfg.Term}, func(o machine.Outcome, c wire.Code) {
+		if c != wire.CodeOK || o.Code != machine.OK {
+			t.lifting.Store(false) // again, at the next tick
+		}
+	})
+}
+
+// applied takes note of each entry. Raft's goroutine calls applied in log order.
+func (t *Term) applied(a applied) {
+	lifted := false
+	var opened []machine.SessionID
+	for i, c := range a.commands {
+		if a.outcomes[i].Code != machine.OK {
+			continue
+		}
+		switch c := c.(type) {
+		case machine.Open:
+			opened = append(opened, c.Session)
+		case machine.Lift:
+			lifted = true
+		}
+	}
+	for _, e := range a.events {
+		switch e.Kind {
+		case machine.EventChanged:
+			t.watches.changed(e.Key)
+			continue
+		case machine.EventDelayed:
+			t.keeper.delayed(e.Token, e.Delay)
+		case machine.EventEnded:
+			t.keeper.ended(e.Session)
+		}
+		if e.Session != (machine.SessionID{}) {
+			t.tell(e)
+		}
+	}
+	for _, id := range opened {
+		// By the state after the entry: a late copy of the Open may stand behind
+		// the session's end, or before the end.
+		var st machine.SessionStatus
+		open := false
+		t.table.View(func(m *machine.State) { st, open = m.Session(id) })
+		if open {
+			t.keeper.opened(id, time.Duration(st.TTL)*time.Millisecond)
+		}
+	}
+	if lifted {
+		t.mu.Lock()
+		ready := t.ready
+		t.ready = nil
+		t.mu.Unlock()
+		for _, done := range ready {
+			t.confirmThen(done)
+		}
+	}
+}
+
+// Decide proposes a command of the leader itself, for example Expire or Bound.
+// done gets the verdict as with Propose.
+func (t *Term) Decide(cmd machine.Command, done func(machine.Outcome, wire.Code)) {
+	t.proposer.propose(cmd, nil, done)
+}
+
+// Confirm calls done with the verdict of a round that begins after now: true
+// means that no other leader had been elected when Confirm was called.
+func (t *Term) Confirm(done func(ok bool)) { t.rounds.add(done) }
+
+func (t *Term) confirmThen(done func(wire.Code)) {
+	t.Confirm(func(ok bool) { beat{done: done}.answer(ok, wire.CodeOK) })
+}
+
+// Granting calls done with CodeOK once the founding wait is over and a round has
+// confirmed the leader.
+func (t *Term) Granting(done func(wire.Code)) {
+	t.mu.Lock()
+	lifted := t.Lifted()
+	switch {
+	case t.closed:
+		t.mu.Unlock()
+		done(wire.CodeNotLeader)
+		return
+	case !lifted:
+		t.ready = append(t.ready, done)
+		t.mu.Unlock()
+		return
+	}
+	t.mu.Unlock()
+	t.confirmThen(done)
+}
+
+// Depart passes on a member's wish to be replaced as a voter.
+func (t *Term) Depart(name string, boot uint64, done func(wire.Code)) {
+	if t.cfg.Depart == nil {
+		done(wire.CodeBad)
+		return
+	}
+	t.cfg.Depart(name, boot, done)
+}
+
+// Bound returns the largest TTL that a session may have, in milliseconds.
+func (t *Term) Bound() (ttl uint64) {
+	t.table.View(func(m *machine.State) { ttl = m.Bound() })
+	return ttl
+}
+
+// Lifted reports whether the founding wait is over.
+func (t *Term) Lifted() (lifted bool) {
+	t.table.View(func(m *machine.State) { lifted = m.Lifted() })
+	return lifted
+}
+
+// Format returns the format of log entries that the table has been raised to.
+func (t *Term) Format() int { return t.table.Format() }
+
+// ConfigIndex returns the log index of the last committed raft configuration.
+func (t *Term) ConfigIndex() uint64 { return t.table.ConfigIndex() }
