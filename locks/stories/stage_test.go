@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -71,14 +70,7 @@ type wardmote struct{ *lockstest.Cluster }
 func (w wardmote) client(i int, opts locks.Options) client { return member{w.NewClient(i, opts)} }
 
 func (w wardmote) slow(from, to int, d time.Duration) {
-	host := func(i int) string {
-		host, _, err := net.SplitHostPort(w.Node(i).Addr())
-		if err != nil {
-			panic(err)
-		}
-		return host
-	}
-	w.Network().SetLink(host(from), host(to), transport.Link{Delay: d})
+	w.SetLink(from, to, transport.Link{Delay: d})
 }
 
 // A member is a client of wardmote.
