@@ -12,6 +12,7 @@ import (
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func TestBadOptionsSurfaceFromEveryCall(t *testing.T) {
@@ -44,7 +45,7 @@ func TestBadOptionsSurfaceFromEveryCall(t *testing.T) {
 					t.Errorf("call %d: %v, want a ConfigError of %s", i, err, test.field)
 				}
 			}
-			if n := w.sent(isOpen); n != 0 {
+			if n := w.Sent(isOpen); n != 0 {
 				t.Error("a session was opened")
 			}
 		})
@@ -78,6 +79,11 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	})
 }
 
+// An eagerMember believes in a larger bound of TTLs than the table.
+type eagerMember struct{ *member }
+
+func (eagerMember) TTL() time.Duration { return 2 * testTTL }
+
 func TestSessionTTLIsBoundedByTheClusters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		over := w.join("n").client(Options{TTL: testTTL + time.Millisecond})
@@ -97,8 +103,7 @@ func TestSessionTTLIsBoundedByTheClusters(t *testing.T) {
 		}
 
 		// The member believes in a bound that is not committed yet.
-		w.ttl = 2 * testTTL
-		eager := w.join("n").client(Options{})
+		eager := newClient(eagerMember{w.join("n")}, Options{})
 		defer shutdown(t, eager)
 		l = acquire(t, eager, "l")
 		if want := testTTL - margin(testTTL); l.Remaining() != want {
@@ -141,7 +146,7 @@ func TestTryAcquireSaysByWhomTheKeyIsHeld(t *testing.T) {
 		if want := (HeldError{Key: "k", Client: "a", Node: "node-a", Token: l.Token()}); *held != want {
 			t.Errorf("%+v, want %+v", *held, want)
 		}
-		if w.counts().Waiters != 0 {
+		if w.Counts().Waiters != 0 {
 			t.Error("the try waits")
 		}
 		if err := l.Release(bg); err != nil {
@@ -155,16 +160,14 @@ func TestTryAcquireSaysByWhomTheKeyIsHeld(t *testing.T) {
 
 func TestTryAcquireWhileFounding(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.table = machine.New()
-		w.apply(machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 9000})
-		w.lead()
+		w = &world{termtest.New(t, termtest.Config{Founding: true})}
 		c, _ := w.client(t, "a")
 		if _, err := c.TryAcquire(bg, "k"); !errors.Is(err, cluster.ErrFounding) {
 			t.Errorf("try: %v", err)
 		}
 		go func() {
 			time.Sleep(time.Second)
-			w.apply(machine.Lift{Term: w.term})
+			w.Apply(machine.Lift{Term: w.TermNumber()})
 		}()
 		began := time.Now()
 		acquire(t, c, "k")
@@ -183,7 +186,7 @@ func TestMaxWaitersRefusesAndChangesNothing(t *testing.T) {
 		if _, err := c.Acquire(bg, "k", MaxWaiters(1)); !errors.Is(err, ErrTooManyWaiters) {
 			t.Errorf("second waiter: %v", err)
 		}
-		if n := w.counts().Waiters; n != 1 {
+		if n := w.Counts().Waiters; n != 1 {
 			t.Errorf("%d wait", n)
 		}
 	})
@@ -207,14 +210,14 @@ func TestCancelledWaiterLeavesAtOnceAndIsNeverGranted(t *testing.T) {
 			t.Errorf("there was a quorum: %v", err)
 		}
 		synctest.Wait()
-		if n := w.counts().Waiters; n != 0 {
+		if n := w.Counts().Waiters; n != 0 {
 			t.Errorf("%d still wait", n)
 		}
 		if err := l.Release(bg); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if _, token := w.owner("k"); token != 0 {
+		if _, token := w.Owner("k"); token != 0 {
 			t.Error("the cancelled waiter holds the key")
 		}
 	})
@@ -233,7 +236,7 @@ func TestCauseOfTheCallersContextIsReported(t *testing.T) {
 		if _, err := c.Acquire(ctx, "free"); !errors.Is(err, reason) {
 			t.Errorf("acquire: %v", err)
 		}
-		if _, token := w.owner("free"); token != 0 {
+		if _, token := w.Owner("free"); token != 0 {
 			t.Error("an ended context took a key")
 		}
 	})
@@ -247,7 +250,7 @@ func TestGrantThatCrossesACancel(t *testing.T) {
 			b, m := w.client(t, "b")
 			l := acquire(t, a, "k")
 			acquire(t, b, "other") // so that the session is open
-			m.set(faults{latency: 2 * time.Millisecond})
+			m.SetFaults(termtest.Faults{Latency: 2 * time.Millisecond})
 			time.AfterFunc(time.Second, func() { l.Release(bg) })
 			got, err := b.Acquire(within(time.Second+offset), "k")
 			if (got == nil) == (err == nil) {
@@ -257,7 +260,7 @@ func TestGrantThatCrossesACancel(t *testing.T) {
 				t.Errorf("granted, but %v", got.Err())
 			}
 			time.Sleep(time.Minute)
-			if _, token := w.owner("k"); (token != 0) != (got != nil) {
+			if _, token := w.Owner("k"); (token != 0) != (got != nil) {
 				t.Errorf("token %d in the table, error %v", token, err)
 			}
 		})
@@ -268,11 +271,11 @@ func TestGrantThatCrossesACancel(t *testing.T) {
 // before, or after, or meets a grant.
 func TestRequestOfUnknownOutcomeIsWithdrawn(t *testing.T) {
 	for _, try := range []bool{false, true} {
-		for _, f := range []faults{{loseAnswer: 1}, {loseAsk: 1}, {latency: 5 * time.Second}} {
+		for _, f := range []termtest.Faults{{LoseAnswer: 1}, {LoseAsk: 1}, {Latency: 5 * time.Second}} {
 			bubble(t, func(t *testing.T, w *world) {
 				c, m := w.client(t, "a")
 				acquire(t, c, "other")
-				m.set(f)
+				m.SetFaults(f)
 				call := c.Acquire
 				if try {
 					call = c.TryAcquire
@@ -281,15 +284,15 @@ func TestRequestOfUnknownOutcomeIsWithdrawn(t *testing.T) {
 				if !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%+v: %v", f, err)
 				}
-				m.set(faults{})
+				m.SetFaults(termtest.Faults{})
 				time.Sleep(time.Minute)
-				if n := w.counts(); n.Grants != 1 || n.Waiters != 0 || n.Answers != 0 {
+				if n := w.Counts(); n.Grants != 1 || n.Waiters != 0 || n.Answers != 0 {
 					t.Errorf("%+v: the table keeps %+v", f, n)
 				}
 				if waiters, locks := c.currentSession().sizes(); waiters != 0 || locks != 1 {
 					t.Errorf("%+v: the session keeps %d waiters and %d locks", f, waiters, locks)
 				}
-				if w.sent(isWithdraw) == 0 {
+				if w.Sent(isWithdraw) == 0 {
 					t.Errorf("%+v: nothing was withdrawn", f)
 				}
 			})
@@ -303,15 +306,15 @@ func TestRequestThatWasNotSentIsNotWithdrawn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "other")
-		m.hook(hooks{refuse: func(machine.Command) *replica.Error {
+		m.SetHooks(termtest.Hooks{Refuse: func(machine.Command) *replica.Error {
 			return &replica.Error{Err: errors.New("busy")}
 		}})
 		if _, err := c.Acquire(bg, "k"); err == nil || !strings.Contains(err.Error(), "busy") {
 			t.Errorf("acquire: %v", err)
 		}
-		m.hook(hooks{})
+		m.SetHooks(termtest.Hooks{})
 		l := acquire(t, c, "k")
-		if w.sent(isWithdraw) != 0 {
+		if w.Sent(isWithdraw) != 0 {
 			t.Error("withdrawn")
 		}
 		if err := l.Release(bg); err != nil {
@@ -323,7 +326,7 @@ func TestRequestThatWasNotSentIsNotWithdrawn(t *testing.T) {
 func TestNoQuorumIsSaid(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.isolate()
+		m.Isolate()
 		for range 2 { // without a session, and without one again
 			_, err := c.Acquire(within(time.Second), "k")
 			if !errors.Is(err, cluster.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) {
@@ -333,9 +336,9 @@ func TestNoQuorumIsSaid(t *testing.T) {
 		if _, err := c.Acquire(within(time.Minute), "k"); !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("acquire: %v", err)
 		}
-		m.heal()
+		m.Heal()
 		acquire(t, c, "k")
-		m.isolate()
+		m.Isolate()
 		if _, err := c.Acquire(within(time.Second), "l"); !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("acquire with a session: %v", err)
 		}
@@ -347,28 +350,28 @@ func TestNewCallDoesNotMeetTheRemainsOfTheOld(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "other")
-		m.hook(hooks{proposed: func(cmd machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(cmd machine.Command) {
 			if isWithdraw(cmd) {
 				time.Sleep(time.Second) // slower than the next request
 			}
 		}})
-		m.set(faults{loseAnswer: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
 		if _, err := c.Acquire(within(time.Second), "k"); err == nil {
 			t.Fatal("granted without an answer")
 		}
-		m.set(faults{})
-		if _, err := c.Acquire(within(retryAfter), "k"); err == nil {
+		m.SetFaults(termtest.Faults{})
+		if _, err := c.Acquire(within(300*time.Millisecond), "k"); err == nil {
 			t.Error("granted before the withdrawal")
 		}
 		time.Sleep(time.Minute)
-		m.set(faults{loseAnswer: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
 		if _, err := c.Acquire(within(time.Second), "k"); err == nil {
 			t.Fatal("granted without an answer")
 		}
-		if _, token := w.owner("k"); token == 0 {
+		if _, token := w.Owner("k"); token == 0 {
 			t.Fatal("the request did not arrive")
 		}
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		if _, err := c.TryAcquire(bg, "k"); err != nil {
 			t.Errorf("try: %v", err)
 		}
@@ -379,16 +382,16 @@ func TestLostAcquireAnswerGivesOneGrant(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "other")
-		m.set(faults{loseAnswer: 1})
-		time.AfterFunc(2*time.Second, func() { m.set(faults{}) })
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
+		time.AfterFunc(2*time.Second, func() { m.SetFaults(termtest.Faults{}) })
 		l := acquire(t, c, "k")
-		if w.sent(isAcquire) < 3 {
+		if w.Sent(isAcquire) < 3 {
 			t.Fatal("the request was not repeated")
 		}
 		if err := l.Release(bg); err != nil {
 			t.Fatal(err)
 		}
-		if _, token := w.owner("k"); token != 0 {
+		if _, token := w.Owner("k"); token != 0 {
 			t.Error("one release did not free the key")
 		}
 	})
@@ -399,8 +402,9 @@ func TestLostPushIsLearntFromTheNextSync(t *testing.T) {
 		a, _ := w.client(t, "a")
 		b, m := w.client(t, "b")
 		l := acquire(t, a, "k")
-		m.set(faults{losePush: 1})
+		m.SetFaults(termtest.Faults{LosePush: 1})
 		time.AfterFunc(time.Second, func() { l.Release(bg) })
+		time.AfterFunc(time.Second+time.Millisecond, func() { m.SetFaults(termtest.Faults{}) })
 		began := time.Now()
 		next := acquire(t, b, "k")
 		if d := time.Since(began); d <= time.Second || d > 4*time.Second {
@@ -410,7 +414,7 @@ func TestLostPushIsLearntFromTheNextSync(t *testing.T) {
 			t.Error(next.Err())
 		}
 		// What is told again is no second grant.
-		m.resync()
+		m.Reconnect()
 		synctest.Wait()
 		if err := next.Release(bg); err != nil {
 			t.Error(err)
@@ -425,9 +429,9 @@ func TestPushMayOvertakeTheAnswer(t *testing.T) {
 		b, m := w.client(t, "b")
 		l := acquire(t, a, "k")
 		acquire(t, b, "other")
-		m.set(faults{loseAnswer: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
 		time.AfterFunc(100*time.Millisecond, func() { l.Release(bg) })
-		time.AfterFunc(time.Second, func() { m.set(faults{}) })
+		time.AfterFunc(time.Second, func() { m.SetFaults(termtest.Faults{}) })
 		next := acquire(t, b, "k")
 		if err := next.Err(); err != nil {
 			t.Error(err)
@@ -436,7 +440,7 @@ func TestPushMayOvertakeTheAnswer(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		if _, token := w.owner("k"); token != 0 {
+		if _, token := w.Owner("k"); token != 0 {
 			t.Error("the key is taken")
 		}
 	})
@@ -480,11 +484,11 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 // What was seen is told, so that the table forgets it.
 func TestSeenOutcomesAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		b, m := w.client(t, "b")
 		acquire(t, a, "k")
-		m.set(faults{loseAnswer: 0.2, twice: 0.1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 0.2, Twice: 0.1})
 		for range 500 {
 			if _, err := b.TryAcquire(bg, "k"); !errors.Is(err, ErrHeld) {
 				t.Fatal(err)
@@ -492,21 +496,21 @@ func TestSeenOutcomesAreForgotten(t *testing.T) {
 		}
 		// Nor is what a command carried forgotten that failed.
 		for range 10 {
-			m.set(faults{})
+			m.SetFaults(termtest.Faults{})
 			if _, err := b.TryAcquire(bg, "k"); !errors.Is(err, ErrHeld) {
 				t.Fatal(err)
 			}
-			m.set(faults{loseAsk: 1})
+			m.SetFaults(termtest.Faults{LoseAsk: 1})
 			if _, err := b.TryAcquire(within(time.Second), "l"); err == nil {
 				t.Fatal("granted")
 			}
-			m.set(faults{})
+			m.SetFaults(termtest.Faults{})
 			time.Sleep(2 * time.Second)
 		}
-		if n := w.counts().Answers; n > 1 {
+		if n := w.Counts().Answers; n > 1 {
 			t.Errorf("%d refusals are remembered", n)
 		}
-		if err := w.checkNow(); err != nil {
+		if err := w.Check(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -518,7 +522,7 @@ func TestGrantWhileTheClientEndsItsLocksIsClosed(t *testing.T) {
 		a, m := w.client(t, "a")
 		acquire(t, a, "x")
 		s := a.currentSession()
-		m.set(faults{latency: time.Second})
+		m.SetFaults(termtest.Faults{Latency: time.Second})
 		call := start(func() (*Lock, error) { return a.TryAcquire(bg, "k") })
 		synctest.Wait()
 		s.mu.Lock()
@@ -529,7 +533,7 @@ func TestGrantWhileTheClientEndsItsLocksIsClosed(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second) // it is withdrawn
 		if w.busy() != 1 {
-			t.Errorf("the table keeps %+v", w.counts())
+			t.Errorf("the table keeps %+v", w.Counts())
 		}
 	})
 }
@@ -540,9 +544,9 @@ func TestRequestThatTheClusterGaveUpIsNotTheSessionsEnd(t *testing.T) {
 		a, m := w.client(t, "a")
 		acquire(t, a, "x")
 		id := a.currentSession().id
-		m.hook(hooks{proposed: func(c machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 			if c, ok := c.(machine.Acquire); ok {
-				w.apply(machine.Withdraw{Session: id, Seq: c.Seq})
+				w.Apply(machine.Withdraw{Session: id, Seq: c.Seq})
 			}
 		}})
 		if _, err := a.Acquire(bg, "k"); err == nil || errors.Is(err, ErrSessionLost) {
@@ -563,7 +567,7 @@ func TestThatThereIsNoQuorumIsToldToAll(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
-		m.isolate()
+		m.Isolate()
 		var calls []*call[*Lock]
 		for i := range 3 {
 			ctx := within(time.Duration(i+1) * time.Second)
@@ -573,9 +577,9 @@ func TestThatThereIsNoQuorumIsToldToAll(t *testing.T) {
 			_, err := call.ends(t)
 			want(t, "without a session", err)
 		}
-		m.heal()
+		m.Heal()
 		l, held := acquire(t, a, "k"), acquire(t, a, "held")
-		m.isolate()
+		m.Isolate()
 		first := waiting(t, bg, a, "mine", Reentrant("o"))
 		_, err := a.Acquire(within(time.Second), "mine", Reentrant("o"))
 		want(t, "as a follower", err)
@@ -585,7 +589,7 @@ func TestThatThereIsNoQuorumIsToldToAll(t *testing.T) {
 		want(t, "release", l.Release(within(time.Second)))
 		_, err = a.Acquire(within(time.Second), "k")
 		want(t, "after a release that is owed", err)
-		m.heal()
+		m.Heal()
 		first.ok(t)
 		set.ok(t)
 	})

@@ -9,16 +9,18 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func TestALostLocksReleaseSparesItsOwnClientsNextLock(t *testing.T) {
 	for name, lose := range map[string]func(*world, *member, *Lock){
 		"cut off": func(_ *world, m *member, l *Lock) {
-			m.isolate()
+			m.Isolate()
 			<-l.Context().Done()
-			m.heal()
+			m.Heal()
 		},
-		"expired": func(w *world, _ *member, _ *Lock) { w.expireNow(); settle() },
+		"expired": func(w *world, _ *member, _ *Lock) { w.ExpireNow(); settle() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -35,7 +37,7 @@ func TestALostLocksReleaseSparesItsOwnClientsNextLock(t *testing.T) {
 					}
 				}
 				time.Sleep(testTTL)
-				if _, token := w.owner("k"); token != machine.Token(next.Token()) || next.Err() != nil {
+				if _, token := w.Owner("k"); token != machine.Token(next.Token()) || next.Err() != nil {
 					t.Errorf("token %d holds the key, want %d; %v", token, next.Token(), next.Err())
 				}
 			})
@@ -60,8 +62,8 @@ func TestClosingAClientSparesItsNamesake(t *testing.T) {
 			t.Errorf("release: %v", err)
 		}
 		time.Sleep(3 * testTTL)
-		if kept.Err() != nil || n.Err() != nil || w.counts().Grants != 2 {
-			t.Errorf("%v, %v; the table keeps %+v", kept.Err(), n.Err(), w.counts())
+		if kept.Err() != nil || n.Err() != nil || w.Counts().Grants != 2 {
+			t.Errorf("%v, %v; the table keeps %+v", kept.Err(), n.Err(), w.Counts())
 		}
 	})
 }
@@ -74,7 +76,7 @@ func TestReleaseMeetsABeatUnderWay(t *testing.T) {
 		l, other := acquire(t, a, "k"), acquire(t, a, "other")
 		var beats atomic.Int64
 		answer := make(chan struct{})
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) {
+		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) {
 			beats.Add(1)
 			select {
 			case <-answer:
@@ -94,7 +96,7 @@ func TestReleaseMeetsABeatUnderWay(t *testing.T) {
 		if l.Err() != ErrReleased || other.Err() != nil || next.Err() != nil {
 			t.Errorf("released: %v; the client's other lock: %v; the next holder: %v", l.Err(), other.Err(), next.Err())
 		}
-		if id, _ := w.owner("k"); id != b.currentSession().id {
+		if id, _ := w.Owner("k"); id != b.currentSession().id {
 			t.Error("the next holder does not hold the key any more")
 		}
 	})
@@ -109,7 +111,7 @@ func TestAClosedClientBeatsNoMore(t *testing.T) {
 		if err := c.Close(bg); err != nil {
 			t.Fatal(err)
 		}
-		m.hook(hooks{beat: func(context.Context) (bool, error) {
+		m.SetHooks(termtest.Hooks{Beat: func(context.Context) (bool, error) {
 			t.Error("a beat after Close")
 			return false, nil
 		}})
@@ -135,7 +137,7 @@ func TestContextsBelowALockEndAsItsClientCloses(t *testing.T) {
 			}, bg)
 			slow.pends(t)
 			if cut {
-				m.isolate()
+				m.Isolate()
 			}
 			closing := does(c.Close, within(time.Minute))
 			select {
@@ -148,7 +150,7 @@ func TestContextsBelowALockEndAsItsClientCloses(t *testing.T) {
 			closing.ends(t)
 			slow.ends(t)
 			if cut {
-				m.heal()
+				m.Heal()
 			}
 		})
 	}
@@ -157,7 +159,7 @@ func TestContextsBelowALockEndAsItsClientCloses(t *testing.T) {
 func TestBeatsThatAreNeverAnsweredEndTheLockInTime(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
+		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
 		opened := time.Now()
 		l := acquire(t, c, "k")
 		<-l.Context().Done()
@@ -211,10 +213,10 @@ func TestLostAnswerOfAFirstEntryIsNoSecondEntry(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "other")
-		m.set(faults{loseAnswer: 1, twice: 1})
-		time.AfterFunc(2*time.Second, func() { m.set(faults{}) })
+		m.SetFaults(termtest.Faults{LoseAnswer: 1, Twice: 1})
+		time.AfterFunc(2*time.Second, func() { m.SetFaults(termtest.Faults{}) })
 		l := acquire(t, c, "k", Reentrant("o"))
-		if w.sent(isAcquire) < 3 {
+		if w.Sent(isAcquire) < 3 {
 			t.Fatal("the request was not repeated")
 		}
 		if l.Depth() != 1 {
@@ -247,7 +249,7 @@ func TestTheNextFollowsAnExpiryAtOnce(t *testing.T) {
 				t.Fatalf("%d still waits", i)
 			}
 			l := c.ok(t)
-			w.apply(expire(w, clients[i]))
+			w.Apply(expire(w, clients[i]))
 			settle()
 			wantLost(t, l, SessionExpired)
 		}
@@ -261,7 +263,7 @@ func TestEventsOfAFormerSessionAreDropped(t *testing.T) {
 		b, _ := w.client(t, "b")
 		lost := acquire(t, c, "k")
 		former := c.currentSession()
-		w.apply(expire(w, c))
+		w.Apply(expire(w, c))
 		settle()
 		l := acquire(t, c, "k")
 		held := acquire(t, b, "held")
@@ -284,7 +286,7 @@ func TestEventsOfAFormerSessionAreDropped(t *testing.T) {
 		release(t, held)
 		next.ok(t)
 		time.Sleep(testTTL)
-		if w.sent(isRelease)+w.sent(isWithdraw) != 1 {
+		if w.Sent(isRelease)+w.Sent(isWithdraw) != 1 {
 			t.Error("something was let go")
 		}
 	})

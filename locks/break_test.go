@@ -10,6 +10,8 @@ import (
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func isBreak(c machine.Command) bool { _, ok := c.(machine.Break); return ok }
@@ -21,7 +23,7 @@ func TestBrokenHolderIsToldBeforeTheKeyIsFree(t *testing.T) {
 		l, other := acquire(t, a, "k"), acquire(t, a, "other")
 		ctx := l.Context()
 		next := waiting(t, bg, b, "k")
-		m.hook(hooks{proposed: func(cmd machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(cmd machine.Command) {
 			if isRelease(cmd) && ctx.Err() == nil {
 				t.Error("the key was freed under a holder who did not know")
 			}
@@ -53,14 +55,14 @@ func TestBreakOfAStoppedHolderWaitsForItsTrustToEnd(t *testing.T) {
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
 		began := time.Now()
-		m.isolate()
+		m.Isolate()
 		if err := b.Break(within(time.Second), "k", l.Token()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("break: %v", err)
 		}
 		if l.Err() != nil {
 			t.Error(l.Err())
 		}
-		if _, token := w.owner("k"); token == 0 {
+		if _, token := w.Owner("k"); token == 0 {
 			t.Error("the key is free though its holder does not know")
 		}
 		if err := b.Break(bg, "k", l.Token()); err != nil { // again, to the end
@@ -69,7 +71,7 @@ func TestBreakOfAStoppedHolderWaitsForItsTrustToEnd(t *testing.T) {
 		if l.Err() == nil || time.Since(began) < testTTL-time.Second || time.Since(began) > testTTL {
 			t.Errorf("%v after %v", l.Err(), time.Since(began))
 		}
-		m.heal()
+		m.Heal()
 	})
 }
 
@@ -79,11 +81,11 @@ func TestBreakReachesAHolderThatComesBack(t *testing.T) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
-		m.isolate()
+		m.Isolate()
 		if err := b.Break(within(time.Second), "k", l.Token()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("break: %v", err)
 		}
-		m.heal()
+		m.Heal()
 		settle()
 		wantLost(t, l, Broken)
 		if !w.free("k") {
@@ -105,7 +107,7 @@ func TestBreakOfWhatIsNotHeldChangesNothing(t *testing.T) {
 		if want := (HeldError{Key: "k", Client: "a", Node: "node-a", Token: l.Token()}); !errors.As(err, &held) || *held != want {
 			t.Errorf("another token: %v", err)
 		}
-		if l.Err() != nil || w.sent(isBreak) != 0 {
+		if l.Err() != nil || w.Sent(isBreak) != 0 {
 			t.Error("something was changed")
 		}
 		release(t, l)
@@ -142,14 +144,14 @@ func TestBreakEndsADelay(t *testing.T) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k", Delay(time.Hour))
-		m.isolate()
+		m.Isolate()
 		time.Sleep(2 * testTTL)
 		next := waiting(t, bg, b, "k")
 		if err := b.Break(bg, "k", l.Token()); err != nil {
 			t.Error(err)
 		}
 		next.ok(t)
-		m.heal()
+		m.Heal()
 	})
 }
 
@@ -159,11 +161,11 @@ func TestBreakWhoseAnswerIsLost(t *testing.T) {
 		b, m := w.client(t, "b")
 		l := acquire(t, a, "k")
 		release(t, acquire(t, b, "other"))
-		m.hook(hooks{proposed: func(machine.Command) { m.set(faults{loseAnswer: 1}) }})
+		m.SetHooks(termtest.Hooks{Proposed: func(machine.Command) { m.SetFaults(termtest.Faults{LoseAnswer: 1}) }})
 		call := does(func(ctx context.Context) error { return b.Break(ctx, "k", l.Token()) }, bg)
 		time.Sleep(time.Second)
-		m.hook(hooks{})
-		m.set(faults{})
+		m.SetHooks(termtest.Hooks{})
+		m.SetFaults(termtest.Faults{})
 		// The second copy finds that the grant is gone: the first was heard.
 		call.ok(t)
 		wantLost(t, l, Broken)
@@ -175,7 +177,7 @@ func TestBreakEndsWithItsClient(t *testing.T) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
-		m.isolate()
+		m.Isolate()
 		call := does(func(ctx context.Context) error { return b.Break(ctx, "k", l.Token()) }, bg)
 		call.pends(t)
 		if err := b.Close(bg); err != nil {
@@ -184,13 +186,13 @@ func TestBreakEndsWithItsClient(t *testing.T) {
 		if _, err := call.ends(t); !errors.Is(err, ErrClosed) {
 			t.Errorf("break: %v", err)
 		}
-		m.heal()
+		m.Heal()
 		b2, m2 := w.client(t, "b2")
-		m2.isolate()
+		m2.Isolate()
 		if err := b2.Break(within(time.Second), "k", 1); !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("break: %v", err)
 		}
-		m2.heal()
+		m2.Heal()
 	})
 }
 
@@ -277,7 +279,7 @@ func TestBreakWhileTheClientCloses(t *testing.T) {
 		if err := a.Close(within(time.Second)); err == nil {
 			t.Error("closed under the work")
 		}
-		held := w.status("k").Holders
+		held := w.Status("k").Holders
 		if len(held) != 1 {
 			t.Fatalf("held by %+v", held)
 		}
@@ -292,7 +294,7 @@ func TestBreakWhileTheClientCloses(t *testing.T) {
 // The list of holders that a read tells is bounded.
 func TestBreakOfOneOfVeryManyHolders(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		var last *Lock
@@ -303,7 +305,7 @@ func TestBreakOfOneOfVeryManyHolders(t *testing.T) {
 			t.Error(err)
 		}
 		wantLost(t, last, Broken)
-		if n := w.status("k").Held; n != 1099 {
+		if n := w.Status("k").Held; n != 1099 {
 			t.Errorf("%d hold", n)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func count1(old []byte) []byte {
@@ -47,11 +48,11 @@ func TestACellIsReadAndUpdated(t *testing.T) {
 			}
 		}
 		// What is as it was is not written.
-		before := w.sent(func(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok })
+		before := w.Sent(func(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok })
 		if err := y.Update(bg, func(old []byte) []byte { return old }); err != nil {
 			t.Error(err)
 		}
-		if n := w.sent(func(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok }); n != before {
+		if n := w.Sent(func(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok }); n != before {
 			t.Error("it was written all the same")
 		}
 		// The old value is the caller's own copy, to be changed in place.
@@ -123,20 +124,20 @@ func TestAHeldCellIsNotUpdated(t *testing.T) {
 func TestCellsCountRight(t *testing.T) {
 	for seed := range uint64(25) {
 		bubble(t, func(t *testing.T, w *world) {
-			w.check = false
-			w.seed(seed)
+			w.SetCheck(false)
+			w.Seed(seed)
 			const clients, each = 5, 12
 			var done, unsure atomic.Int64
 			var wg sync.WaitGroup
 			for i := range clients {
 				c, m := w.client(t, string(rune('a'+i)))
-				m.set(faults{latency: 200 * time.Millisecond, loseAsk: 0.1, loseAnswer: 0.1, twice: 0.1, losePush: 0.2})
+				m.SetFaults(termtest.Faults{Latency: 200 * time.Millisecond, LoseAsk: 0.1, LoseAnswer: 0.1, Twice: 0.1, LosePush: 0.2})
 				x := c.Cell("n")
 				wg.Go(func() {
 					for j := range each {
 						if seed%2 == 1 && j == each/2 && i < 2 {
 							// In the middle of something, whatever it is.
-							time.AfterFunc(700*time.Millisecond, func() { m.isolate(); time.AfterFunc(2*testTTL, m.heal) })
+							time.AfterFunc(700*time.Millisecond, func() { m.Isolate(); time.AfterFunc(2*testTTL, m.Heal) })
 						}
 						ctx := within(time.Duration(1+j%3) * 5 * time.Second)
 						switch err := x.Update(ctx, count1); {
@@ -150,7 +151,7 @@ func TestCellsCountRight(t *testing.T) {
 			}
 			for range 5 {
 				time.Sleep(3 * time.Second)
-				w.lead()
+				w.Lead()
 			}
 			wg.Wait()
 			time.Sleep(time.Minute)
@@ -172,23 +173,23 @@ func TestAnUncertainUpdateSaysSo(t *testing.T) {
 		x := a.Cell("x")
 		runs := 0
 		// The answer to the write does not come.
-		m.hook(hooks{proposed: func(c machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 			if _, ok := c.(machine.SetValue); ok {
-				m.set(faults{loseAnswer: 1})
+				m.SetFaults(termtest.Faults{LoseAnswer: 1})
 			}
 		}})
 		err := x.Update(within(2*time.Second), func(old []byte) []byte { runs++; return count1(old) })
 		if !errors.Is(err, ErrUncertain) || runs != 1 {
 			t.Errorf("%v, run %d times", err, runs)
 		}
-		m.hook(hooks{})
-		m.set(faults{})
+		m.SetHooks(termtest.Hooks{})
+		m.SetFaults(termtest.Faults{})
 		time.Sleep(time.Minute)
 		if v := cellValue(t, x); v != "1" {
 			t.Errorf("%q", v)
 		}
 		// Nor was it sent at all: that is certain.
-		m.hook(hooks{refuse: func(c machine.Command) *replica.Error {
+		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
 			if _, ok := c.(machine.SetValue); ok {
 				return &replica.Error{Err: cluster.ErrVersion}
 			}
@@ -198,7 +199,7 @@ func TestAnUncertainUpdateSaysSo(t *testing.T) {
 			t.Error(err)
 		}
 		// A try before that may have come through: that is not.
-		m.hook(hooks{refuse: func(c machine.Command) *replica.Error {
+		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
 			if _, ok := c.(machine.SetValue); ok {
 				return &replica.Error{Unknown: true, Err: cluster.ErrVersion}
 			}
@@ -207,12 +208,12 @@ func TestAnUncertainUpdateSaysSo(t *testing.T) {
 		if err := x.Update(bg, count1); !errors.Is(err, cluster.ErrVersion) || !errors.Is(err, ErrUncertain) {
 			t.Error(err)
 		}
-		m.hook(hooks{})
+		m.SetHooks(termtest.Hooks{})
 		// Lost before it was written, it is made in another turn.
 		runs = 0
 		err = x.Update(within(time.Minute), func(old []byte) []byte {
 			if runs++; runs == 1 {
-				w.expireNow()
+				w.ExpireNow()
 				synctest.Wait()
 			}
 			return count1(old)
@@ -225,7 +226,7 @@ func TestAnUncertainUpdateSaysSo(t *testing.T) {
 
 func TestNoRoomForACell(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		full := strings.Repeat("x", machine.MaxValue)
 		for i := range machine.MaxValuesSize / machine.MaxValue {

@@ -34,7 +34,7 @@ func TestChaos(t *testing.T) {
 }
 
 func chaosRound(t *testing.T, w *world, seed uint64, sum map[string]int) {
-	w.check = seed%5 == 0
+	w.SetCheck(seed%5 == 0)
 	a := newWeather(w, seed)
 	stop, cancel := context.WithCancel(bg)
 	var wg sync.WaitGroup
@@ -57,9 +57,9 @@ func chaosRound(t *testing.T, w *world, seed uint64, sum map[string]int) {
 	for range 12 {
 		switch a.rng.IntN(7) {
 		case 0:
-			w.expireNow()
+			w.ExpireNow()
 		case 1:
-			a.members[a.rng.IntN(len(a.members))].sleep(a.upTo(testTTL))
+			a.members[a.rng.IntN(len(a.members))].Sleep(a.upTo(testTTL))
 		default:
 			a.strike()
 		}
@@ -72,7 +72,7 @@ func chaosRound(t *testing.T, w *world, seed uint64, sum map[string]int) {
 	}
 	// Some are cut off still, some clients close before the node stops and some after.
 	m, after := a.members[a.rng.IntN(len(a.members))], a.upTo(300*time.Millisecond)
-	wg.Go(func() { time.Sleep(after); m.stop() })
+	wg.Go(func() { time.Sleep(after); m.Stop() })
 	for _, c := range clients {
 		after, bound := a.upTo(300*time.Millisecond), a.upTo(3*time.Second)
 		wg.Go(func() { time.Sleep(after); _ = c.Close(within(bound)) })
@@ -95,7 +95,7 @@ func chaosRound(t *testing.T, w *world, seed uint64, sum map[string]int) {
 		}
 	}
 	time.Sleep(4 * testTTL)
-	if n := w.counts(); n.Sessions+n.Grants+n.Waiters != 0 {
+	if n := w.Counts(); n.Sessions+n.Grants+n.Waiters != 0 {
 		t.Errorf("the table keeps %+v", n)
 	}
 }

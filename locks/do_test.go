@@ -12,6 +12,8 @@ import (
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 var errWork = errors.New("work failed")
@@ -19,7 +21,7 @@ var errWork = errors.New("work failed")
 // free waits a moment and reports whether nobody holds key.
 func (w *world) free(key string) bool {
 	time.Sleep(time.Millisecond)
-	_, token := w.owner(key)
+	_, token := w.Owner(key)
 	return token == 0
 }
 
@@ -106,7 +108,7 @@ func TestDoReportsTheLossAndTheError(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			c, m := w.client(t, "a")
 			err := c.Do(bg, "k", func(ctx context.Context, l *Lock) error {
-				m.isolate()
+				m.Isolate()
 				<-ctx.Done()
 				if !errors.Is(context.Cause(ctx), ErrLost) {
 					t.Errorf("cause %v", context.Cause(ctx))
@@ -124,7 +126,7 @@ func TestDoReportsTheLossAndTheError(t *testing.T) {
 				t.Errorf("Do: %v, without the work's error", err)
 			}
 			if werr == ErrLost && err != error(lost) {
-				t.Errorf("the loss is told twice: %v", err)
+				t.Errorf("the loss is told Twice: %v", err)
 			}
 		})
 	}
@@ -155,13 +157,13 @@ func TestDoReleasesWithItsOwnBound(t *testing.T) {
 		began := time.Now()
 		err := c.Do(ctx, "k", func(context.Context, *Lock) error {
 			cancel()
-			m.isolate()
+			m.Isolate()
 			return errWork
 		})
 		if err != errWork || time.Since(began) > closeGrace {
 			t.Errorf("Do: %v after %v", err, time.Since(began))
 		}
-		m.heal()
+		m.Heal()
 		time.Sleep(time.Second)
 		if !w.free("k") {
 			t.Error("the key is still taken")
@@ -320,14 +322,14 @@ func TestElectStandsAgainAfterALoss(t *testing.T) {
 		}
 		for i := range 6 {
 			m := members[i%2]
-			m.isolate()
+			m.Isolate()
 			time.Sleep(time.Minute)
 			s.mu.Lock()
 			if want := string("ba"[i%2]); s.in != want {
 				t.Errorf("round %d: %q leads, want %q", i, s.in, want)
 			}
 			s.mu.Unlock()
-			m.heal()
+			m.Heal()
 			time.Sleep(time.Minute)
 		}
 		if s.in == "" {
@@ -398,13 +400,13 @@ func TestElectEndsWithItsContext(t *testing.T) {
 		if err := stop(a); !errors.Is(err, reason) {
 			t.Errorf("while waiting: %v", err)
 		}
-		m.isolate()
+		m.Isolate()
 		time.Sleep(time.Minute)
 		if err := stop(a); !errors.Is(err, reason) || !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("while unreachable: %v", err)
 		}
-		m.heal()
-		m.stop()
+		m.Heal()
+		m.Stop()
 		if err := stop(a); !errors.Is(err, cluster.ErrStopped) {
 			t.Errorf("on a stopped node: %v", err)
 		}
@@ -446,7 +448,7 @@ func TestVoluntaryEndKeepsTheKeyUntilLeadHasReturned(t *testing.T) {
 func TestWorkMayChangeItsLockAfterTheCallersEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
-		m.set(faults{latency: 50 * time.Millisecond})
+		m.SetFaults(termtest.Faults{Latency: 50 * time.Millisecond})
 		ctx, cancel := context.WithCancel(bg)
 		err := a.Do(ctx, "k", func(ctx context.Context, l *Lock) error {
 			cancel()

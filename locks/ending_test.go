@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 // A change that finds its grant broken tells nothing more: who ended the lock does.
@@ -19,9 +21,9 @@ func TestBreakBesideAChangeEndsOneLockOnly(t *testing.T) {
 			l, other := acquire(t, a, "k"), acquire(t, a, "other")
 			acquire(t, b, "x")
 			id := b.currentSession().id
-			m.hook(hooks{proposed: func(c machine.Command) {
+			m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 				if _, ok := c.(machine.SetValue); ok {
-					w.apply(machine.Break{Session: id, Key: "k", Token: machine.Token(l.Token())})
+					w.Apply(machine.Break{Session: id, Key: "k", Token: machine.Token(l.Token())})
 				}
 			}})
 			if err := l.SetValue(bg, []byte("v")); !errors.Is(err, ErrLost) {
@@ -90,10 +92,10 @@ func TestBreakOfWhatIsUpgradedMeanwhileSaysSo(t *testing.T) {
 		before := l.Token()
 		acquire(t, b, "x")
 		once := false
-		m.hook(hooks{proposed: func(c machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 			if _, ok := c.(machine.Break); ok && !once {
 				once = true
-				w.apply(machine.Upgrade{Session: a.currentSession().id, Seq: 99, Token: machine.Token(before)})
+				w.Apply(machine.Upgrade{Session: a.currentSession().id, Seq: 99, Token: machine.Token(before)})
 			}
 		}})
 		var held *HeldError
@@ -123,7 +125,7 @@ func TestNothingIsToldWhileContextsAreBeingEnded(t *testing.T) {
 				a, _ := w.client(t, "a")
 				l := acquire(t, a, "k")
 				s := a.currentSession()
-				before := w.sent(frees)
+				before := w.Sent(frees)
 				going, ended := make(chan struct{}), make(chan struct{})
 				go func() {
 					s.mu.Lock()
@@ -132,12 +134,12 @@ func TestNothingIsToldWhileContextsAreBeingEnded(t *testing.T) {
 				<-going
 				go tell(s, &cleanup{keys: []string{"k"}, token: l.Token()})
 				time.Sleep(100 * time.Millisecond)
-				if n := w.sent(frees); n != before {
+				if n := w.Sent(frees); n != before {
 					t.Errorf("the cluster was told while a context lives")
 				}
 				close(ended)
 				time.Sleep(time.Second)
-				if n := w.sent(frees); n == before {
+				if n := w.Sent(frees); n == before {
 					t.Error("the cluster was not told")
 				}
 			})

@@ -10,6 +10,8 @@ import (
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func wantDeadlock(t *testing.T, err error, key string, cycle ...Wait) {
@@ -33,8 +35,8 @@ func TestAcquireUnderTheLocksOwnContextIsADeadlock(t *testing.T) {
 		if time.Since(began) != 0 {
 			t.Error("it waited")
 		}
-		if l.Err() != nil || w.counts().Waiters != 0 {
-			t.Errorf("the lock: %v; %d wait", l.Err(), w.counts().Waiters)
+		if l.Err() != nil || w.Counts().Waiters != 0 {
+			t.Errorf("the lock: %v; %d wait", l.Err(), w.Counts().Waiters)
 		}
 		// Without the context nobody can know.
 		waiting(t, bg, c, "k")
@@ -111,7 +113,7 @@ func TestLocksThatHaveEndedAreNotTold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		var told [][]machine.Token
-		m.hook(hooks{proposed: func(cmd machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(cmd machine.Command) {
 			if a, ok := cmd.(machine.Acquire); ok {
 				told = append(told, a.Under)
 			}
@@ -138,7 +140,7 @@ func TestLocksThatHaveEndedAreNotTold(t *testing.T) {
 
 func TestLineageIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		c, _ := w.client(t, "a")
 		ctx := bg
 		for i := range machine.MaxUnder {
@@ -184,14 +186,14 @@ func TestDeadlockWhoseAnswerIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.set(faults{loseAnswer: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
 		call := start(func() (*Lock, error) { return c.Acquire(l.Context(), "k") })
 		time.Sleep(time.Second)
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		_, err := call.ends(t)
 		wantDeadlock(t, err, "k", Wait{"a", "k", l.Token()})
 		synctest.Wait()
-		if n := w.counts().Waiters; n != 0 {
+		if n := w.Counts().Waiters; n != 0 {
 			t.Errorf("%d wait", n)
 		}
 	})

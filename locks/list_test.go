@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,25 +18,6 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// reload is a leader change to a voter whose table came from a snapshot, which
-// does not know what changed before.
-func (w *world) reload() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var image bytes.Buffer
-	if _, err := w.table.Snapshot().WriteTo(&image); err != nil {
-		w.t.Error(err)
-	}
-	table, err := machine.Restore(&image)
-	if err != nil {
-		w.t.Error(err)
-		return
-	}
-	w.table = table
-	close(w.changed)
-	w.changed = make(chan struct{})
-}
-
 func list(t *testing.T, c *Client, prefix string) (keys []string) {
 	t.Helper()
 	for st, err := range c.List(within(time.Minute), prefix) {
@@ -51,7 +31,7 @@ func list(t *testing.T, c *Client, prefix string) (keys []string) {
 
 func TestListTellsEveryKeyOfAPrefix(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		if keys := list(t, a, ""); len(keys) > 0 {
@@ -177,13 +157,13 @@ func (v *prefixView) busy() string {
 }
 
 func (w *world) busyKeys(prefix string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var out []string
-	for _, key := range w.table.Keys(prefix, "", 1<<20) {
-		st := w.table.Status(key, 0)
-		out = append(out, fmt.Sprintf("%s=%d/%d/%d", key, st.Last, st.Held, st.Queue))
-	}
+	w.View(func(m *machine.State) {
+		for _, key := range m.Keys(prefix, "", 1<<20) {
+			st := m.Status(key, 0)
+			out = append(out, fmt.Sprintf("%s=%d/%d/%d", key, st.Last, st.Held, st.Queue))
+		}
+	})
 	return strings.Join(out, " ")
 }
 
@@ -193,7 +173,7 @@ func (w *world) busyKeys(prefix string) string {
 func TestWatchPrefixComesToTheLatestState(t *testing.T) {
 	for seed := range uint64(12) {
 		bubble(t, func(t *testing.T, w *world) {
-			w.check = false
+			w.SetCheck(false)
 			rng := rand.New(rand.NewPCG(seed, 7))
 			a, _ := w.client(t, "a")
 			b, m := w.client(t, "b")
@@ -210,14 +190,14 @@ func TestWatchPrefixComesToTheLatestState(t *testing.T) {
 			for range 150 {
 				switch n := rng.IntN(40); {
 				case n == 0:
-					w.lead()
+					w.Lead()
 				case n == 1 && seed%2 == 0:
-					w.reload()
+					w.LeadFromSnapshot()
 				case n == 2:
 					if cut = !cut; cut {
-						m.isolate()
+						m.Isolate()
 					} else {
-						m.heal()
+						m.Heal()
 					}
 				case n < 5:
 					time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
@@ -242,7 +222,7 @@ func TestWatchPrefixComesToTheLatestState(t *testing.T) {
 				}
 			}
 			if cut {
-				m.heal()
+				m.Heal()
 			}
 			time.Sleep(5 * time.Minute) // the slow one too has seen it all by then
 			synctest.Wait()
@@ -291,7 +271,7 @@ func TestWatchPrefixPassesOverWhatItHasTold(t *testing.T) {
 				if st.Key == "p/gone" && st.Held() {
 					// While the body runs: it goes, and the leader forgets that.
 					release(t, gone)
-					w.reload()
+					w.LeadFromSnapshot()
 				}
 			}
 		})
@@ -342,7 +322,7 @@ func TestObserveTellsWhoLeads(t *testing.T) {
 		}
 		stopA := lead(a)
 		stopB := lead(b) // waits, which is nobody's concern
-		w.lead()
+		w.Lead()
 		synctest.Wait()
 		stopA()
 		synctest.Wait()
@@ -351,14 +331,14 @@ func TestObserveTellsWhoLeads(t *testing.T) {
 		// A delay keeps the key, but who left it leads no more.
 		acquire(t, a, "boss", Delay(time.Hour))
 		synctest.Wait()
-		ma.isolate()
+		ma.Isolate()
 		time.Sleep(2 * testTTL)
 		if st, err := o.Inspect(bg, "boss"); err != nil || !st.Held() || !st.Holders[0].Delayed {
 			t.Errorf("%+v, %v", st, err)
 		}
 		cancel()
 		wg.Wait()
-		ma.heal()
+		ma.Heal()
 		want := "@ false , a@node-a true x, b@node-b true x, @ false , a@node-a true , @ false , " + `locks: watch "boss": context canceled`
 		if got := strings.Join(told, ", "); got != want {
 			t.Errorf("told %s\nwant %s", got, want)

@@ -15,6 +15,7 @@ import (
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 var bg = context.Background()
@@ -194,7 +195,7 @@ func TestReleaseEndsTheLockBeforeTheMessageLeaves(t *testing.T) {
 		l := acquire(t, c, "k")
 		ctx := l.Context()
 		seen := false
-		m.hook(hooks{proposed: func(cmd machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(cmd machine.Command) {
 			if _, ok := cmd.(machine.Release); ok {
 				seen = true
 				if ctx.Err() == nil || l.Err() != ErrReleased || l.Remaining() != 0 {
@@ -234,7 +235,7 @@ func TestSecondReleaseHasNoEffect(t *testing.T) {
 		if next.Token() <= l.Token() {
 			t.Errorf("token %d after %d", next.Token(), l.Token())
 		}
-		if n := w.sent(isRelease); n != 1 {
+		if n := w.Sent(isRelease); n != 1 {
 			t.Errorf("%d releases were sent", n)
 		}
 	})
@@ -275,7 +276,7 @@ func TestOneOfManyReleasesIsSent(t *testing.T) {
 				t.Errorf("%d releases returned nil", n)
 			}
 		}
-		if n := w.sent(isRelease); n != rounds {
+		if n := w.Sent(isRelease); n != rounds {
 			t.Errorf("%d releases were sent for %d locks", n, rounds)
 		}
 	})
@@ -301,9 +302,9 @@ func TestReleaseOfALostLockIsItsLossAndSparesTheSuccessor(t *testing.T) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
-		m.isolate()
+		m.Isolate()
 		next := acquire(t, b, "k")
-		m.heal()
+		m.Heal()
 		wantLost(t, l, QuorumUnreachable)
 		var lost *LostError
 		if err := l.Release(bg); !errors.As(err, &lost) || !errors.Is(err, ErrLost) {
@@ -321,8 +322,8 @@ func TestReleaseThatFindsTheSessionGoneIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k")
-		m.set(faults{losePush: 1})
-		w.expireNow()
+		m.SetFaults(termtest.Faults{LosePush: 1})
+		w.ExpireNow()
 		err := l.Release(bg)
 		var lost *LostError
 		if !errors.As(err, &lost) || lost.Reason != SessionExpired {
@@ -336,7 +337,7 @@ func TestFailedReleaseIsRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.isolate()
+		m.Isolate()
 		err := l.Release(within(time.Second))
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("release: %v", err)
@@ -345,9 +346,9 @@ func TestFailedReleaseIsRemembered(t *testing.T) {
 			t.Errorf("still held: %v", l.Err())
 		}
 		time.Sleep(time.Second)
-		m.heal()
+		m.Heal()
 		time.Sleep(time.Second)
-		if _, token := w.owner("k"); token != 0 {
+		if _, token := w.Owner("k"); token != 0 {
 			t.Error("the key is still taken")
 		}
 	})
@@ -363,7 +364,7 @@ func TestReleaseWithEndedContextIsTold(t *testing.T) {
 			t.Errorf("release: %v", err)
 		}
 		synctest.Wait()
-		if _, token := w.owner("k"); token != 0 {
+		if _, token := w.Owner("k"); token != 0 {
 			t.Error("the key is still taken")
 		}
 	})
@@ -376,18 +377,18 @@ func TestLateSecondCopyOfAReleaseFreesNothing(t *testing.T) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
-		m.set(faults{loseAnswer: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
 		done := make(chan error)
 		go func() { done <- l.Release(bg) }()
 		next := acquire(t, b, "k")
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		if err := <-done; err != nil {
 			t.Errorf("release: %v", err)
 		}
 		if next.Err() != nil {
 			t.Error("the successor was freed")
 		}
-		if id, _ := w.owner("k"); id != b.currentSession().id {
+		if id, _ := w.Owner("k"); id != b.currentSession().id {
 			t.Error("the successor does not hold the key any more")
 		}
 	})
@@ -401,7 +402,7 @@ func TestRequireComparesWithTheWindow(t *testing.T) {
 		if l.Remaining() != full {
 			t.Errorf("%v remain, want %v", l.Remaining(), full)
 		}
-		m.isolate()
+		m.Isolate()
 		time.Sleep(2 * time.Second)
 		if err := l.Require(full - 2*time.Second); err != nil {
 			t.Error(err)
@@ -430,7 +431,7 @@ func TestRenewOpensAWholeWindow(t *testing.T) {
 		if err := l.Renew(bg); err != nil || l.Remaining() != full {
 			t.Errorf("renewed: %v, %v remain", err, l.Remaining())
 		}
-		m.isolate()
+		m.Isolate()
 		if err := l.Renew(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("renew: %v", err)
 		}
@@ -449,8 +450,8 @@ func TestRenewFindsTheSessionExpired(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.set(faults{losePush: 1})
-		w.expireNow()
+		m.SetFaults(termtest.Faults{LosePush: 1})
+		w.ExpireNow()
 		if err := l.Renew(bg); !errors.Is(err, ErrLost) {
 			t.Errorf("renew: %v", err)
 		}

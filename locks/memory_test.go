@@ -16,7 +16,7 @@ func TestHundredThousandLocksAreCheap(t *testing.T) {
 	}
 	const locks = 100_000
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		c, m := w.client(t, "a")
 		first := acquire(t, c, "first")
 		keys := make([]string, locks)
@@ -50,7 +50,7 @@ func TestHundredThousandLocksAreCheap(t *testing.T) {
 			t.Errorf("%d goroutines more", n)
 		}
 		ctx := held[locks/2].Context()
-		m.isolate()
+		m.Isolate()
 		<-ctx.Done()
 		for _, l := range held {
 			if l.Err() == nil {

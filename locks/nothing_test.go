@@ -28,7 +28,7 @@ func TestWorkMustBeGiven(t *testing.T) {
 		wantConfig(t, c.Cell("k").Update(bg, nil), "change")
 		_, err := c.Once(bg, "k", nil)
 		wantConfig(t, err, "fn")
-		if n := w.sent(isOpen); n != 0 {
+		if n := w.Sent(isOpen); n != 0 {
 			t.Error("a session was opened")
 		}
 		if err := c.Do(bg, "k", func(context.Context, *Lock) error { return nil }); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 // never is what Once is not to run.
@@ -42,7 +43,7 @@ func TestOnceRunsOnceAndTellsEverybody(t *testing.T) {
 		began := time.Now()
 		for i := range 10 {
 			c, m := w.client(t, fmt.Sprint("c", i))
-			m.set(faults{latency: 200 * time.Millisecond})
+			m.SetFaults(termtest.Faults{Latency: 200 * time.Millisecond})
 			for range 3 {
 				wg.Go(func() {
 					time.Sleep(time.Duration(i) * time.Second)
@@ -63,11 +64,11 @@ func TestOnceRunsOnceAndTellsEverybody(t *testing.T) {
 		}
 		// Who comes later costs the cluster no command.
 		c, _ := w.client(t, "late")
-		before := w.sent(func(machine.Command) bool { return true })
+		before := w.Sent(func(machine.Command) bool { return true })
 		if v, err := c.Once(bg, "job", fn); string(v) != "result" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
-		if n := w.sent(func(machine.Command) bool { return true }); n != before {
+		if n := w.Sent(func(machine.Command) bool { return true }); n != before {
 			t.Errorf("%d commands for a known result", n-before)
 		}
 		if w.busy() != 0 {
@@ -155,7 +156,7 @@ func TestOnceIsNotRunAgainWhenItsRunnerIsGone(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			v, err := a.Once(bg, "job", func(ctx context.Context) ([]byte, error) {
-				m.isolate()
+				m.Isolate()
 				<-ctx.Done()
 				if !errors.Is(context.Cause(ctx), ErrLost) {
 					t.Error(context.Cause(ctx))
@@ -180,7 +181,7 @@ func TestOnceIsNotRunAgainWhenItsRunnerIsGone(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		m.heal()
+		m.Heal()
 		time.Sleep(time.Minute)
 		for _, c := range []*Client{a, b} {
 			if _, err := c.Once(bg, "job", never); !errors.Is(err, ErrUnfinished) {
@@ -202,10 +203,10 @@ func TestOnceStoresItsResultWhateverEnds(t *testing.T) {
 		lost  bool // the cluster cannot know the result
 		later time.Duration
 	}{
-		{name: "leader changes", meet: func(w *world, _ *Client, _ *member, _ func()) { w.lead(); w.reload() }},
+		{name: "leader changes", meet: func(w *world, _ *Client, _ *member, _ func()) { w.Lead(); w.LeadFromSnapshot() }},
 		{name: "caller gives up", meet: func(_ *world, _ *Client, _ *member, cancel func()) { cancel() }},
 		{name: "client closes", meet: func(_ *world, c *Client, _ *member, _ func()) { go c.Close(bg) }},
-		{name: "session expires", meet: func(w *world, _ *Client, _ *member, _ func()) { w.expireNow() }, lost: true},
+		{name: "session expires", meet: func(w *world, _ *Client, _ *member, _ func()) { w.ExpireNow() }, lost: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -278,7 +279,7 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 func TestOnceIsNotBegunWhereItCannotBeNoted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
-		m.hook(hooks{refuse: func(c machine.Command) *replica.Error {
+		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
 			if machine.Format(c) > 1 {
 				return &replica.Error{Err: cluster.ErrVersion}
 			}
@@ -287,24 +288,24 @@ func TestOnceIsNotBegunWhereItCannotBeNoted(t *testing.T) {
 		if _, err := a.Once(bg, "job", func(context.Context) ([]byte, error) { t.Error("run"); return nil, nil }); !errors.Is(err, cluster.ErrVersion) {
 			t.Error(err)
 		}
-		m.hook(hooks{})
+		m.SetHooks(termtest.Hooks{})
 		if v, err := a.Once(bg, "job", func(context.Context) ([]byte, error) { return []byte("v"), nil }); string(v) != "v" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
 		// The answer to the beginning's mark is lost for good: it is not run, and
 		// the mark is taken back if the cluster can be told.
-		m.hook(hooks{proposed: func(c machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 			if v, ok := c.(machine.SetValue); ok {
-				m.set(faults{})
+				m.SetFaults(termtest.Faults{})
 				if len(v.Value) > 0 {
-					m.set(faults{loseAnswer: 1})
+					m.SetFaults(termtest.Faults{LoseAnswer: 1})
 				}
 			}
 		}})
 		if _, err := a.Once(within(2*time.Second), "unsure", func(context.Context) ([]byte, error) { t.Error("run"); return nil, nil }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		m.hook(hooks{})
+		m.SetHooks(termtest.Hooks{})
 		if v, err := a.Once(bg, "unsure", func(context.Context) ([]byte, error) { return []byte("v"), nil }); string(v) != "v" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
@@ -316,8 +317,8 @@ func TestOnceIsNotBegunWhereItCannotBeNoted(t *testing.T) {
 func TestOnceUnderFaults(t *testing.T) {
 	for seed := range uint64(40) {
 		bubble(t, func(t *testing.T, w *world) {
-			w.check = false
-			w.seed(seed)
+			w.SetCheck(false)
+			w.Seed(seed)
 			const ids, clients = 4, 6
 			var runs [ids]atomic.Int64
 			var mu sync.Mutex
@@ -325,11 +326,11 @@ func TestOnceUnderFaults(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range clients {
 				c, m := w.client(t, fmt.Sprint("c", i))
-				m.set(faults{latency: 300 * time.Millisecond, loseAsk: 0.15, loseAnswer: 0.15, twice: 0.15, losePush: 0.3})
+				m.SetFaults(termtest.Faults{Latency: 300 * time.Millisecond, LoseAsk: 0.15, LoseAnswer: 0.15, Twice: 0.15, LosePush: 0.3})
 				if i%3 == int(seed%3) {
 					time.AfterFunc(time.Duration(seed)*300*time.Millisecond, func() {
-						m.isolate()
-						time.AfterFunc(2*testTTL, m.heal)
+						m.Isolate()
+						time.AfterFunc(2*testTTL, m.Heal)
 					})
 				}
 				for id := range ids {
@@ -363,7 +364,7 @@ func TestOnceUnderFaults(t *testing.T) {
 			}
 			for range 4 {
 				time.Sleep(4 * time.Second)
-				w.lead()
+				w.Lead()
 			}
 			wg.Wait()
 			for id := range ids {
@@ -384,7 +385,7 @@ func TestOnceForgetsTheOldest(t *testing.T) {
 		t.Skip("many ids")
 	}
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		big := make([]byte, maxOnceResult)
 		n := machine.MaxFadingSize/maxOnceResult + 10
@@ -412,8 +413,8 @@ func TestOnceForgetsTheOldest(t *testing.T) {
 // time is another thing.
 func TestOnceThatCannotStoreDoesNotSayThatItsContextEnded(t *testing.T) {
 	for name, fail := range map[string]func(m *member){
-		"unheard":    func(m *member) { m.isolate() },
-		"unanswered": func(m *member) { m.set(faults{loseAnswer: 1}) },
+		"unheard":    func(m *member) { m.Isolate() },
+		"unanswered": func(m *member) { m.SetFaults(termtest.Faults{LoseAnswer: 1}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

@@ -98,11 +98,11 @@ func TestPlaceIsToldThroughOutagesAndEndsWithTheCall(t *testing.T) {
 		if _, err := set.ends(t); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		m.isolate()
+		m.Isolate()
 		release(t, l)
 		l = first.ok(t)
 		time.Sleep(time.Second)
-		m.heal()
+		m.Heal()
 		time.Sleep(2 * time.Second)
 		p.mu.Lock()
 		got := p.behind[len(p.behind)-1]

@@ -134,7 +134,7 @@ func TestRandomFaultsInAllModes(t *testing.T) {
 }
 
 func randomModesRound(t *testing.T, w *world, seed uint64) *register {
-	w.check = seed%3 == 0
+	w.SetCheck(seed%3 == 0)
 	a := newWeather(w, seed)
 	b := &register{t: t}
 	stop, cancel := context.WithCancel(bg)
@@ -157,7 +157,7 @@ func randomModesRound(t *testing.T, w *world, seed uint64) *register {
 		} else {
 			// An operator takes something away.
 			key := keysOfAll[a.rng.IntN(len(keysOfAll))]
-			if _, token := w.owner(key); token != 0 {
+			if _, token := w.Owner(key); token != 0 {
 				c := clients[a.rng.IntN(len(clients))]
 				ctx, cancel := context.WithTimeout(bg, a.upTo(5*time.Second))
 				if err := c.Break(ctx, key, fence.Token(token)); err == nil {
@@ -172,7 +172,7 @@ func randomModesRound(t *testing.T, w *world, seed uint64) *register {
 	cancel()
 	wg.Wait()
 	time.Sleep(4 * testTTL)
-	if n := w.counts(); w.busy() != 0 {
+	if n := w.Counts(); w.busy() != 0 {
 		t.Errorf("the table keeps %+v", n)
 	}
 	for _, c := range clients {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 // ledger checks that loss is told first: when a grant returns, the context of every
@@ -52,7 +54,7 @@ type weather struct {
 }
 
 func newWeather(w *world, seed uint64) *weather {
-	w.seed(seed)
+	w.Seed(seed)
 	return &weather{w: w, rng: rand.New(rand.NewPCG(seed, 3)), cut: make(map[*member]bool)}
 }
 
@@ -61,12 +63,12 @@ func (a *weather) upTo(d time.Duration) time.Duration { return time.Duration(a.r
 // client is a client whose member's network is bad.
 func (a *weather) client(t *testing.T, name string) *Client {
 	c, m := a.w.client(t, name)
-	m.set(faults{
-		latency:    a.upTo(400 * time.Millisecond),
-		loseAsk:    a.rng.Float64() * 0.2,
-		loseAnswer: a.rng.Float64() * 0.2,
-		twice:      a.rng.Float64() * 0.2,
-		losePush:   a.rng.Float64() * 0.3,
+	m.SetFaults(termtest.Faults{
+		Latency:    a.upTo(400 * time.Millisecond),
+		LoseAsk:    a.rng.Float64() * 0.2,
+		LoseAnswer: a.rng.Float64() * 0.2,
+		Twice:      a.rng.Float64() * 0.2,
+		LosePush:   a.rng.Float64() * 0.3,
 	})
 	a.members = append(a.members, m)
 	return c
@@ -78,22 +80,22 @@ func (a *weather) strike() {
 	switch a.rng.IntN(5) {
 	case 0, 1:
 		if a.cut[m] {
-			m.heal()
+			m.Heal()
 		} else {
-			m.isolate()
+			m.Isolate()
 		}
 		a.cut[m] = !a.cut[m]
 	case 2:
-		a.w.lead()
+		a.w.Lead()
 	case 3:
-		resume := a.w.pause()
+		resume := a.w.Pause()
 		time.Sleep(a.upTo(2 * testTTL))
 		resume()
 		if a.rng.IntN(2) == 0 {
-			a.w.lead()
+			a.w.Lead()
 		}
 	case 4:
-		m.resync()
+		m.Reconnect()
 	}
 }
 
@@ -101,9 +103,9 @@ func (a *weather) strike() {
 func (a *weather) calm() {
 	for _, m := range a.members {
 		if a.cut[m] {
-			m.heal()
+			m.Heal()
 		}
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 	}
 	clear(a.cut)
 }
@@ -137,7 +139,7 @@ func TestRandomFaults(t *testing.T) {
 }
 
 func randomRound(t *testing.T, w *world, seed uint64) int {
-	w.check = seed%5 == 0
+	w.SetCheck(seed%5 == 0)
 	a := newWeather(w, seed)
 	b := &ledger{t: t, locks: make(map[string][]*Lock)}
 	stop, cancel := context.WithCancel(bg)
@@ -157,7 +159,7 @@ func randomRound(t *testing.T, w *world, seed uint64) int {
 	cancel()
 	wg.Wait()
 	time.Sleep(3 * testTTL)
-	if n := w.counts(); w.busy() != 0 {
+	if n := w.Counts(); w.busy() != 0 {
 		t.Errorf("the table keeps %+v", n)
 	}
 	return b.n

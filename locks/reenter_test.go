@@ -42,7 +42,7 @@ func TestOwnerEntersAgainUnderTheSameToken(t *testing.T) {
 		if inner.Context().Value(key{}) != 1 || outer.Context().Value(key{}) != nil {
 			t.Error("the contexts are not each lock's own")
 		}
-		if n := w.sent(isAcquire); n != 2 {
+		if n := w.Sent(isAcquire); n != 2 {
 			t.Errorf("%d requests were sent", n)
 		}
 		time.Sleep(10 * testTTL)
@@ -57,7 +57,7 @@ func TestOwnerEntersAgainUnderTheSameToken(t *testing.T) {
 		if _, err := b.TryAcquire(bg, "k"); !errors.Is(err, ErrHeld) {
 			t.Errorf("freed by an inner release: %v", err)
 		}
-		if n := w.sent(isRelease); n != 1 {
+		if n := w.Sent(isRelease); n != 1 {
 			t.Errorf("%d releases were sent", n)
 		}
 		release(t, inner)
@@ -116,7 +116,7 @@ func TestFirstEntriesOfOneOwnerShareARequest(t *testing.T) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		other := acquire(t, b, "k")
-		asked := w.sent(isAcquire)
+		asked := w.Sent(isAcquire)
 		var calls []*call[*Lock]
 		for range 5 {
 			calls = append(calls, waiting(t, bg, a, "k", Reentrant("o")))
@@ -126,7 +126,7 @@ func TestFirstEntriesOfOneOwnerShareARequest(t *testing.T) {
 		if want := (HeldError{Key: "k", Client: "a", Node: "node-a"}); !errors.As(err, &held) || *held != want {
 			t.Errorf("try: %v", err)
 		}
-		if n := w.sent(isAcquire) - asked; n != 1 {
+		if n := w.Sent(isAcquire) - asked; n != 1 {
 			t.Errorf("%d requests were sent", n)
 		}
 		release(t, other)
@@ -168,7 +168,7 @@ func TestAnotherTakesOverWhenTheFirstEntryIsCancelled(t *testing.T) {
 			t.Errorf("third: %v", err)
 		}
 		second.pends(t)
-		if n := w.counts().Waiters; n != 1 {
+		if n := w.Counts().Waiters; n != 1 {
 			t.Errorf("%d wait", n)
 		}
 		release(t, other)
@@ -203,9 +203,9 @@ func TestAllLocksOfAnOwnerAreLostTogether(t *testing.T) {
 		b, _ := w.client(t, "b")
 		outer, inner := acquire(t, a, "k", Reentrant("o")), acquire(t, a, "k", Reentrant("o"))
 		ctx := inner.Context()
-		m.isolate()
+		m.Isolate()
 		next := acquire(t, b, "k")
-		m.heal()
+		m.Heal()
 		wantLost(t, outer, QuorumUnreachable)
 		wantLost(t, inner, QuorumUnreachable)
 		if ctx.Err() == nil || inner.Depth() != 0 {
@@ -287,13 +287,13 @@ func TestOwnerReleasesWhatTheClusterDoesNotHear(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		outer, inner := acquire(t, a, "k", Reentrant("o")), acquire(t, a, "k", Reentrant("o"))
-		m.isolate()
+		m.Isolate()
 		release(t, inner) // the cluster has no part in it
 		if err := outer.Release(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("release: %v", err)
 		}
 		again := waiting(t, bg, a, "k", Reentrant("o"))
-		m.heal()
+		m.Heal()
 		if l := again.ok(t); l.Token() <= outer.Token() || l.Depth() != 1 {
 			t.Errorf("token %d after %d", l.Token(), outer.Token())
 		}
@@ -338,7 +338,7 @@ func TestWaitingOwnersFollowToTheNextSession(t *testing.T) {
 		for range 3 {
 			calls = append(calls, waiting(t, bg, a, "k", Reentrant("o")))
 		}
-		w.apply(expire(w, a))
+		w.Apply(expire(w, a))
 		ended := 0
 		for _, c := range calls {
 			settle()
@@ -357,8 +357,8 @@ func TestWaitingOwnersFollowToTheNextSession(t *testing.T) {
 		release(t, other)
 		settle()
 		time.Sleep(time.Second)
-		m.resync()
-		if n := w.counts().Grants; n != 1 {
+		m.Reconnect()
+		if n := w.Counts().Grants; n != 1 {
 			t.Errorf("%d grants", n)
 		}
 	})
@@ -383,7 +383,7 @@ func TestDepthIsBounded(t *testing.T) {
 		for _, l := range locks {
 			release(t, l)
 		}
-		if w.sent(isAcquire) != 1 || w.sent(isRelease) != 1 || w.busy() != 0 {
+		if w.Sent(isAcquire) != 1 || w.Sent(isRelease) != 1 || w.busy() != 0 {
 			t.Error("more than one grant")
 		}
 	})
@@ -392,7 +392,7 @@ func TestDepthIsBounded(t *testing.T) {
 // Many goroutines of many owners, at random.
 func TestOwnersUnderContention(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		var mu sync.Mutex
 		holder, inside := "", 0
 		var wg sync.WaitGroup

@@ -9,6 +9,8 @@ import (
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func TestHandOverGoesToTheNamedClientFirst(t *testing.T) {
@@ -46,7 +48,7 @@ func TestHandOverEndsTheLockBeforeTheMessageLeaves(t *testing.T) {
 		l := acquire(t, a, "k")
 		ctx := l.Context()
 		next := waiting(t, bg, b, "k")
-		m.hook(hooks{proposed: func(cmd machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(cmd machine.Command) {
 			if r, ok := cmd.(machine.Release); ok && (ctx.Err() == nil || r.To != "b") {
 				t.Errorf("held while %+v is sent", r)
 			}
@@ -79,7 +81,7 @@ func TestHandOverArguments(t *testing.T) {
 		for _, name := range []string{"", "\xff", strings.Repeat("n", 129)} {
 			wantConfig(t, l.HandOver(bg, name), "client")
 		}
-		if l.Err() != nil || w.sent(isRelease) != 0 {
+		if l.Err() != nil || w.Sent(isRelease) != 0 {
 			t.Error("the lock has ended")
 		}
 		var zero Lock
@@ -98,11 +100,11 @@ func TestHandOverThatWasNotHeardGoesOn(t *testing.T) {
 			l := acquire(t, a, "k")
 			first := waiting(t, bg, b, "k")
 			named := waiting(t, bg, c, "k")
-			m.isolate()
+			m.Isolate()
 			if err := l.HandOver(within(time.Second), successor); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("hand over: %v", err)
 			}
-			m.heal()
+			m.Heal()
 			if successor == "nobody" {
 				first.ok(t)
 				return
@@ -121,10 +123,10 @@ func TestHandOverWhoseAnswerIsLost(t *testing.T) {
 			b, _ := w.client(t, "b")
 			l := acquire(t, a, "k")
 			next := waiting(t, bg, b, "k")
-			m.set(faults{loseAnswer: 1})
+			m.SetFaults(termtest.Faults{LoseAnswer: 1})
 			call := does(func(ctx context.Context) error { return l.HandOver(ctx, successor) }, bg)
 			time.Sleep(time.Second)
-			m.set(faults{})
+			m.SetFaults(termtest.Faults{})
 			if _, err := call.ends(t); successor == "b" && err != nil || successor != "b" && !errors.Is(err, ErrNoSuccessor) {
 				t.Errorf("hand over: %v", err)
 			}
@@ -141,8 +143,8 @@ func TestHandOverThatFindsTheSessionGoneIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k")
-		m.set(faults{losePush: 1})
-		w.expireNow()
+		m.SetFaults(termtest.Faults{LosePush: 1})
+		w.ExpireNow()
 		if err := l.HandOver(bg, "b"); !errors.Is(err, ErrLost) {
 			t.Errorf("hand over: %v", err)
 		}
@@ -153,14 +155,14 @@ func TestHandOverThatFindsTheSessionGoneIsALoss(t *testing.T) {
 func TestReleaseThatTheSessionEndsBefore(t *testing.T) {
 	for reason, end := range map[Reason]func(m *member){
 		QuorumUnreachable: func(*member) {},
-		NodeStopped:       func(m *member) { m.stop() },
+		NodeStopped:       func(m *member) { m.Stop() },
 	} {
 		t.Run(reason.String(), func(t *testing.T) {
 			for range 10 {
 				bubble(t, func(t *testing.T, w *world) {
 					a, m := w.client(t, "a")
 					l := acquire(t, a, "k")
-					m.isolate()
+					m.Isolate()
 					call := does(l.Release, bg)
 					call.pends(t)
 					end(m)

@@ -14,6 +14,7 @@ import (
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func TestSessionIsOpenedByTheFirstCallThatNeedsOne(t *testing.T) {
@@ -22,7 +23,7 @@ func TestSessionIsOpenedByTheFirstCallThatNeedsOne(t *testing.T) {
 		if _, err := c.Inspect(bg, "k"); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.sent(isOpen); n != 0 {
+		if n := w.Sent(isOpen); n != 0 {
 			t.Fatal("Inspect opened a session")
 		}
 		var wg sync.WaitGroup
@@ -30,7 +31,7 @@ func TestSessionIsOpenedByTheFirstCallThatNeedsOne(t *testing.T) {
 			wg.Go(func() { acquire(t, c, string(rune('a'+i))) })
 		}
 		wg.Wait()
-		if n := w.sent(isOpen); n != 1 {
+		if n := w.Sent(isOpen); n != 1 {
 			t.Errorf("%d sessions were opened", n)
 		}
 	})
@@ -49,7 +50,7 @@ func TestHeldLockLastsAndIsCheap(t *testing.T) {
 				t.Fatal(l.Err())
 			}
 		}
-		if n := m.beats.Load(); n < 1195 || n > 1205 {
+		if n := m.Beats(); n < 1195 || n > 1205 {
 			t.Errorf("%d beats in an hour, want 1200 whatever the number of locks", n)
 		}
 	})
@@ -60,12 +61,12 @@ func TestWindowEndsATTLLessTheMarginAfterTheLastConfirmedBeatWasSent(t *testing.
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
 		ctx := l.Context()
-		m.set(faults{latency: 500 * time.Millisecond})
+		m.SetFaults(termtest.Faults{Latency: 500 * time.Millisecond})
 		time.Sleep(testTTL/3 + time.Second) // the first beat has been sent, and answered late
-		if m.beats.Load() != 1 {
-			t.Fatalf("%d beats", m.beats.Load())
+		if m.Beats() != 1 {
+			t.Fatalf("%d beats", m.Beats())
 		}
-		m.isolate()
+		m.Isolate()
 		sent := time.Now().Add(-time.Second)
 		<-ctx.Done()
 		if d := time.Since(sent); d != testTTL-margin(testTTL) {
@@ -79,9 +80,9 @@ func TestWindowEndsATTLLessTheMarginAfterTheLastConfirmedBeatWasSent(t *testing.
 func TestFirstWindowCountsFromTheFirstAttemptToOpen(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.set(faults{loseAnswer: 1})
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
-		time.AfterFunc(2*time.Second, func() { m.set(faults{}) })
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
+		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
+		time.AfterFunc(2*time.Second, func() { m.SetFaults(termtest.Faults{}) })
 		began := time.Now()
 		l := acquire(t, c, "k")
 		if d := time.Since(began); d < 2*time.Second {
@@ -96,14 +97,14 @@ func TestFirstWindowCountsFromTheFirstAttemptToOpen(t *testing.T) {
 func TestSessionThatTookTooLongToOpenIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.set(faults{loseAnswer: 1})
-		time.AfterFunc(12*time.Second, func() { m.set(faults{}) })
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
+		time.AfterFunc(12*time.Second, func() { m.SetFaults(termtest.Faults{}) })
 		l := acquire(t, c, "k")
 		if l.Err() != nil || l.Remaining() < testTTL/2 {
 			t.Errorf("%v, %v remain", l.Err(), l.Remaining())
 		}
 		time.Sleep(time.Minute)
-		if n := w.counts().Sessions; n != 1 {
+		if n := w.Counts().Sessions; n != 1 {
 			t.Errorf("%d sessions are open", n)
 		}
 	})
@@ -114,18 +115,18 @@ func TestShortOutageLosesNothing(t *testing.T) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
 		for range 20 {
-			m.isolate()
+			m.Isolate()
 			time.Sleep(5 * time.Second)
-			m.heal()
+			m.Heal()
 			time.Sleep(4 * time.Second)
 		}
 		if l.Err() != nil {
 			t.Error(l.Err())
 		}
-		resume := w.pause()
+		resume := w.Pause()
 		time.Sleep(5 * time.Second)
 		resume()
-		w.lead()
+		w.Lead()
 		time.Sleep(time.Minute)
 		if l.Err() != nil {
 			t.Error(l.Err())
@@ -142,7 +143,7 @@ func TestSlowBeatDelaysNoOther(t *testing.T) {
 		var mu sync.Mutex
 		var sent []time.Duration
 		outstanding, most := 0, 0
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) {
+		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) {
 			mu.Lock()
 			sent = append(sent, time.Since(began))
 			n := len(sent)
@@ -184,7 +185,7 @@ func TestFailedBeatIsToldAndTheNextGoesOut(t *testing.T) {
 		c := m.client(Options{Trace: &Trace{BeatFailed: func(err error) { failed = append(failed, err) }}})
 		l := acquire(t, c, "k")
 		boom, n := errors.New("boom"), new(atomic.Int64)
-		m.hook(hooks{beat: func(context.Context) (bool, error) { return n.Add(1)%2 == 1, boom }})
+		m.SetHooks(termtest.Hooks{Beat: func(context.Context) (bool, error) { return n.Add(1)%2 == 1, boom }})
 		time.Sleep(time.Minute)
 		if l.Err() != nil {
 			t.Error(l.Err())
@@ -203,7 +204,7 @@ func TestLossStopsTheBeatsAndClosesTheSession(t *testing.T) {
 		l := acquire(t, c, "k")
 		var mu sync.Mutex
 		beats, blocked := 0, true
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) {
+		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) {
 			mu.Lock()
 			beats++
 			wait := blocked
@@ -222,10 +223,10 @@ func TestLossStopsTheBeatsAndClosesTheSession(t *testing.T) {
 		blocked = false
 		mu.Unlock()
 		// Commands still pass, so the key is free before the session's TTL is over.
-		if _, token := w.owner("k"); token != 0 {
+		if _, token := w.Owner("k"); token != 0 {
 			t.Error("the key is still taken")
 		}
-		if w.sent(isClose) != 1 {
+		if w.Sent(isClose) != 1 {
 			t.Error("the session was not closed")
 		}
 		time.Sleep(time.Minute)
@@ -246,11 +247,11 @@ func TestExpiredSessionIsLostAtTheNextBeat(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.set(faults{losePush: 1})
-		w.expireNow()
+		m.SetFaults(termtest.Faults{LosePush: 1})
+		w.ExpireNow()
 		time.Sleep(testTTL/3 + time.Second)
 		wantLost(t, l, SessionExpired)
-		if w.counts().Sessions != 0 || w.counts().Grants != 0 {
+		if w.Counts().Sessions != 0 || w.Counts().Grants != 0 {
 			t.Error("a beat brought the session back")
 		}
 	})
@@ -260,7 +261,7 @@ func TestExpiryIsPushed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
 		l := acquire(t, c, "k")
-		w.expireNow()
+		w.ExpireNow()
 		synctest.Wait()
 		wantLost(t, l, SessionExpired)
 	})
@@ -281,11 +282,11 @@ func TestWaitEndsWithItsSession(t *testing.T) {
 			switch reason {
 			case SessionExpired:
 				id := b.currentSession().id
-				w.apply(machine.Expire{Session: id, Term: w.term})
+				w.Apply(machine.Expire{Session: id, Term: w.TermNumber()})
 			case QuorumUnreachable:
-				m.isolate()
+				m.Isolate()
 			case NodeStopped:
-				m.stop()
+				m.Stop()
 			}
 			err := <-errs
 			var ended *SessionError
@@ -317,7 +318,7 @@ func TestGrantThatArrivesTooLateIsNone(t *testing.T) {
 			errs <- err
 		}()
 		synctest.Wait()
-		m.slept.Add(int64(testTTL))
+		m.doze(testTTL)
 		// Not by release, which would let time pass: the grant is told now.
 		b.currentSession().handleEvent(machine.Event{Kind: machine.EventGranted, Session: b.currentSession().id, Seq: 1, Key: "k", Token: 99})
 		if err := <-errs; !errors.Is(err, ErrSessionLost) {
@@ -331,7 +332,7 @@ func TestGrantThatArrivesTooLateIsNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if _, token := w.owner("k"); token != 0 {
+		if _, token := w.Owner("k"); token != 0 {
 			t.Error("the waiter of the lost session was granted the key")
 		}
 	})
@@ -342,9 +343,9 @@ func TestLockThatIsLostBeforeItIsReturnedShowsIt(t *testing.T) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "other")
 		// The answer is slower than the window is long, from here.
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
+		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
 		time.Sleep(8700 * time.Millisecond)
-		m.set(faults{latency: time.Second})
+		m.SetFaults(termtest.Faults{Latency: time.Second})
 		l, err := c.Acquire(bg, "k")
 		if err == nil {
 			err = l.Err()
@@ -362,7 +363,7 @@ func TestSleepOfTheHostCounts(t *testing.T) {
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
 		left := l.Remaining()
-		m.sleep(2 * time.Second)
+		m.Sleep(2 * time.Second)
 		if l.Remaining() != left-2*time.Second {
 			t.Errorf("%v remain of %v after two seconds of sleep", l.Remaining(), left)
 		}
@@ -372,8 +373,8 @@ func TestSleepOfTheHostCounts(t *testing.T) {
 		}
 
 		ctx := l.Context()
-		m.set(faults{losePush: 1})
-		m.sleep(time.Minute)
+		m.SetFaults(termtest.Faults{LosePush: 1})
+		m.Sleep(time.Minute)
 		time.Sleep(sleepCheck)
 		synctest.Wait()
 		if ctx.Err() == nil {
@@ -388,7 +389,7 @@ func TestErrIsRightAtOnceAfterASleep(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.sleep(time.Minute)
+		m.Sleep(time.Minute)
 		if err := l.Err(); !errors.Is(err, ErrLost) {
 			t.Errorf("Err is %v", err)
 		}
@@ -403,7 +404,7 @@ func TestContextIsRightAtOnceAfterASleep(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.sleep(time.Minute)
+		m.Sleep(time.Minute)
 		if l.Context().Err() == nil {
 			t.Error("the context has not ended")
 		}
@@ -416,7 +417,7 @@ func TestWindowThatIsOverStaysSo(t *testing.T) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
 		s := c.currentSession()
-		m.slept.Add(int64(testTTL))
+		m.doze(testTTL)
 		s.extendTrust(c.now())
 		if l.Err() == nil {
 			t.Error("a beat confirmed after the end brought the lock back")
@@ -429,7 +430,7 @@ func TestBeatsAreCountedFromTheirCall(t *testing.T) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
 		release := make(chan struct{})
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) {
+		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) {
 			select {
 			case <-release:
 			case <-ctx.Done():
@@ -437,7 +438,7 @@ func TestBeatsAreCountedFromTheirCall(t *testing.T) {
 			return true, ctx.Err()
 		}})
 		time.Sleep(testTTL/3 + 2*time.Second)
-		m.hook(hooks{})
+		m.SetHooks(termtest.Hooks{})
 		release <- struct{}{}
 		synctest.Wait()
 		if want := testTTL - margin(testTTL) - 2*time.Second; l.Remaining() != want {
@@ -450,7 +451,7 @@ func TestStoppedNodeEndsEverything(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.stop()
+		m.Stop()
 		synctest.Wait()
 		wantLost(t, l, NodeStopped)
 		if !errors.Is(l.Err(), cluster.ErrStopped) {
@@ -488,10 +489,10 @@ func TestCloseFreesEverythingInOneStep(t *testing.T) {
 		}
 		wantLost(t, l, ClientClosed)
 		wantLost(t, l2, ClientClosed)
-		if n := w.counts(); n.Grants != 1 || n.Waiters != 0 || n.Sessions != 1 {
+		if n := w.Counts(); n.Grants != 1 || n.Waiters != 0 || n.Sessions != 1 {
 			t.Errorf("the table keeps %+v", n)
 		}
-		if w.sent(isRelease) != 0 || w.sent(isClose) != 1 {
+		if w.Sent(isRelease) != 0 || w.Sent(isClose) != 1 {
 			t.Error("not in one step")
 		}
 		if _, err := a.Acquire(bg, "k"); err != ErrClosed {
@@ -512,11 +513,11 @@ func TestCloseFreesEverythingInOneStep(t *testing.T) {
 func TestCloseOfAnUnusedClientDoesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c := w.join("n").client(Options{})
-		before := len(w.applied)
+		before := len(w.Applied())
 		if err := c.Close(bg); err != nil {
 			t.Error(err)
 		}
-		if len(w.applied) != before {
+		if len(w.Applied()) != before {
 			t.Errorf("commands were sent")
 		}
 	})
@@ -526,7 +527,7 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.isolate()
+		m.Isolate()
 		began := time.Now()
 		err := c.Close(within(time.Second))
 		if err == nil || time.Since(began) != time.Second {
@@ -534,7 +535,7 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 		}
 		wantLost(t, l, ClientClosed)
 		time.Sleep(time.Minute)
-		if n := w.counts().Sessions; n != 0 {
+		if n := w.Counts().Sessions; n != 0 {
 			t.Error("the session did not expire")
 		}
 	})
@@ -545,7 +546,7 @@ func TestCloseThatIsNotHeardSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "k")
-		m.isolate()
+		m.Isolate()
 		if err := c.Close(bg); !errors.Is(err, cluster.ErrNoQuorum) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("close: %v", err)
 		}
@@ -557,16 +558,16 @@ func TestCloseGoesOnAfterItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "k")
-		m.isolate()
+		m.Isolate()
 		if err := c.Close(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("close: %v", err)
 		}
 		time.Sleep(time.Second)
-		m.heal()
+		m.Heal()
 		if err := c.Close(bg); err != nil {
 			t.Errorf("close, after all: %v", err)
 		}
-		if n := w.counts(); n.Sessions != 0 || n.Grants != 0 {
+		if n := w.Counts(); n.Sessions != 0 || n.Grants != 0 {
 			t.Errorf("the table keeps %+v", n)
 		}
 	})
@@ -580,7 +581,7 @@ func TestCloseWithEndedContextStillTells(t *testing.T) {
 		cancel()
 		_ = c.Close(ctx)
 		time.Sleep(time.Second)
-		if n := w.counts(); n.Sessions != 0 || n.Grants != 0 {
+		if n := w.Counts(); n.Sessions != 0 || n.Grants != 0 {
 			t.Errorf("the table keeps %+v", n)
 		}
 	})
@@ -589,7 +590,7 @@ func TestCloseWithEndedContextStillTells(t *testing.T) {
 func TestCloseWhileTheSessionOpens(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.set(faults{latency: 2 * time.Second})
+		m.SetFaults(termtest.Faults{Latency: 2 * time.Second})
 		errs := make(chan error, 1)
 		go func() {
 			_, err := c.Acquire(bg, "k")
@@ -603,7 +604,7 @@ func TestCloseWhileTheSessionOpens(t *testing.T) {
 			t.Errorf("acquire: %v", err)
 		}
 		time.Sleep(time.Minute)
-		if n := w.counts().Sessions; n != 0 {
+		if n := w.Counts().Sessions; n != 0 {
 			t.Errorf("%d sessions are open", n)
 		}
 	})
@@ -612,7 +613,7 @@ func TestCloseWhileTheSessionOpens(t *testing.T) {
 func TestFailedAcquireLeaksNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.isolate()
+		m.Isolate()
 		for range 5 {
 			if _, err := c.Acquire(within(time.Second), "k"); err == nil {
 				t.Fatal("granted")
@@ -621,9 +622,9 @@ func TestFailedAcquireLeaksNothing(t *testing.T) {
 		if c.opening != nil {
 			t.Error("a session is being opened for nobody")
 		}
-		m.heal()
+		m.Heal()
 		time.Sleep(time.Minute)
-		if n := w.counts(); n.Sessions != 0 || w.busy() != 0 {
+		if n := w.Counts(); n.Sessions != 0 || w.busy() != 0 {
 			t.Errorf("the table keeps %+v", n)
 		}
 	})
@@ -635,8 +636,8 @@ func TestAcquireReplacesAnExpiredSession(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.set(faults{losePush: 1})
-		w.expireNow()
+		m.SetFaults(termtest.Faults{LosePush: 1})
+		w.ExpireNow()
 		next := acquire(t, c, "k")
 		wantLost(t, l, SessionExpired)
 		if next.Err() != nil {
@@ -695,7 +696,7 @@ func TestTraceIsToldInOrder(t *testing.T) {
 		if err := l.Release(bg); err != nil {
 			t.Fatal(err)
 		}
-		w.expireNow()
+		w.ExpireNow()
 		time.Sleep(time.Millisecond)
 		shutdown(t, c)
 		want := []string{"opened 9s", "acquired k", "acquired l", "acquired m", "released k",
@@ -742,7 +743,7 @@ func TestBeatErrorsKnownToBeFinalEndTheSession(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			c, m := w.client(t, "a")
 			l := acquire(t, c, "k")
-			m.hook(hooks{beat: func(context.Context) (bool, error) { return true, test.err }})
+			m.SetHooks(termtest.Hooks{Beat: func(context.Context) (bool, error) { return true, test.err }})
 			time.Sleep(testTTL/3 + time.Second)
 			wantLost(t, l, test.reason)
 		})

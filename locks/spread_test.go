@@ -14,6 +14,8 @@ import (
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 // shardMap is the work of all callers: it checks that no shard is worked on
@@ -88,7 +90,7 @@ func (s *shardMap) balanced(t *testing.T, shards int, names ...string) {
 
 func TestSpreadDividesEvenlyAndMovesLittle(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		const shards = 24
 		s := newShardMap(t)
 		var wg sync.WaitGroup
@@ -169,7 +171,7 @@ func TestHandOverWaitsForTheWork(t *testing.T) {
 		if sizes := s.sizes(); sizes["a"] != 2 {
 			t.Errorf("%v while the work ends", sizes)
 		}
-		if n := w.status("g/1").Queue; n != 1 {
+		if n := w.Status("g/1").Queue; n != 1 {
 			t.Errorf("%d wait for the shard", n)
 		}
 		time.Sleep(31 * time.Second)
@@ -261,7 +263,7 @@ func TestShardGivenUpIsTakenAgainAfterAPause(t *testing.T) {
 
 func TestSpreadEnlistsAnewAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		const shards = 12
 		s := newShardMap(t)
 		ctx, cancel := context.WithCancel(bg)
@@ -276,11 +278,11 @@ func TestSpreadEnlistsAnewAfterALoss(t *testing.T) {
 		time.Sleep(time.Second)
 		s.balanced(t, shards, names...)
 		for i, m := range members {
-			m.isolate()
+			m.Isolate()
 			time.Sleep(time.Minute)
 			rest := append(append([]string{}, names[:i]...), names[i+1:]...)
 			s.balanced(t, shards, rest...)
-			m.heal()
+			m.Heal()
 			time.Sleep(time.Minute)
 			s.balanced(t, shards, names...)
 		}
@@ -380,7 +382,7 @@ func TestLargestSpread(t *testing.T) {
 		shards = 512
 	}
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		s := newShardMap(t)
 		ctx, cancel := context.WithCancel(bg)
 		var wg sync.WaitGroup
@@ -404,8 +406,8 @@ func TestSpreadUnderFaults(t *testing.T) {
 	}
 	for round := range rounds {
 		bubble(t, func(t *testing.T, w *world) {
-			w.check = false
-			w.seed(uint64(round))
+			w.SetCheck(false)
+			w.Seed(uint64(round))
 			rng := rand.New(rand.NewPCG(uint64(round), 7))
 			const shards = 10
 			s := newShardMap(t)
@@ -421,7 +423,7 @@ func TestSpreadUnderFaults(t *testing.T) {
 			for i := range 4 {
 				name := fmt.Sprint("c", i)
 				c, m := w.client(t, name)
-				m.set(faults{latency: 50 * time.Millisecond, loseAsk: 0.05, loseAnswer: 0.05, twice: 0.05, losePush: 0.1})
+				m.SetFaults(termtest.Faults{Latency: 50 * time.Millisecond, LoseAsk: 0.05, LoseAnswer: 0.05, Twice: 0.05, LosePush: 0.1})
 				x := &caller{m: m, name: name}
 				callers = append(callers, x)
 				wg.Go(func() {
@@ -449,28 +451,28 @@ func TestSpreadUnderFaults(t *testing.T) {
 					}
 				case 1:
 					if !x.cut {
-						x.m.isolate()
+						x.m.Isolate()
 						x.cut = true
 					}
 				case 2:
 					if x.cut {
-						x.m.heal()
+						x.m.Heal()
 						x.cut = false
 					}
 				case 3:
-					w.lead()
+					w.Lead()
 				}
 				time.Sleep(time.Duration(rng.Int64N(int64(8 * time.Second))))
 			}
 			for _, x := range callers {
 				if x.cut {
-					x.m.heal()
+					x.m.Heal()
 				}
-				x.m.set(faults{})
+				x.m.SetFaults(termtest.Faults{})
 			}
 			time.Sleep(2 * time.Minute)
 			s.balanced(t, shards, "c0", "c1", "c2", "c3")
-			if err := w.checkNow(); err != nil {
+			if err := w.Check(); err != nil {
 				t.Error(err)
 			}
 		})

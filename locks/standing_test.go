@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func TestNobodyStandsAgainBeforeLeadHasReturned(t *testing.T) {
@@ -17,7 +19,7 @@ func TestNobodyStandsAgainBeforeLeadHasReturned(t *testing.T) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		var asked, terms atomic.Int64
-		m.hook(hooks{proposed: func(c machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 			if isAcquire(c) {
 				asked.Add(1)
 			}
@@ -41,11 +43,11 @@ func TestNobodyStandsAgainBeforeLeadHasReturned(t *testing.T) {
 			})
 		}, ctx)
 		elect.pends(t)
-		m.isolate()
+		m.Isolate()
 		next := acquire(t, b, "k")
-		m.heal()
+		m.Heal()
 		time.Sleep(5 * testTTL)
-		if n := w.status("k").Queue; n != 0 {
+		if n := w.Status("k").Queue; n != 0 {
 			t.Errorf("%d wait while the first lead goes on", n)
 		}
 		release(t, next)
@@ -69,10 +71,10 @@ func TestACandidateWhoseWaitIsTakenAwayQueuesAgain(t *testing.T) {
 		}, bg)
 		elect.pends(t)
 		for range 3 {
-			w.apply(expire(w, b))
+			w.Apply(expire(w, b))
 			time.Sleep(5 * time.Second)
 			elect.pends(t)
-			if n := w.status("k").Queue; n != 1 {
+			if n := w.Status("k").Queue; n != 1 {
 				t.Errorf("%d wait", n)
 			}
 		}
@@ -95,7 +97,7 @@ func TestDeposedTwiceAtOnceItIsElectedOnce(t *testing.T) {
 	for name, depose := range map[string]func(*world, *Client, *Client, *Lock) error{
 		"broken": func(_ *world, _, op *Client, l *Lock) error { return op.Break(bg, "k", l.Token()) },
 		"expired": func(w *world, leader, _ *Client, l *Lock) error {
-			w.apply(machine.Expire{Session: l.g.s.id, Term: w.term})
+			w.Apply(machine.Expire{Session: l.g.s.id, Term: w.TermNumber()})
 			return nil
 		},
 	} {
@@ -146,7 +148,7 @@ func TestDeposedTwiceAtOnceItIsElectedOnce(t *testing.T) {
 func TestElectThatNeverReachedTheClusterEndsWithItsClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.isolate()
+		m.Isolate()
 		elect := does(func(ctx context.Context) error {
 			return c.Elect(ctx, "k", func(context.Context, *Lock) error { t.Error("elected"); return nil })
 		}, bg)
@@ -158,10 +160,10 @@ func TestElectThatNeverReachedTheClusterEndsWithItsClient(t *testing.T) {
 		if _, err := elect.ends(t); err != ErrClosed {
 			t.Errorf("elect: %v", err)
 		}
-		m.heal()
+		m.Heal()
 		time.Sleep(time.Minute)
-		if w.sent(isAcquire) != 0 || w.counts().Sessions != 0 {
-			t.Errorf("something began later: %+v", w.counts())
+		if w.Sent(isAcquire) != 0 || w.Counts().Sessions != 0 {
+			t.Errorf("something began later: %+v", w.Counts())
 		}
 	})
 }
@@ -196,16 +198,16 @@ func TestObserversComeBackToALeaderThatHasForgotten(t *testing.T) {
 		if got, want := last(), fmt.Sprint("a ", l.Token()); got != want {
 			t.Errorf("told %q, want %q", got, want)
 		}
-		m.isolate()
+		m.Isolate()
 		release(t, l)
 		l = acquire(t, b, "k")
-		w.reload()
-		w.lead()
-		m.heal()
+		w.LeadFromSnapshot()
+		w.Lead()
+		m.Heal()
 		if got, want := last(), fmt.Sprint("b ", l.Token()); got != want {
 			t.Errorf("told %q, want %q", got, want)
 		}
-		w.reload()
+		w.LeadFromSnapshot()
 		release(t, l)
 		if got := last(); got != " 0" {
 			t.Errorf("told %q of a vacant key", got)

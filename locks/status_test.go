@@ -105,7 +105,7 @@ func TestInspectTellsHowAKeyIsHeld(t *testing.T) {
 		}
 		late := acquire(t, b, "late", Delay(time.Hour))
 		lost := acquire(t, b, "lost")
-		mb.isolate()
+		mb.Isolate()
 		time.Sleep(2 * testTTL)
 		if st := inspect("late"); st.Clean || !st.Held() || !st.Holders[0].Delayed || st.Holders[0].Client != "b" || st.Token != late.Token() {
 			t.Errorf("%+v", st)
@@ -113,7 +113,7 @@ func TestInspectTellsHowAKeyIsHeld(t *testing.T) {
 		if st := inspect("lost"); st.Clean || st.Held() || st.Token != lost.Token() {
 			t.Errorf("%+v", st)
 		}
-		mb.heal()
+		mb.Heal()
 	})
 }
 
@@ -141,7 +141,7 @@ func TestWatchYieldsNoStateTwice(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		w.lead()
+		w.Lead()
 		time.Sleep(time.Minute)
 		release(t, l)
 		synctest.Wait()
@@ -193,14 +193,14 @@ func TestWatchSeesVacancyAndMissesNoLatestState(t *testing.T) {
 			t.Fatal(err)
 		}
 		next(false)
-		m.isolate()
+		m.Isolate()
 		l = acquire(t, a, "k")
 		if err := l.Release(bg); err != nil {
 			t.Fatal(err)
 		}
 		l = acquire(t, a, "k")
 		time.Sleep(time.Minute)
-		m.heal()
+		m.Heal()
 		if st := next(true); st.Holders[0].Token != l.Token() {
 			t.Errorf("%+v", st)
 		}
@@ -225,7 +225,7 @@ func TestWatchEndings(t *testing.T) {
 			}
 			return err
 		}
-		time.AfterFunc(time.Second, m.stop)
+		time.AfterFunc(time.Second, m.Stop)
 		if err := last(c); !errors.Is(err, cluster.ErrStopped) {
 			t.Errorf("a stopped node: %v", err)
 		}
@@ -263,7 +263,7 @@ func TestMetaSurvivesTheTrip(t *testing.T) {
 func TestInspectIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.isolate()
+		m.Isolate()
 		_, err := c.Inspect(within(time.Second), "k")
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cluster.ErrNoQuorum) || !strings.Contains(err.Error(), `inspect "k"`) {
 			t.Errorf("inspect: %v", err)

@@ -44,7 +44,7 @@ func TestATryIsAnsweredAtOnceAndLeavesNothing(t *testing.T) {
 				t.Errorf("%s: the session keeps %d waiters and %d locks", c.name(), waiters, locks)
 			}
 		}
-		if w.counts().Waiters != 0 {
+		if w.Counts().Waiters != 0 {
 			t.Error("a try waits")
 		}
 	})
@@ -110,18 +110,18 @@ func TestAWaiterCutOffForAMomentKeepsItsPlace(t *testing.T) {
 		first := waiting(t, bg, b, "k")
 		second := waiting(t, bg, c, "k")
 		for range 3 {
-			m.isolate()
+			m.Isolate()
 			time.Sleep(5 * time.Second)
-			if n := w.counts().Waiters; n != 2 {
+			if n := w.Counts().Waiters; n != 2 {
 				t.Errorf("%d wait", n)
 			}
-			m.heal()
+			m.Heal()
 			time.Sleep(4 * time.Second)
 		}
-		m.isolate()
+		m.Isolate()
 		release(t, l) // granted while it cannot be told
 		second.pends(t)
-		m.heal()
+		m.Heal()
 		l = first.ok(t)
 		second.pends(t)
 		release(t, l)
@@ -143,7 +143,7 @@ func TestAClosedClientLeavesTheQueueForPermits(t *testing.T) {
 		if _, err := closes.ends(t); err != ErrClosed {
 			t.Errorf("the wait: %v", err)
 		}
-		if n := w.counts().Waiters; n != 1 {
+		if n := w.Counts().Waiters; n != 1 {
 			t.Errorf("%d wait", n)
 		}
 		release(t, l)
@@ -236,7 +236,7 @@ func TestMetaIsCopied(t *testing.T) {
 // many TTLs: the window of whatever is held stays open.
 func TestWhateverIsHeldIsBeatenFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		c, m := w.client(t, "c")
 		least := testTTL - margin(testTTL) - testTTL/beatsPerTTL
 		began := time.Now()
@@ -267,7 +267,7 @@ func TestWhateverIsHeldIsBeatenFor(t *testing.T) {
 		if took < 10*testTTL {
 			t.Errorf("it took %v only", took)
 		}
-		if n, want := m.beats.Load(), int64(took/(testTTL/beatsPerTTL)); n < want-1 || n > want+1 {
+		if n, want := m.Beats(), int64(took/(testTTL/beatsPerTTL)); n < want-1 || n > want+1 {
 			t.Errorf("%d beats in %v", n, took)
 		}
 		if n := w.busy(); n != 1 {
@@ -292,7 +292,7 @@ func TestLockersComeAndGoAndTokensRiseOn(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if n := w.counts(); n.Grants != 0 || n.Waiters != 0 || n.Sessions != 0 || n.Answers != 0 {
+			if n := w.Counts(); n.Grants != 0 || n.Waiters != 0 || n.Sessions != 0 || n.Answers != 0 {
 				t.Errorf("the table keeps %+v", n)
 			}
 			c, _ := w.client(t, "reader")
