@@ -15,6 +15,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 func count1(old []byte) []byte {
@@ -122,7 +123,7 @@ func TestAHeldCellIsNotUpdated(t *testing.T) {
 // No update is lost and none is made twice, whatever the network does; only of
 // those that say so it is not known.
 func TestCellsCountRight(t *testing.T) {
-	for seed := range uint64(25) {
+	for seed := range uint64(testrounds.Of(6, 25)) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.SetCheck(false)
 			w.Seed(seed)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // TestChaos has clients call all that there is to call in bad weather, and close
@@ -20,12 +21,8 @@ import (
 // or as a goroutine of the bubble; and no call may fail but as its doc says. That
 // nobody holds what another does is for TestRandomFaults and its like.
 func TestChaos(t *testing.T) {
-	rounds := 60
-	if testing.Short() || raceDetector {
-		rounds = 20
-	}
 	sum := make(map[string]int)
-	rounds = eachSeed(t, rounds, func(t *testing.T, w *world, seed uint64) { chaosRound(t, w, seed, sum) })
+	rounds := eachSeed(t, testrounds.Of(10, 60), func(t *testing.T, w *world, seed uint64) { chaosRound(t, w, seed, sum) })
 	for name := range documented {
 		if sum[name] < rounds/2 {
 			t.Errorf("of %s only %d calls in %d rounds", name, sum[name], rounds)

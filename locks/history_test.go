@@ -14,6 +14,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/locks/lockstest"
 )
@@ -112,12 +113,8 @@ func TestTheModelSaysNo(t *testing.T) {
 // could have had, while leaders are cut off and calls give up half way. No
 // session expires: TTLs outlast the faults.
 func TestHistoriesAreLinearizable(t *testing.T) {
-	rounds := 10
-	if testing.Short() {
-		rounds = 4
-	}
 	unknowns := 0
-	for round := range rounds {
+	for round := range testrounds.Of(3, 10) {
 		synctest.Test(t, func(t *testing.T) {
 			c := lockstest.New(t, 3, lockstest.TTL(time.Minute))
 			const keys = 3

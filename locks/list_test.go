@@ -16,6 +16,7 @@ import (
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 func list(t *testing.T, c *Client, prefix string) (keys []string) {
@@ -171,7 +172,7 @@ func (w *world) busyKeys(prefix string) string {
 // key: over leader changes, while it is cut off, behind a leader that has
 // forgotten what changed, and when it is slow.
 func TestWatchPrefixComesToTheLatestState(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(testrounds.Of(4, 12)) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.SetCheck(false)
 			rng := rand.New(rand.NewPCG(seed, 7))

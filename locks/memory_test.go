@@ -11,9 +11,6 @@ import (
 
 // Holding is cheap: no goroutine and no timer per lock, and little memory.
 func TestHundredThousandLocksAreCheap(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	const locks = 100_000
 	bubble(t, func(t *testing.T, w *world) {
 		w.SetCheck(false)

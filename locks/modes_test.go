@@ -17,6 +17,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/locks/lockstest"
 )
@@ -165,12 +166,8 @@ func TestTheModelOfModesSaysNo(t *testing.T) {
 // TestHistoriesAreLinearizable for the other modes: key 0 is read and written,
 // key 1 has permits.
 func TestHistoriesOfModesAreLinearizable(t *testing.T) {
-	rounds := 10
-	if testing.Short() {
-		rounds = 3
-	}
 	unknowns, shared := 0, 0
-	for round := range rounds {
+	for round := range testrounds.Of(3, 10) {
 		synctest.Test(t, func(t *testing.T) {
 			c := lockstest.New(t, 3, lockstest.TTL(time.Minute))
 			var mu sync.Mutex

@@ -18,6 +18,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // never is what Once is not to run.
@@ -315,7 +316,7 @@ func TestOnceIsNotBegunWhereItCannotBeNoted(t *testing.T) {
 // Whatever the network does, and whoever dies: at most once, and everybody who is
 // told a result is told the same.
 func TestOnceUnderFaults(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(testrounds.Of(8, 40)) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.SetCheck(false)
 			w.Seed(seed)
@@ -381,9 +382,6 @@ func TestOnceUnderFaults(t *testing.T) {
 
 // The memory of ids is bounded: the oldest go first, and the newest stay.
 func TestOnceForgetsTheOldest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many ids")
-	}
 	bubble(t, func(t *testing.T, w *world) {
 		w.SetCheck(false)
 		a, _ := w.client(t, "a")

@@ -533,11 +533,14 @@ func TestOldIfTokenIsRefusedWhenNobodyKnows(t *testing.T) {
 		other := acquire(t, a, "held")
 		s := a.currentSession()
 		// More keys than the table remembers.
+		var commands []machine.Command
 		for i := range machine.MaxPast + 10 {
 			seq := uint64(1_000_000 + i)
-			w.Apply(machine.Acquire{Session: s.id, Seq: seq, Key: fmt.Sprint("k", i)})
-			w.Apply(machine.Withdraw{Session: s.id, Seq: seq})
+			commands = append(commands,
+				machine.Acquire{Session: s.id, Seq: seq, Key: fmt.Sprint("k", i)},
+				machine.Withdraw{Session: s.id, Seq: seq})
 		}
+		w.Apply(commands...)
 		if _, err := a.Acquire(bg, "k", IfToken(l.Token())); !errors.Is(err, ErrTooOld) {
 			t.Errorf("acquire: %v", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/locks/lockstest"
 )
@@ -20,7 +21,7 @@ import (
 // ended before anybody's next grant of the key returns, by the bubble's clock; and
 // tokens rise. The contenders run on three voters and two thin members.
 func TestHolderIsToldBeforeTheNextGrantReturns(t *testing.T) {
-	underFaults(t, 200, func(c *contender) {
+	underFaults(t, testrounds.Of(24, 200), func(c *contender) {
 		c.hold(c.acquire(at("k")))
 	})
 }
@@ -29,7 +30,7 @@ func TestHolderIsToldBeforeTheNextGrantReturns(t *testing.T) {
 // a time, upgraded and downgraded, nested, with priorities and delays, and while
 // an operator breaks what he sees.
 func TestNobodyHoldsBesideWhomHeConflictsWith(t *testing.T) {
-	underFaults(t, 120, func(c *contender) {
+	underFaults(t, testrounds.Of(20, 120), func(c *contender) {
 		key := []string{"k", "k/a", "k/b", "k/a/x"}[c.r.IntN(4)]
 		switch c.r.IntN(12) {
 		case 0, 1:
@@ -235,9 +236,6 @@ func (c *contender) hold(h *held) {
 // underFaults runs contend again and again in ten goroutines on five members,
 // while faults come and go.
 func underFaults(t *testing.T, rounds int, contend func(*contender)) {
-	if testing.Short() {
-		rounds /= 5
-	}
 	// A short TTL makes expiries frequent; a long one outlives elections, so
 	// that new leaders meet holders that still trust their locks.
 	for _, ttl := range []time.Duration{time.Second, 5 * time.Second} {

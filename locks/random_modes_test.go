@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // holding is a Lock or a Set.
@@ -115,12 +116,8 @@ func (o *hold) conflicts(h *hold) bool {
 }
 
 func TestRandomFaultsInAllModes(t *testing.T) {
-	rounds := 150
-	if testing.Short() || raceDetector {
-		rounds = 50
-	}
 	var sum register
-	rounds = eachSeed(t, rounds, func(t *testing.T, w *world, seed uint64) {
+	rounds := eachSeed(t, testrounds.Of(12, 150), func(t *testing.T, w *world, seed uint64) {
 		b := randomModesRound(t, w, seed)
 		sum.n += b.n
 		sum.upgrades += b.upgrades

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // ledger checks that loss is told first: when a grant returns, the context of every
@@ -127,12 +128,8 @@ func eachSeed(t *testing.T, seeds int, f func(t *testing.T, w *world, seed uint6
 }
 
 func TestRandomFaults(t *testing.T) {
-	rounds := 150
-	if testing.Short() || raceDetector {
-		rounds = 50
-	}
 	grants := 0
-	rounds = eachSeed(t, rounds, func(t *testing.T, w *world, seed uint64) { grants += randomRound(t, w, seed) })
+	rounds := eachSeed(t, testrounds.Of(12, 150), func(t *testing.T, w *world, seed uint64) { grants += randomRound(t, w, seed) })
 	if grants < rounds*20 {
 		t.Errorf("only %d grants in %d rounds", grants, rounds)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/wardmote/wardmote/fence"
 
 	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // shardMap is the work of all callers: it checks that no shard is worked on
@@ -375,12 +376,9 @@ func TestCloseEndsSpread(t *testing.T) {
 }
 
 func TestLargestSpread(t *testing.T) {
-	// The race detector's own clocks overflow in a bubble of 4,096 works; what
-	// could race is there with fewer.
-	shards := MaxShards
-	if raceDetector {
-		shards = 512
-	}
+	// Not the full number under the race detector: its own clocks overflow in a
+	// bubble of 4,096 works.
+	shards := testrounds.Of(512, MaxShards)
 	bubble(t, func(t *testing.T, w *world) {
 		w.SetCheck(false)
 		s := newShardMap(t)
@@ -400,11 +398,7 @@ func TestLargestSpread(t *testing.T) {
 // Callers come, go, are cut off and return at random; no shard ever has two
 // owners, and when it is quiet all shards have one.
 func TestSpreadUnderFaults(t *testing.T) {
-	rounds := 20
-	if testing.Short() {
-		rounds = 3
-	}
-	for round := range rounds {
+	for round := range testrounds.Of(5, 20) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.SetCheck(false)
 			w.Seed(uint64(round))
