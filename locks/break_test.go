@@ -10,7 +10,6 @@ import (
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
-
 	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
@@ -307,6 +306,56 @@ func TestBreakOfOneOfVeryManyHolders(t *testing.T) {
 		wantLost(t, last, Broken)
 		if n := w.Status("k").Held; n != 1099 {
 			t.Errorf("%d hold", n)
+		}
+	})
+}
+
+// A change that finds its grant broken tells nothing more: who ended the lock does.
+// It must not take the other locks of the client along.
+func TestBreakBesideAChangeEndsOneLockOnly(t *testing.T) {
+	for range 30 {
+		bubble(t, func(t *testing.T, w *world) {
+			a, m := w.client(t, "a")
+			b, _ := w.client(t, "b")
+			l, other := acquire(t, a, "k"), acquire(t, a, "other")
+			acquire(t, b, "x")
+			id := b.currentSession().id
+			m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
+				if _, ok := c.(machine.SetValue); ok {
+					w.Apply(machine.Break{Session: id, Key: "k", Token: machine.Token(l.Token())})
+				}
+			}})
+			if err := l.SetValue(bg, []byte("v")); !errors.Is(err, ErrLost) {
+				t.Errorf("SetValue: %v", err)
+			}
+			a.currentSession().loseGrant(l.g.seq, l.g.key, 0, Broken) // the same verdict, late
+			time.Sleep(time.Second)
+			if err := other.Err(); err != nil {
+				t.Errorf("another lock of the client: %v", err)
+			}
+		})
+	}
+}
+
+// A Break that comes beside an upgrade of the grant it means broke nothing, and
+// says so.
+func TestBreakOfWhatIsUpgradedMeanwhileSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, m := w.client(t, "b")
+		l := acquire(t, a, "k", Shared())
+		before := l.Token()
+		acquire(t, b, "x")
+		once := false
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
+			if _, ok := c.(machine.Break); ok && !once {
+				once = true
+				w.Apply(machine.Upgrade{Session: a.currentSession().id, Seq: 99, Token: machine.Token(before)})
+			}
+		}})
+		var held *HeldError
+		if err := b.Break(bg, "k", before); !errors.As(err, &held) || held.Token <= before {
+			t.Errorf("break of token %d: %v", before, err)
 		}
 	})
 }

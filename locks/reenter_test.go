@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func TestOwnerEntersAgainUnderTheSameToken(t *testing.T) {
@@ -430,4 +431,111 @@ func TestOwnersUnderContention(t *testing.T) {
 			t.Errorf("%d left", w.busy())
 		}
 	})
+}
+
+func TestInnerEntriesLeaveTheWindowWhole(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		outer := acquire(t, a, "k", Reentrant("o"))
+		for depth := range 5 {
+			time.Sleep(1900 * time.Millisecond) // never when a beat is due
+			before := outer.Remaining()
+			inner := acquire(t, a, "k", Reentrant("o"))
+			if inner.Remaining() != before || outer.Remaining() != before {
+				t.Errorf("entry %d: %v and %v remain, before it were %v", depth, inner.Remaining(), outer.Remaining(), before)
+			}
+			release(t, inner)
+			if outer.Remaining() != before || outer.Err() != nil {
+				t.Errorf("after the inner release %v remain, before it were %v; %v", outer.Remaining(), before, outer.Err())
+			}
+			if err := outer.Renew(bg); err != nil || outer.Remaining() != testTTL-margin(testTTL) {
+				t.Errorf("renewed: %v, %v remain", err, outer.Remaining())
+			}
+		}
+	})
+}
+
+func TestTheOwnerAfterIsBeatenForOnAndOn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		outer, inner := acquire(t, a, "k", Reentrant("o")), acquire(t, a, "k", Reentrant("o"))
+		next := waiting(t, bg, a, "k", Reentrant("p"))
+		release(t, inner)
+		release(t, outer)
+		l := next.ok(t)
+		for range 100 {
+			time.Sleep(testTTL / 10)
+			if left := l.Remaining(); l.Err() != nil || left < testTTL/2 {
+				t.Fatalf("%v, %v remain", l.Err(), left)
+			}
+		}
+	})
+}
+
+func TestLostAnswerOfAFirstEntryIsNoSecondEntry(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		acquire(t, c, "other")
+		m.SetFaults(termtest.Faults{LoseAnswer: 1, Twice: 1})
+		time.AfterFunc(2*time.Second, func() { m.SetFaults(termtest.Faults{}) })
+		l := acquire(t, c, "k", Reentrant("o"))
+		if w.Sent(isAcquire) < 3 {
+			t.Fatal("the request was not repeated")
+		}
+		if l.Depth() != 1 {
+			t.Errorf("entered %d times", l.Depth())
+		}
+		release(t, l)
+		if !w.free("k") {
+			t.Error("one release did not free the key")
+		}
+		time.Sleep(time.Minute) // late copies
+		if !w.free("k") {
+			t.Error("a late copy took the key")
+		}
+	})
+}
+
+// slowly makes the contexts below ctx so many that to cancel it takes a while.
+func slowly(ctx context.Context) {
+	for range 300_000 {
+		_, cancel := context.WithCancel(ctx)
+		_ = cancel
+	}
+}
+
+// The last Release of an owner frees the key only when the contexts of the others
+// have ended, though another goroutine ends them.
+func TestLastReleaseWaitsForTheContextsOfTheOthers(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.client(t, "a")
+	b, _ := w.client(t, "b")
+	enter := func() *Lock {
+		l, err := a.Acquire(bg, "k", Reentrant("o"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	first, second := enter(), enter()
+	slowly(first.Context())
+	last, stop := context.WithCancel(first.Context()) // the contexts end in no order
+	defer stop()
+	released := make(chan error, 1)
+	go func() { released <- first.Release(bg) }()
+	for first.Err() == nil {
+	}
+	if err := second.Release(bg); err != nil {
+		t.Fatal(err)
+	}
+	next, err := b.Acquire(bg, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last.Err() == nil {
+		t.Errorf("token %d was granted while a context of the holder before lives", next.Token())
+	}
+	if err := <-released; err != nil {
+		t.Fatal(err)
+	}
 }

@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -10,8 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wardmote/wardmote/cluster"
 	"pgregory.net/rapid"
+
+	"github.com/wardmote/wardmote/cluster"
 )
 
 func TestInspectTellsHolderAndQueue(t *testing.T) {
@@ -267,6 +269,84 @@ func TestInspectIsBounded(t *testing.T) {
 		_, err := c.Inspect(within(time.Second), "k")
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cluster.ErrNoQuorum) || !strings.Contains(err.Error(), `inspect "k"`) {
 			t.Errorf("inspect: %v", err)
+		}
+	})
+}
+
+func TestInspectCountsReadersAndWriters(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const readers, writers = 20, 8
+		c, _ := w.client(t, "c")
+		count := func(key string) (held, waits map[Mode]int, st Status) {
+			t.Helper()
+			st, err := c.Inspect(bg, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held, waits = make(map[Mode]int), make(map[Mode]int)
+			for _, h := range st.Holders {
+				held[h.Mode]++
+			}
+			for _, v := range st.Waiters {
+				waits[v.Mode]++
+			}
+			if len(st.Holders) != st.Holding || len(st.Waiters) != st.Queue {
+				t.Errorf("%d of %d holders and %d of %d waiters are told", len(st.Holders), st.Holding, len(st.Waiters), st.Queue)
+			}
+			return held, waits, st
+		}
+
+		// All readers hold, all writers wait.
+		for i := range readers {
+			r, _ := w.client(t, fmt.Sprint("reader ", i))
+			acquire(t, r, "read", Shared())
+		}
+		for i := range writers {
+			x, _ := w.client(t, fmt.Sprint("writer ", i))
+			waiting(t, within(time.Hour), x, "read")
+		}
+		held, waits, st := count("read")
+		if st.Holding != readers || held[ModeShared] != readers || st.Queue != writers || waits[ModeExclusive] != writers {
+			t.Errorf("%v hold and %v wait", held, waits)
+		}
+
+		// One writer holds, all others wait, in whatever order.
+		acquire(t, c, "write")
+		for i := range readers + writers - 1 {
+			var opts []Option
+			if i%4 != 0 || i/4 >= writers-1 {
+				opts = append(opts, Shared())
+			}
+			waiting(t, within(time.Hour), c, "write", opts...)
+		}
+		held, waits, st = count("write")
+		if st.Holding != 1 || held[ModeExclusive] != 1 || waits[ModeShared] != readers || waits[ModeExclusive] != writers-1 {
+			t.Errorf("%v hold and %v wait", held, waits)
+		}
+	})
+}
+
+// What the caller does to its maps afterwards, or to those it is told, changes
+// nothing.
+func TestMetaIsCopied(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		own, grant := map[string]string{"zone": "1"}, map[string]string{"job": "7"}
+		c := w.join("n").client(Options{Meta: own})
+		defer shutdown(t, c)
+		option := Meta(grant)
+		own["zone"], grant["job"] = "2", "8"
+		acquire(t, c, "k", option)
+		own["zone"], grant["job"] = "3", "9"
+		for range 2 {
+			st, err := c.Inspect(bg, "k")
+			if err != nil || len(st.Holders) != 1 {
+				t.Fatalf("%+v, %v", st, err)
+			}
+			h := st.Holders[0]
+			if h.ClientMeta["zone"] != "1" || h.Meta["job"] != "7" {
+				t.Errorf("told %v and %v", h.ClientMeta, h.Meta)
+			}
+			h.ClientMeta["zone"], h.Meta["job"] = "4", "10"
 		}
 	})
 }
