@@ -15,7 +15,7 @@ import (
 	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
-func TestBadOptionsSurfaceFromEveryCall(t *testing.T) {
+func TestBadOptionsAreRefusedByEveryCall(t *testing.T) {
 	for _, test := range []struct {
 		field string
 		opts  Options
@@ -79,7 +79,7 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	})
 }
 
-// An eagerMember believes in a larger bound of TTLs than the table.
+// An eagerMember claims a larger bound of TTLs than the table has.
 type eagerMember struct{ *member }
 
 func (eagerMember) TTL() time.Duration { return 2 * testTTL }
@@ -94,7 +94,7 @@ func TestSessionTTLIsBoundedByTheClusters(t *testing.T) {
 			t.Errorf("a TTL over the bound: %v", err)
 		}
 
-		// A fraction of a millisecond cannot be told, so it must not be trusted.
+		// Commands carry whole milliseconds, so a fraction must not be trusted.
 		small := w.join("n").client(Options{TTL: time.Second + time.Millisecond/2})
 		defer shutdown(t, small)
 		l := acquire(t, small, "k")
@@ -102,7 +102,7 @@ func TestSessionTTLIsBoundedByTheClusters(t *testing.T) {
 			t.Errorf("%v remain, want %v", l.Remaining(), want)
 		}
 
-		// The member believes in a bound that is not committed yet.
+		// The member claims a bound that is not committed yet.
 		eager := newClient(eagerMember{w.join("n")}, Options{})
 		defer shutdown(t, eager)
 		l = acquire(t, eager, "l")
@@ -133,7 +133,7 @@ func TestGoroutinesOfOneClientContend(t *testing.T) {
 	})
 }
 
-func TestTryAcquireSaysByWhomTheKeyIsHeld(t *testing.T) {
+func TestTryAcquireNamesTheHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -192,7 +192,7 @@ func TestMaxWaitersRefusesAndChangesNothing(t *testing.T) {
 	})
 }
 
-// At once, and it leaves the queue.
+// The call returns at once and leaves nothing in the queue.
 func TestCancelledWaiterLeavesAtOnceAndIsNeverGranted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -242,14 +242,15 @@ func TestCauseOfTheCallersContextIsReported(t *testing.T) {
 	})
 }
 
-// Whatever crosses, it is the lock or an error, and then nothing stays.
+// Acquire returns the lock or an error, in any order of grant and cancel, and leaves
+// nothing behind.
 func TestGrantThatCrossesACancel(t *testing.T) {
 	for offset := -3 * time.Millisecond; offset <= 3*time.Millisecond; offset += 100 * time.Microsecond {
 		bubble(t, func(t *testing.T, w *world) {
 			a, _ := w.client(t, "a")
 			b, m := w.client(t, "b")
 			l := acquire(t, a, "k")
-			acquire(t, b, "other") // so that the session is open
+			acquire(t, b, "other") // opens the session
 			m.SetFaults(termtest.Faults{Latency: 2 * time.Millisecond})
 			time.AfterFunc(time.Second, func() { l.Release(bg) })
 			got, err := b.Acquire(within(time.Second+offset), "k")
@@ -267,8 +268,8 @@ func TestGrantThatCrossesACancel(t *testing.T) {
 	}
 }
 
-// The request may have arrived and nobody can say. The withdrawal comes
-// before, or after, or meets a grant.
+// The request may have arrived or not. Its withdrawal arrives before the request,
+// arrives after the request, or finds a grant.
 func TestRequestOfUnknownOutcomeIsWithdrawn(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		for _, f := range []termtest.Faults{{LoseAnswer: 1}, {LoseAsk: 1}, {Latency: 5 * time.Second}} {
@@ -300,8 +301,8 @@ func TestRequestOfUnknownOutcomeIsWithdrawn(t *testing.T) {
 	}
 }
 
-// A request that was certainly not applied needs no withdrawal, but its seq must
-// be marked, lest the gaps add up.
+// A request that was certainly not applied needs no withdrawal, but its seq must be
+// marked as seen, or the gaps would add up.
 func TestRequestThatWasNotSentIsNotWithdrawn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -323,11 +324,11 @@ func TestRequestThatWasNotSentIsNotWithdrawn(t *testing.T) {
 	})
 }
 
-func TestNoQuorumIsSaid(t *testing.T) {
+func TestMissingQuorumIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		m.Isolate()
-		for range 2 { // without a session, and without one again
+		for range 2 { // without a session, twice
 			_, err := c.Acquire(within(time.Second), "k")
 			if !errors.Is(err, cluster.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("acquire: %v", err)
@@ -345,7 +346,7 @@ func TestNoQuorumIsSaid(t *testing.T) {
 	})
 }
 
-// What an earlier call left behind is gone before a new one is asked.
+// The remains of an earlier call are withdrawn before a new call asks.
 func TestNewCallDoesNotMeetTheRemainsOfTheOld(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -413,7 +414,7 @@ func TestLostPushIsLearntFromTheNextSync(t *testing.T) {
 		if next.Err() != nil {
 			t.Error(next.Err())
 		}
-		// What is told again is no second grant.
+		// The same event again is no second grant.
 		m.Reconnect()
 		synctest.Wait()
 		if err := next.Release(bg); err != nil {
@@ -422,7 +423,7 @@ func TestLostPushIsLearntFromTheNextSync(t *testing.T) {
 	})
 }
 
-// A grant may be pushed before the request that asked for it is answered.
+// A grant may be pushed before its request is answered.
 func TestPushMayOvertakeTheAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -446,7 +447,7 @@ func TestPushMayOvertakeTheAnswer(t *testing.T) {
 	})
 }
 
-// In commit order, one at a time.
+// Waiters are served in commit order, a single waiter at a time.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var clients []*Client
@@ -481,7 +482,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// What was seen is told, so that the table forgets it.
+// Sessions report seen outcomes, and the table forgets them.
 func TestSeenOutcomesAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.SetCheck(false)
@@ -494,7 +495,7 @@ func TestSeenOutcomesAreForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Nor is what a command carried forgotten that failed.
+		// Nothing that a failed command carried is forgotten either.
 		for range 10 {
 			m.SetFaults(termtest.Faults{})
 			if _, err := b.TryAcquire(bg, "k"); !errors.Is(err, ErrHeld) {
@@ -516,7 +517,7 @@ func TestSeenOutcomesAreForgotten(t *testing.T) {
 	})
 }
 
-// Close ends the locks before the calls that wait, and that may take a while.
+// Close ends the locks before the pending calls, and may take a while in between.
 func TestGrantWhileTheClientEndsItsLocksIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -531,14 +532,14 @@ func TestGrantWhileTheClientEndsItsLocksIsClosed(t *testing.T) {
 		if _, err := call.ends(t); err != ErrClosed {
 			t.Errorf("acquire: %v", err)
 		}
-		time.Sleep(5 * time.Second) // it is withdrawn
+		time.Sleep(5 * time.Second) // withdrawn
 		if w.busy() != 1 {
 			t.Errorf("the table keeps %+v", w.Counts())
 		}
 	})
 }
 
-// A session that lives is not said to have ended.
+// The error of a single call does not claim that its session has ended.
 func TestRequestThatTheClusterGaveUpIsNotTheSessionsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -555,10 +556,10 @@ func TestRequestThatTheClusterGaveUpIsNotTheSessionsEnd(t *testing.T) {
 	})
 }
 
-// Also to those who wait for another call's request: all but one of those who need
-// a session, who comes after what is owed for the key, those who follow the first
-// of an owner's, and a change after another.
-func TestThatThereIsNoQuorumIsToldToAll(t *testing.T) {
+// Callers that wait for another call's request hear of the missing quorum too:
+// callers that wait for a session, callers behind a pending clean-up of the key,
+// callers behind the first entry of an owner, and a change behind another change.
+func TestMissingQuorumIsReportedToAllCallers(t *testing.T) {
 	want := func(t *testing.T, what string, err error) {
 		t.Helper()
 		if !errors.Is(err, cluster.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) {

@@ -135,8 +135,8 @@ func TestContendedTellsThatSomebodyWaits(t *testing.T) {
 		if !closed(early) || !closed(l.Contended()) {
 			t.Error("the holder was not told")
 		}
-		// Who is granted while others wait knows from the start, whether by an
-		// event or by the answer.
+		// A holder with waiters behind the grant is told from the start, by an event or
+		// by the answer.
 		release(t, l)
 		n := next.ok(t)
 		if !closed(n.Contended()) {
@@ -149,8 +149,8 @@ func TestContendedTellsThatSomebodyWaits(t *testing.T) {
 	})
 }
 
-// holdAnswers is a replica whose answers to Acquire come a second late: events
-// overtake them.
+// holdAnswers delays the answers to Acquire by a second, so that events overtake the
+// answers.
 func holdAnswers(m *member) *late { return &late{member: m} }
 
 type late struct{ *member }
@@ -166,7 +166,7 @@ func (r *late) Propose(ctx context.Context, cmd machine.Command) (machine.Outcom
 	return out, err
 }
 
-func TestWhatOvertakesTheGrantsAnswerIsNotLost(t *testing.T) {
+func TestEventsThatOvertakeTheGrantAreKept(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex
 		var asked, contended []LockEvent
@@ -186,7 +186,7 @@ func TestWhatOvertakesTheGrantsAnswerIsNotLost(t *testing.T) {
 		if !closed(l.Asked()) || !closed(l.Contended()) {
 			t.Error("what came before the answer is lost")
 		}
-		m.Reconnect() // tells it again
+		m.Reconnect() // repeats the events
 		settle()
 		mu.Lock()
 		if len(asked) != 1 || asked[0] != (LockEvent{Key: "k", Token: l.Token(), By: "b"}) ||
@@ -197,7 +197,7 @@ func TestWhatOvertakesTheGrantsAnswerIsNotLost(t *testing.T) {
 		release(t, l)
 		other.ok(t)
 
-		// The same with the loss of what was not told to be granted yet.
+		// The same with a loss that overtakes the answer to its grant.
 		call = waiting(t, bg, a, "l")
 		_, token := w.Owner("l")
 		w.Apply(machine.Break{Session: b.currentSession().id, Key: "l", Token: token})

@@ -42,7 +42,7 @@ func TestBrokenHolderIsToldBeforeTheKeyIsFree(t *testing.T) {
 		if err := l.Release(bg); !errors.Is(err, ErrLost) {
 			t.Errorf("release: %v", err)
 		}
-		// The client may ask for it again.
+		// The client may acquire the key again.
 		release(t, next.value)
 		acquire(t, a, "k")
 	})
@@ -74,7 +74,7 @@ func TestBreakOfAStoppedHolderWaitsForItsTrustToEnd(t *testing.T) {
 	})
 }
 
-// The break goes on by itself after its caller has given up.
+// The break goes on after its caller has given up.
 func TestBreakReachesAHolderThatComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -93,7 +93,7 @@ func TestBreakReachesAHolderThatComesBack(t *testing.T) {
 	})
 }
 
-func TestBreakOfWhatIsNotHeldChangesNothing(t *testing.T) {
+func TestBreakOfAnotherGrantChangesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -154,7 +154,7 @@ func TestBreakEndsADelay(t *testing.T) {
 	})
 }
 
-func TestBreakWhoseAnswerIsLost(t *testing.T) {
+func TestBreakSurvivesALostAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, m := w.client(t, "b")
@@ -165,7 +165,7 @@ func TestBreakWhoseAnswerIsLost(t *testing.T) {
 		time.Sleep(time.Second)
 		m.SetHooks(termtest.Hooks{})
 		m.SetFaults(termtest.Faults{})
-		// The second copy finds that the grant is gone: the first was heard.
+		// The second copy finds the grant gone: the first copy was heard.
 		call.ok(t)
 		wantLost(t, l, Broken)
 	})
@@ -195,7 +195,7 @@ func TestBreakEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// The operator asked for the key, not for the work's leave.
+// Break waits for the key, not for the work.
 func TestBreakDoesNotWaitForTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -207,7 +207,7 @@ func TestBreakDoesNotWaitForTheWork(t *testing.T) {
 				l = held
 				<-ctx.Done()
 				ended <- time.Now()
-				time.Sleep(time.Minute / 2) // it ignores that
+				time.Sleep(time.Minute / 2) // the work ignores the end
 				return nil
 			})
 		}, bg)
@@ -260,7 +260,8 @@ func TestElectedStandsAgainAfterABreak(t *testing.T) {
 	})
 }
 
-// What Close has ended already is let go of, too: the trust is over here.
+// Break frees a grant that Close has ended already: the client trusts the grant no
+// more.
 func TestBreakWhileTheClientCloses(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -290,7 +291,7 @@ func TestBreakWhileTheClientCloses(t *testing.T) {
 	})
 }
 
-// The list of holders that a read tells is bounded.
+// A read lists a bounded number of holders, and Break finds the others too.
 func TestBreakOfOneOfVeryManyHolders(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.SetCheck(false)
@@ -310,8 +311,8 @@ func TestBreakOfOneOfVeryManyHolders(t *testing.T) {
 	})
 }
 
-// A change that finds its grant broken tells nothing more: who ended the lock does.
-// It must not take the other locks of the client along.
+// A change that finds its grant broken reports nothing more, because the break ends
+// the lock. The client's other locks must not end with it.
 func TestBreakBesideAChangeEndsOneLockOnly(t *testing.T) {
 	for range 30 {
 		bubble(t, func(t *testing.T, w *world) {
@@ -337,9 +338,9 @@ func TestBreakBesideAChangeEndsOneLockOnly(t *testing.T) {
 	}
 }
 
-// A Break that comes beside an upgrade of the grant it means broke nothing, and
-// says so.
-func TestBreakOfWhatIsUpgradedMeanwhileSaysSo(t *testing.T) {
+// A Break of a token that an upgrade replaces meanwhile breaks nothing, and reports
+// the new token.
+func TestBreakReportsAnUpgradeMeanwhile(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, m := w.client(t, "b")

@@ -48,7 +48,7 @@ func TestACellIsReadAndUpdated(t *testing.T) {
 				t.Errorf("%q", v)
 			}
 		}
-		// What is as it was is not written.
+		// An unchanged value is not written.
 		before := w.Sent(func(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok })
 		if err := y.Update(bg, func(old []byte) []byte { return old }); err != nil {
 			t.Error(err)
@@ -56,7 +56,7 @@ func TestACellIsReadAndUpdated(t *testing.T) {
 		if n := w.Sent(func(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok }); n != before {
 			t.Error("it was written all the same")
 		}
-		// The old value is the caller's own copy, to be changed in place.
+		// The caller may change its copy of the old value in place.
 		if err := y.Update(bg, func(old []byte) []byte { old[0] = 'X'; return old }); err != nil {
 			t.Error(err)
 		}
@@ -89,7 +89,7 @@ func TestACellIsReadAndUpdated(t *testing.T) {
 	})
 }
 
-// Who holds the key keeps others from updating, and ctx bounds that.
+// A holder of the key delays every update, until ctx ends.
 func TestAHeldCellIsNotUpdated(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -105,7 +105,7 @@ func TestAHeldCellIsNotUpdated(t *testing.T) {
 		if v := cellValue(t, b.Cell("x")); v != "7" {
 			t.Errorf("%q", v)
 		}
-		// Under the lock's own context it would wait for itself.
+		// Under the lock's own context the update would wait for itself.
 		var dead *DeadlockError
 		if err := b.Cell("x").Update(l.Context(), count1); !errors.As(err, &dead) {
 			t.Error(err)
@@ -120,8 +120,8 @@ func TestAHeldCellIsNotUpdated(t *testing.T) {
 	})
 }
 
-// No update is lost and none is made twice, whatever the network does; only of
-// those that say so it is not known.
+// No update is lost or made twice under any fault of the network. Only updates that
+// report an unknown outcome may have happened or not.
 func TestCellsCountRight(t *testing.T) {
 	for seed := range uint64(testrounds.Of(6, 25)) {
 		bubble(t, func(t *testing.T, w *world) {
@@ -137,7 +137,7 @@ func TestCellsCountRight(t *testing.T) {
 				wg.Go(func() {
 					for j := range each {
 						if seed%2 == 1 && j == each/2 && i < 2 {
-							// In the middle of something, whatever it is.
+							// In the middle of any step.
 							time.AfterFunc(700*time.Millisecond, func() { m.Isolate(); time.AfterFunc(2*testTTL, m.Heal) })
 						}
 						ctx := within(time.Duration(1+j%3) * 5 * time.Second)
@@ -168,12 +168,12 @@ func TestCellsCountRight(t *testing.T) {
 	}
 }
 
-func TestAnUncertainUpdateSaysSo(t *testing.T) {
+func TestUncertainUpdateIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		x := a.Cell("x")
 		runs := 0
-		// The answer to the write does not come.
+		// The answer to the write is lost.
 		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 			if _, ok := c.(machine.SetValue); ok {
 				m.SetFaults(termtest.Faults{LoseAnswer: 1})
@@ -189,7 +189,7 @@ func TestAnUncertainUpdateSaysSo(t *testing.T) {
 		if v := cellValue(t, x); v != "1" {
 			t.Errorf("%q", v)
 		}
-		// Nor was it sent at all: that is certain.
+		// The write was not sent: the outcome is certain.
 		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
 			if _, ok := c.(machine.SetValue); ok {
 				return &replica.Error{Err: cluster.ErrVersion}
@@ -199,7 +199,7 @@ func TestAnUncertainUpdateSaysSo(t *testing.T) {
 		if err := x.Update(bg, count1); !errors.Is(err, cluster.ErrVersion) || errors.Is(err, ErrUncertain) {
 			t.Error(err)
 		}
-		// A try before that may have come through: that is not.
+		// An earlier try may have arrived: the outcome is uncertain.
 		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
 			if _, ok := c.(machine.SetValue); ok {
 				return &replica.Error{Unknown: true, Err: cluster.ErrVersion}
@@ -210,7 +210,7 @@ func TestAnUncertainUpdateSaysSo(t *testing.T) {
 			t.Error(err)
 		}
 		m.SetHooks(termtest.Hooks{})
-		// Lost before it was written, it is made in another turn.
+		// The lock is lost before the write: the update is made in another turn.
 		runs = 0
 		err = x.Update(within(time.Minute), func(old []byte) []byte {
 			if runs++; runs == 1 {

@@ -17,7 +17,7 @@ import (
 func isUpgrade(c machine.Command) bool   { _, ok := c.(machine.Upgrade); return ok }
 func isDowngrade(c machine.Command) bool { _, ok := c.(machine.Downgrade); return ok }
 
-// mode tells how a grant stands in the cluster.
+// mode returns the mode of a grant in the table.
 func (w *world) mode(t *testing.T, key string, token fence.Token) machine.Mode {
 	t.Helper()
 	for _, h := range w.Status(key).Holders {
@@ -70,7 +70,7 @@ func TestLoneReaderIsUpgradedAtOnce(t *testing.T) {
 		if err := l.Upgrade(bg); err != nil || time.Since(began) != 0 || l.Token() <= before {
 			t.Errorf("%v after %v, token %d after %d", err, time.Since(began), l.Token(), before)
 		}
-		// A lock that is exclusive already is left as it is.
+		// Upgrade does nothing to an exclusive lock.
 		now := l.Token()
 		if err := l.Upgrade(bg); err != nil || l.Token() != now || w.Sent(isUpgrade) != 1 {
 			t.Errorf("%v, token %d after %d, %d upgrades", err, l.Token(), now, w.Sent(isUpgrade))
@@ -144,7 +144,7 @@ func TestCancelledUpgradeLeavesTheLockShared(t *testing.T) {
 		if l.Err() != nil || w.mode(t, "k", l.Token()) != machine.Shared || w.Counts().Waiters != 0 {
 			t.Errorf("the lock: %v", l.Err())
 		}
-		third := acquire(t, b, "k", Shared()) // no upgrade stands before it
+		third := acquire(t, b, "k", Shared()) // behind no upgrade
 		release(t, third)
 		release(t, other)
 		if err := l.Upgrade(bg); err != nil { // anew
@@ -157,7 +157,7 @@ func TestCancelledUpgradeLeavesTheLockShared(t *testing.T) {
 	})
 }
 
-// The cluster granted the upgrade, but nobody here heard of that before ctx ended.
+// The cluster grants the upgrade, and ctx ends before the client hears of the grant.
 func TestUpgradeGrantedAfterItWasCancelledIsUndone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -193,7 +193,7 @@ func TestUpgradeGrantedAfterItWasCancelledIsUndone(t *testing.T) {
 	})
 }
 
-// The same of an upgrade.
+// The same for an upgrade.
 func TestUpgradeThatCrossesItsCancelTellsTheNewToken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -216,9 +216,9 @@ func TestUpgradeThatCrossesItsCancelTellsTheNewToken(t *testing.T) {
 	})
 }
 
-// Each upgrade raises the token unnoticed, and the table knows a former token of
-// one upgrade only.
-func TestLockWhoseUpgradesWereLostIsReleasedAllTheSame(t *testing.T) {
+// Each lost upgrade raises the token in the table. The table remembers the former
+// token of the last upgrade only.
+func TestLockAfterLostUpgradesCanBeReleased(t *testing.T) {
 	for _, handOver := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
 			a, m := w.client(t, "a")
@@ -233,7 +233,7 @@ func TestLockWhoseUpgradesWereLostIsReleasedAllTheSame(t *testing.T) {
 				if err := l.Upgrade(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 					t.Fatalf("upgrade: %v", err)
 				}
-				time.Sleep(time.Second) // the withdrawal is heard, its answer is not
+				time.Sleep(time.Second) // the withdrawal is heard, but not answered
 				m.SetFaults(termtest.Faults{})
 				time.Sleep(time.Second)
 			}
@@ -255,7 +255,7 @@ func TestLockWhoseUpgradesWereLostIsReleasedAllTheSame(t *testing.T) {
 	}
 }
 
-func TestUpgradeWhoseAnswerIsLostIsGrantedOnce(t *testing.T) {
+func TestUpgradeWithALostAnswerIsGrantedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k", Shared())
@@ -518,7 +518,7 @@ func TestChangesNoticeThatTheSessionIsGone(t *testing.T) {
 	}
 }
 
-// The answer to the first copy is here, the second is still under way.
+// The answer to the first copy has arrived, the second copy is still under way.
 func TestLateSecondCopyOfADowngradeDoesNotUndoAnUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")

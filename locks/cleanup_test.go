@@ -7,9 +7,9 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// Whatever frees keys waits until the contexts of all locks that have ended have
-// ended: a release, what is cleaned up, and the end of the session.
-func TestNothingIsToldWhileContextsAreBeingEnded(t *testing.T) {
+// Every command that frees keys waits until the contexts of all ended locks have
+// ended: a release, a clean-up, and the end of the session.
+func TestKeysAreFreedAfterContextsHaveEnded(t *testing.T) {
 	frees := func(c machine.Command) bool {
 		switch c.(type) {
 		case machine.Release, machine.Withdraw, machine.Close:

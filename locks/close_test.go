@@ -11,7 +11,7 @@ import (
 	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
-// The client that goes does not take along what another of its name holds.
+// A closed client does not end the locks of another client of the same name.
 func TestClosingAClientSparesItsNamesake(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		m := w.join("n")
@@ -51,8 +51,8 @@ func TestAClosedClientBeatsNoMore(t *testing.T) {
 	})
 }
 
-// Whatever the cluster hears of it, and whatever work is slow to return, Close ends
-// at once what descends from a lock.
+// Close ends all contexts below a lock at once, with or without the cluster and
+// however slow the work is.
 func TestContextsBelowALockEndAsItsClientCloses(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -185,8 +185,8 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
-// Its own bound is not the caller's.
-func TestCloseThatIsNotHeardSaysSo(t *testing.T) {
+// Close has a bound of its own besides the caller's.
+func TestCloseThatIsNotHeardIsAnError(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "k")
@@ -197,7 +197,7 @@ func TestCloseThatIsNotHeardSaysSo(t *testing.T) {
 	})
 }
 
-// It goes on by itself, and the keys need not wait for the TTL.
+// Close goes on in the background, and the keys are free before the TTL.
 func TestCloseGoesOnAfterItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")

@@ -16,7 +16,7 @@ import (
 
 var errWork = errors.New("work failed")
 
-// free waits a moment and reports whether nobody holds key.
+// free waits a moment and reports whether key has no holder.
 func (w *world) free(key string) bool {
 	time.Sleep(time.Millisecond)
 	_, token := w.Owner(key)
@@ -63,7 +63,7 @@ func TestDoReleasesHoweverWorkEnds(t *testing.T) {
 	}
 }
 
-// The caller's context ends the work; the key is freed when the work has ended.
+// The caller's context ends the work. The key is freed when the work has ended.
 func TestDoJoinsTheWorkBeforeTheKeyIsFreed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -147,7 +147,8 @@ func TestDoWithoutTheKeyDoesNotWork(t *testing.T) {
 	})
 }
 
-// The release's bound is not the caller's, and its failure is no error.
+// The release has a bound of its own besides the caller's, and a failed release is
+// no error.
 func TestDoReleasesWithItsOwnBound(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -241,8 +242,8 @@ func TestWorkThatDoesNotStopIsReportedStuck(t *testing.T) {
 	})
 }
 
-// The end of the caller's ctx ends the work's context, but not the lock: until it
-// has returned the work may say a last word with it.
+// The end of the caller's ctx ends the work's context, but not the lock: until the
+// work returns, the work may still change its lock.
 func TestWorkMayChangeItsLockAfterTheCallersEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -271,7 +272,7 @@ func TestWorkMayChangeItsLockAfterTheCallersEnd(t *testing.T) {
 	})
 }
 
-// One that waits for its turn does too, and no change outlives its own lock.
+// A change that waits for its turn ends too, and no change outlives its own lock.
 func TestChangeThatWaitsEndsWithItsLockOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -303,11 +304,11 @@ func TestChangeThatWaitsEndsWithItsLockOnly(t *testing.T) {
 	})
 }
 
-// A call that has nothing to do is refused before it begins.
+// A call without a function to run is refused before anything is sent.
 func TestWorkMustBeGiven(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
-		// What panics is told, so that the test goes on.
+		// A panic becomes an error, so that the test goes on.
 		call := func(f func() error) (err error) {
 			defer func() {
 				if p := recover(); p != nil {

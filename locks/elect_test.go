@@ -167,7 +167,7 @@ func TestElectPassesItsOptionsOn(t *testing.T) {
 	})
 }
 
-// leaders checks that calls of lead pair and never overlap.
+// leaders checks that terms never overlap and tokens rise.
 type leaders struct {
 	t     *testing.T
 	mu    sync.Mutex
@@ -199,7 +199,7 @@ func (s *leaders) lead(name string, rest time.Duration) Work {
 	}
 }
 
-// Those elected take turns, each lead ends before the next begins.
+// Elected candidates take turns: each lead ends before the next lead begins.
 func TestElectedTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := &leaders{t: t}
@@ -231,7 +231,7 @@ func TestElectedTakeTurns(t *testing.T) {
 	})
 }
 
-// Neither a lost session nor an unreachable cluster ends it.
+// Neither a lost session nor an unreachable cluster ends Elect.
 func TestElectStandsAgainAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := &leaders{t: t}
@@ -264,7 +264,7 @@ func TestElectStandsAgainAfterALoss(t *testing.T) {
 	})
 }
 
-func TestElectEndings(t *testing.T) {
+func TestElectReturnsTheErrorOfLead(t *testing.T) {
 	for _, test := range []struct {
 		claim string
 		lead  Work
@@ -337,7 +337,7 @@ func TestElectEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Between the end of ctx and that of lead nobody else is elected.
+// Nobody else is elected after ctx has ended and before lead has returned.
 func TestVoluntaryEndKeepsTheKeyUntilLeadHasReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := &leaders{t: t}
@@ -367,7 +367,7 @@ func TestVoluntaryEndKeepsTheKeyUntilLeadHasReturned(t *testing.T) {
 	})
 }
 
-func TestNobodyStandsAgainBeforeLeadHasReturned(t *testing.T) {
+func TestCandidateStandsAgainOnlyAfterLeadHasReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -388,7 +388,7 @@ func TestNobodyStandsAgainBeforeLeadHasReturned(t *testing.T) {
 				if !errors.Is(context.Cause(ctx), ErrLost) {
 					t.Errorf("cause %v", context.Cause(ctx))
 				}
-				time.Sleep(10 * testTTL) // it is slow to end, and reachable
+				time.Sleep(10 * testTTL) // slow to end, and reachable
 				if n := asked.Load(); n != 1 {
 					t.Errorf("%d requests before lead has returned", n)
 				}
@@ -413,7 +413,7 @@ func TestNobodyStandsAgainBeforeLeadHasReturned(t *testing.T) {
 	})
 }
 
-func TestACandidateWhoseWaitIsTakenAwayQueuesAgain(t *testing.T) {
+func TestCandidateThatLosesItsSessionQueuesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -445,8 +445,8 @@ func TestACandidateWhoseWaitIsTakenAwayQueuesAgain(t *testing.T) {
 	})
 }
 
-// Two who depose a leader at once, by whatever means, cost it one term.
-func TestDeposedTwiceAtOnceItIsElectedOnce(t *testing.T) {
+// Two simultaneous calls to depose a leader cost the leader a single term.
+func TestTwoDeposalsAtOnceCostOneTerm(t *testing.T) {
 	for name, depose := range map[string]func(*world, *Client, *Client, *Lock) error{
 		"broken": func(_ *world, _, op *Client, l *Lock) error { return op.Break(bg, "k", l.Token()) },
 		"expired": func(w *world, leader, _ *Client, l *Lock) error {
@@ -478,7 +478,7 @@ func TestDeposedTwiceAtOnceItIsElectedOnce(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 2 {
 					wg.Go(func() {
-						// The second may find that the first has done it.
+						// The second call may find the leader deposed.
 						if err := depose(w, a, op, l); err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrHeld) {
 							t.Error(err)
 						}

@@ -10,7 +10,7 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// mute is a replica on which the answers to Acquire get lost.
+// mute is a replica that loses the answers to Acquire.
 type mute struct{ replica.Replica }
 
 func (m mute) Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error) {
@@ -55,7 +55,7 @@ func TestAGrantToldByEventEndsTheCall(t *testing.T) {
 	})
 }
 
-// What is still told of a session that has ended is not taken for the next one's.
+// Late events of an ended session are not taken for events of the next session.
 func TestEventsOfAFormerSessionAreDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")

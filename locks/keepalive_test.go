@@ -29,9 +29,9 @@ func TestBeatsThatAreNeverAnsweredEndTheLockInTime(t *testing.T) {
 	})
 }
 
-// One client's goroutines try for its keys and hold them for random times, beyond
-// many TTLs: the window of whatever is held stays open.
-func TestWhateverIsHeldIsBeatenFor(t *testing.T) {
+// A client's goroutines try for keys and hold them for random times, beyond many
+// TTLs: the trust of every held lock is extended.
+func TestEveryHeldLockIsKeptAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.SetCheck(false)
 		c, m := w.client(t, "c")
@@ -73,7 +73,7 @@ func TestWhateverIsHeldIsBeatenFor(t *testing.T) {
 	})
 }
 
-func TestHeldLockLastsAndIsCheap(t *testing.T) {
+func TestHeldLockLastsAndSendsFewBeats(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		var held []*Lock
@@ -92,7 +92,7 @@ func TestHeldLockLastsAndIsCheap(t *testing.T) {
 	})
 }
 
-func TestWindowEndsATTLLessTheMarginAfterTheLastConfirmedBeatWasSent(t *testing.T) {
+func TestTrustEndsATTLLessTheMarginAfterTheLastConfirmedBeatWasSent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
@@ -136,7 +136,7 @@ func TestShortOutageLosesNothing(t *testing.T) {
 	})
 }
 
-// No beat is held up by another that is slow.
+// A slow beat delays no other beat.
 func TestSlowBeatDelaysNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -154,7 +154,7 @@ func TestSlowBeatDelaysNoOther(t *testing.T) {
 			mu.Unlock()
 			defer func() { mu.Lock(); outstanding--; mu.Unlock() }()
 			if n%2 == 0 {
-				return false, nil // one in two is answered
+				return false, nil // half of them are answered
 			}
 			<-ctx.Done()
 			return true, ctx.Err()
@@ -179,8 +179,8 @@ func TestSlowBeatDelaysNoOther(t *testing.T) {
 	})
 }
 
-// One failed beat harms nothing, and is told.
-func TestFailedBeatIsToldAndTheNextGoesOut(t *testing.T) {
+// A single failed beat harms nothing, and is traced.
+func TestFailedBeatIsTracedAndTheNextIsSent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var failed []error
 		m := w.join("n")
@@ -199,7 +199,7 @@ func TestFailedBeatIsToldAndTheNextGoesOut(t *testing.T) {
 	})
 }
 
-// After a loss the session is left alone, and told to end.
+// After a loss the session sends no more beats and is closed in the cluster.
 func TestLossStopsTheBeatsAndClosesTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")

@@ -107,7 +107,7 @@ func count[S ~func(func(Status, error) bool)](f func(context.Context, string) S)
 	}
 }
 
-// prefixView is what a loop of WatchPrefix has seen.
+// prefixView collects the states that a loop of WatchPrefix has seen.
 type prefixView struct {
 	mu     sync.Mutex
 	states map[string]Status // the latest
@@ -115,7 +115,7 @@ type prefixView struct {
 	err    error
 }
 
-// view watches a prefix until ctx ends; pause slows each round down.
+// view watches a prefix until ctx ends. pause slows each round down.
 func view(ctx context.Context, t *testing.T, c *Client, prefix string, pause func()) (*prefixView, *sync.WaitGroup) {
 	v := &prefixView{states: make(map[string]Status)}
 	var wg sync.WaitGroup
@@ -142,7 +142,7 @@ func view(ctx context.Context, t *testing.T, c *Client, prefix string, pause fun
 	return v, &wg
 }
 
-// busy lists the keys that are held or waited for, with their tokens.
+// busy lists the keys with holders or waiters, and their tokens.
 func (v *prefixView) busy() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -167,9 +167,9 @@ func (w *world) busyKeys(prefix string) string {
 	return strings.Join(out, " ")
 }
 
-// Whatever happens, a watcher of a prefix comes to know the latest state of each
-// key: over leader changes, while it is cut off, behind a leader that has
-// forgotten what changed, and when it is slow.
+// A watcher of a prefix always reaches the latest state of each key: over leader
+// changes, after a cut, behind a leader that has forgotten the changes, and when the
+// watcher is slow.
 func TestWatchPrefixComesToTheLatestState(t *testing.T) {
 	for seed := range uint64(testrounds.Of(4, 12)) {
 		bubble(t, func(t *testing.T, w *world) {
@@ -202,7 +202,7 @@ func TestWatchPrefixComesToTheLatestState(t *testing.T) {
 				case n < 5:
 					time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
 				case n == 5:
-					// More than one answer can tell.
+					// More keys than a single answer can list.
 					var keys []string
 					for i := range 300 {
 						keys = append(keys, fmt.Sprintf("p/set/%03d", i))
@@ -224,7 +224,7 @@ func TestWatchPrefixComesToTheLatestState(t *testing.T) {
 			if cut {
 				m.Heal()
 			}
-			time.Sleep(5 * time.Minute) // the slow one too has seen it all by then
+			time.Sleep(5 * time.Minute) // the slow watcher has seen all by then
 			synctest.Wait()
 			if got, want := fast.busy(), w.busyKeys("p/"); got != want {
 				t.Errorf("seed %d: the watcher knows\n%s\nbut it is\n%s", seed, got, want)
@@ -252,7 +252,7 @@ func TestWatchPrefixComesToTheLatestState(t *testing.T) {
 	}
 }
 
-func TestWatchPrefixPassesOverWhatItHasTold(t *testing.T) {
+func TestWatchPrefixRepeatsNoState(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -269,7 +269,8 @@ func TestWatchPrefixPassesOverWhatItHasTold(t *testing.T) {
 				}
 				told = append(told, fmt.Sprintf("%s %t %d", st.Key, st.Held(), st.Token))
 				if st.Key == "p/gone" && st.Held() {
-					// While the body runs: it goes, and the leader forgets that.
+					// While the body runs the key changes, and the leader forgets the
+					// change.
 					release(t, gone)
 					w.LeadFromSnapshot()
 				}

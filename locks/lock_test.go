@@ -52,7 +52,7 @@ func TestZeroLockFailsWithoutPanic(t *testing.T) {
 	}
 }
 
-func TestRequireComparesWithTheWindow(t *testing.T) {
+func TestRequireComparesWithTheTrustLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
@@ -80,7 +80,7 @@ func TestRequireComparesWithTheWindow(t *testing.T) {
 	})
 }
 
-func TestRenewOpensAWholeWindow(t *testing.T) {
+func TestRenewExtendsTrustToAWholeTTL(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
@@ -158,8 +158,8 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-// Nothing of a user's runs under the session's mutex. Not in a bubble, in which a
-// deadlock of mutexes is none.
+// No code of a user runs under the session's mutex. Not in a bubble: a bubble does
+// not detect a deadlock of mutexes.
 func TestContextOfAUsersOwnMayAskALock(t *testing.T) {
 	w := newWorld(t)
 	a, _ := w.client(t, "a")

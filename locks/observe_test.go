@@ -12,9 +12,9 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// A watcher that was cut off learns who leads from a leader whose table came from
-// a snapshot, and goes on from there.
-func TestObserversComeBackToALeaderThatHasForgotten(t *testing.T) {
+// A watcher that was cut off hears of the elected client from a leader whose table
+// came from a snapshot, and goes on from there.
+func TestObserverFollowsALeaderFromASnapshot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -61,7 +61,7 @@ func TestObserversComeBackToALeaderThatHasForgotten(t *testing.T) {
 	})
 }
 
-func TestObserveTellsWhoLeads(t *testing.T) {
+func TestObserveYieldsEachLeader(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, ma := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -97,14 +97,14 @@ func TestObserveTellsWhoLeads(t *testing.T) {
 			return func() { stop(); wg.Wait() }
 		}
 		stopA := lead(a)
-		stopB := lead(b) // waits, which is nobody's concern
+		stopB := lead(b) // waits, of no interest to observers
 		w.Lead()
 		synctest.Wait()
 		stopA()
 		synctest.Wait()
 		stopB()
 		synctest.Wait()
-		// A delay keeps the key, but who left it leads no more.
+		// A delay keeps the key, but its former holder leads no more.
 		acquire(t, a, "boss", Delay(time.Hour))
 		synctest.Wait()
 		ma.Isolate()

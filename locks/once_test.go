@@ -21,7 +21,7 @@ import (
 	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
-// never is what Once is not to run.
+// never is a function that Once must not run.
 func never(t *testing.T) func(context.Context) ([]byte, error) {
 	return func(context.Context) ([]byte, error) {
 		t.Error("run again")
@@ -29,7 +29,7 @@ func never(t *testing.T) func(context.Context) ([]byte, error) {
 	}
 }
 
-func TestOnceRunsOnceAndTellsEverybody(t *testing.T) {
+func TestOnceRunsOnceAndTellsAllCallers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var runs atomic.Int64
 		var wg sync.WaitGroup
@@ -52,7 +52,7 @@ func TestOnceRunsOnceAndTellsEverybody(t *testing.T) {
 					if string(v) != "result" || err != nil {
 						t.Errorf("%q, %v", v, err)
 					}
-					// All at once, and not one after the other.
+					// All callers return at the same moment.
 					if took := time.Since(began); took > 13*time.Second {
 						t.Errorf("told after %v", took)
 					}
@@ -63,7 +63,7 @@ func TestOnceRunsOnceAndTellsEverybody(t *testing.T) {
 		if n := runs.Load(); n != 1 {
 			t.Errorf("run %d times", n)
 		}
-		// Who comes later costs the cluster no command.
+		// A later call sends no command.
 		c, _ := w.client(t, "late")
 		before := w.Sent(func(machine.Command) bool { return true })
 		if v, err := c.Once(bg, "job", fn); string(v) != "result" || err != nil {
@@ -147,8 +147,8 @@ func TestOnceTellsAFailure(t *testing.T) {
 	})
 }
 
-// A runner that is gone has left something half done, maybe: nobody runs it again,
-// and all who wait are told.
+// A runner that disappears may leave its work half done: nobody runs the work again,
+// and all waiting callers are told.
 func TestOnceIsNotRunAgainWhenItsRunnerIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -164,7 +164,8 @@ func TestOnceIsNotRunAgainWhenItsRunnerIsGone(t *testing.T) {
 				}
 				return []byte("mine"), nil
 			})
-			// What it did is its own to know; that nobody else knows, too.
+			// The runner alone knows the result of its work. All others know only that
+			// the work is unfinished.
 			if string(v) != "mine" || err == nil || errors.Is(err, ErrOnce) {
 				t.Errorf("%q, %v", v, err)
 			}
@@ -195,9 +196,9 @@ func TestOnceIsNotRunAgainWhenItsRunnerIsGone(t *testing.T) {
 	})
 }
 
-// The session's end while the result is on its way, or a leader change, does not
-// make it run twice; and what the cluster took is told.
-func TestOnceStoresItsResultWhateverEnds(t *testing.T) {
+// Neither the session's end while the result is under way, nor a leader change, runs
+// the work twice. A stored result is told to all callers.
+func TestOnceStoresItsResultAfterASessionsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		meet  func(w *world, c *Client, m *member, cancel func())
@@ -237,7 +238,7 @@ func TestOnceStoresItsResultWhateverEnds(t *testing.T) {
 	}
 }
 
-// The end of ctx ends the run, and a wait for another's.
+// The end of ctx ends a run, and a wait for another client's run.
 func TestOnceEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -256,7 +257,7 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 		if _, err := b.Once(bg, "job", never(t)); !errors.Is(err, ErrOnce) || errors.Is(err, ErrUnfinished) {
 			t.Error(err)
 		}
-		// Who would wait for itself is told, by whatever way round.
+		// A call that would wait for itself is refused, directly or through other calls.
 		_, err = a.Once(bg, "outer", func(ctx context.Context) ([]byte, error) {
 			_, err := b.Once(ctx, "inner", func(ctx context.Context) ([]byte, error) { return a.Once(ctx, "outer", never(t)) })
 			return nil, err
@@ -264,7 +265,7 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 		if !errors.Is(err, ErrDeadlock) {
 			t.Error(err)
 		}
-		// Before fn: nothing has happened, and it can be run yet.
+		// Before fn: nothing has happened, and another call can run fn.
 		ctx, cancel := context.WithCancel(bg)
 		cancel()
 		if _, err := a.Once(ctx, "not yet", never(t)); !errors.Is(err, context.Canceled) {
@@ -276,8 +277,8 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// While a voter does not know values yet, nothing is begun.
-func TestOnceIsNotBegunWhereItCannotBeNoted(t *testing.T) {
+// While a voter does not know values yet, no work begins.
+func TestOnceIsNotBegunWithoutItsMark(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
@@ -293,8 +294,8 @@ func TestOnceIsNotBegunWhereItCannotBeNoted(t *testing.T) {
 		if v, err := a.Once(bg, "job", func(context.Context) ([]byte, error) { return []byte("v"), nil }); string(v) != "v" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
-		// The answer to the beginning's mark is lost for good: it is not run, and
-		// the mark is taken back if the cluster can be told.
+		// The answer to the mark of the beginning is lost for good: the work is not run,
+		// and the mark is taken back if the cluster hears of that.
 		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 			if v, ok := c.(machine.SetValue); ok {
 				m.SetFaults(termtest.Faults{})
@@ -313,8 +314,8 @@ func TestOnceIsNotBegunWhereItCannotBeNoted(t *testing.T) {
 	})
 }
 
-// Whatever the network does, and whoever dies: at most once, and everybody who is
-// told a result is told the same.
+// Under any fault and any death the work runs at most once, and all callers with a
+// result have the same result.
 func TestOnceUnderFaults(t *testing.T) {
 	for seed := range uint64(testrounds.Of(8, 40)) {
 		bubble(t, func(t *testing.T, w *world) {
@@ -323,7 +324,7 @@ func TestOnceUnderFaults(t *testing.T) {
 			const ids, clients = 4, 6
 			var runs [ids]atomic.Int64
 			var mu sync.Mutex
-			results := make(map[string]map[string]int) // what callers were told, by id
+			results := make(map[string]map[string]int) // of callers, by id
 			var wg sync.WaitGroup
 			for i := range clients {
 				c, m := w.client(t, fmt.Sprint("c", i))
@@ -380,7 +381,7 @@ func TestOnceUnderFaults(t *testing.T) {
 	}
 }
 
-// The memory of ids is bounded: the oldest go first, and the newest stay.
+// The memory of ids is bounded: the oldest ids go first, and the newest stay.
 func TestOnceForgetsTheOldest(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.SetCheck(false)
@@ -407,8 +408,8 @@ func TestOnceForgetsTheOldest(t *testing.T) {
 	})
 }
 
-// The end of ctx says that fn was not run. That its result could not be stored in
-// time is another thing.
+// An error by the end of ctx means that fn was not run. A result that could not be
+// stored in time is another error.
 func TestOnceThatCannotStoreDoesNotSayThatItsContextEnded(t *testing.T) {
 	for name, fail := range map[string]func(m *member){
 		"unheard":    func(m *member) { m.Isolate() },

@@ -104,8 +104,8 @@ func TestOptionsThatCannotBeUsedAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	})
 }
 
-// Whatever this package lets through, the table must not find malformed.
-func TestEveryCombinationOfOptionsThatPassesIsOneTheTableKnows(t *testing.T) {
+// The table finds no option malformed that this package accepts.
+func TestEveryAcceptedCombinationOfOptionsIsKnownToTheTable(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.SetCheck(false)
 		c, _ := w.client(t, "a")
@@ -168,7 +168,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 	})
 }
 
-// One rising sequence, however it was come by.
+// Tokens are a single rising sequence over all ways to acquire.
 func TestTokensRiseThroughAllWaysToAcquire(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -355,7 +355,7 @@ func TestPermitWaiterThatGivesUpLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestTreeExcludesWhatIsBelowAndTheConflictIsNamed(t *testing.T) {
+func TestTreeExcludesKeysBelowAndNamesTheConflict(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -377,7 +377,7 @@ func TestTreeExcludesWhatIsBelowAndTheConflictIsNamed(t *testing.T) {
 	})
 }
 
-func TestTryThatMeetsAWaiterSaysSo(t *testing.T) {
+func TestTryBehindAWaiterNamesTheWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -486,7 +486,7 @@ func TestIfTokenGrantsOnlyIfNobodyWasGrantedSince(t *testing.T) {
 	})
 }
 
-// EventRefused: the verdict on a wait comes when another is granted.
+// EventRefused: a waiter is refused when another client is granted the key.
 func TestConditionalWaiterIsRefusedWhenAnotherIsGranted(t *testing.T) {
 	for _, lose := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -513,7 +513,7 @@ func TestConditionalWaiterIsRefusedWhenAnotherIsGranted(t *testing.T) {
 				t.Errorf("%v, want %+v", err, want)
 			}
 			m.SetFaults(termtest.Faults{})
-			release(t, acquire(t, b, "other")) // tells that the refusal was seen
+			release(t, acquire(t, b, "other")) // reports the refusal as seen
 			if n := w.Counts(); n.Answers != 0 || n.Waiters != 0 {
 				t.Errorf("the table keeps %+v", n)
 			}

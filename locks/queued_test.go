@@ -69,7 +69,7 @@ func TestWaitersAreToldTheirPlace(t *testing.T) {
 	})
 }
 
-func TestWhoDoesNotWaitHasNoPlace(t *testing.T) {
+func TestGrantWithoutAWaitHasNoPlace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		var p places

@@ -28,7 +28,7 @@ func (b *ledger) granted(l *Lock) {
 	b.n++
 	ctx := l.Context()
 	if ctx.Err() != nil {
-		return // lost already, and it shows
+		return // lost already, as the context shows
 	}
 	for _, old := range b.locks[l.Key()] {
 		if old.Token() < l.Token() && old.ctx.Err() == nil {
@@ -45,7 +45,7 @@ func (b *ledger) granted(l *Lock) {
 	b.locks[l.Key()] = append(b.locks[l.Key()], l)
 }
 
-// weather is what befalls a world at random: networks that lose and delay, members
+// weather is the random faults of a world: networks that lose and delay, members
 // that are cut off, leaders that change and pause.
 type weather struct {
 	w       *world
@@ -61,7 +61,7 @@ func newWeather(w *world, seed uint64) *weather {
 
 func (a *weather) upTo(d time.Duration) time.Duration { return time.Duration(a.rng.Int64N(int64(d))) }
 
-// client is a client whose member's network is bad.
+// client returns a client on a member with a bad network.
 func (a *weather) client(t *testing.T, name string) *Client {
 	c, m := a.w.client(t, name)
 	m.SetFaults(termtest.Faults{
@@ -75,7 +75,7 @@ func (a *weather) client(t *testing.T, name string) *Client {
 	return c
 }
 
-// strike has something happen. It takes two TTLs at most.
+// strike causes a random fault. strike blocks for two TTLs at most.
 func (a *weather) strike() {
 	m := a.members[a.rng.IntN(len(a.members))]
 	switch a.rng.IntN(5) {
@@ -100,7 +100,7 @@ func (a *weather) strike() {
 	}
 }
 
-// calm ends all that is bad.
+// calm ends all faults.
 func (a *weather) calm() {
 	for _, m := range a.members {
 		if a.cut[m] {
@@ -111,9 +111,10 @@ func (a *weather) calm() {
 	clear(a.cut)
 }
 
-// eachSeed runs f in so many worlds, up to the first that fails, and returns how many
-// they were. Each is a test named by its seed; the order of its goroutines is random all
-// the same, so a failure is run again with: go test -run TestChaos/17$ -count 20 ./locks
+// eachSeed runs f in a world for each seed, up to the first failure, and returns the
+// number of runs. Each run is a subtest named by its seed. The order of goroutines
+// is random all the same, so a failure is run again with: go test -run TestChaos/17$
+// -count 20 ./locks
 func eachSeed(t *testing.T, seeds int, f func(t *testing.T, w *world, seed uint64)) (ran int) {
 	for seed := range uint64(seeds) {
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -162,7 +163,7 @@ func randomRound(t *testing.T, w *world, seed uint64) int {
 	return b.n
 }
 
-// use is one goroutine of a program: it acquires, holds and releases.
+// use is a goroutine of a program that acquires, holds and releases.
 func use(t *testing.T, stop context.Context, c *Client, b *ledger, rng *rand.Rand) {
 	for stop.Err() == nil {
 		key := fmt.Sprint("k", rng.IntN(2))

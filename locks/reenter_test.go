@@ -47,7 +47,7 @@ func TestOwnerEntersAgainUnderTheSameToken(t *testing.T) {
 			t.Errorf("%d requests were sent", n)
 		}
 		time.Sleep(10 * testTTL)
-		release(t, outer) // in whatever order
+		release(t, outer) // in any order
 		if outer.Err() != ErrReleased || context.Cause(outer.Context()) != ErrReleased || inner.Err() != nil || inner.Context().Err() != nil {
 			t.Errorf("outer: %v, inner: %v", outer.Err(), inner.Err())
 		}
@@ -68,7 +68,7 @@ func TestOwnerEntersAgainUnderTheSameToken(t *testing.T) {
 		if err := inner.Release(bg); err != ErrReleased {
 			t.Errorf("again: %v", err)
 		}
-		// Anew it is another grant.
+		// A new Acquire is another grant.
 		again := acquire(t, a, "k", Reentrant("o"))
 		if again.Token() <= outer.Token() || again.Depth() != 1 {
 			t.Errorf("token %d after %d", again.Token(), outer.Token())
@@ -284,12 +284,12 @@ func TestOwnersLockIsHandedOverByTheLastOnly(t *testing.T) {
 	})
 }
 
-func TestOwnerReleasesWhatTheClusterDoesNotHear(t *testing.T) {
+func TestOwnersReleaseIsRepeatedUntilHeard(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		outer, inner := acquire(t, a, "k", Reentrant("o")), acquire(t, a, "k", Reentrant("o"))
 		m.Isolate()
-		release(t, inner) // the cluster has no part in it
+		release(t, inner) // without the cluster
 		if err := outer.Release(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("release: %v", err)
 		}
@@ -433,7 +433,7 @@ func TestOwnersUnderContention(t *testing.T) {
 	})
 }
 
-func TestInnerEntriesLeaveTheWindowWhole(t *testing.T) {
+func TestInnerEntriesDoNotChangeTheTrust(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		outer := acquire(t, a, "k", Reentrant("o"))
@@ -455,7 +455,7 @@ func TestInnerEntriesLeaveTheWindowWhole(t *testing.T) {
 	})
 }
 
-func TestTheOwnerAfterIsBeatenForOnAndOn(t *testing.T) {
+func TestNextOwnerIsKeptAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		outer, inner := acquire(t, a, "k", Reentrant("o")), acquire(t, a, "k", Reentrant("o"))
@@ -472,7 +472,7 @@ func TestTheOwnerAfterIsBeatenForOnAndOn(t *testing.T) {
 	})
 }
 
-func TestLostAnswerOfAFirstEntryIsNoSecondEntry(t *testing.T) {
+func TestFirstEntryWithALostAnswerIsASingleEntry(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "other")
@@ -496,7 +496,7 @@ func TestLostAnswerOfAFirstEntryIsNoSecondEntry(t *testing.T) {
 	})
 }
 
-// slowly makes the contexts below ctx so many that to cancel it takes a while.
+// slowly gives ctx so many children that their cancel takes a while.
 func slowly(ctx context.Context) {
 	for range 300_000 {
 		_, cancel := context.WithCancel(ctx)
@@ -504,8 +504,8 @@ func slowly(ctx context.Context) {
 	}
 }
 
-// The last Release of an owner frees the key only when the contexts of the others
-// have ended, though another goroutine ends them.
+// The last Release of an owner frees the key only after the contexts of the owner's
+// other locks have ended, even if another goroutine ends them.
 func TestLastReleaseWaitsForTheContextsOfTheOthers(t *testing.T) {
 	w := newWorld(t)
 	a, _ := w.client(t, "a")

@@ -42,8 +42,8 @@ func TestHandOverGoesToTheNamedClientFirst(t *testing.T) {
 	})
 }
 
-// Loss is told first: where the cluster agrees, the successor runs before the
-// answer is here.
+// The lock ends first: if the cluster agrees, the successor runs before the answer
+// arrives.
 func TestHandOverEndsTheLockBeforeTheMessageLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -77,7 +77,7 @@ func TestHandOverWithoutASuccessorReleases(t *testing.T) {
 	})
 }
 
-func TestHandOverArguments(t *testing.T) {
+func TestHandOverRefusesBadNames(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		l := acquire(t, a, "k")
@@ -118,8 +118,8 @@ func TestHandOverThatWasNotHeardGoesOn(t *testing.T) {
 	}
 }
 
-// The answer was lost, and by the second copy the key is the successor's.
-func TestHandOverWhoseAnswerIsLost(t *testing.T) {
+// The answer is lost, and the key is the successor's when the second copy arrives.
+func TestHandOverSurvivesALostAnswer(t *testing.T) {
 	for _, successor := range []string{"b", "nobody"} {
 		bubble(t, func(t *testing.T, w *world) {
 			a, m := w.client(t, "a")
@@ -154,7 +154,7 @@ func TestHandOverThatFindsTheSessionGoneIsALoss(t *testing.T) {
 	})
 }
 
-// The end of the session is not that of the caller's ctx.
+// The end of the session is not reported as the end of the caller's ctx.
 func TestReleaseThatTheSessionEndsBefore(t *testing.T) {
 	for reason, end := range map[Reason]func(m *member){
 		QuorumUnreachable: func(*member) {},
@@ -214,8 +214,8 @@ func TestALostLocksReleaseSparesItsOwnClientsNextLock(t *testing.T) {
 	}
 }
 
-// A beat that is under way while a lock is released is no renewal of that.
-func TestReleaseMeetsABeatUnderWay(t *testing.T) {
+// A beat under way during a release does not renew the released lock.
+func TestBeatUnderWayDoesNotRenewAReleasedLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -248,7 +248,7 @@ func TestReleaseMeetsABeatUnderWay(t *testing.T) {
 	})
 }
 
-// "I hold it" is false here before the message leaves.
+// The client's own answer to "do I hold the lock?" is no before the message leaves.
 func TestReleaseEndsTheLockBeforeTheMessageLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -336,7 +336,7 @@ func TestOneOfManyReleasesIsSent(t *testing.T) {
 	})
 }
 
-// The successor is untouched by the release of an expired grant.
+// The release of an expired grant does not touch the successor.
 func TestReleaseOfALostLockIsItsLossAndSparesTheSuccessor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -357,7 +357,7 @@ func TestReleaseOfALostLockIsItsLossAndSparesTheSuccessor(t *testing.T) {
 	})
 }
 
-// The cluster expired the session, but the holder has not heard yet.
+// The cluster has expired the session, and the holder has not heard yet.
 func TestReleaseThatFindsTheSessionGoneIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -372,7 +372,7 @@ func TestReleaseThatFindsTheSessionGoneIsALoss(t *testing.T) {
 	})
 }
 
-// A failed release is finished in the background, beyond the caller's context.
+// A failed release goes on in the background, beyond the caller's context.
 func TestFailedReleaseIsRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -394,7 +394,7 @@ func TestFailedReleaseIsRemembered(t *testing.T) {
 	})
 }
 
-func TestReleaseWithEndedContextIsTold(t *testing.T) {
+func TestReleaseWithEndedContextIsHeardLater(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
 		l := acquire(t, c, "k")
@@ -410,8 +410,8 @@ func TestReleaseWithEndedContextIsTold(t *testing.T) {
 	})
 }
 
-// The release is repeated because its answer was lost; by then the key
-// is another's.
+// The release is repeated because its answer was lost. By then the key has another
+// holder.
 func TestLateSecondCopyOfAReleaseFreesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")

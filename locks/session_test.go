@@ -34,8 +34,8 @@ func TestSessionIsOpenedByTheFirstCallThatNeedsOne(t *testing.T) {
 	})
 }
 
-// The first window counts from the first sending of the request for a session.
-func TestFirstWindowCountsFromTheFirstAttemptToOpen(t *testing.T) {
+// The first trust counts from the first attempt to open the session.
+func TestFirstTrustCountsFromTheFirstAttemptToOpen(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		m.SetFaults(termtest.Faults{LoseAnswer: 1})
@@ -129,7 +129,7 @@ func TestLockThatIsLostBeforeItIsReturnedShowsIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "other")
-		// The answer is slower than the window is long, from here.
+		// The answer is slower than the trust is long, from here on.
 		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
 		time.Sleep(8700 * time.Millisecond)
 		m.SetFaults(termtest.Faults{Latency: time.Second})
@@ -185,8 +185,7 @@ func TestFailedAcquireLeaksNothing(t *testing.T) {
 	})
 }
 
-// A request that meets an expired session changes nothing, and is asked again in
-// a new one.
+// A request in an expired session changes nothing, and is repeated in a new session.
 func TestAcquireReplacesAnExpiredSession(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -201,8 +200,7 @@ func TestAcquireReplacesAnExpiredSession(t *testing.T) {
 	})
 }
 
-// Two clients of one name, or one process started again, have
-// different sessions.
+// Two clients of the same name, or a restarted process, have different sessions.
 func TestRestartedClientDoesNotOwnItsFormerLocks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		m := w.join("n")
@@ -231,8 +229,8 @@ func TestSessionIDsAreRandom(t *testing.T) {
 	}
 }
 
-// Who waits is granted the key in the step that ends its holder's session.
-func TestTheNextFollowsAnExpiryAtOnce(t *testing.T) {
+// A waiter is granted the key in the step that ends the holder's session.
+func TestWaiterIsGrantedAtOnceAfterAnExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var clients []*Client
 		var calls []*call[*Lock]

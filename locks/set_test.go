@@ -90,7 +90,7 @@ func TestSetThatFailsHoldsNothing(t *testing.T) {
 	})
 }
 
-// The bound is of the whole.
+// The bound is for the whole set.
 func TestSetWaitsOnceForAllKeys(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -188,7 +188,7 @@ func matches(err error, want LostError) bool {
 	return errors.As(err, &lost) && *lost == want
 }
 
-// What a failed release owes, it owes for every key.
+// A failed release is cleaned up for every key of the set.
 func TestFailedReleaseOfASetIsKnownForEveryKey(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -204,7 +204,7 @@ func TestFailedReleaseOfASetIsKnownForEveryKey(t *testing.T) {
 				asked.Add(1)
 			}
 		}})
-		// A new request for any of them waits for that, and meets nothing of it.
+		// A new request for any of these keys waits for the clean-up.
 		var calls []*call[*Lock]
 		for _, key := range []string{"x", "y", "z"} {
 			calls = append(calls, waiting(t, bg, a, key, MaxWaiters(1)))
@@ -226,7 +226,7 @@ func TestFailedReleaseOfASetIsKnownForEveryKey(t *testing.T) {
 	})
 }
 
-func TestSetWhoseAnswerIsLostIsGrantedOnce(t *testing.T) {
+func TestSetWithALostAnswerIsGrantedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		acquire(t, a, "other")

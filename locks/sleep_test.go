@@ -10,8 +10,9 @@ import (
 	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
-// A stopped holder finds out: Err is right at once, the context a tenth of a second later.
-func TestSleepOfTheHostCounts(t *testing.T) {
+// After a host's sleep Err is right at once, and the context a tenth of a second
+// later.
+func TestSleepOfTheHostEndsTrust(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -21,7 +22,7 @@ func TestSleepOfTheHostCounts(t *testing.T) {
 		if l.Remaining() != left-2*time.Second {
 			t.Errorf("%v remain of %v after two seconds of sleep", l.Remaining(), left)
 		}
-		time.Sleep(200 * time.Millisecond) // awake, it beats at once
+		time.Sleep(200 * time.Millisecond) // awake, the session beats at once
 		if l.Remaining() < left-200*time.Millisecond || l.Err() != nil {
 			t.Errorf("%v, %v remain", l.Err(), l.Remaining())
 		}
@@ -65,8 +66,8 @@ func TestContextIsRightAtOnceAfterASleep(t *testing.T) {
 	})
 }
 
-// An answer that comes too late does not open the window anew.
-func TestWindowThatIsOverStaysSo(t *testing.T) {
+// An answer that arrives too late does not extend the trust.
+func TestTrustThatHasEndedStaysEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
@@ -79,9 +80,9 @@ func TestWindowThatIsOverStaysSo(t *testing.T) {
 	})
 }
 
-// The push of a grant comes when the window is over by the clock, but
-// nobody has noticed yet.
-func TestGrantThatArrivesTooLateIsNone(t *testing.T) {
+// A grant is pushed when the trust is over by the clock, and nothing has noticed
+// yet.
+func TestGrantAfterTheEndOfTrustIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, m := w.client(t, "b")
@@ -98,7 +99,7 @@ func TestGrantThatArrivesTooLateIsNone(t *testing.T) {
 		}()
 		synctest.Wait()
 		m.doze(testTTL)
-		// Not by release, which would let time pass: the grant is told now.
+		// Not by release, because time would pass: the event arrives now.
 		b.currentSession().handleEvent(machine.Event{Kind: machine.EventGranted, Session: b.currentSession().id, Seq: 1, Key: "k", Token: 99})
 		if err := <-errs; !errors.Is(err, ErrSessionLost) {
 			t.Errorf("acquire: %v", err)

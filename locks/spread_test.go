@@ -19,8 +19,8 @@ import (
 	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
-// shardMap is the work of all callers: it checks that no shard is worked on
-// twice at a time, and that tokens rise.
+// shardMap is the work of all callers. shardMap checks that no shard has two works
+// at a time and that tokens rise.
 type shardMap struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -52,7 +52,7 @@ func (s *shardMap) end(shard int) {
 	delete(s.owner, shard)
 }
 
-// work works until it is told to stop.
+// work runs until its context ends.
 func (s *shardMap) work(name string) ShardWork {
 	return func(ctx context.Context, shard int, l *Lock) error {
 		s.begin(name, shard, l)
@@ -142,8 +142,8 @@ func TestSpreadDividesEvenlyAndMovesLittle(t *testing.T) {
 	})
 }
 
-// A shard that is handed over stays held until its work has returned, and the
-// next owner is granted it in the same step.
+// A shard that is handed over stays held until its work has returned, and the next
+// owner is granted the shard in the same step.
 func TestHandOverWaitsForTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -182,7 +182,7 @@ func TestHandOverWaitsForTheWork(t *testing.T) {
 	})
 }
 
-// Who leaves has its works return before it does.
+// A caller's works return before the caller does.
 func TestSpreadJoinsItsWorksBeforeItReturns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
@@ -229,7 +229,7 @@ func TestErrorOfOneWorkEndsSpread(t *testing.T) {
 	})
 }
 
-// A work that returns nil is run again, but not in a loop.
+// A work that returns nil is run again after a pause.
 func TestShardGivenUpIsTakenAgainAfterAPause(t *testing.T) {
 	for _, end := range []func(){func() {}, runtime.Goexit} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -314,7 +314,7 @@ func TestMoreCallersThanShards(t *testing.T) {
 	})
 }
 
-func TestSpreadArguments(t *testing.T) {
+func TestSpreadRefusesBadArguments(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
 		work := func(ctx context.Context, _ int, _ *Lock) error { <-ctx.Done(); return nil }
@@ -376,7 +376,7 @@ func TestCloseEndsSpread(t *testing.T) {
 }
 
 func TestLargestSpread(t *testing.T) {
-	// Not the full number under the race detector: its own clocks overflow in a
+	// The full number does not run under the race detector: its clocks overflow in a
 	// bubble of 4,096 works.
 	shards := testrounds.Of(512, MaxShards)
 	bubble(t, func(t *testing.T, w *world) {
@@ -395,8 +395,8 @@ func TestLargestSpread(t *testing.T) {
 	})
 }
 
-// Callers come, go, are cut off and return at random; no shard ever has two
-// owners, and when it is quiet all shards have one.
+// Callers come, go, are cut off and return at random. No shard ever has two owners,
+// and when all is quiet every shard has an owner.
 func TestSpreadUnderFaults(t *testing.T) {
 	for round := range testrounds.Of(5, 20) {
 		bubble(t, func(t *testing.T, w *world) {
@@ -476,7 +476,7 @@ func TestSpreadUnderFaults(t *testing.T) {
 	}
 }
 
-// Its doc says so.
+// Spread's doc says so.
 func TestSpreadUnderALockThatIsWaitedForIsADeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")

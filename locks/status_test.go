@@ -119,7 +119,7 @@ func TestInspectTellsHowAKeyIsHeld(t *testing.T) {
 	})
 }
 
-// A change of what Status does not tell, or tells only for the moment, is no news.
+// A change that Status does not show, or shows only for a moment, is no news.
 func TestWatchYieldsNoStateTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -216,7 +216,7 @@ func TestWatchSeesVacancyAndMissesNoLatestState(t *testing.T) {
 	})
 }
 
-func TestWatchEndings(t *testing.T) {
+func TestWatchEndsWithItsNodeAndItsClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		for range c.Watch(bg, "k") {
@@ -232,7 +232,7 @@ func TestWatchEndings(t *testing.T) {
 			t.Errorf("a stopped node: %v", err)
 		}
 		d, _ := w.client(t, "b")
-		// Close does not wait for the body of a loop, which may be what calls it.
+		// Close does not wait for the body of a loop, because the body may call Close.
 		n := 0
 		for _, err := range d.Watch(bg, "k") {
 			if n++; n == 1 {
@@ -310,7 +310,7 @@ func TestInspectCountsReadersAndWriters(t *testing.T) {
 			t.Errorf("%v hold and %v wait", held, waits)
 		}
 
-		// One writer holds, all others wait, in whatever order.
+		// A writer holds, all others wait in any order.
 		acquire(t, c, "write")
 		for i := range readers + writers - 1 {
 			var opts []Option
@@ -326,8 +326,7 @@ func TestInspectCountsReadersAndWriters(t *testing.T) {
 	})
 }
 
-// What the caller does to its maps afterwards, or to those it is told, changes
-// nothing.
+// Later changes to the caller's maps, or to the maps of a Status, have no effect.
 func TestMetaIsCopied(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		own, grant := map[string]string{"zone": "1"}, map[string]string{"job": "7"}

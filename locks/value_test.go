@@ -43,7 +43,8 @@ func TestValueIsLeftForTheNextHolder(t *testing.T) {
 			t.Error("the caller changed the value")
 		}
 		release(t, n)
-		// It is kept while nobody holds the key, and readers read it too.
+		// The value is kept while the key has no holder, and shared holders read the
+		// value too.
 		r := acquire(t, a, "k", Shared())
 		if v, clean := r.Value(); string(v) != "one" || !clean {
 			t.Errorf("value %q, clean %v", v, clean)
@@ -148,7 +149,7 @@ func TestSetValueOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// The answer to the first copy is here, the second is still under way.
+// The answer to the first copy has arrived, the second copy is still under way.
 func TestLateSecondCopyOfASetValueDoesNotBringTheOldValueBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -172,7 +173,8 @@ func TestLateSecondCopyOfASetValueDoesNotBringTheOldValueBack(t *testing.T) {
 	})
 }
 
-// What a call that was given up may set yet is what it was given.
+// A call that was given up may still set the value: the value as given, not as
+// changed later.
 func TestValueIsCopied(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")

@@ -10,13 +10,13 @@ import (
 	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
-// oldWorld is a cluster that has just been upgraded, or not quite: its table
-// knows exclusive locks of one key, and nothing else.
+// oldWorld is a cluster of the first format: its table knows exclusive locks of a
+// single key, and nothing else.
 func oldWorld(t *testing.T, w *world) {
 	w.Cluster = termtest.New(t, termtest.Config{Format: 1})
 }
 
-func TestWhatAnOldClusterDoesNotKnowIsRefusedAndChangesNothing(t *testing.T) {
+func TestCommandsOfANewFormatAreRefusedByAnOldCluster(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		oldWorld(t, w)
 		a, _ := w.client(t, "a")
@@ -37,7 +37,7 @@ func TestWhatAnOldClusterDoesNotKnowIsRefusedAndChangesNothing(t *testing.T) {
 		if n := w.Counts(); n.Grants != 1 || n.Waiters != 0 {
 			t.Errorf("the table keeps %+v", n)
 		}
-		// Once it is upgraded in full, all of that works.
+		// After the upgrade all of these calls work.
 		w.Apply(machine.Raise{Term: w.TermNumber(), Format: machine.MaxFormat})
 		if err := l.SetValue(bg, []byte("v")); err != nil {
 			t.Error(err)
@@ -49,7 +49,7 @@ func TestWhatAnOldClusterDoesNotKnowIsRefusedAndChangesNothing(t *testing.T) {
 	})
 }
 
-// What worked before there were lineages works on.
+// Locks nest without lineages, as they did before.
 func TestLocksNestInAnOldCluster(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		oldWorld(t, w)
@@ -60,7 +60,7 @@ func TestLocksNestInAnOldCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		release(t, inner)
-		// The same where it is the way to the leader that does not know them.
+		// The same if the connection to the leader does not know lineages.
 		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
 			if machine.Format(c) > 1 {
 				return &replica.Error{Err: ErrVersion}

@@ -23,7 +23,7 @@ func TestATryIsAnsweredAtOnceAndLeavesNothing(t *testing.T) {
 			ctx context.Context
 		}{
 			{b, bg},
-			{a, bg},          // the holder itself, which does not enter again
+			{a, bg},          // the holder itself, without an owner
 			{a, l.Context()}, // nor under its lock
 		} {
 			_, err := try.c.TryAcquire(try.ctx, "k")
@@ -66,7 +66,7 @@ func TestATrySucceedsOnceTheWaiterBeforeHasGivenUp(t *testing.T) {
 	})
 }
 
-func TestAWaitMayBeBoundedByCenturies(t *testing.T) {
+func TestWaitMayBeBoundedByCenturies(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -118,7 +118,7 @@ func TestAWaiterCutOffForAMomentKeepsItsPlace(t *testing.T) {
 			time.Sleep(4 * time.Second)
 		}
 		m.Isolate()
-		release(t, l) // granted while it cannot be told
+		release(t, l) // granted while unreachable
 		second.pends(t)
 		m.Heal()
 		l = first.ok(t)

@@ -55,7 +55,7 @@ func (w *world) busy() int {
 	return n.Grants + n.Waiters
 }
 
-// sizes returns the number of waiters and locks that a session keeps.
+// sizes returns the number of waiters and locks in a session.
 func (s *session) sizes() (waiters, locks int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *session) sizes() (waiters, locks int) {
 
 var bg = context.Background()
 
-// bubble runs f in a bubble with a world, and closes the clients that f made.
+// bubble runs f in a bubble with a world.
 func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// client returns a client on a member of its own that is closed when t ends.
+// client returns a client on a new member. The end of t closes the client.
 func (w *world) client(t *testing.T, name string) (*Client, *member) {
 	t.Helper()
 	m := w.join("node-" + name)
@@ -82,7 +82,7 @@ func (w *world) client(t *testing.T, name string) (*Client, *member) {
 	return c, m
 }
 
-// shutdown closes c, whatever the cluster says, and waits until all of it has ended.
+// shutdown closes c, reachable cluster or not, and waits until all of c has ended.
 func shutdown(t *testing.T, c *Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(bg, time.Minute)
@@ -127,7 +127,7 @@ func start[T any](f func() (T, error)) *call[T] {
 	return c
 }
 
-// waiting acquires key in a goroutine of its own, which waits when this returns.
+// waiting acquires key in a goroutine of its own, and returns when the call waits.
 func waiting(t *testing.T, ctx context.Context, c *Client, key string, opts ...Option) *call[*Lock] {
 	t.Helper()
 	call := start(func() (*Lock, error) { return c.Acquire(ctx, key, opts...) })
@@ -140,8 +140,8 @@ func does(f func(context.Context) error, ctx context.Context) *call[struct{}] {
 	return start(func() (struct{}, error) { return struct{}{}, f(ctx) })
 }
 
-// settle waits until all events that are on their way have arrived: a world without
-// faults tells them within a few nanoseconds.
+// settle waits until all events under way have arrived. A world without faults needs
+// a few nanoseconds.
 func settle() {
 	time.Sleep(time.Millisecond)
 	synctest.Wait()
@@ -158,7 +158,7 @@ func (c *call[T]) pends(t *testing.T) {
 	}
 }
 
-// ends waits, for a minute at most, until the call has returned.
+// ends waits up to a minute until the call has returned.
 func (c *call[T]) ends(t *testing.T) (T, error) {
 	t.Helper()
 	select {
@@ -217,7 +217,7 @@ func isOpen(c machine.Command) bool { _, ok := c.(machine.Open); return ok }
 
 func isClose(c machine.Command) bool { _, ok := c.(machine.Close); return ok }
 
-// inquisitive is a context of a user's own that asks a lock whenever it is asked.
+// inquisitive is a user's context that calls a lock in each of its methods.
 type inquisitive struct {
 	context.Context
 	lock *Lock
