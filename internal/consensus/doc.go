@@ -1,0 +1,35 @@
+// Package consensus runs this member's raft, and is the only caller of
+// raft.NewRaft.
+//
+// A [Raft] is a single life of raft under a single raft ID: it orders log
+// entries, applies the committed entries to an [FSM], and changes the
+// configuration for the leader. A [Seat] is this member's place among the
+// voters: it starts a Raft at founding, at an invitation and at a restart, and
+// ends the Raft when its ID leaves the configuration, when the disk fails and
+// when the node stops. A member without a Raft is thin.
+//
+// Guarantees:
+//
+//   - A raft ID votes only on the store under which it voted before. When the
+//     store is lost, removed, or no longer to be trusted, the member takes a new
+//     generation, and with it a new ID.
+//   - Raft speaks to nobody before founding or invitation, since a raft without
+//     a configuration votes for any candidate. No stream reaches another
+//     generation than the stream names.
+//   - A leader whose disk does not answer sends no heartbeats, so that the
+//     others elect another leader.
+//   - An FSM that has parted from the other voters' is never saved in a snapshot,
+//     and its Raft ends.
+//
+// The package does not know the meaning of an entry, how members find each other,
+// who should vote, or how a leader serves: it imports neither internal/machine
+// nor internal/term. Package cluster makes the Seat, connects streams, and
+// passes in the function that leads. internal/term and internal/voters use a Raft
+// through interfaces of their own.
+//
+// Goroutines: the caller of Seat.Run owns the goroutine that starts and stops
+// Rafts. Each Raft has a goroutine for Config.Lead, which the stop of the Raft
+// joins, and the goroutines of hashicorp/raft. Only a disk that hangs leaves
+// goroutines behind: nobody can end such a write, and the node must not wait for
+// the disk.
+package consensus

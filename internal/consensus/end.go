@@ -1,0 +1,121 @@
+package consensus
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/timing"
+)
+
+// Removed stops the Raft of that ID for good, because the ID has left the
+// configuration. The member takes a new generation and may be invited again.
+// Removed waits until the Raft has stopped, or until ctx ends.
+func (s *Seat) Removed(ctx context.Context, id string) error {
+	return s.do(ctx, func() { s.remove(id) })
+}
+
+func (s *Seat) remove(id string) {
+	r := s.Current()
+	if r == nil || r.id != id {
+		return
+	}
+	s.cfg.Self.Log.Info("no longer a voter", "raft", id)
+	s.set(nil)
+	if err := r.stop(); err != nil {
+		s.cfg.Self.Log.Warn("raft stop", "error", err)
+	}
+	if err := s.renew(); err != nil {
+		s.cfg.Fail(err)
+	}
+}
+
+// Restart ends a stuck Raft and starts another Raft on the same store. In memory
+// no store outlives its Raft: the member takes a new generation and waits for an
+// invitation. Restart does not wait. A restart that fails ends the node through
+// Config.Fail.
+func (s *Seat) Restart(r *Raft) {
+	select {
+	case s.work <- func() {
+		if s.Current() != r {
+			return
+		}
+		s.cfg.Self.Log.Warn("raft is stuck, restarting it", "raft", r.id)
+		s.set(nil)
+		err := r.stop()
+		if err == nil && s.cfg.Dir == "" {
+			err = s.renew()
+		} else if err == nil {
+			err = s.Resume()
+		}
+		if err != nil {
+			s.cfg.Fail(err)
+		}
+	}:
+	default: // Run is far behind: a Raft that stays stuck asks again
+	}
+}
+
+// check looks after the running Raft:
+//
+//   - A Raft with a failed or hung store, or with a parted FSM, is retired.
+//   - The others are told whether this member votes.
+//   - About a Raft without a leader, the Seat asks whether the ID was removed.
+func (s *Seat) check(ctx context.Context) {
+	r := s.Current()
+	if r == nil {
+		return
+	}
+	if err := r.table.Parted(); err != nil {
+		s.retire(r, err)
+		return
+	}
+	if err := r.store.Failed(); err != nil || r.store.StalledFor() > timing.StoreHung {
+		if err == nil {
+			err = ErrDiskStalled
+		}
+		s.retire(r, fmt.Errorf("raft store: %w", err))
+		return
+	}
+	votes := r.Votes()
+	s.cfg.Advertise(func(m *member.Metadata) { m.Voter = votes })
+	if r.LeaderID() != "" {
+		s.orphan = time.Time{}
+		return
+	}
+	now := time.Now()
+	if s.orphan.IsZero() {
+		s.orphan = now
+	}
+	if now.Sub(s.orphan) < timing.OrphanedVoter {
+		return
+	}
+	// No leader speaks to this Raft. A leader that the node has found by itself
+	// knows whether a leader ever will.
+	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
+	defer cancel()
+	if s.cfg.AskRemoved(ctx, r.id) {
+		s.remove(r.id)
+	}
+}
+
+// retire ends a Raft because the disk failed, or because the FSM has parted from
+// the other voters'. The member goes on, thin. Nobody knows whether the last write reached
+// the disk, so the member never votes again under this ID.
+func (s *Seat) retire(r *Raft, why error) {
+	s.retired = true
+	s.cfg.Self.Log.Error("this member votes no more", "error", why)
+	s.cfg.Retired(why)
+	s.set(nil)
+	s.cfg.Advertise(func(m *member.Metadata) { m.Generation, m.Voter = 0, false })
+	// Not joined: a write that hangs for ever would keep the stop of the Raft,
+	// and must not keep the node.
+	go func() {
+		r.stop()
+		// The next start must not vote under this ID either.
+		if err := s.renew(); err != nil {
+			s.cfg.Self.Log.Warn("failed raft store not retired for good", "error", err)
+		}
+	}()
+}

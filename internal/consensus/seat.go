@@ -1,0 +1,175 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/identity"
+	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/raftstore"
+	"github.com/wardmote/wardmote/internal/timing"
+)
+
+// Config describes a Seat's node. All functions must be set. A Seat may call a
+// function from any goroutine.
+type Config struct {
+	Self   member.Self
+	Dir    string           // of the member; "": in memory
+	Record *identity.Store  // the member's memory: whether and as which generation it votes
+	Engine raftstore.Engine // for tests with a bad disk; nil: a bolt file in Dir, or memory
+
+	NewTable  func() FSM       // makes an empty FSM for a new Raft
+	LastToken func(FSM) uint64 // the highest token that an FSM knows, kept for a founding anew
+
+	// Dial connects to the holder of a raft ID.
+	Dial func(ctx context.Context, raftID string) (net.Conn, error)
+
+	// Lead runs the leadership of a Raft, in every term that the Raft wins,
+	// until ctx ends. Each Raft calls Lead once, on a goroutine of its own.
+	Lead func(ctx context.Context, r *Raft)
+
+	// Advertise changes the description that this member spreads.
+	Advertise func(change func(*member.Metadata))
+
+	// AskRemoved asks the leader that this node has found without raft whether
+	// raftID has left the configuration. AskRemoved returns false if no leader is
+	// known or no answer comes before ctx ends.
+	AskRemoved func(ctx context.Context, raftID string) bool
+
+	Changed func()      // a Raft began or ended; must not block
+	Retired func(error) // this member votes no more, because of the disk or the FSM
+	Fail    func(error) // the node cannot go on
+}
+
+// Seat is this member's place among the voters. Its methods may be called from
+// any goroutine, unless their comments say otherwise.
+type Seat struct {
+	cfg  Config
+	work chan func() // run by Run, in order
+
+	// Only the goroutine that runs Run uses these; before Run, the caller of
+	// Resume.
+	retired bool      // the disk failed or the FSM has parted: this process does not vote again
+	orphan  time.Time // since when the Raft has known no leader; zero: the Raft knows a leader
+
+	mu   sync.Mutex
+	raft *Raft // nil: thin
+}
+
+// NewSeat returns the Seat of a thin member: see Resume and Run.
+func NewSeat(cfg Config) *Seat { return &Seat{cfg: cfg, work: make(chan func(), 16)} }
+
+// Current returns the running Raft, or nil.
+func (s *Seat) Current() *Raft {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.raft
+}
+
+// Admits reports whether a Raft of the given generation runs here. No stream of
+// raft may be accepted for another generation, or before founding or invitation:
+// a raft without a configuration votes for any candidate.
+func (s *Seat) Admits(generation uint64) bool { return s.running(generation) != nil }
+
+// Accept passes a stream of raft to the Raft of the given generation, or closes
+// the stream if no such Raft runs. Accept blocks until raft takes the stream.
+func (s *Seat) Accept(conn net.Conn, generation uint64) {
+	if r := s.running(generation); r != nil {
+		r.stream.give(conn)
+		return
+	}
+	conn.Close()
+}
+
+func (s *Seat) running(generation uint64) *Raft {
+	if r := s.Current(); r != nil && r.id == member.RaftID(s.cfg.Self.Name, generation) {
+		return r
+	}
+	return nil
+}
+
+// Run starts and stops Rafts as the other methods ask, one step at a time, and
+// looks after the running Raft, until ctx ends. A Raft that runs then keeps
+// running: see Stop.
+func (s *Seat) Run(ctx context.Context) {
+	t := time.NewTicker(timing.VoterCheck)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case f := <-s.work:
+			f()
+		case <-t.C:
+			s.check(ctx)
+		}
+	}
+}
+
+// do runs f on the goroutine of Run and waits until f has returned, or until ctx
+// ends. If do fails, f may run all the same.
+func (s *Seat) do(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	select {
+	case s.work <- func() {
+		if ctx.Err() == nil { // else the caller has stopped waiting
+			f()
+		}
+		close(done)
+	}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// set makes r the running Raft and starts its leadership, or, with nil, makes the
+// member thin.
+func (s *Seat) set(r *Raft) {
+	s.mu.Lock()
+	s.raft = r
+	s.mu.Unlock()
+	s.orphan = time.Time{}
+	if r != nil {
+		r.startLead(s.cfg.Lead)
+		generation := s.cfg.Record.Get().Generation
+		s.cfg.Advertise(func(m *member.Metadata) { m.Generation = generation })
+	}
+	s.cfg.Changed()
+}
+
+// Stop ends the running Raft with the node, and keeps the highest token that its
+// FSM knows. The caller must have ended Run. If the disk hangs, Stop gives up
+// after timing.StopWithoutDisk with ErrDiskStalled, keeps no token, and leaves
+// the Raft running: nobody can end such a write.
+func (s *Seat) Stop() error {
+	r := s.Current()
+	if r == nil {
+		return nil
+	}
+	last := s.cfg.LastToken(r.table)
+	s.set(nil)
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.stop() }()
+	t := time.NewTimer(timing.StopWithoutDisk)
+	defer t.Stop()
+	var err error
+	select {
+	case err = <-stopped:
+	case <-t.C:
+		return ErrDiskStalled
+	}
+	if s.cfg.Dir == "" {
+		return err
+	}
+	kept := s.cfg.Record.Update(func(rec *identity.Record) { rec.Token = max(rec.Token, last) })
+	return errors.Join(err, kept)
+}

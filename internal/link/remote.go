@@ -1,0 +1,134 @@
+package link
+
+import (
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/stream"
+	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// remote is a stream to a leader elsewhere.
+type remote struct {
+	stream *stream.Stream
+	term   uint64
+
+	mu    sync.Mutex
+	open  int       // requests of begin without an answer yet
+	since time.Time // of the last answer to such a request, or of the first request
+}
+
+func (u *remote) propose(cmd machine.Command, done func(machine.Outcome, wire.Code)) {
+	u.begin(wire.Propose, machine.AppendCommand(nil, cmd), func(f wire.Frame) {
+		var o machine.Outcome
+		if f.Code == wire.CodeOK {
+			var err error
+			if o, _, err = machine.DecodeOutcome(f.Body); err != nil {
+				f.Code = wire.CodeUnknown
+			}
+		}
+		done(o, f.Code)
+	})
+}
+
+func (u *remote) beat(id machine.SessionID, done func(wire.Code)) {
+	u.begin(wire.Beat, id[:], func(f wire.Frame) { done(f.Code) })
+}
+
+// begin sends a request. The answer should come soon: see stalled.
+func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) {
+	u.mu.Lock()
+	if u.open == 0 {
+		u.since = time.Now()
+	}
+	u.open++
+	u.mu.Unlock()
+	u.beginLong(t, body, func(f wire.Frame) {
+		u.mu.Lock()
+		u.open--
+		u.since = time.Now()
+		u.mu.Unlock()
+		done(f)
+	})
+}
+
+// beginLong sends a request. The answer may take long.
+func (u *remote) beginLong(t wire.Type, body []byte, done func(wire.Frame)) (id uint64) {
+	id, err := u.stream.Begin(t, body, func(f wire.Frame, err error) {
+		if err != nil {
+			f.Code = wire.CodeUnknown
+		}
+		done(f)
+	})
+	if err != nil {
+		done(wire.Frame{Code: wire.CodeNotLeader})
+	}
+	return id
+}
+
+// beginRead sends a question. If the answer may wait for a change, cancel gives
+// the question up.
+func (u *remote) beginRead(t wire.Type, body []byte, waits bool, done func(wire.Frame)) (cancel func()) {
+	if !waits {
+		u.begin(t, body, done)
+		return func() {}
+	}
+	id := u.beginLong(t, body, done)
+	return func() {
+		u.stream.Forget(id)
+		u.stream.Notify(wire.Cancel, wire.Marshal(id))
+	}
+}
+
+func (u *remote) read(q replica.Query, done func(replica.Answer, wire.Code)) func() {
+	return u.beginRead(wire.Read, wire.Marshal((*wire.Query)(&q)), q.Version != 0, func(f wire.Frame) {
+		var a wire.Answer
+		if f.Code == wire.CodeOK && wire.Unmarshal(f.Body, &a) != nil {
+			f.Code = wire.CodeUnknown
+		}
+		done(answer(a), f.Code)
+	})
+}
+
+// answer is the replica's form of a. Only Also differs, in the type of an owner.
+func answer(a wire.Answer) replica.Answer {
+	out := replica.Answer{Status: a.Status, Behind: a.Behind, Waits: a.Waits, Version: a.Version}
+	for _, o := range a.Also {
+		out.Also = append(out.Also, replica.Owner(o))
+	}
+	return out
+}
+
+func (u *remote) scan(q replica.Scan, done func(replica.Scanned, wire.Code)) func() {
+	return u.beginRead(wire.Scan, wire.Marshal((*wire.ScanQuery)(&q)), q.Since != 0, func(f wire.Frame) {
+		var a wire.Scanned
+		if f.Code == wire.CodeOK && wire.Unmarshal(f.Body, &a) != nil {
+			f.Code = wire.CodeUnknown
+		}
+		done(replica.Scanned(a), f.Code)
+	})
+}
+
+func (u *remote) granting(done func(wire.Code)) {
+	u.beginLong(wire.Ready, nil, func(f wire.Frame) { done(f.Code) })
+}
+
+func (u *remote) depart(name string, boot uint64, done func(wire.Code)) {
+	request := wire.DepartRequest{Name: name, Boot: boot}
+	u.beginLong(wire.Depart, wire.Marshal(&request), func(f wire.Frame) { done(f.Code) })
+}
+
+func (u *remote) detach(id machine.SessionID) { u.stream.Notify(wire.Detach, id[:]) }
+func (u *remote) gone() <-chan struct{}       { return u.stream.Stopped() }
+func (u *remote) close()                      { u.stream.Close() }
+
+// stalled reports whether the leader has answered none of the open requests for so
+// long that the upstream should be left.
+func (u *remote) stalled(now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.open > 0 && now.Sub(u.since) > timing.AnswerLimit
+}

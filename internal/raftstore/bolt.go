@@ -1,0 +1,262 @@
+package raftstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// Reasons for which OpenDurable refuses a file.
+var (
+	ErrInUse   = errors.New("in use by another process")
+	ErrDamaged = errors.New("damaged")
+)
+
+// Limits of a durable Store's cache.
+const (
+	cacheEntries = 1024
+	cacheBytes   = 4 << 20
+)
+
+// fileError tells why a file cannot be used as a store. The error matches its
+// kind and its cause.
+type fileError struct {
+	path  string
+	kind  error // nil: the operating system refused
+	cause error
+}
+
+func (e *fileError) Error() string {
+	if e.kind == nil || errors.Is(e.cause, e.kind) {
+		return fmt.Sprintf("cluster: store %s: %v", e.path, e.cause)
+	}
+	return fmt.Sprintf("cluster: store %s: %v: %v", e.path, e.kind, e.cause)
+}
+
+func (e *fileError) Unwrap() []error {
+	if e.kind == nil {
+		return []error{e.cause}
+	}
+	return []error{e.kind, e.cause}
+}
+
+// OpenDurable opens the Store in dir, and makes the directory and the file if
+// they are missing; an empty file is a new Store. OpenDurable waits up to a
+// second for another process to close the file. The whole file is read, so that
+// damage is an error here and not, later, a panic of bbolt or raft.
+//
+// The error matches ErrInUse if another process has the file open, ErrDamaged if
+// the file is damaged or belongs to another program, and neither if the
+// operating system refused. When OpenDurable fails, nothing stays open.
+func OpenDurable(dir string) (*Store, error) {
+	path := filepath.Join(dir, "raft.db")
+	engine, err := openBolt(path)
+	if err != nil {
+		return nil, newFileError(path, err)
+	}
+	s, err := New(engine, cacheEntries, cacheBytes)
+	if err != nil {
+		_ = engine.Close()
+		return nil, newFileError(path, err)
+	}
+	return s, nil
+}
+
+func newFileError(path string, err error) error {
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return &fileError{path, ErrInUse, err}
+	case errors.As(err, &errno):
+		return &fileError{path, nil, err}
+	}
+	return &fileError{path, ErrDamaged, err}
+}
+
+// boltOptions are the options for every open. Every commit is synced. The list
+// of free pages is not stored: bbolt would write the list with each commit, and
+// finds the same pages by reading the file at the start.
+func boltOptions() *bbolt.Options {
+	return &bbolt.Options{
+		Timeout:        time.Second,
+		NoFreelistSync: true,
+		FreelistType:   bbolt.FreelistMapType,
+	}
+}
+
+// boltEngine keeps a store in a bolt file.
+//
+// raft-boltdb trusts every byte of the disk. Here each entry and value carries a
+// checksum: a flipped bit in an entry would make this voter's lock table differ
+// from the other voters' tables for good, and a flipped bit in the term would let
+// this voter vote twice.
+type boltEngine struct {
+	bolt *raftboltdb.BoltStore
+}
+
+// openBolt checks the file at path, opens the file, and reads every entry and
+// value once, so that each checksum is compared.
+func openBolt(path string) (_ *boltEngine, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	var indexes []uint64
+	var keys [][]byte
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case info.Size() > 0:
+		if indexes, keys, err = checkFile(path); err != nil {
+			return nil, err
+		}
+	}
+
+	bolt, err := openToWrite(path)
+	if err != nil {
+		return nil, err
+	}
+	e := &boltEngine{bolt: bolt}
+	defer func() {
+		if err != nil {
+			_ = e.Close()
+		}
+	}()
+	if info == nil {
+		// bbolt syncs the new file, but not the directory with its name.
+		if err := syncDir(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+	}
+	var log raft.Log
+	for _, index := range indexes {
+		if err := e.GetLog(index, &log); err != nil {
+			return nil, err
+		}
+	}
+	for _, key := range keys {
+		if _, err := e.Get(key); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// openToWrite opens a file that checkFile has accepted. bbolt panics on most
+// damage; checkFile should have found all damage, and this is the second net.
+func openToWrite(path string) (bolt *raftboltdb.BoltStore, err error) {
+	defer recoverPanic(&err)
+	return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+}
+
+// recoverPanic turns a panic of bbolt into an error. It must be deferred
+// directly.
+func recoverPanic(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("bbolt: %v", r)
+	}
+}
+
+// syncDir makes the names of new files durable, where the operating system can.
+func syncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil // Windows cannot sync a directory, and need not
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+func (e *boltEngine) FirstIndex() (uint64, error)       { return e.bolt.FirstIndex() }
+func (e *boltEngine) LastIndex() (uint64, error)        { return e.bolt.LastIndex() }
+func (e *boltEngine) DeleteRange(from, to uint64) error { return e.bolt.DeleteRange(from, to) }
+func (e *boltEngine) Close() error                      { return e.bolt.Close() }
+
+const sumLen = 4
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// logSum covers every part of an entry that raft sends to other voters, except
+// the time.
+func logSum(log *raft.Log, extensions []byte) uint32 {
+	var head [25]byte
+	binary.BigEndian.PutUint64(head[0:], log.Index)
+	binary.BigEndian.PutUint64(head[8:], log.Term)
+	head[16] = byte(log.Type)
+	binary.BigEndian.PutUint64(head[17:], uint64(len(log.Data)))
+	sum := crc32.Update(0, castagnoli, head[:])
+	sum = crc32.Update(sum, castagnoli, log.Data)
+	return crc32.Update(sum, castagnoli, extensions)
+}
+
+// valueSum covers the key too: a value under another value's key is damage.
+func valueSum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Update(0, castagnoli, key), castagnoli, value)
+}
+
+// StoreLogs writes copies with a checksum behind the Extensions, the only part
+// of an entry that raft leaves to its user.
+func (e *boltEngine) StoreLogs(logs []*raft.Log) error {
+	copies := make([]raft.Log, len(logs))
+	sealed := make([]*raft.Log, len(logs))
+	for i, log := range logs {
+		copies[i] = *log
+		extensions := make([]byte, 0, len(log.Extensions)+sumLen)
+		extensions = append(extensions, log.Extensions...)
+		copies[i].Extensions = binary.BigEndian.AppendUint32(extensions, logSum(log, log.Extensions))
+		sealed[i] = &copies[i]
+	}
+	return e.bolt.StoreLogs(sealed)
+}
+
+func (e *boltEngine) GetLog(index uint64, log *raft.Log) (err error) {
+	defer recoverPanic(&err)
+	var read raft.Log
+	switch err := e.bolt.GetLog(index, &read); {
+	case err == raft.ErrLogNotFound:
+		return err // raft compares this error by identity
+	case err != nil:
+		return fmt.Errorf("reading entry %d: %w", index, err)
+	}
+	end := len(read.Extensions) - sumLen
+	if end < 0 || read.Index != index || logSum(&read, read.Extensions[:end]) != binary.BigEndian.Uint32(read.Extensions[end:]) {
+		return fmt.Errorf("entry %d: %w", index, ErrDamaged)
+	}
+	if read.Extensions = read.Extensions[:end:end]; end == 0 {
+		read.Extensions = nil
+	}
+	*log = read
+	return nil
+}
+
+func (e *boltEngine) Set(key, value []byte) error {
+	sealed := binary.BigEndian.AppendUint32(make([]byte, 0, sumLen+len(value)), valueSum(key, value))
+	return e.bolt.Set(key, append(sealed, value...))
+}
+
+func (e *boltEngine) Get(key []byte) ([]byte, error) {
+	sealed, err := e.bolt.Get(key)
+	switch {
+	case errors.Is(err, raftboltdb.ErrKeyNotFound):
+		return nil, ErrNotFound
+	case err != nil:
+		return nil, fmt.Errorf("reading %q: %w", key, err)
+	case len(sealed) < sumLen || valueSum(key, sealed[sumLen:]) != binary.BigEndian.Uint32(sealed):
+		return nil, fmt.Errorf("value of %q: %w", key, ErrDamaged)
+	}
+	return sealed[sumLen:], nil
+}

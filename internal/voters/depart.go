@@ -1,0 +1,106 @@
+package voters
+
+import (
+	"slices"
+
+	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// Depart has the voter of a member replaced. Done is called once, on any goroutine:
+//
+//   - with CodeOK when the configuration does not list the member's raft ID, or
+//     when a newer process of the name runs, because the asking process then has
+//     no part in the cluster;
+//   - with CodeNotLeader after Stop, or when the member asks again.
+//
+// Depart does not block.
+func (r *Reconciler) Depart(name string, boot uint64, done func(wire.Code)) {
+	var id string
+	for _, s := range r.Raft.Servers() {
+		if n, _, _ := member.ParseRaftID(s.ID); n == name {
+			id = s.ID
+		}
+	}
+	for _, m := range r.Members() {
+		if m.Alive && m.Name == name && m.Boot > boot {
+			id = ""
+		}
+	}
+	r.mu.Lock()
+	if r.stopped {
+		r.mu.Unlock()
+		done(wire.CodeNotLeader)
+		return
+	}
+	if id == "" {
+		r.mu.Unlock()
+		done(wire.CodeOK)
+		return
+	}
+	earlier := r.departs[id]
+	r.departs[id] = done
+	r.mu.Unlock()
+	if earlier != nil {
+		earlier(wire.CodeNotLeader)
+	}
+	r.departing.Wake()
+}
+
+// departingIDs returns the raft IDs of all members waiting to be replaced.
+func (r *Reconciler) departingIDs() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := make(map[string]bool, len(r.departs))
+	for id := range r.departs {
+		ids[id] = true
+	}
+	return ids
+}
+
+// answerDeparted answers every departing member without a line in the
+// configuration.
+func (r *Reconciler) answerDeparted(servers []server) {
+	var answers []func(wire.Code)
+	r.mu.Lock()
+	for id, done := range r.departs {
+		if !slices.ContainsFunc(servers, func(s server) bool { return s.id == id }) {
+			answers = append(answers, done)
+			delete(r.departs, id)
+		}
+	}
+	r.mu.Unlock()
+	for _, done := range answers {
+		done(wire.CodeOK)
+	}
+}
+
+// Stop answers every waiting and every later Depart with CodeNotLeader. Stop does
+// not wait for Run: the end of Run's context ends Run.
+func (r *Reconciler) Stop() {
+	r.mu.Lock()
+	r.stopped = true
+	departs := r.departs
+	r.departs = nil
+	r.mu.Unlock()
+	for _, done := range departs {
+		done(wire.CodeNotLeader)
+	}
+}
+
+// InConfig answers whether the configuration lists a raft ID: CodeOK for yes,
+// CodeNo for no, and CodeNotLeader if this node may not lead any more or is
+// changing the configuration. InConfig does not block.
+func (r *Reconciler) InConfig(raftID string, done func(wire.Code)) {
+	r.Term.Confirm(func(ok bool) {
+		switch {
+		case !ok || r.changing.Load():
+			// A change may be undone until the commit.
+			done(wire.CodeNotLeader)
+		case slices.ContainsFunc(r.Raft.Servers(), func(s member.Server) bool { return s.ID == raftID }):
+			done(wire.CodeOK)
+		default:
+			done(wire.CodeNo)
+		}
+	})
+}
