@@ -1,6 +1,7 @@
 package term_test
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"strings"
@@ -107,7 +108,26 @@ func (s *stage) crowd(seq *uint64, key string, holders, waiters int) {
 	s.Apply(batch...)
 }
 
-// With the longest names and metas, and very many of them, an answer is one frame:
+// A leader encodes a replica.Answer in place of a wire.Answer.
+func TestAnAnswerIsEncodedAsItsMessage(t *testing.T) {
+	a := replica.Answer{
+		Status: machine.Status{Key: "k", Held: 1, Holders: []machine.Grant{{Client: "c", Meta: []byte("m")}}, Value: "v"},
+		Also:   []replica.Owner{{Session: sid(1), Token: 2}, {}}, Behind: 3, Waits: true, Version: 1 << 60,
+	}
+	w := wire.Answer{Status: a.Status, Behind: a.Behind, Waits: a.Waits, Version: a.Version}
+	for _, o := range a.Also {
+		w.Also = append(w.Also, wire.Owner(o))
+	}
+	if got, want := wire.Marshal(&a), wire.Marshal(&w); !bytes.Equal(got, want) {
+		t.Errorf("encoded %x, want %x", got, want)
+	}
+	a.Also, w.Also = nil, nil
+	if got, want := wire.Marshal(&a), wire.Marshal(&w); !bytes.Equal(got, want) {
+		t.Errorf("without Also: encoded %x, want %x", got, want)
+	}
+}
+
+// With very many grants, the longest names and the longest metas, an answer is one frame:
 // metas are left out first, then the lists are cut.
 func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
@@ -129,7 +149,7 @@ func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 			t.Errorf("%d of %d holders, %d of %d waiters, %d bytes", len(st.Holders), st.Held, len(st.Waiters), st.Queue, len(st.Value))
 		}
 		t.Logf("%d waiters told, %d of %d bytes", len(st.Waiters), size, wire.MaxBody)
-		// One more waiter would not have found room.
+		// Another waiter would not have found room.
 		one := st.Waiters[0]
 		one.Meta = nil
 		if more := wire.Size(&one); size > wire.MaxBody || size < wire.MaxBody-more-16 {
@@ -148,7 +168,7 @@ func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 	})
 }
 
-// With names as people choose them, nothing is left out but metas.
+// With usual names, nothing is left out but metas.
 func TestUsualNamesAreNotCut(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
 		s.Must(machine.Open{Session: sid(2), Client: "billing-7f9c", Node: "billing-7f9c", TTL: 3000, Meta: []byte("{}")})
@@ -178,7 +198,7 @@ func TestUsualNamesAreNotCut(t *testing.T) {
 	})
 }
 
-// A scan of more than one frame goes on after the last key told, with every key
+// A scan of several frames goes on after the last key told, with every key
 // whole, and so do the changes.
 func TestALargeScanGoesOnAfterTheLastKeyTold(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
@@ -255,7 +275,7 @@ func TestTheLeaderTellsDeadlinesAndBeats(t *testing.T) {
 		if g := holder(); g.Left != 2500 || g.Beats != 3 {
 			t.Errorf("%+v", g)
 		}
-		// A beat that is not confirmed counts for nothing.
+		// An unconfirmed beat counts for nothing.
 		s.HoldRounds()
 		b := s.beat(1)
 		s.AnswerRound(false)
@@ -279,7 +299,7 @@ func TestAnswersThatWaitForARoundAreBounded(t *testing.T) {
 		s.Apply(batch...)
 		size := wire.Size(s.read(replica.Query{Key: "k", Waiters: replica.MaxListed}))
 		s.HoldRounds()
-		codes := make(map[wire.Code]int) // one goroutine at a time counts
+		codes := make(map[wire.Code]int) // never counted by two goroutines together
 		const reads = 300
 		read := func() {
 			s.Term().Read(replica.Query{Key: "k", Waiters: replica.MaxListed}, func(_ replica.Answer, c wire.Code) { codes[c]++ })

@@ -69,8 +69,8 @@ func TestANewLeaderCountsADelayAnew(t *testing.T) {
 	})
 }
 
-// The end of a delay is proposed until its fate is known. A grant that was taken
-// back or broken meanwhile is forgotten.
+// The end of a delay is proposed until the fate is known. A grant taken back
+// or broken meanwhile is forgotten.
 func TestTheEndOfADelayIsProposedUntilItIsDone(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.delayed()
@@ -125,7 +125,7 @@ func TestAForgedCommandOfTheLeaderIsRefused(t *testing.T) {
 	})
 }
 
-// Delays that are over all at once, as after a leader change, do not push out the
+// Delays ending all at once, as after a leader change, do not push out the
 // clients' commands, and end all the same.
 func TestManyDelaysThatEndAtOnceLeaveRoomForClients(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {

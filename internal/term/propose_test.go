@@ -82,7 +82,7 @@ func TestAStoreThatDoesNotAnswerIsDoubted(t *testing.T) {
 	})
 }
 
-// Commands that arrive while an entry is in flight share the next entry.
+// Commands arriving while an entry is in flight share the next entry.
 func TestCommandsGatherWhileAnEntryIsInFlight(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.HoldEntries()
@@ -110,20 +110,20 @@ func TestCommandsGatherWhileAnEntryIsInFlight(t *testing.T) {
 	})
 }
 
-// While an entry is in flight, for however long its disk takes, the commands that
-// queue up behind it are bounded by their bytes.
+// While an entry is in flight, for however long its disk takes, the commands
+// queuing behind are bounded by their bytes.
 func TestCommandsThatWaitForAnEntryAreBounded(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
 		s.open(1)
 		token := s.acquire(1, 1, "k")
 		s.HoldEntries()
-		codes := make(map[wire.Code]int) // one goroutine at a time counts
+		codes := make(map[wire.Code]int) // never counted by two goroutines together
 		value := make([]byte, machine.MaxValue)
 		const commands = 3000 // of 64 KiB each
 		for i := range commands {
 			s.Term().Propose(nil, machine.SetValue{Session: sid(1), Token: token, Rev: uint64(i + 1), Value: value},
 				func(_ machine.Outcome, c wire.Code) { codes[c]++ })
-			synctest.Wait() // the first is on its way
+			synctest.Wait() // the first is in flight
 		}
 		if n := codes[wire.CodeBusy]; n < commands/2 || n > commands-term.MaxQueueBytes/(2*machine.MaxValue) {
 			t.Errorf("%d of %d refused", n, commands)
@@ -137,8 +137,8 @@ func TestCommandsThatWaitForAnEntryAreBounded(t *testing.T) {
 	})
 }
 
-// checkedLog compares the commands that a table expects with those that every
-// other voter decodes.
+// checkedLog compares the commands expected by the table with the commands decoded
+// by every other voter.
 type checkedLog struct {
 	soloLog
 	t       *testing.T
@@ -166,9 +166,9 @@ func (l *checkedLog) Commit(entry []byte) (any, wire.Code) {
 	return l.soloLog.Commit(entry)
 }
 
-// The leader's table applies the very commands that the other voters decode, also
-// if a command was made by this process and is not in its encoded form, or over a
-// limit of the encoding.
+// The leader's table applies the very commands decoded by the other voters, even if
+// a command of this process differs from its encoded form, or exceeds a limit of
+// the encoding.
 func TestTheLeaderAppliesTheCommandsThatOthersDecode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := term.NewTable()

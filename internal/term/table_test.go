@@ -46,7 +46,7 @@ func TestASnapshotRestoresTheTableAndTheConfigurationsIndex(t *testing.T) {
 	if table.ConfigIndex() != 7 {
 		t.Errorf("configuration at %d", table.ConfigIndex())
 	}
-	// A table that knows a later configuration keeps its index.
+	// A table with a later configuration keeps the later index.
 	other.Configured(9)
 	if err := other.Restore(bytes.NewReader(image.Bytes())); err != nil || other.ConfigIndex() != 9 {
 		t.Errorf("configuration at %d, %v", other.ConfigIndex(), err)
@@ -90,8 +90,8 @@ func TestAnEntryThatCannotBeDecodedDoesNothing(t *testing.T) {
 	}
 }
 
-// A voter that was put back to an earlier version meets a Raise beyond its own
-// formats; and one that is proposed in another term raises nothing anywhere.
+// A voter put back to an earlier version meets a Raise beyond the known formats. A
+// Raise of another term raises nothing anywhere.
 func TestATableParts(t *testing.T) {
 	table := foundedTable()
 	raise := machine.Raise{Term: 9, Format: machine.MaxFormat + 1}
