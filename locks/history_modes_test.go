@@ -17,24 +17,25 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/locks/lockstest"
 )
 
-// One key in all modes, as its callers may see it: readers and writers, or
-// permits. See keyModel for the mutex.
+// A key in all modes, as callers may observe it: readers and writers, or permits.
+// See keyModel for the mutex.
 
 type modeOp struct {
 	kind opKind
-	id   int    // of the try that the operation is about
+	id   int    // of the operation's try
 	mode string // opTry: "x", "s" or "p"
 }
 
-const opDowngrade opKind = 10 // of what the try id was granted
+const opDowngrade opKind = 10 // of the grant of try id
 
 const capacity = 2
 
-// modeState is who holds, as "id mode" in order, and the last token.
+// modeState has the holders as "id mode" in order, and the last token.
 type modeState struct {
 	holders string
 	token   fence.Token
@@ -59,7 +60,7 @@ func stateOf(holders map[int]string, token fence.Token) modeState {
 	return modeState{b.String(), token}
 }
 
-// free reports whether another of the given mode may be granted.
+// free reports whether another grant of this mode is possible.
 func (s modeState) free(mode string) bool {
 	holders := s.all()
 	for _, m := range holders {
@@ -121,7 +122,7 @@ var modeModel = porcupine.NondeterministicModel{
 	Equal: func(a, b any) bool { return a == b },
 }
 
-func TestTheModelOfModesSaysNo(t *testing.T) {
+func TestModelOfModesRefusesWrongHistories(t *testing.T) {
 	op := func(client int, kind opKind, id int, mode string, call, ret int64, res keyResult) porcupine.Operation {
 		return porcupine.Operation{ClientId: client, Input: modeOp{kind, id, mode}, Call: call, Output: res, Return: ret}
 	}
@@ -165,12 +166,8 @@ func TestTheModelOfModesSaysNo(t *testing.T) {
 // TestHistoriesAreLinearizable for the other modes: key 0 is read and written,
 // key 1 has permits.
 func TestHistoriesOfModesAreLinearizable(t *testing.T) {
-	rounds := 10
-	if testing.Short() {
-		rounds = 3
-	}
 	unknowns, shared := 0, 0
-	for round := range rounds {
+	for round := range testrounds.Of(3, 10) {
 		synctest.Test(t, func(t *testing.T) {
 			c := lockstest.New(t, 3, lockstest.TTL(time.Minute))
 			var mu sync.Mutex
@@ -271,7 +268,7 @@ func TestHistoriesOfModesAreLinearizable(t *testing.T) {
 		}
 	}
 	t.Logf("%d calls of unknown outcome, %d shared grants", unknowns, shared)
-	if unknowns == 0 || shared == 0 {
+	if unknowns < testrounds.Of(0, 1) || shared == 0 { // a few rounds may have no unknown outcome
 		t.Error("the faults missed, or nothing was shared")
 	}
 }
