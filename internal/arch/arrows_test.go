@@ -90,6 +90,7 @@ var arrows = []arrow{
 	{"internal/term/termtest", "internal/machine", "tests check the table after every entry"},
 	{"internal/term/termtest", "internal/replica", "tests of locks work on it as on a node"},
 	{"internal/term/termtest", "internal/wire", messages},
+	{"internal/term/termtest", "internal/wakeup", wakeups},
 
 	{"internal/term", "internal/machine", "a term applies commands to the table"},
 	{"internal/term", "internal/replica", "questions and answers are those of the seam"},
