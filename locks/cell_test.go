@@ -123,7 +123,7 @@ func TestAHeldCellIsNotUpdated(t *testing.T) {
 // No update is lost or made twice under any fault of the network. Only updates that
 // report an unknown outcome may have happened or not.
 func TestCellsCountRight(t *testing.T) {
-	for seed := range uint64(testrounds.Of(6, 25)) {
+	for seed := range uint64(testrounds.Rounds(6, 25)) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.SetCheck(false)
 			w.Seed(seed)

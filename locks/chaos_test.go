@@ -22,7 +22,7 @@ import (
 // TestRandomFaults and TestRandomFaultsInAllModes.
 func TestChaos(t *testing.T) {
 	sum := make(map[string]int)
-	rounds := eachSeed(t, testrounds.Of(10, 60), func(t *testing.T, w *world, seed uint64) { chaosRound(t, w, seed, sum) })
+	rounds := eachSeed(t, testrounds.Rounds(10, 60), func(t *testing.T, w *world, seed uint64) { chaosRound(t, w, seed, sum) })
 	for name := range documented {
 		if sum[name] < rounds/2 {
 			t.Errorf("of %s only %d calls in %d rounds", name, sum[name], rounds)

@@ -167,7 +167,7 @@ func TestModelOfModesRefusesWrongHistories(t *testing.T) {
 // key 1 has permits.
 func TestHistoriesOfModesAreLinearizable(t *testing.T) {
 	unknowns, shared := 0, 0
-	for round := range testrounds.Of(3, 10) {
+	for round := range testrounds.Rounds(3, 10) {
 		synctest.Test(t, func(t *testing.T) {
 			c := lockstest.New(t, 3, lockstest.TTL(time.Minute))
 			var mu sync.Mutex
@@ -268,7 +268,7 @@ func TestHistoriesOfModesAreLinearizable(t *testing.T) {
 		}
 	}
 	t.Logf("%d calls of unknown outcome, %d shared grants", unknowns, shared)
-	if unknowns < testrounds.Of(0, 1) || shared == 0 { // a few rounds may have no unknown outcome
+	if unknowns < testrounds.Rounds(0, 1) || shared == 0 { // a few rounds may have no unknown outcome
 		t.Error("the faults missed, or nothing was shared")
 	}
 }

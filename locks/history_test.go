@@ -114,7 +114,7 @@ func TestModelRefusesWrongHistories(t *testing.T) {
 // the faults.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	unknowns := 0
-	for round := range testrounds.Of(3, 10) {
+	for round := range testrounds.Rounds(3, 10) {
 		synctest.Test(t, func(t *testing.T) {
 			c := lockstest.New(t, 3, lockstest.TTL(time.Minute))
 			const keys = 3
@@ -195,7 +195,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 		}
 	}
 	t.Logf("%d calls of unknown outcome", unknowns)
-	if unknowns < testrounds.Of(0, 1) { // a few rounds may have none
+	if unknowns < testrounds.Rounds(0, 1) { // a few rounds may have none
 		t.Error("no call was cut off: the faults missed")
 	}
 }

@@ -171,7 +171,7 @@ func (w *world) busyKeys(prefix string) string {
 // changes, after a cut, behind a leader that has forgotten the changes, and when the
 // watcher is slow.
 func TestWatchPrefixComesToTheLatestState(t *testing.T) {
-	for seed := range uint64(testrounds.Of(4, 12)) {
+	for seed := range uint64(testrounds.Rounds(4, 12)) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.SetCheck(false)
 			rng := rand.New(rand.NewPCG(seed, 7))

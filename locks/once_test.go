@@ -317,7 +317,7 @@ func TestOnceIsNotBegunWithoutItsMark(t *testing.T) {
 // Under any fault and any death the work runs at most once, and all callers with a
 // result have the same result.
 func TestOnceUnderFaults(t *testing.T) {
-	for seed := range uint64(testrounds.Of(8, 40)) {
+	for seed := range uint64(testrounds.Rounds(8, 40)) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.SetCheck(false)
 			w.Seed(seed)

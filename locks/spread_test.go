@@ -378,7 +378,7 @@ func TestCloseEndsSpread(t *testing.T) {
 func TestLargestSpread(t *testing.T) {
 	// The full number does not run under the race detector: its clocks overflow in a
 	// bubble of 4,096 works.
-	shards := testrounds.Of(512, MaxShards)
+	shards := testrounds.Rounds(512, MaxShards)
 	bubble(t, func(t *testing.T, w *world) {
 		w.SetCheck(false)
 		s := newShardMap(t)
@@ -398,7 +398,7 @@ func TestLargestSpread(t *testing.T) {
 // Callers come, go, are cut off and return at random. No shard ever has two owners,
 // and when all is quiet every shard has an owner.
 func TestSpreadUnderFaults(t *testing.T) {
-	for round := range testrounds.Of(5, 20) {
+	for round := range testrounds.Rounds(5, 20) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.SetCheck(false)
 			w.Seed(uint64(round))

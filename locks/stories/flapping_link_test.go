@@ -24,8 +24,8 @@ import (
 // links can depose leaders at all.
 func TestFlappingLinkCausesNoElectionStorm(t *testing.T) {
 	const lease, flap = 10 * time.Second, time.Second
-	short := time.Duration(testrounds.Of(30, 60)) * time.Second
-	long := time.Duration(testrounds.Of(30, 600)) * time.Second
+	short := time.Duration(testrounds.Rounds(30, 60)) * time.Second
+	long := time.Duration(testrounds.Rounds(30, 600)) * time.Second
 	const few = 20
 	for _, test := range []struct {
 		name   string
