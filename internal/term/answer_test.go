@@ -181,8 +181,8 @@ func TestMetasFillAFrameAndNoMore(t *testing.T) {
 	long := strings.Repeat("n", machine.MaxName)
 	for _, length := range []int{1, 31, 32, 100, 255, 256, 1000} {
 		meta := strings.Repeat("m", length)
-		a := replica.Answer{Status: machine.Status{Key: "k", Held: 1200, Queue: 1200}}
-		for i := range 1200 {
+		a := replica.Answer{Status: machine.Status{Key: "k", Held: 800, Queue: 800}}
+		for i := range 800 {
 			a.Status.Holders = append(a.Status.Holders, machine.Grant{
 				Client: long, Node: long, Seq: uint64(i), Spec: machine.Spec{Meta: meta}, SessionMeta: meta,
 			})
@@ -191,13 +191,13 @@ func TestMetasFillAFrameAndNoMore(t *testing.T) {
 		// The value leaves room for the lists and for some of the metas.
 		bare := a
 		bare.Status.Holders, bare.Status.Waiters = slices.Clone(a.Status.Holders), slices.Clone(a.Status.Waiters)
-		for i := range 1200 {
+		for i := range 800 {
 			bare.Status.Holders[i].Meta, bare.Status.Holders[i].SessionMeta, bare.Status.Waiters[i].Meta = "", "", ""
 		}
 		a.Status.Value = strings.Repeat("v", wire.MaxBody-wire.Size(&bare)-1500)
 		_, size := term.FitAnswer(&a)
 		st := a.Status
-		if room := wire.MaxBody - size; room < 0 || room > length+32 || len(st.Holders) < 1200 || len(st.Waiters) < 1200 {
+		if room := wire.MaxBody - size; room < 0 || room > length+32 || len(st.Holders) < 800 || len(st.Waiters) < 800 {
 			t.Errorf("metas of %d bytes: %d of %d bytes, %d holders, %d waiters", length, size, wire.MaxBody, len(st.Holders), len(st.Waiters))
 		}
 	}
