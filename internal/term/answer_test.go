@@ -1,0 +1,306 @@
+package term_test
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/stream"
+	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// A peer is the member's end of a stream to the leader.
+type peer struct {
+	*stream.Stream
+	t      *testing.T
+	events chan machine.Event
+	bounds chan wire.AttachAnswer
+	served chan struct{} // closed when the leader's end has returned
+}
+
+// connect opens a stream to the leader and attaches sessions.
+func (s *stage) connect(ids ...machine.SessionID) *peer {
+	s.t.Helper()
+	p := s.dial(func() *term.Term { return s.Term() })
+	if f := p.ask(wire.Attach, wire.Marshal(&wire.AttachRequest{Sessions: ids})); f.Code != wire.CodeOK {
+		s.t.Fatalf("attach: %v", f.Code)
+	}
+	return p
+}
+
+func (s *stage) dial(current func() *term.Term) *peer {
+	near, far := net.Pipe()
+	p := &peer{t: s.t, events: make(chan machine.Event, 1000), bounds: make(chan wire.AttachAnswer, 10), served: make(chan struct{})}
+	go func() {
+		defer close(p.served)
+		term.ServeMember(far, current, func() wire.Hint { return wire.Hint{Term: 7, Leader: "n7"} })
+	}()
+	p.Stream = stream.New(near, func(q *stream.Request) {
+		switch q.Type {
+		case wire.Event:
+			e, _, err := machine.DecodeEvent(q.Body)
+			if err != nil {
+				s.t.Error(err)
+			}
+			p.events <- e
+		case wire.Bound:
+			var a wire.AttachAnswer
+			if err := wire.Unmarshal(q.Body, &a); err != nil {
+				s.t.Error(err)
+			}
+			p.bounds <- a
+		}
+	})
+	p.Start()
+	s.t.Cleanup(func() {
+		p.Close()
+		<-p.served
+	})
+	return p
+}
+
+func (p *peer) ask(t wire.Type, body []byte) wire.Frame {
+	p.t.Helper()
+	f, err := p.Call(p.t.Context(), t, body)
+	if err != nil {
+		p.t.Errorf("frame of type %d: %v", t, err)
+	}
+	return f
+}
+
+func (p *peer) read(q replica.Query) (a wire.Answer, size int) {
+	p.t.Helper()
+	f := p.ask(wire.Read, wire.Marshal((*wire.Query)(&q)))
+	if err := wire.Unmarshal(f.Body, &a); f.Code != wire.CodeOK || err != nil {
+		p.t.Fatalf("read: code %d, %v", f.Code, err)
+	}
+	return a, len(f.Body)
+}
+
+func (p *peer) scan(q replica.Scan) (a wire.Scanned, size int) {
+	p.t.Helper()
+	f := p.ask(wire.Scan, wire.Marshal((*wire.ScanQuery)(&q)))
+	if err := wire.Unmarshal(f.Body, &a); f.Code != wire.CodeOK || err != nil {
+		p.t.Fatalf("scan: code %d, %v", f.Code, err)
+	}
+	return a, len(f.Body)
+}
+
+// crowd has session 1 make many grants and waiters of a key, each with a large meta.
+func (s *stage) crowd(seq *uint64, key string, holders, waiters int) {
+	var batch []machine.Command
+	for i := range holders + waiters {
+		*seq++
+		mode := machine.Shared
+		if i >= holders {
+			mode = machine.Exclusive
+		}
+		batch = append(batch, machine.Acquire{Session: sid(1), Seq: *seq, Key: key, Mode: mode, Meta: make([]byte, machine.MaxMeta)})
+	}
+	s.Apply(batch...)
+}
+
+// With the longest names and metas, and very many of them, an answer is one frame:
+// metas are left out first, then the lists are cut.
+func TestTheLargestAnswerFillsAFrame(t *testing.T) {
+	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+		name := strings.Repeat("n", machine.MaxName)
+		s.Must(machine.Open{Session: sid(1), Client: name, Node: name, TTL: 3000, Meta: make([]byte, machine.MaxMeta)})
+		seq := uint64(1)
+		key := strings.Repeat("k", machine.MaxKey)
+		token := s.acquire(1, seq, key)
+		s.Must(machine.SetValue{Session: sid(1), Token: token, Rev: 1, Value: make([]byte, machine.MaxValue)},
+			machine.Release{Session: sid(1), Token: token})
+		s.crowd(&seq, key, 1100, 1100)
+		q := replica.Query{Key: key, Waiters: replica.MaxListed, Value: true}
+		for range replica.MaxAlso {
+			q.Also = append(q.Also, "x")
+		}
+		told, size := s.connect().read(q)
+		st := told.Status
+		if st.Held != 1100 || st.Queue != 1100 || len(st.Value) != machine.MaxValue || len(st.Holders) != replica.MaxListed {
+			t.Errorf("%d of %d holders, %d of %d waiters, %d bytes", len(st.Holders), st.Held, len(st.Waiters), st.Queue, len(st.Value))
+		}
+		t.Logf("%d waiters told, %d of %d bytes", len(st.Waiters), size, wire.MaxBody)
+		// One more waiter would not have found room.
+		one := st.Waiters[0]
+		one.Meta = nil
+		if more := wire.Size(&one); size > wire.MaxBody || size < wire.MaxBody-more-16 {
+			t.Errorf("%d of %d bytes, and a waiter takes %d", size, wire.MaxBody, more)
+		}
+		for _, g := range st.Holders {
+			if len(g.Meta)+len(g.SessionMeta) > 0 {
+				t.Fatal("a meta took the place of a waiter")
+			}
+		}
+		// A reader on the leader's own node is told the same.
+		here := s.read(q)
+		if len(here.Status.Holders) != len(st.Holders) || len(here.Status.Waiters) != len(st.Waiters) {
+			t.Errorf("here %d holders and %d waiters are told", len(here.Status.Holders), len(here.Status.Waiters))
+		}
+	})
+}
+
+// With names as people choose them, nothing is left out but metas.
+func TestUsualNamesAreNotCut(t *testing.T) {
+	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+		s.Must(machine.Open{Session: sid(2), Client: "billing-7f9c", Node: "billing-7f9c", TTL: 3000, Meta: []byte("{}")})
+		var batch []machine.Command
+		for i := range 2 * replica.MaxListed {
+			mode := machine.Shared
+			if i >= replica.MaxListed {
+				mode = machine.Exclusive
+			}
+			batch = append(batch, machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: "usual", Mode: mode, Meta: make([]byte, 200)})
+		}
+		s.Apply(batch...)
+		a, _ := s.connect().read(replica.Query{Key: "usual", Waiters: replica.MaxListed})
+		if len(a.Status.Holders) != replica.MaxListed || len(a.Status.Waiters) != replica.MaxListed {
+			t.Errorf("%d holders and %d waiters", len(a.Status.Holders), len(a.Status.Waiters))
+		}
+		metas := 0
+		for _, g := range a.Status.Holders {
+			metas += len(g.Meta) + len(g.SessionMeta)
+		}
+		for _, w := range a.Status.Waiters {
+			metas += len(w.Meta)
+		}
+		if metas > term.MaxMetas || metas < term.MaxMetas-300 {
+			t.Errorf("%d bytes of metas", metas)
+		}
+	})
+}
+
+// A scan of more than one frame goes on after the last key told, with every key
+// whole, and so do the changes.
+func TestALargeScanGoesOnAfterTheLastKeyTold(t *testing.T) {
+	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+		name := strings.Repeat("n", machine.MaxName)
+		s.Must(machine.Open{Session: sid(1), Client: name, Node: name, TTL: 3000, Meta: make([]byte, machine.MaxMeta)})
+		start, seq := uint64(0), uint64(0)
+		s.View(func(m *machine.State) { start = m.Commands() })
+		const keys = 200
+		for i := range keys {
+			s.crowd(&seq, fmt.Sprintf("%s%03d", strings.Repeat("p", machine.MaxKey-3), i), 20, 20)
+		}
+		p := s.connect()
+		told, answers := 0, 0
+		for from := ""; ; {
+			a, size := p.scan(replica.Scan{Prefix: "p", From: from, Limit: replica.MaxScanned})
+			for _, st := range a.Keys {
+				if len(st.Holders) != replica.MaxScannedEach || len(st.Waiters) != replica.MaxScannedEach {
+					t.Fatalf("%d holders, %d waiters", len(st.Holders), len(st.Waiters))
+				}
+			}
+			here, _ := s.scan(replica.Scan{Prefix: "p", From: from, Limit: replica.MaxScanned}).answer()
+			if len(here.Keys) != len(a.Keys) || here.More != a.More {
+				t.Errorf("here %d keys are told, there %d", len(here.Keys), len(a.Keys))
+			}
+			answers++
+			told += len(a.Keys)
+			t.Logf("%d keys, %d of %d bytes", len(a.Keys), size, wire.MaxBody)
+			if !a.More {
+				break
+			}
+			from = a.Keys[len(a.Keys)-1].Key + "\x00"
+		}
+		if told != keys || answers < 2 {
+			t.Errorf("%d keys told in %d answers", told, answers)
+		}
+		changed := make(map[string]bool)
+		answers = 0
+		for since := start; ; {
+			a, _ := p.scan(replica.Scan{Prefix: "p", Limit: replica.MaxScanned, Since: since})
+			for _, st := range a.Keys {
+				changed[st.Key] = true
+			}
+			answers++
+			if since = a.Version; !a.More || a.Lost {
+				break
+			}
+		}
+		if len(changed) != keys || answers < 2 {
+			t.Errorf("%d keys that changed were told in %d answers", len(changed), answers)
+		}
+	})
+}
+
+func TestTheLeaderTellsDeadlinesAndBeats(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		s.acquire(1, 1, "k")
+		holder := func() machine.Grant {
+			t.Helper()
+			a := s.read(replica.Query{Key: "k", Waiters: 5})
+			if len(a.Status.Holders) != 1 {
+				t.Fatalf("%+v", a)
+			}
+			return a.Status.Holders[0]
+		}
+		time.Sleep(time.Second)
+		if g := holder(); g.Left != 2000 || g.Beats != 0 {
+			t.Errorf("%+v", g)
+		}
+		for range 3 {
+			<-s.beat(1)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if g := holder(); g.Left != 2500 || g.Beats != 3 {
+			t.Errorf("%+v", g)
+		}
+		// A beat that is not confirmed counts for nothing.
+		s.HoldRounds()
+		b := s.beat(1)
+		s.AnswerRound(false)
+		<-b
+		s.ReleaseRounds()
+		if g := holder(); g.Beats != 3 {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+// While a round is under way, the answers to any number of reads take so much memory
+// and no more; and reads are answered again after the round.
+func TestAnswersThatWaitForARoundAreBounded(t *testing.T) {
+	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+		s.open(1)
+		var batch []machine.Command
+		for i := range replica.MaxListed {
+			batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: "k", Mode: machine.Shared, Meta: make([]byte, 250)})
+		}
+		s.Apply(batch...)
+		size := wire.Size(s.read(replica.Query{Key: "k", Waiters: replica.MaxListed}))
+		s.HoldRounds()
+		codes := make(map[wire.Code]int) // one goroutine at a time counts
+		const reads = 300
+		read := func() {
+			s.Term().Read(replica.Query{Key: "k", Waiters: replica.MaxListed}, func(_ replica.Answer, c wire.Code) { codes[c]++ })
+			s.Term().Scan(replica.Scan{Limit: 1}, func(_ replica.Scanned, c wire.Code) { codes[c]++ })
+		}
+		for range reads {
+			read()
+		}
+		if n := s.Term().Held(); n > term.MaxHeld || n < term.MaxHeld-2*wire.MaxFrame || codes[wire.CodeBusy] == 0 || codes[wire.CodeBusy] > reads {
+			t.Errorf("%d bytes are held, verdicts %v, an answer has %d bytes", n, codes, size)
+		}
+		s.ReleaseRounds()
+		synctest.Wait()
+		if n := s.Term().Held(); n != 0 {
+			t.Errorf("%d bytes are still held", n)
+		}
+		clear(codes)
+		read()
+		synctest.Wait()
+		if codes[wire.CodeOK] != 2 {
+			t.Errorf("verdicts %v", codes)
+		}
+	})
+}

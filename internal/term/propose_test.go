@@ -1,0 +1,218 @@
+package term_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+func (s *stage) propose(cmd machine.Command) <-chan wire.Code {
+	ch := make(chan wire.Code, 1)
+	s.Term().Propose(nil, cmd, func(_ machine.Outcome, c wire.Code) { ch <- c })
+	return ch
+}
+
+func TestTheFateOfAnEntryIsTold(t *testing.T) {
+	for _, fate := range []termtest.Fate{termtest.Committed, termtest.Unheard, termtest.Dropped} {
+		onStage(t, func(s *stage) {
+			s.HoldEntries()
+			ch := s.propose(opening(1))
+			synctest.Wait()
+			behind := s.propose(opening(2))
+			s.Decide(fate)
+			s.ReleaseEntries()
+			want := wire.CodeUnknown
+			if fate == termtest.Committed {
+				want = wire.CodeOK
+			}
+			if c := verdict(ch); c != want || s.alive(1) != (fate != termtest.Dropped) {
+				t.Errorf("fate %v: code %v, applied: %t", fate, c, s.alive(1))
+			}
+			if c := verdict(behind); c != wire.CodeOK {
+				t.Errorf("the entry behind: %v", c)
+			}
+			select {
+			case <-s.Term().Doubt():
+				if fate == termtest.Committed {
+					t.Error("doubt, though the fate is known")
+				}
+			default:
+				if fate != termtest.Committed {
+					t.Error("no doubt, though the fate is unknown")
+				}
+			}
+			old := s.Term()
+			s.Lead()
+			late := make(chan wire.Code, 1)
+			old.Propose(nil, opening(3), func(_ machine.Outcome, c wire.Code) { late <- c })
+			if c := verdict(late); c != wire.CodeNotLeader || s.alive(3) {
+				t.Errorf("after the term: %v", c)
+			}
+		})
+	}
+}
+
+func TestAStoreThatDoesNotAnswerIsDoubted(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.SetStalled(time.Second)
+		time.Sleep(time.Second)
+		select {
+		case <-s.Term().Doubt():
+			t.Error("doubt after a second")
+		default:
+		}
+		s.SetStalled(4 * time.Second)
+		time.Sleep(2 * tick)
+		select {
+		case <-s.Term().Doubt():
+		default:
+			t.Error("no doubt after four seconds")
+		}
+		s.SetStalled(0)
+	})
+}
+
+// Commands that arrive while an entry is in flight share the next entry.
+func TestCommandsGatherWhileAnEntryIsInFlight(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.HoldEntries()
+		first := s.propose(opening(1))
+		synctest.Wait()
+		var rest []<-chan wire.Code
+		for id := byte(2); id < 50; id++ {
+			rest = append(rest, s.propose(opening(id)))
+		}
+		s.Decide(termtest.Committed)
+		if c := verdict(first); c != wire.CodeOK {
+			t.Errorf("first: %v", c)
+		}
+		for _, ch := range rest {
+			if c := verdict(ch); c != 0 {
+				t.Errorf("answered %v before the second entry", c)
+			}
+		}
+		s.Decide(termtest.Committed)
+		for i, ch := range rest {
+			if c := verdict(ch); c != wire.CodeOK {
+				t.Errorf("command %d of the second entry: %v", i, c)
+			}
+		}
+	})
+}
+
+// While an entry is in flight, for however long its disk takes, the commands that
+// queue up behind it are bounded by their bytes.
+func TestCommandsThatWaitForAnEntryAreBounded(t *testing.T) {
+	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+		s.open(1)
+		token := s.acquire(1, 1, "k")
+		s.HoldEntries()
+		codes := make(map[wire.Code]int) // one goroutine at a time counts
+		value := make([]byte, machine.MaxValue)
+		const commands = 3000 // of 64 KiB each
+		for i := range commands {
+			s.Term().Propose(nil, machine.SetValue{Session: sid(1), Token: token, Rev: uint64(i + 1), Value: value},
+				func(_ machine.Outcome, c wire.Code) { codes[c]++ })
+			synctest.Wait() // the first is on its way
+		}
+		if n := codes[wire.CodeBusy]; n < commands/2 || n > commands-term.MaxQueueBytes/(2*machine.MaxValue) {
+			t.Errorf("%d of %d refused", n, commands)
+		}
+		s.Decide(termtest.Dropped)
+		s.ReleaseEntries() // the rest goes through
+		synctest.Wait()
+		if codes[wire.CodeUnknown] != 1 || codes[wire.CodeOK]+codes[wire.CodeBusy] != commands-1 {
+			t.Errorf("verdicts %v", codes)
+		}
+	})
+}
+
+// checkedLog compares the commands that a table expects with those that every
+// other voter decodes.
+type checkedLog struct {
+	soloLog
+	t       *testing.T
+	entries int
+}
+
+func (l *checkedLog) Commit(entry []byte) (any, wire.Code) {
+	l.entries++
+	expected, commands := l.table.Expected()
+	if len(entry) == 0 || &expected[0] != &entry[0] {
+		l.t.Error("the entry is not expected")
+	}
+	decoded, err := machine.DecodeEntry(entry)
+	if err != nil || len(decoded) != len(commands) {
+		l.t.Fatalf("%d commands decoded, %d expected, %v", len(decoded), len(commands), err)
+	}
+	if !bytes.Equal(machine.EncodeEntry(decoded), entry) && !strings.Contains(fmt.Sprintf("%T", decoded[0]), "Unknown") {
+		l.t.Errorf("encoded anew, the entry differs: %+v", decoded)
+	}
+	for i := range decoded {
+		if !reflect.DeepEqual(decoded[i], commands[i]) {
+			l.t.Errorf("expected %#v, decoded %#v", commands[i], decoded[i])
+		}
+	}
+	return l.soloLog.Commit(entry)
+}
+
+// The leader's table applies the very commands that the other voters decode, also
+// if a command was made by this process and is not in its encoded form, or over a
+// limit of the encoding.
+func TestTheLeaderAppliesTheCommandsThatOthersDecode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := term.NewTable()
+		log := &checkedLog{soloLog: soloLog{table}, t: t}
+		table.Apply(machine.EncodeEntry([]machine.Command{
+			machine.LeaderStart{Term: 1}, machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 60_000},
+			machine.Raise{Term: 1, Format: machine.MaxFormat}, machine.Lift{Term: 1},
+		}), time.Now())
+		tm := term.New(term.Config{Log: log, Table: table, Term: 1, Logger: slog.New(slog.DiscardHandler)})
+		tm.Start()
+		defer tm.Stop()
+		n := 0
+		for _, cmd := range []machine.Command{
+			machine.Open{Session: sid(1), Client: "c", Node: "n", TTL: 3000, Meta: []byte{}},
+			machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Keys: []string{}},
+			machine.Acquire{Session: sid(1), Seq: 2, Keys: []string{"a", "b"}, Meta: []byte("m"), Seen: []uint64{}},
+			machine.Acquire{Session: sid(1), Seq: 3, Key: "over", Seen: make([]uint64, machine.MaxSeen+1)},
+			machine.Acquire{Session: sid(1), Seq: 4, Key: strings.Repeat("x", machine.MaxKey+1)},
+			machine.SetValue{Session: sid(1), Token: 1, Rev: 1, Value: []byte{}},
+			machine.Expire{Session: sid(1), Term: 1},
+			machine.Unknown{Raw: "from the future"},
+			nil,
+		} {
+			tm.Decide(cmd, func(machine.Outcome, wire.Code) { n++ })
+			synctest.Wait()
+		}
+		if n != 9 || log.entries != 9 {
+			t.Errorf("%d answers, %d entries", n, log.entries)
+		}
+		if bytes, _ := table.Expected(); bytes != nil {
+			t.Error("an entry is still expected")
+		}
+	})
+}
+
+func TestACommandThatSomeVoterMayNotReadIsRefused(t *testing.T) {
+	onStageWith(t, termtest.Config{Format: 1}, func(s *stage) {
+		s.open(1)
+		before := len(s.Applied())
+		if c := verdict(s.propose(machine.Ask{Session: sid(1), Key: "k"})); c != wire.CodeVersion || len(s.Applied()) != before {
+			t.Errorf("%v", c)
+		}
+		if c := verdict(s.propose(machine.Acquire{Session: sid(1), Seq: 1, Key: "k"})); c != wire.CodeOK {
+			t.Errorf("%v", c)
+		}
+	})
+}

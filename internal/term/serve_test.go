@@ -1,0 +1,203 @@
+package term_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+func TestAStreamCarriesCommandsBeatsAndEvents(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(2)
+		token := s.acquire(2, 1, "k")
+		p := s.connect()
+		for _, cmd := range []machine.Command{opening(1), machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}} {
+			f := p.ask(wire.Propose, machine.AppendCommand(nil, cmd))
+			if f.Code != wire.CodeOK {
+				t.Fatalf("%#v: %v", cmd, f.Code)
+			}
+			if o, _, err := machine.DecodeOutcome(f.Body); err != nil || o.Code != machine.OK && o.Code != machine.Queued {
+				t.Errorf("%#v: %+v, %v", cmd, o, err)
+			}
+		}
+		id := sid(1)
+		if f := p.ask(wire.Beat, id[:]); f.Code != wire.CodeOK {
+			t.Errorf("beat: %v", f.Code)
+		}
+		none := sid(9)
+		if f := p.ask(wire.Beat, none[:]); f.Code != wire.CodeNoSession {
+			t.Errorf("beat of no session: %v", f.Code)
+		}
+		if f := p.ask(wire.Ready, nil); f.Code != wire.CodeOK {
+			t.Errorf("ready: %v", f.Code)
+		}
+		s.Must(machine.Release{Session: sid(2), Token: token})
+		if e := <-p.events; e.Kind != machine.EventGranted || e.Session != sid(1) || e.Token <= token {
+			t.Errorf("%+v", e)
+		}
+		s.Term().AnnounceBound(7000)
+		if a := <-p.bounds; a != (wire.AttachAnswer{Term: 1, TTL: 7000}) {
+			t.Errorf("%+v", a)
+		}
+		if err := p.Notify(wire.Detach, id[:]); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		s.Must(machine.Close{Session: sid(1)})
+		synctest.Wait()
+		if len(p.events) > 0 {
+			t.Errorf("told %+v after Detach", <-p.events)
+		}
+		// The end of the term ends the stream.
+		s.Lead()
+		<-p.served
+		<-p.Stopped()
+	})
+}
+
+// A command that only a leader may propose is never taken from a stream, and
+// neither is a message that is malformed.
+func TestAStreamRefusesWhatItCannotTake(t *testing.T) {
+	var departed string
+	depart := func(name string, boot uint64, done func(wire.Code)) {
+		departed = fmt.Sprint(name, boot)
+		done(wire.CodeOK)
+	}
+	onStageWith(t, termtest.Config{Depart: depart}, func(s *stage) {
+		s.open(1)
+		p := s.connect()
+		before := len(s.Applied())
+		expire := machine.AppendCommand(nil, machine.Expire{Session: sid(1), Term: 1})
+		closing := machine.AppendCommand(nil, machine.Close{Session: sid(1)})
+		for _, q := range []struct {
+			t    wire.Type
+			body []byte
+		}{
+			{wire.Propose, expire}, {wire.Propose, append(closing, 0)}, {wire.Propose, closing[:3]}, {wire.Propose, nil},
+			{wire.Beat, []byte("short")}, {wire.Read, []byte{1}}, {wire.Scan, nil}, {wire.Depart, nil}, {wire.Confirm, nil},
+			{wire.Read, wire.Marshal(&wire.Query{Waiters: replica.MaxListed + 1})},
+			{wire.Scan, wire.Marshal(&wire.ScanQuery{Limit: replica.MaxScanned + 1})},
+			{wire.Attach, []byte{1}},
+		} {
+			if f := p.ask(q.t, q.body); f.Code != wire.CodeBad {
+				t.Errorf("type %d, %d bytes: %v", q.t, len(q.body), f.Code)
+			}
+		}
+		if n := len(s.Applied()); n != before {
+			t.Errorf("%d commands were applied", n-before)
+		}
+		if f := p.ask(wire.Depart, wire.Marshal(&wire.DepartRequest{Name: "n", Boot: 3})); f.Code != wire.CodeOK || departed != "n3" {
+			t.Errorf("depart: %v, %q", f.Code, departed)
+		}
+	})
+}
+
+func TestAStreamBeginsWithAttach(t *testing.T) {
+	onStage(t, func(s *stage) {
+		p := s.dial(func() *term.Term { return s.Term() })
+		p.Call(s.t.Context(), wire.Ready, nil)
+		<-p.served
+
+		nobody := s.dial(func() *term.Term { return nil })
+		seen := s.dial(func() *term.Term { return s.Term() })
+		for name, f := range map[string]wire.Frame{
+			"a node that does not lead":             nobody.ask(wire.Attach, wire.Marshal(&wire.AttachRequest{})),
+			"a leader of an older term than seen 2": seen.ask(wire.Attach, wire.Marshal(&wire.AttachRequest{Term: 2})),
+		} {
+			var hint wire.Hint
+			if err := wire.Unmarshal(f.Body, &hint); f.Code != wire.CodeNotLeader || err != nil || hint.Leader != "n7" {
+				t.Errorf("%s: %v, %+v, %v", name, f.Code, hint, err)
+			}
+		}
+		f := seen.ask(wire.Attach, wire.Marshal(&wire.AttachRequest{Term: 1}))
+		var a wire.AttachAnswer
+		if err := wire.Unmarshal(f.Body, &a); f.Code != wire.CodeOK || err != nil || a.Term != 1 || a.TTL != uint64(ttl/time.Millisecond) {
+			t.Errorf("%v, %+v, %v", f.Code, a, err)
+		}
+	})
+}
+
+// However many reads of a member wait, its beats are answered; and when the reads
+// are given up there is room for others.
+func TestWaitingReadsLeaveRoomForBeats(t *testing.T) {
+	onStageWith(t, termtest.Config{TTL: ttl}, func(s *stage) {
+		p := s.connect()
+		many := make([]string, replica.MaxAlso)
+		for i := range many {
+			many[i] = "none"
+		}
+		for _, tt := range []struct {
+			reads, most int
+			also        []string
+		}{
+			{term.MaxReads + 100, term.MaxReads, nil},
+			{100, term.MaxReadKeys / (replica.MaxAlso + 1), many},
+		} {
+			q := replica.Query{Key: "k", Also: tt.also}
+			a, _ := p.read(q)
+			q.Version = a.Version
+			body := wire.Marshal((*wire.Query)(&q))
+			codes := make(map[wire.Code]int) // the stream's goroutine counts
+			var ids []uint64
+			for i := range tt.reads {
+				id, err := p.Begin(wire.Read, body, func(f wire.Frame, err error) { codes[f.Code]++ })
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, id)
+				if i%1024 == 0 {
+					synctest.Wait()
+				}
+			}
+			synctest.Wait()
+			if n := s.Term().Watching("k"); n != tt.most || codes[wire.CodeBusy] != tt.reads-tt.most {
+				t.Errorf("%d of %d reads wait, verdicts %v", n, tt.reads, codes)
+			}
+			none := sid(9)
+			if f := p.ask(wire.Beat, none[:]); f.Code != wire.CodeNoSession {
+				t.Errorf("beat: %v", f.Code)
+			}
+			for i, id := range ids {
+				if err := p.Notify(wire.Cancel, wire.Marshal(id)); err != nil {
+					t.Fatal(err)
+				}
+				if i%1024 == 0 {
+					synctest.Wait()
+				}
+			}
+			synctest.Wait()
+			if n := s.Term().Watched(); n > 0 {
+				t.Errorf("%d are watched for nobody", n)
+			}
+			p.read(replica.Query{Key: "k"})
+		}
+	})
+}
+
+// The end of a stream ends its waiting reads.
+func TestReadsAreCancelledWithTheirStream(t *testing.T) {
+	onStage(t, func(s *stage) {
+		p := s.connect()
+		a, _ := p.read(replica.Query{Key: "k"})
+		list, _ := p.scan(replica.Scan{Limit: 1})
+		ignore := func(wire.Frame, error) {}
+		p.Begin(wire.Read, wire.Marshal(&wire.Query{Key: "k", Version: a.Version}), ignore)
+		p.Begin(wire.Scan, wire.Marshal(&wire.ScanQuery{Limit: 1, Since: list.Version}), ignore)
+		synctest.Wait()
+		if s.Term().Watched() == 0 {
+			t.Error("nothing waits")
+		}
+		p.Close()
+		<-p.served
+		if n := s.Term().Watched(); n > 0 {
+			t.Errorf("%d are watched for nobody", n)
+		}
+	})
+}

@@ -1,0 +1,188 @@
+package term_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// A recorder is a subscriber that writes down its events.
+type recorder struct {
+	term.Subscriber
+	mu     sync.Mutex
+	events []string
+}
+
+func newRecorder() *recorder {
+	r := &recorder{}
+	r.Event = func(e machine.Event) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.events = append(r.events, fmt.Sprintf("%d %v %s", e.Kind, e.Session[0], e.Key))
+	}
+	return r
+}
+
+// told returns the events so far, and forgets them.
+func (r *recorder) told() string {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events := r.events
+	r.events = nil
+	return strings.Join(events, ", ")
+}
+
+func TestEventsOfNobodysSessionAreToldToNobody(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		s.Must(machine.Open{Session: sid(2), Client: "other", Node: "n", TTL: 3000})
+		r := newRecorder()
+		s.Term().Join(&r.Subscriber)
+		// The session without an ID as a forged Attach might ask for it: the table
+		// has none, so the forger is told of its end.
+		s.Term().Attach(&r.Subscriber, []machine.SessionID{{}, sid(1), sid(2)})
+		if got := r.told(); got != "3 0 " {
+			t.Errorf("told %s", got)
+		}
+		s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Delay: 1000},
+			machine.Acquire{Session: sid(2), Seq: 1, Key: "k"},
+			machine.Acquire{Session: sid(1), Seq: 2, Key: "j"},
+			machine.Ask{Session: sid(1), Key: "j"})
+		s.Must(machine.Expire{Session: sid(1), Term: 1})
+		// Contended, asked, twice lost, and ended. The leader alone is told that
+		// k is delayed.
+		if got := r.told(); got != "7 1 k, 6 1 j, 2 1 k, 2 1 j, 3 1 " {
+			t.Errorf("told %s", got)
+		}
+	})
+}
+
+func TestASubscriberThatAttachesIsToldWhatItMissed(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		s.open(2)
+		s.open(3)
+		token := s.acquire(1, 1, "k")
+		s.acquire(2, 1, "k")
+		first, second := newRecorder(), newRecorder()
+		s.Term().Join(&first.Subscriber)
+		s.Term().Join(&second.Subscriber)
+		s.Term().Attach(&first.Subscriber, []machine.SessionID{sid(2), sid(3)})
+		s.Must(machine.Release{Session: sid(1), Token: token})
+		if got := first.told(); got != "1 2 k" {
+			t.Errorf("told %s", got)
+		}
+		// The session's stream is another now; the grant was not marked as seen.
+		s.Term().Attach(&second.Subscriber, []machine.SessionID{sid(2)})
+		s.Must(machine.Close{Session: sid(2)})
+		if got := second.told(); got != "1 2 k, 2 2 k, 3 2 " {
+			t.Errorf("the second is told %s", got)
+		}
+		s.Must(machine.Close{Session: sid(3)})
+		if got := first.told(); got != "3 3 " {
+			t.Errorf("the first is told %s", got)
+		}
+		// A session that has ended meanwhile, asked of a confirmed leader only.
+		s.HoldRounds()
+		s.Term().Attach(&first.Subscriber, []machine.SessionID{sid(2), sid(3)})
+		if got := first.told(); got != "" {
+			t.Errorf("told %s before a round", got)
+		}
+		s.AnswerRound(false)
+		if got := first.told(); got != "" {
+			t.Errorf("told %s by a leader that is not confirmed", got)
+		}
+		s.ReleaseRounds()
+		s.Term().Attach(&first.Subscriber, []machine.SessionID{sid(2)})
+		if got := first.told(); got != "3 2 " {
+			t.Errorf("told %s", got)
+		}
+	})
+}
+
+// The events of a session follow the stream that carries its commands and beats.
+func TestEventsFollowTheSession(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		s.open(2)
+		token := s.acquire(2, 1, "k")
+		tm := s.Term()
+		a, b := newRecorder(), newRecorder()
+		tm.Join(&a.Subscriber)
+		tm.Join(&b.Subscriber)
+		tm.Propose(&a.Subscriber, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}, func(machine.Outcome, wire.Code) {})
+		synctest.Wait()
+		tm.Beat(&b.Subscriber, sid(1), func(wire.Code) {})
+		s.Must(machine.Release{Session: sid(2), Token: token})
+		if got := a.told() + "; " + b.told(); got != "; 1 1 k" {
+			t.Errorf("told %s", got)
+		}
+		tm.Quit(&b.Subscriber)
+		s.Must(machine.Close{Session: sid(1)})
+		if got := b.told(); got != "" {
+			t.Errorf("told %s after it quit", got)
+		}
+		s.open(3)
+		tm.Attach(&a.Subscriber, []machine.SessionID{sid(3)})
+		tm.Detach(sid(3))
+		s.Must(machine.Close{Session: sid(3)})
+		if got := a.told(); got != "" {
+			t.Errorf("told %s after the session was detached", got)
+		}
+	})
+}
+
+func TestASubscriberIsStoppedWithTheTerm(t *testing.T) {
+	onStage(t, func(s *stage) {
+		old := s.Term()
+		r := newRecorder()
+		stopped := 0
+		r.Stop = func() { stopped++ }
+		var bounds []wire.AttachAnswer
+		r.Bound = func(a wire.AttachAnswer) { bounds = append(bounds, a) }
+		old.Join(&r.Subscriber)
+		old.AnnounceBound(5000)
+		if len(bounds) != 1 || bounds[0] != (wire.AttachAnswer{Term: 1, TTL: 5000}) {
+			t.Errorf("told %v", bounds)
+		}
+		s.Lead()
+		if stopped != 1 {
+			t.Errorf("stopped %d times", stopped)
+		}
+		if old.Join(&newRecorder().Subscriber) {
+			t.Error("joined a term that has ended")
+		}
+		if old.AnnounceBound(5000); len(bounds) != 1 {
+			t.Errorf("told %v", bounds)
+		}
+	})
+}
+
+// A session that opens through a subscriber has its events routed by its next
+// command or beat.
+func TestAnOpenedSessionIsRouted(t *testing.T) {
+	onStage(t, func(s *stage) {
+		r := newRecorder()
+		tm := s.Term()
+		tm.Join(&r.Subscriber)
+		for _, cmd := range []machine.Command{opening(1), machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}} {
+			done := make(chan wire.Code, 1)
+			tm.Propose(&r.Subscriber, cmd, func(_ machine.Outcome, c wire.Code) { done <- c })
+			if c := verdict(done); c != wire.CodeOK {
+				t.Fatal(c)
+			}
+		}
+		time.Sleep(2 * ttl)
+		if got := r.told(); got != "2 1 k, 3 1 " {
+			t.Errorf("told %s", got)
+		}
+	})
+}

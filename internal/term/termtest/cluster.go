@@ -1,0 +1,390 @@
+package termtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/wakeup"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// Config describes a Cluster. The zero Config is that of most tests.
+type Config struct {
+	TTL      time.Duration // bound of sessions' TTLs; 0: DefaultTTL
+	Voters   int           // 0: three
+	Founding bool          // leave the founding wait to the leader
+	Format   int           // raise the table to this format; 0: to machine.MaxFormat
+	Seed     uint64        // of the network's faults
+	NoCheck  bool          // see SetCheck
+	Depart   func(name string, boot uint64, done func(wire.Code))
+	MayLift  func() bool
+}
+
+// DefaultTTL is the bound of sessions' TTLs if Config says nothing.
+const DefaultTTL = 9 * time.Second
+
+// A Cluster is a lock table with a leader. Methods may be called from any
+// goroutine.
+type Cluster struct {
+	t    testing.TB
+	cfg  Config
+	id   machine.ClusterID
+	next wakeup.All // another leader
+
+	entries gate[Fate]
+	rounds  rounds
+
+	applying sync.Mutex // one entry at a time; before mu
+	tables   [2]*term.Table
+
+	mu       sync.Mutex
+	rng      *rand.Rand
+	applied  []machine.Command // all commands, in log order
+	elected  uint64            // the highest term won
+	promised map[string]uint64 // each voter's term
+	cut      map[string]bool   // voters that answer no round
+	leader   *leadership       // nil: nobody leads
+	latest   *leadership       // the leader, or the leader before
+	former   []*leadership     // deposed, and running still
+	members  []*Member
+	check    bool
+	stalled  time.Duration
+}
+
+var made atomic.Uint64 // clusters so far: each has an ID of its own
+
+// New founds a cluster and elects its first leader, in term 1. The Cluster stops at
+// the end of the test.
+func New(t testing.TB, cfg Config) *Cluster {
+	t.Helper()
+	if cfg.TTL == 0 {
+		cfg.TTL = DefaultTTL
+	}
+	if cfg.Voters == 0 {
+		cfg.Voters = 3
+	}
+	if cfg.Format == 0 {
+		cfg.Format = machine.MaxFormat
+	}
+	c := &Cluster{
+		t:        t,
+		cfg:      cfg,
+		tables:   [2]*term.Table{term.NewTable(), term.NewTable()},
+		rng:      rand.New(rand.NewPCG(cfg.Seed, 2)),
+		promised: make(map[string]uint64),
+		cut:      make(map[string]bool),
+		check:    !cfg.NoCheck,
+	}
+	binary.BigEndian.PutUint64(c.id[:], made.Add(1))
+	t.Cleanup(c.stop)
+	c.Lead()
+	if !cfg.Founding {
+		c.Must(machine.Lift{Term: c.TermNumber()})
+	}
+	return c
+}
+
+// stop ends every leadership and compares the tables.
+func (c *Cluster) stop() {
+	c.ReleaseEntries()
+	c.ReleaseRounds()
+	c.mu.Lock()
+	running := c.former
+	if c.leader != nil {
+		running = append(running, c.leader)
+	}
+	c.leader, c.former = nil, nil
+	members := slices.Clone(c.members)
+	c.mu.Unlock()
+	for _, m := range members {
+		m.leave()
+	}
+	for _, l := range running {
+		l.resume()
+		l.term.Stop()
+	}
+	var digests [2][32]byte
+	for i, table := range c.tables {
+		table.View(func(m *machine.State) { digests[i] = m.Digest() })
+	}
+	if digests[0] != digests[1] {
+		c.t.Error("the tables of the two voters differ")
+	}
+}
+
+// Lead elects a leader in the next term. The leader before is stopped, or goes on
+// frozen if it is paused. The new leader has the other voter's table.
+func (c *Cluster) Lead() {
+	c.t.Helper()
+	old := c.unseat()
+	if old != nil && !old.paused() {
+		old.term.Stop()
+	} else if old != nil {
+		c.mu.Lock()
+		c.former = append(c.former, old)
+		c.mu.Unlock()
+	}
+	c.elect()
+}
+
+// Depose elects a leader in the next term, on the other voter's table, and leaves
+// the leader before running: that leader has not heard of the election. Members go
+// on with the new leader. Depose returns the Term of the leader before.
+func (c *Cluster) Depose() *term.Term {
+	c.t.Helper()
+	old := c.unseat()
+	c.mu.Lock()
+	c.former = append(c.former, old)
+	c.mu.Unlock()
+	c.elect()
+	return old.term
+}
+
+// LeadFromSnapshot is Lead with a table that came to the new leader as a snapshot.
+func (c *Cluster) LeadFromSnapshot() {
+	c.t.Helper()
+	old := c.last()
+	c.applying.Lock()
+	var image bytes.Buffer
+	if err := c.tables[old.place].Snapshot()(&image); err != nil {
+		c.t.Errorf("snapshot: %v", err)
+	}
+	if err := c.tables[1-old.place].Restore(&image); err != nil {
+		c.t.Errorf("restore: %v", err)
+	}
+	c.applying.Unlock()
+	c.Lead()
+}
+
+// unseat takes the leader away: from now on no entry of its term is committed.
+func (c *Cluster) unseat() *leadership {
+	c.applying.Lock() // no entry is half applied
+	defer c.applying.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.leader
+	c.leader = nil
+	c.elected++
+	return old
+}
+
+// elect has a majority of the voters vote for a leader in the term of c.elected,
+// and starts its Term.
+func (c *Cluster) elect() {
+	c.t.Helper()
+	c.mu.Lock()
+	number := c.elected
+	l := &leadership{c: c, number: number, place: int((number - 1) % 2)}
+	for i := range c.cfg.Voters/2 + 1 {
+		// Round the voters, the leader of the term first.
+		c.promised[c.voter((l.place+i)%c.cfg.Voters)] = number
+	}
+	c.mu.Unlock()
+	t, err := term.Establish(term.Config{
+		Log: l, Table: c.tables[l.place], Term: number, Logger: slog.New(slog.DiscardHandler),
+		Ask: c.ask, Depart: c.cfg.Depart, MayLift: c.cfg.MayLift,
+	}, func() error { return nil }, c.founding(), c.cfg.Format)
+	if err != nil {
+		c.t.Fatalf("term %d: %v", number, err)
+	}
+	l.term = t
+	c.mu.Lock()
+	c.leader, c.latest = l, l
+	members := slices.Clone(c.members)
+	c.mu.Unlock()
+	for _, m := range members {
+		m.Reconnect()
+	}
+	c.next.Wake()
+}
+
+func (c *Cluster) founding() *wire.Founding {
+	return &wire.Founding{Cluster: c.id, Floor: 1, TTL: uint64(c.cfg.TTL / time.Millisecond)}
+}
+
+func (c *Cluster) leading() *leadership {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leader
+}
+
+func (c *Cluster) last() *leadership {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.latest
+}
+
+// Term returns the Term of the leader. During an election, this and the other
+// methods speak of the leader before.
+func (c *Cluster) Term() *term.Term { return c.last().term }
+
+// TermNumber returns the number of the leader's term.
+func (c *Cluster) TermNumber() uint64 { return c.last().number }
+
+// Table returns the leader's table.
+func (c *Cluster) Table() *term.Table { return c.tables[c.last().place] }
+
+// ID returns the cluster's ID.
+func (c *Cluster) ID() machine.ClusterID { return c.id }
+
+// Apply commits commands in entries of their own, beside the leader's proposer, and
+// returns their outcomes. Apply does not wait for HoldEntries.
+func (c *Cluster) Apply(commands ...machine.Command) (outcomes []machine.Outcome) {
+	for part := range slices.Chunk(commands, machine.MaxCommands) {
+		c.applying.Lock()
+		outcomes = append(outcomes, c.applyLocked(c.last().place, machine.EncodeEntry(part))...)
+		c.applying.Unlock()
+	}
+	return outcomes
+}
+
+// Must is Apply for commands that the table accepts; any other outcome fails the
+// test. Must returns the last outcome.
+func (c *Cluster) Must(commands ...machine.Command) (last machine.Outcome) {
+	c.t.Helper()
+	for i, o := range c.Apply(commands...) {
+		if o.Code != machine.OK && o.Code != machine.Granted && o.Code != machine.Queued {
+			c.t.Fatalf("%#v: %+v", commands[i], o)
+		}
+		last = o
+	}
+	return last
+}
+
+// applyLocked applies an entry to both tables, the leader's first. The caller holds
+// c.applying.
+func (c *Cluster) applyLocked(place int, entry []byte) []machine.Outcome {
+	commands, err := machine.DecodeEntry(entry)
+	if err != nil {
+		c.t.Errorf("an entry cannot be decoded: %v", err)
+	}
+	c.mu.Lock()
+	c.applied = append(c.applied, commands...)
+	check := c.check
+	c.mu.Unlock()
+	now := time.Now()
+	outcomes := c.tables[place].Apply(entry, now).([]machine.Outcome)
+	c.tables[1-place].Apply(bytes.Clone(entry), now)
+	if check {
+		c.tables[place].View(func(m *machine.State) {
+			if err := m.Check(); err != nil {
+				c.t.Errorf("after %+v: %v", commands, err)
+			}
+		})
+	}
+	return outcomes
+}
+
+// SetCheck says whether the table's invariants are checked after every entry. A
+// test with a large table turns the check off and calls Check.
+func (c *Cluster) SetCheck(check bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.check = check
+}
+
+// Check returns the first invariant that the table breaks, or nil.
+func (c *Cluster) Check() (err error) {
+	c.View(func(m *machine.State) { err = m.Check() })
+	return err
+}
+
+// Seed starts the chances of the network's faults anew.
+func (c *Cluster) Seed(seed uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rng = rand.New(rand.NewPCG(seed, 2))
+}
+
+// View runs f on the leader's table.
+func (c *Cluster) View(f func(*machine.State)) { c.Table().View(f) }
+
+// Owner returns the first holder of a key.
+func (c *Cluster) Owner(key string) (id machine.SessionID, token machine.Token) {
+	c.View(func(m *machine.State) { id, token = m.Owner(key) })
+	return id, token
+}
+
+// Status returns the state of a key.
+func (c *Cluster) Status(key string) (st machine.Status) {
+	c.View(func(m *machine.State) { st = m.Status(key, replica.MaxListed) })
+	return st
+}
+
+// Counts counts the sessions, grants and waiters of the table.
+func (c *Cluster) Counts() (n machine.Counts) {
+	c.View(func(m *machine.State) { n = m.Counts() })
+	return n
+}
+
+// Alive reports whether a session is open.
+func (c *Cluster) Alive(id machine.SessionID) (open bool) {
+	c.View(func(m *machine.State) { _, open = m.Session(id) })
+	return open
+}
+
+// Applied returns all commands so far, in log order.
+func (c *Cluster) Applied() []machine.Command {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.applied)
+}
+
+// Sent counts the applied commands that f accepts.
+func (c *Cluster) Sent(f func(machine.Command) bool) (n int) {
+	for _, cmd := range c.Applied() {
+		if f(cmd) {
+			n++
+		}
+	}
+	return n
+}
+
+// ExpireNow ends every session, as if the leader had heard none for a TTL.
+func (c *Cluster) ExpireNow() {
+	var expire []machine.Command
+	number := c.TermNumber()
+	c.View(func(m *machine.State) {
+		m.Sessions(func(st machine.SessionStatus) bool {
+			expire = append(expire, machine.Expire{Session: st.ID, Term: number})
+			return true
+		})
+	})
+	c.Apply(expire...)
+}
+
+// Pause stops the leader like SIGSTOP until resume is called: the leader hears,
+// says and decides nothing. A leader that is elected meanwhile is not paused.
+func (c *Cluster) Pause() (resume func()) {
+	l := c.last()
+	l.pause()
+	return l.resume
+}
+
+func (c *Cluster) chance(p float64) bool {
+	if p == 0 {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rng.Float64() < p
+}
+
+func (c *Cluster) upTo(most time.Duration) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Duration(c.rng.Int64N(int64(most)))
+}

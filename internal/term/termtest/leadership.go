@@ -1,0 +1,304 @@
+package termtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/wakeup"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// A leadership is one voter's lead in one term. It is the term.Log of its Term.
+type leadership struct {
+	c      *Cluster
+	number uint64
+	place  int // of the table in c.tables
+	term   *term.Term
+
+	mu       sync.Mutex
+	frozen   chan struct{} // closed by resume; nil: not paused
+	arrivals []func()      // of messages that came while paused
+}
+
+func (c *Cluster) voter(i int) string { return fmt.Sprintf("v%d#1", i+1) }
+
+func (l *leadership) ID() string { return l.c.voter(l.place % l.c.cfg.Voters) }
+
+func (l *leadership) Voters() (ids []string) {
+	for i := range l.c.cfg.Voters {
+		ids = append(ids, l.c.voter(i))
+	}
+	return ids
+}
+
+// Leads says yes even after an election: the loser has not heard of it.
+func (l *leadership) Leads(number uint64) bool { return number == l.number }
+
+// Commit applies the entry to both tables, unless the test decides otherwise or
+// another leader has been elected.
+func (l *leadership) Commit(entry []byte) (any, wire.Code) {
+	l.wait()
+	fate, decided := l.c.entries.wait()
+	l.wait()
+	if !decided {
+		fate = Committed
+	}
+	if fate == Dropped {
+		return nil, wire.CodeUnknown
+	}
+	l.c.applying.Lock()
+	defer l.c.applying.Unlock()
+	l.c.mu.Lock()
+	deposed := l.c.elected != l.number
+	l.c.mu.Unlock()
+	if deposed {
+		return nil, wire.CodeUnknown
+	}
+	outcomes := l.c.applyLocked(l.place, entry)
+	if fate == Unheard {
+		return nil, wire.CodeUnknown
+	}
+	return outcomes, wire.CodeOK
+}
+
+func (l *leadership) Stalled() time.Duration {
+	l.wait()
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.c.stalled
+}
+
+// SetStalled has the leader's store not answer for d.
+func (c *Cluster) SetStalled(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stalled = d
+}
+
+func (l *leadership) pause() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.frozen == nil {
+		l.frozen = make(chan struct{})
+	}
+}
+
+func (l *leadership) paused() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.frozen != nil
+}
+
+// resume lets a paused leader go on, with the messages that came meanwhile.
+func (l *leadership) resume() {
+	l.mu.Lock()
+	frozen, arrivals := l.frozen, l.arrivals
+	l.frozen, l.arrivals = nil, nil
+	l.mu.Unlock()
+	if frozen == nil {
+		return
+	}
+	close(frozen)
+	for _, arrive := range arrivals {
+		time.AfterFunc(0, arrive)
+	}
+}
+
+// wait waits while the leader is paused. The Term's goroutines come here at every
+// tick and every entry, so a paused Term stands still and sees later that time has
+// passed.
+func (l *leadership) wait() {
+	l.mu.Lock()
+	frozen := l.frozen
+	l.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+}
+
+// later keeps a message for resume, and reports whether the leader is paused.
+func (l *leadership) later(arrive func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.frozen == nil {
+		return false
+	}
+	l.arrivals = append(l.arrivals, arrive)
+	return true
+}
+
+// A Fate is what becomes of a held entry.
+type Fate int
+
+const (
+	Committed Fate = iota // committed, and the leader hears of it
+	Unheard               // committed, and the leader does not know
+	Dropped               // in no log, and the leader does not know
+)
+
+// HoldEntries has every entry of the leader wait, from now on, until the test
+// decides its fate with Decide or ReleaseEntries.
+func (c *Cluster) HoldEntries() { c.entries.hold() }
+
+// Decide waits for a held entry and decides its fate.
+func (c *Cluster) Decide(f Fate) { c.entries.decide(f) }
+
+// ReleaseEntries commits the held entry and ends HoldEntries.
+func (c *Cluster) ReleaseEntries() { c.entries.release() }
+
+// A gate makes its visitors wait for a decision while it is held.
+type gate[T any] struct {
+	mu        sync.Mutex
+	decisions chan T // nil: not held
+}
+
+func (g *gate[T]) hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.decisions == nil {
+		g.decisions = make(chan T)
+	}
+}
+
+func (g *gate[T]) held() chan T {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.decisions
+}
+
+// wait returns the decision, or false if the gate is not held any more.
+func (g *gate[T]) wait() (decision T, ok bool) {
+	if ch := g.held(); ch != nil {
+		decision, ok = <-ch
+	}
+	return decision, ok
+}
+
+func (g *gate[T]) decide(decision T) { g.held() <- decision }
+
+func (g *gate[T]) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.decisions != nil {
+		close(g.decisions)
+		g.decisions = nil
+	}
+}
+
+// rounds holds the questions of rounds until the test answers them.
+type rounds struct {
+	mu       sync.Mutex
+	held     bool
+	waiting  []question
+	arrived  wakeup.All
+	answered context.Context // of the last round that AnswerRound answered
+	yes      bool            // the answer
+	asked    int             // rounds that have begun
+	last     context.Context // of the last round that has begun
+}
+
+type question struct {
+	ctx    context.Context // the same for all questions of a round
+	answer func(bool)
+}
+
+// HoldRounds has every round wait, from now on, for AnswerRound or ReleaseRounds.
+func (c *Cluster) HoldRounds() {
+	c.rounds.mu.Lock()
+	defer c.rounds.mu.Unlock()
+	c.rounds.held = true
+}
+
+// AnswerRound waits for a held round and has every voter answer alike.
+func (c *Cluster) AnswerRound(yes bool) {
+	r := &c.rounds
+	for {
+		arrived := r.arrived.Wait()
+		r.mu.Lock()
+		var now, rest []question
+		for _, q := range r.waiting {
+			switch {
+			case q.ctx.Err() != nil: // nobody waits any more
+			case len(now) == 0 || q.ctx == now[0].ctx:
+				now = append(now, q)
+			default:
+				rest = append(rest, q)
+			}
+		}
+		r.waiting = rest
+		if len(now) > 0 {
+			r.answered, r.yes = now[0].ctx, yes
+		}
+		r.mu.Unlock()
+		if len(now) > 0 {
+			for _, q := range now {
+				q.answer(yes)
+			}
+			return
+		}
+		<-arrived
+	}
+}
+
+// ReleaseRounds answers yes to the held round and ends HoldRounds.
+func (c *Cluster) ReleaseRounds() {
+	r := &c.rounds
+	r.mu.Lock()
+	waiting := r.waiting
+	r.held, r.waiting = false, nil
+	r.mu.Unlock()
+	for _, q := range waiting {
+		q.answer(true)
+	}
+}
+
+// Rounds counts the rounds that have asked any voter.
+func (c *Cluster) Rounds() int {
+	c.rounds.mu.Lock()
+	defer c.rounds.mu.Unlock()
+	return c.rounds.asked
+}
+
+// CutVoters has n of the voters answer no round from now on, the leader's own
+// voter last.
+func (c *Cluster) CutVoters(n int) {
+	place := c.last().place
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.cut)
+	for i := range n {
+		c.cut[c.voter((place+1+i)%c.cfg.Voters)] = true
+	}
+}
+
+// ask is term.Config.Ask: a voter says whether its term is not above the leader's.
+func (c *Cluster) ask(ctx context.Context, voter string, number uint64, answer func(bool)) {
+	r := &c.rounds
+	r.mu.Lock()
+	if r.last != ctx {
+		r.last = ctx
+		r.asked++
+	}
+	switch {
+	case r.held && r.answered == ctx:
+		yes := r.yes
+		r.mu.Unlock()
+		answer(yes)
+		return
+	case r.held:
+		r.waiting = append(r.waiting, question{ctx, answer})
+		r.mu.Unlock()
+		r.arrived.Wake()
+		return
+	}
+	r.mu.Unlock()
+	c.mu.Lock()
+	yes, cut := c.promised[voter] <= number, c.cut[voter]
+	c.mu.Unlock()
+	if !cut {
+		answer(yes)
+	}
+}

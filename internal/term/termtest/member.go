@@ -1,0 +1,284 @@
+package termtest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// Faults are those of a member's network. All but Latency are probabilities.
+type Faults struct {
+	Latency    time.Duration // of one way: up to this much
+	LoseAsk    float64
+	LoseAnswer float64
+	Twice      float64 // a late second copy of a command arrives
+	LosePush   float64 // an event is lost, and told again after a reconnection
+}
+
+// Hooks are functions of a test between a client and the network. A nil function
+// does nothing.
+type Hooks struct {
+	Proposed func(machine.Command)                   // sees every command
+	Refuse   func(machine.Command) *replica.Error    // answers in place of the leader, unless nil
+	Beat     func(ctx context.Context) (bool, error) // answers in place of the leader, if true
+}
+
+// A Member reaches a Cluster's leader over a network that may misbehave.
+type Member struct {
+	c    *Cluster
+	name string
+	done chan struct{}
+
+	beats atomic.Int64
+	slept atomic.Int64
+
+	mu         sync.Mutex
+	faults     Faults
+	hooks      Hooks
+	cut        chan struct{} // not nil while isolated; closed when healed
+	sinks      map[machine.SessionID]*sink
+	heard      map[machine.SessionID]time.Time // when the leader last heard a session
+	subscriber *term.Subscriber                // of term; nil while isolated
+	term       *term.Term
+}
+
+var _ replica.Replica = (*Member)(nil)
+
+// Join adds a member.
+func (c *Cluster) Join(name string) *Member {
+	m := &Member{
+		c: c, name: name, done: make(chan struct{}),
+		sinks: make(map[machine.SessionID]*sink),
+		heard: make(map[machine.SessionID]time.Time),
+	}
+	c.mu.Lock()
+	c.members = append(c.members, m)
+	c.mu.Unlock()
+	m.Reconnect()
+	return m
+}
+
+// SetFaults replaces the faults of the member's network.
+func (m *Member) SetFaults(f Faults) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.faults = f
+}
+
+// SetHooks replaces the member's hooks.
+func (m *Member) SetHooks(h Hooks) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hooks = h
+}
+
+// Beats returns the number of beats that the leader has acknowledged.
+func (m *Member) Beats() int64 { return m.beats.Load() }
+
+// Slept returns how long the member's host was suspended.
+func (m *Member) Slept() time.Duration { return time.Duration(m.slept.Load()) }
+
+// Stop ends the member as a node's Stop does.
+func (m *Member) Stop() { close(m.done) }
+
+// Isolate cuts the member off until Heal.
+func (m *Member) Isolate() {
+	m.mu.Lock()
+	m.cut = make(chan struct{})
+	m.mu.Unlock()
+	m.leave()
+}
+
+// Heal ends Isolate. The member's sessions are told what they have missed.
+func (m *Member) Heal() {
+	m.mu.Lock()
+	close(m.cut)
+	m.cut = nil
+	m.mu.Unlock()
+	m.Reconnect()
+}
+
+// Reconnect ends the member's connection to the leader and makes another. The
+// member's sessions are told again every event that they have not marked as seen.
+func (m *Member) Reconnect() {
+	m.leave()
+	l := m.c.leading()
+	if l == nil || l.later(m.Reconnect) {
+		return
+	}
+	s := &term.Subscriber{Event: m.push}
+	m.mu.Lock()
+	if m.cut != nil || !l.term.Join(s) {
+		m.mu.Unlock()
+		return
+	}
+	m.term, m.subscriber = l.term, s
+	ids := make([]machine.SessionID, 0, len(m.sinks))
+	for id := range m.sinks {
+		ids = append(ids, id)
+	}
+	m.mu.Unlock()
+	l.term.Attach(s, ids)
+}
+
+// leave ends the connection.
+func (m *Member) leave() {
+	m.mu.Lock()
+	t, s := m.term, m.subscriber
+	m.term, m.subscriber = nil, nil
+	m.mu.Unlock()
+	if t != nil {
+		t.Quit(s)
+	}
+}
+
+// Sleep suspends the member's host for d: the host's clock stands still while the
+// leader's goes on. A bubble has one clock, so the leader's verdict comes early
+// instead: a session whose deadline is closer than d expires then.
+func (m *Member) Sleep(d time.Duration) {
+	m.slept.Add(int64(d))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, heard := range m.heard {
+		if m.sinks[id] == nil {
+			delete(m.heard, id)
+			continue
+		}
+		m.heard[id] = heard.Add(-d)
+		m.expireUnheard(id, heard.Add(-d))
+	}
+}
+
+// expireUnheard has the session expire a TTL after heard, unless the leader hears
+// the session before.
+func (m *Member) expireUnheard(id machine.SessionID, heard time.Time) {
+	var st machine.SessionStatus
+	m.c.View(func(s *machine.State) { st, _ = s.Session(id) })
+	time.AfterFunc(time.Until(heard.Add(time.Duration(st.TTL)*time.Millisecond)), func() {
+		m.mu.Lock()
+		silent := m.heard[id].Equal(heard)
+		m.mu.Unlock()
+		if l := m.c.leading(); silent && l != nil {
+			m.c.Apply(machine.Expire{Session: id, Term: l.number})
+		}
+	})
+}
+
+// hear notes that the leader hears a session now.
+func (m *Member) hear(id machine.SessionID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.heard[id] = time.Now()
+}
+
+func (m *Member) network() (Faults, chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.faults, m.cut
+}
+
+func (m *Member) hooked() Hooks {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.hooks
+}
+
+// Member returns the member's name.
+func (m *Member) Member() string { return m.name }
+
+// Cluster returns the cluster's ID.
+func (m *Member) Cluster() machine.ClusterID { return m.c.id }
+
+// TTL returns the bound of sessions' TTLs.
+func (m *Member) TTL() time.Duration { return m.c.cfg.TTL }
+
+// Done is closed by Stop.
+func (m *Member) Done() <-chan struct{} { return m.done }
+
+// Reached returns ErrNoQuorum while the member is isolated or nobody leads.
+func (m *Member) Reached() error {
+	if _, cut := m.network(); cut != nil || m.c.leading() == nil {
+		return replica.ErrNoQuorum
+	}
+	return nil
+}
+
+// Propose implements replica.Replica.
+func (m *Member) Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error) {
+	h := m.hooked()
+	if h.Proposed != nil {
+		h.Proposed(cmd)
+	}
+	if h.Refuse != nil {
+		if err := h.Refuse(cmd); err != nil {
+			return machine.Outcome{}, err
+		}
+	}
+	return ask(ctx, m, request[machine.Outcome]{
+		patience: retryAfter, command: true,
+		send: func(t *term.Term, s *term.Subscriber, done func(machine.Outcome, wire.Code)) func() {
+			if o, ok := cmd.(machine.Open); ok {
+				m.hear(o.Session)
+			}
+			t.Propose(s, cmd, done)
+			return nil
+		},
+	})
+}
+
+// Beat implements replica.Replica.
+func (m *Member) Beat(ctx context.Context, id machine.SessionID) error {
+	if h := m.hooked(); h.Beat != nil {
+		if ok, err := h.Beat(ctx); ok {
+			return err
+		}
+	}
+	code, err := ask(ctx, m, request[wire.Code]{
+		patience: retryAfter,
+		send: func(t *term.Term, s *term.Subscriber, done func(wire.Code, wire.Code)) func() {
+			m.hear(id)
+			t.Beat(s, id, func(c wire.Code) { done(c, c) })
+			return nil
+		},
+	})
+	switch {
+	case err != nil:
+		return err
+	case code != wire.CodeOK:
+		return replica.ErrNoSession
+	}
+	m.beats.Add(1)
+	return nil
+}
+
+// Read implements replica.Replica.
+func (m *Member) Read(ctx context.Context, q replica.Query) (replica.Answer, error) {
+	if err := q.Check(); err != nil {
+		return replica.Answer{}, err
+	}
+	return ask(ctx, m, request[replica.Answer]{
+		patience: patience(q.Version != 0),
+		send: func(t *term.Term, _ *term.Subscriber, done func(replica.Answer, wire.Code)) func() {
+			return t.Read(q, done)
+		},
+	})
+}
+
+// Scan implements replica.Replica.
+func (m *Member) Scan(ctx context.Context, q replica.Scan) (replica.Scanned, error) {
+	if err := q.Check(); err != nil {
+		return replica.Scanned{}, err
+	}
+	return ask(ctx, m, request[replica.Scanned]{
+		patience: patience(q.Since != 0),
+		send: func(t *term.Term, _ *term.Subscriber, done func(replica.Scanned, wire.Code)) func() {
+			return t.Scan(q, done)
+		},
+	})
+}

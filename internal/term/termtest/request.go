@@ -1,0 +1,194 @@
+package termtest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+const (
+	retryAfter     = 300 * time.Millisecond // a request without an answer is sent again
+	retryWaitAfter = 3 * time.Second        // the same for a request that waits for a change
+	twiceWithin    = 3 * time.Second        // a second copy arrives
+	pushAgain      = 2 * time.Second        // a lost event is told again
+)
+
+func patience(waits bool) time.Duration {
+	if waits {
+		return retryWaitAfter
+	}
+	return retryAfter
+}
+
+// A request is sent again and again until an answer comes.
+type request[T any] struct {
+	patience time.Duration // before the request is sent again
+	command  bool          // may have an effect without an answer; may arrive twice
+	send     func(*term.Term, *term.Subscriber, func(T, wire.Code)) (cancel func())
+}
+
+// A call is one request of a client, with all its attempts.
+type call[T any] struct {
+	m        *Member
+	r        request[T]
+	verdicts chan verdict[T] // size 1: the first answer of any attempt
+	refused  chan struct{}   // size 1: an attempt was answered NotLeader, Busy or Unknown
+
+	mu      sync.Mutex
+	cancels []func()
+	ended   bool
+}
+
+type verdict[T any] struct {
+	value T
+	code  wire.Code
+}
+
+// ask sends r until an answer comes, ctx ends or the member stops.
+func ask[T any](ctx context.Context, m *Member, r request[T]) (zero T, _ error) {
+	c := &call[T]{m: m, r: r, verdicts: make(chan verdict[T], 1), refused: make(chan struct{}, 1)}
+	defer c.end()
+	unknown := false
+	fail := func(err error) (T, error) { return zero, &replica.Error{Unknown: unknown && r.command, Err: err} }
+	for {
+		next := m.c.next.Wait()
+		select {
+		case <-m.done:
+			return fail(replica.ErrStopped)
+		default:
+		}
+		if ctx.Err() != nil {
+			return fail(context.Cause(ctx))
+		}
+		faults, cut := m.network()
+		if cut != nil {
+			select {
+			case <-cut:
+			case <-m.done:
+			case <-ctx.Done():
+				return fail(errors.Join(replica.ErrNoQuorum, context.Cause(ctx)))
+			}
+			continue
+		}
+		c.attempt(faults)
+		v, ok := c.wait(ctx, next)
+		switch {
+		case !ok:
+			unknown = true
+		case v.code == wire.CodeVersion, v.code == wire.CodeBad:
+			return fail(replica.ErrVersion)
+		default:
+			return v.value, nil
+		}
+	}
+}
+
+// wait waits for an answer until the request should be sent again.
+func (c *call[T]) wait(ctx context.Context, next <-chan struct{}) (v verdict[T], ok bool) {
+	timer := time.NewTimer(c.r.patience)
+	defer timer.Stop()
+	for {
+		select {
+		case v = <-c.verdicts:
+			return v, true
+		case <-c.refused:
+			timer.Reset(retryAfter)
+			continue
+		case <-timer.C:
+		case <-next:
+		case <-c.m.done:
+		case <-ctx.Done():
+		}
+		return v, false
+	}
+}
+
+// attempt sends the request once.
+func (c *call[T]) attempt(f Faults) {
+	m := c.m
+	lost := m.c.chance(f.LoseAnswer)
+	answer := func(v T, code wire.Code) {
+		if _, cut := m.network(); lost || cut != nil {
+			return
+		}
+		m.after(f.Latency, func() { c.answered(v, code) })
+	}
+	var arrive func()
+	arrive = func() {
+		l := m.c.leading()
+		if l == nil || l.later(arrive) {
+			return
+		}
+		m.mu.Lock()
+		s := m.subscriber
+		m.mu.Unlock()
+		if s == nil {
+			// The member is cut off by now: nobody hears the events.
+			s = &term.Subscriber{Event: func(machine.Event) {}}
+		}
+		if cancel := c.r.send(l.term, s, answer); cancel != nil {
+			c.keep(cancel)
+		}
+	}
+	if !m.c.chance(f.LoseAsk) {
+		m.after(f.Latency, arrive)
+		if c.r.command && m.c.chance(f.Twice) {
+			m.after(twiceWithin, arrive)
+		}
+	}
+}
+
+// after calls f after a delay of up to most.
+func (m *Member) after(most time.Duration, f func()) {
+	if d := m.c.upTo(most); d > 0 {
+		time.AfterFunc(d, f)
+		return
+	}
+	f()
+}
+
+func (c *call[T]) answered(v T, code wire.Code) {
+	switch code {
+	case wire.CodeNotLeader, wire.CodeBusy, wire.CodeUnknown:
+		select {
+		case c.refused <- struct{}{}:
+		default:
+		}
+		return
+	}
+	select {
+	case c.verdicts <- verdict[T]{v, code}:
+	default:
+	}
+}
+
+// keep keeps the function that ends an attempt's waiting at the leader.
+func (c *call[T]) keep(cancel func()) {
+	c.mu.Lock()
+	ended := c.ended
+	if !ended {
+		c.cancels = append(c.cancels, cancel)
+	}
+	c.mu.Unlock()
+	if ended {
+		cancel()
+	}
+}
+
+// end ends the waiting of every attempt.
+func (c *call[T]) end() {
+	c.mu.Lock()
+	c.ended = true
+	cancels := c.cancels
+	c.cancels = nil
+	c.mu.Unlock()
+	for _, cancel := range cancels {
+		cancel()
+	}
+}
