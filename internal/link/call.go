@@ -11,7 +11,7 @@ import (
 )
 
 // call runs try on the upstream until there is a verdict: CodeOK, CodeNo or
-// CodeNoSession. It waits for an upstream, and tries again after changes of leader
+// CodeNoSession. Call waits for an upstream, and tries again after changes of leader
 // and lost answers, until ctx ends. An error is a *replica.Error, with Unknown set
 // if any attempt may have had an effect.
 func call[T any](ctx context.Context, k *Link, try func(upstream, func(T, wire.Code)) (cancel func())) (T, wire.Code, error) {
@@ -51,8 +51,8 @@ func call[T any](ctx context.Context, k *Link, try func(upstream, func(T, wire.C
 	}
 }
 
-// await returns the upstream, and a channel that is closed when the upstream
-// changes. It waits until there is an upstream, ctx has ended or the node stops.
+// await waits for an upstream, until ctx ends or the node stops. The channel is
+// closed when the upstream changes.
 func (k *Link) await(ctx context.Context) (upstream, <-chan struct{}, error) {
 	for {
 		if ctx.Err() != nil {

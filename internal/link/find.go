@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	maxHops  = 3 // hints followed in one search
-	maxTried = 8 // members of gossip tried in one search
+	maxHops  = 3 // hints followed in a search
+	maxTried = 8 // members of gossip tried in a search
 )
 
-// connect searches the leader once and attaches to it. It returns nil if no leader
-// serves this member now.
+// connect searches the leader once and attaches to the leader found. It returns
+// nil if no leader serves this member now.
 func (k *Link) connect(ctx context.Context) upstream {
 	if !k.inCluster() {
 		return nil
@@ -71,8 +71,13 @@ func (k *Link) connectLocal() upstream {
 }
 
 // candidates lists the addresses where the leader may be, the best guess first:
-// the leader that this node's raft follows, then members that say that they lead,
-// the newest term first, then voters, then the rest.
+//
+//  1. the leader of this node's own raft;
+//  2. members that claim to lead, the newest term first;
+//  3. voters;
+//  4. all other members.
+//
+// The order within a group is random.
 func (k *Link) candidates() []string {
 	var out []string
 	if p, ok := k.cfg.Guess(); ok {
@@ -98,8 +103,8 @@ func (k *Link) candidates() []string {
 	return out
 }
 
-// connectRemote asks the member at addr to serve this one. If the member does not,
-// connectRemote returns nil and the member's hint, which may be empty.
+// connectRemote asks the member at addr to serve this member. After a refusal it
+// returns nil and the hint of the other member, if any.
 func (k *Link) connectRemote(ctx context.Context, addr string) (upstream, wire.Hint) {
 	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
 	defer cancel()
@@ -119,7 +124,8 @@ func (k *Link) connectRemote(ctx context.Context, addr string) (upstream, wire.H
 	return up, wire.Hint{}
 }
 
-// attach asks the peer to serve this member, and tells it every attached session.
+// attach asks the peer to serve this member and to route the events of every
+// attached session here. After a refusal ok is false, and hint is the peer's, if any.
 func (k *Link) attach(ctx context.Context, s *stream.Stream) (a wire.AttachAnswer, hint wire.Hint, ok bool) {
 	served := k.servedTerm()
 	sessions := k.sessions()
@@ -131,7 +137,7 @@ func (k *Link) attach(ctx context.Context, s *stream.Stream) (a wire.AttachAnswe
 			return a, hint, false
 		}
 		if f.Code == wire.CodeNotLeader {
-			_ = wire.Unmarshal(f.Body, &hint) // a hint that cannot be read is none
+			_ = wire.Unmarshal(f.Body, &hint) // an unreadable hint is no hint
 		}
 		if f.Code != wire.CodeOK || wire.Unmarshal(f.Body, &a) != nil {
 			return a, hint, false

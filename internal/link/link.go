@@ -16,7 +16,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// Config is all that a Link needs of its node. Every field must be set. The
+// Config is everything a Link needs of its node. Every field must be set. The
 // functions may be called from any goroutine and must not block, except Dial.
 type Config struct {
 	Self member.Self
@@ -28,19 +28,19 @@ type Config struct {
 	// Leading returns the term in which this node leads, or nil.
 	Leading func() Leader
 
-	// Guess returns the leader that this node's own raft follows, if any.
+	// Guess returns the leader of this node's own raft, if any.
 	Guess func() (member.Process, bool)
 
-	// Members returns the living members, and Gossiped a channel that is closed
-	// at the next change of them.
+	// Members returns the living members. The channel of Gossiped is closed at
+	// the next change of Members.
 	Members  func() []member.Sighting
 	Gossiped func() <-chan struct{}
 
 	// Dial opens a member stream to addr, and returns the name of the member
-	// that answers there.
+	// found there.
 	Dial func(ctx context.Context, addr string) (conn net.Conn, name string, err error)
 
-	// Explain says what stands in the way of a quorum.
+	// Explain gives the reason why there is no quorum.
 	Explain func() string
 
 	// Done is closed when the node stops; Cause then says why.
@@ -48,13 +48,13 @@ type Config struct {
 	Cause func() error
 
 	// Events, called by Run.
-	LeaderChanged  func(leader member.Process, term uint64)
-	QuorumLost     func(detail string)
-	QuorumRegained func()
+	LeaderChanged  func(leader member.Process, term uint64) // a leader serves this member, maybe the same again
+	QuorumLost     func(detail string)                      // no leader for timing.QuorumPatience
+	QuorumRegained func()                                   // after QuorumLost
 }
 
 // A Link is this member's way to the leader. Run finds the leader and keeps the
-// upstream; calls use the present upstream, or wait for one. Every method but Run
+// upstream; calls use the present upstream, or wait for the next. Every method but Run
 // may be called from any goroutine.
 type Link struct {
 	cfg  Config
@@ -64,15 +64,15 @@ type Link struct {
 	up       upstream // nil: no leader is reached
 	name     string   // the leader's member name and address, while up is set
 	addr     string
-	term     uint64 // the highest term that has served this member
+	term     uint64 // the highest term to have served this member
 	ttl      uint64 // the bound of session TTLs as last told, in milliseconds; 0 unknown
 	attached map[machine.SessionID]*attachment
 	changed  wakeup.All // up has changed
 }
 
-// attachment is a session whose events come to this member.
+// attachment is an attached session of this member.
 type attachment struct {
-	mu   sync.Mutex // calls of sink come one at a time
+	mu   sync.Mutex // calls of sink do not overlap
 	sink func(machine.Event)
 }
 
@@ -81,10 +81,11 @@ func New(cfg Config) *Link {
 	return &Link{cfg: cfg, look: wakeup.NewOne(), attached: make(map[machine.SessionID]*attachment)}
 }
 
-// Wake has Run look at once for a leader, or for a better one. It does not block.
+// Wake has Run look at once for a leader, or for a newer leader. Wake does not
+// block.
 func (k *Link) Wake() { k.look.Wake() }
 
-// Changed returns a channel that is closed when a leader is found or lost.
+// Changed returns a channel, closed as soon as a leader is found or lost.
 func (k *Link) Changed() <-chan struct{} { return k.changed.Wait() }
 
 // Leader returns the name and address of the leader that serves this member. Ok
@@ -95,7 +96,7 @@ func (k *Link) Leader() (name, addr string, ok bool) {
 	return k.name, k.addr, k.up != nil
 }
 
-// Run finds leaders and keeps an upstream to them until ctx ends.
+// Run finds the leader and keeps an upstream, again and again until ctx ends.
 func (k *Link) Run(ctx context.Context) {
 	backoff := timing.LeastBackoff
 	alone, lost := time.Now(), false // since when without a leader; whether QuorumLost was called
@@ -179,21 +180,18 @@ func (k *Link) newerKnown(up upstream) bool {
 	return false
 }
 
-// install lets calls use up.
+// install makes up the upstream of all calls, and reports the leader.
 func (k *Link) install(up upstream, name, addr string, a wire.AttachAnswer) {
 	k.mu.Lock()
-	news := k.term != a.Term || k.name != name
 	k.up, k.name, k.addr = up, name, addr
 	k.term, k.ttl = max(k.term, a.Term), a.TTL
 	k.mu.Unlock()
 	k.changed.Wake()
-	if news {
-		k.cfg.LeaderChanged(member.Process{Name: name, Addr: addr}, a.Term)
-	}
+	k.cfg.LeaderChanged(member.Process{Name: name, Addr: addr}, a.Term)
 }
 
-// current returns the upstream, or nil, and a channel that is closed when the
-// upstream changes.
+// current returns the upstream, or nil. The channel is closed when the upstream
+// changes.
 func (k *Link) current() (upstream, <-chan struct{}) {
 	changed := k.changed.Wait()
 	k.mu.Lock()
@@ -213,14 +211,14 @@ func (k *Link) noQuorum() error {
 	return fmt.Errorf("%w: %s", replica.ErrNoQuorum, k.cfg.Explain())
 }
 
-// setBound takes the bound of session TTLs as the leader tells it.
+// setBound stores the bound of session TTLs, as told by the leader.
 func (k *Link) setBound(a wire.AttachAnswer) {
 	k.mu.Lock()
 	k.ttl = a.TTL
 	k.mu.Unlock()
 }
 
-// sessions lists the sessions whose events come to this member.
+// sessions lists the attached sessions.
 func (k *Link) sessions() []machine.SessionID {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// remote is the upstream of a node that does not lead.
+// remote is a stream to a leader elsewhere.
 type remote struct {
 	stream *stream.Stream
 	term   uint64
 
 	mu    sync.Mutex
-	open  int       // requests that should be answered soon
+	open  int       // requests of begin without an answer yet
 	since time.Time // of the last answer to such a request, or of the first request
 }
 
@@ -38,7 +38,7 @@ func (u *remote) beat(id machine.SessionID, done func(wire.Code)) {
 	u.begin(wire.Beat, id[:], func(f wire.Frame) { done(f.Code) })
 }
 
-// begin sends a request that should be answered soon.
+// begin sends a request. The answer should come soon: see stalled.
 func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) {
 	u.mu.Lock()
 	if u.open == 0 {
@@ -55,7 +55,7 @@ func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) {
 	})
 }
 
-// beginLong sends a request that may wait long for its answer.
+// beginLong sends a request. The answer may take long.
 func (u *remote) beginLong(t wire.Type, body []byte, done func(wire.Frame)) (id uint64) {
 	id, err := u.stream.Begin(t, body, func(f wire.Frame, err error) {
 		if err != nil {
@@ -126,7 +126,7 @@ func (u *remote) gone() <-chan struct{}       { return u.stream.Stopped() }
 func (u *remote) close()                      { u.stream.Close() }
 
 // stalled reports whether the leader has answered none of the open requests for so
-// long that another leader should be looked for.
+// long that the upstream should be left.
 func (u *remote) stalled(now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

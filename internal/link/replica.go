@@ -97,8 +97,8 @@ func (k *Link) Scan(ctx context.Context, q replica.Scan) (replica.Scanned, error
 	return a, err
 }
 
-// Granting waits until a confirmed leader says that the founding wait is over. An
-// error is a *replica.Error.
+// Granting waits until the founding wait is over, by the word of a confirmed leader.
+// An error is a *replica.Error.
 func (k *Link) Granting(ctx context.Context) error {
 	_, err := k.callForCode(ctx, func(up upstream, done func(wire.Code)) { up.granting(done) })
 	return err
@@ -114,7 +114,7 @@ func (k *Link) Depart(ctx context.Context) error {
 	return err
 }
 
-// callForCode is call for a request whose answer is no more than a code.
+// callForCode is call for a request without a value in the answer.
 func (k *Link) callForCode(ctx context.Context, try func(up upstream, done func(wire.Code))) (wire.Code, error) {
 	_, code, err := call(ctx, k, func(up upstream, done func(struct{}, wire.Code)) func() {
 		try(up, func(c wire.Code) { done(struct{}{}, c) })

@@ -9,7 +9,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// upstream is the way to one leader: the leader itself if this node leads, or a
+// upstream is the way to a leader: the leader itself if this node leads, or a
 // stream to the leader. No method blocks, except close. Every done is called at
 // most once, on any goroutine: with CodeOK; with a verdict; with CodeNotLeader or
 // CodeBusy if surely nothing happened; or with CodeUnknown. Done may not be called
@@ -27,8 +27,8 @@ type upstream interface {
 	close() // and joins
 }
 
-// Leader is this node's own term, as long as this node leads. *term.Term
-// implements it.
+// Leader is this node's own term, as long as this node leads. The implementation
+// is *term.Term.
 type Leader interface {
 	Number() uint64
 	Bound() uint64 // of session TTLs, in milliseconds
@@ -49,7 +49,7 @@ type Leader interface {
 
 var _ Leader = (*term.Term)(nil)
 
-// local is the upstream of a node that leads.
+// local is this node's own leadership.
 type local struct {
 	leader     Leader
 	subscriber *term.Subscriber

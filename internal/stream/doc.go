@@ -1,13 +1,13 @@
 // Package stream carries requests, answers and notices between two members over
-// one connection.
+// a connection.
 //
 // The types are:
 //
-//   - Stream, one connection. Both sides send requests, answers and notices at
+//   - Stream, a connection in use. Both sides send requests, answers and notices at
 //     any time, without waiting for each other.
-//   - Request, one request of the peer. The handler answers the request once.
-//   - Peers, the control streams of this node: one stream to each process that
-//     this node asks, dialled at the first question and dialled again after the
+//   - Request, a request of the peer. The handler answers the request once.
+//   - Peers, the control streams of this node: a stream to each process asked
+//     by this node, dialled at the first question and dialled again after the
 //     stream has stopped.
 //
 // The package decides how much may be queued for a peer and how many requests a
@@ -26,12 +26,12 @@
 //   - Requests of the peer reach the handler one at a time, in the order of
 //     their arrival.
 //   - Frames leave in the order of the calls. Only frames given to Push and
-//     AnswerLater may be overtaken; among themselves they keep their order.
+//     AnswerLater may be overtaken, but not by each other.
 //   - Memory for a peer is bounded: at most 8 MiB of encoded frames, 1 Mi delayed
-//     frames, MaxServing requests under way. A peer that exceeds the first or the
+//     frames, MaxServing requests under way. A peer over the first or the
 //     second limit loses the stream; a request over the third is answered Busy.
 //
 // A Stream owns two goroutines, a reader and a writer. Start begins both; Wait
-// and Close join both. Peers owns one goroutine for each stream and
-// one for each question that waits for a dial; Peers.Stop joins all of them.
+// and Close join both. Peers owns a goroutine for each stream, and a goroutine for
+// each question of Begin during a dial; Peers.Stop joins all goroutines.
 package stream

@@ -11,10 +11,10 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// Peers keeps one control stream to each process that this node asks. A stream
+// Peers keeps a control stream to each process asked by this node. A stream
 // is dialled at the first question, and dialled anew by the first question after
-// the dial has failed or the stream has stopped. Its methods may be called from
-// any goroutine.
+// the dial has failed or the stream has stopped. All methods may be called from any
+// goroutine.
 type Peers struct {
 	dial   func(ctx context.Context, to member.Process) (net.Conn, error)
 	ctx    context.Context // ends with Stop
@@ -26,7 +26,7 @@ type Peers struct {
 	wg      sync.WaitGroup
 }
 
-// peer is the stream to one process, or the dial that precedes the stream.
+// peer is the stream to a process, or the dial before the stream.
 type peer struct {
 	dialled chan struct{} // closed when stream or err is set
 	stream  *Stream
@@ -60,8 +60,8 @@ func (p *Peers) Ask(ctx context.Context, to member.Process, t wire.Type, body []
 	return at.stream.Call(ctx, t, body)
 }
 
-// AskInto is Ask for an answer that must have the code OK. The body is decoded
-// into v. Any other code is returned as a *RefusedError.
+// AskInto is Ask with the answer's body decoded into v. A code other than OK is
+// returned as a *RefusedError.
 func (p *Peers) AskInto(ctx context.Context, to member.Process, t wire.Type, body []byte, v any) error {
 	f, err := p.Ask(ctx, to, t, body)
 	if err != nil {
@@ -75,8 +75,8 @@ func (p *Peers) AskInto(ctx context.Context, to member.Process, t wire.Type, bod
 
 // Begin sends a request and returns without waiting. Done is called exactly once,
 // on this goroutine or another, with the answer or an error; done must not block.
-// The end of ctx gives up a request that still waits for the dial; a request that
-// is sent waits for the answer or for the end of the stream.
+// The end of ctx gives up a request during the dial; once sent, a request waits for
+// the answer or for the end of the stream.
 func (p *Peers) Begin(ctx context.Context, to member.Process, t wire.Type, body []byte, done func(wire.Frame, error)) {
 	at := p.peer(to)
 	if at == nil {

@@ -53,7 +53,7 @@ func (n *town) dial(ctx context.Context, to member.Process) (net.Conn, error) {
 }
 
 // inTown runs f in a bubble. When f returns, the bubble waits for all goroutines,
-// so a goroutine that Stop does not join fails the test.
+// so a goroutine not joined by Stop fails the test.
 func inTown(t *testing.T, handle func(*Request), f func(t *testing.T, n *town, p *Peers)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestBeginDoesNotWaitForTheDial(t *testing.T) {
 		if f := <-answers; f.Code != wire.CodeOK {
 			t.Errorf("got %+v", f)
 		}
-		begin() // on the stream that exists now
+		begin() // on the present stream
 		<-answers
 	})
 }

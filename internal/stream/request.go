@@ -21,14 +21,14 @@ func (q *Request) Answer(code wire.Code, body []byte) {
 	err := s.queueLocked(wire.Frame{Type: q.Type, ID: q.ID, Code: code, Body: body})
 	s.mu.Unlock()
 	if err != nil {
-		// The peer waits for an answer that cannot be sent. Without the stream
-		// the peer asks again elsewhere.
+		// The peer waits for the answer, and would wait for ever. Without the
+		// stream the peer asks again elsewhere.
 		s.Stop(err)
 	}
 }
 
-// AnswerLater is Answer for answers that may come in great numbers at once, each
-// of them large. It may delay the answer and the call of body as Push does. Until
+// AnswerLater is Answer for large answers in great numbers at once. It may delay the
+// answer and the call of body as Push does. Until
 // the answer is queued the request counts as under way.
 func (q *Request) AnswerLater(code wire.Code, body func() []byte) {
 	if q.ID == 0 {

@@ -13,31 +13,32 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// Limits of one stream.
+// Limits of a stream.
 const (
-	maxOutgoing = 8 << 20         // bytes queued for a peer that does not read
-	fullEnough  = maxOutgoing / 4 // queued bytes above which pushed frames are delayed
+	maxOutgoing = 8 << 20         // bytes queued for the peer
+	fullEnough  = maxOutgoing / 4 // with more bytes queued, pushed frames are delayed
 	maxDelayed  = 1 << 20         // delayed frames
 
 	// MaxServing is how many requests a peer may have under way.
 	MaxServing = 64 << 10
 )
 
-// Errors that stop a stream.
+// Reasons for the end of a stream.
 var (
 	ErrClosed   = errors.New("cluster: stream closed")
 	ErrSlowPeer = errors.New("cluster: peer does not read its stream")
 	ErrBadID    = errors.New("cluster: request without an ID of its own")
 )
 
-// A Stream is one connection between two members. It carries numbered requests
-// and their answers, and notices, in both directions. Its methods may be called
-// from any goroutine.
+// A Stream is a connection between two members. It carries numbered requests with
+// their answers, and notices, in both directions. All methods may be called from
+// any goroutine.
 //
-// Frames go to a bounded buffer that one goroutine writes out, so no sender
-// blocks. A peer that lets the buffer fill loses the stream. Requests that wait
-// for their answers slow the sender down, and that is enough unless one log entry
-// causes more frames than the buffer holds: such frames are given to Push.
+// Frames go to a bounded buffer, written out by a goroutine of its own, so no
+// sender blocks. A peer loses the stream when the buffer is full. Senders slow down
+// while requests wait for their answers, and this keeps the buffer small unless a
+// log entry causes more frames than the buffer holds: such frames are given to
+// Push.
 type Stream struct {
 	conn    net.Conn
 	handle  func(*Request)
@@ -45,11 +46,11 @@ type Stream struct {
 	wake    wakeup.One    // out has bytes
 
 	mu      sync.Mutex
-	out     []byte              // encoded frames that the writer has not taken
+	out     []byte              // encoded frames for the writer
 	delayed []func() wire.Frame // pushed frames, sent when out has room
 	nextID  uint64
-	calls   map[uint64]func(wire.Frame, error) // requests of this side that are not answered
-	serving int                                // requests of the peer that are not answered
+	calls   map[uint64]func(wire.Frame, error) // open requests of this side
+	serving int                                // open requests of the peer
 	err     error                              // why the stream stopped
 	onStop  []func()
 
@@ -58,7 +59,7 @@ type Stream struct {
 
 // New returns a stream on conn, which the stream owns from now on. Start begins
 // to read and write. Handle receives the peer's requests and notices, one at a
-// time, in the order of their arrival; it must not block.
+// time, in the order of arrival, and must not block.
 func New(conn net.Conn, handle func(*Request)) *Stream {
 	return &Stream{
 		conn:    conn,
@@ -69,7 +70,7 @@ func New(conn net.Conn, handle func(*Request)) *Stream {
 	}
 }
 
-// Start begins the stream's two goroutines. Wait and Close join them.
+// Start begins the stream's two goroutines. Wait and Close join both.
 func (s *Stream) Start() {
 	s.wg.Go(s.readLoop)
 	s.wg.Go(s.writeLoop)
@@ -173,14 +174,14 @@ func (s *Stream) queueDelayedLocked() error {
 	return nil
 }
 
-// stopIfSlow stops the stream if err says that the peer does not read.
+// stopIfSlow stops the stream if err is ErrSlowPeer.
 func (s *Stream) stopIfSlow(err error) {
 	if errors.Is(err, ErrSlowPeer) {
 		s.Stop(err)
 	}
 }
 
-// Begin sends a request. Done is called exactly once, on another goroutine, with
+// Begin sends a request. Done is called exactly once, on any goroutine, with
 // the answer or with the error that stopped the stream; done must not block. If
 // Begin fails, nothing was sent and done is not called.
 func (s *Stream) Begin(t wire.Type, body []byte, done func(wire.Frame, error)) (id uint64, err error) {
@@ -225,8 +226,7 @@ func (s *Stream) Call(ctx context.Context, t wire.Type, body []byte) (wire.Frame
 	}
 }
 
-// Notify sends a frame that has no answer. An error says that the frame was not
-// queued.
+// Notify sends a frame without an answer. After an error the frame was not queued.
 func (s *Stream) Notify(t wire.Type, body []byte) error {
 	s.mu.Lock()
 	err := s.queueLocked(wire.Frame{Type: t, Body: body})
@@ -235,11 +235,11 @@ func (s *Stream) Notify(t wire.Type, body []byte) error {
 	return err
 }
 
-// Push sends a frame of a kind that may come in great numbers at once. Pushed
+// Push sends a frame, such as an event, when great numbers may come at once. Pushed
 // frames keep their order. If the buffer is fairly full, f is kept and called
 // later, so the frame costs no more than f refers to, and a peer that reads loses
 // nothing; other frames may overtake a delayed frame. F is called with the
-// stream's mutex held: it must not block or call the stream. After an error f is
+// stream's mutex held, and must not block or call the stream. After an error f is
 // not sent.
 func (s *Stream) Push(f func() wire.Frame) error {
 	s.mu.Lock()
@@ -258,7 +258,7 @@ func (s *Stream) Push(f func() wire.Frame) error {
 	return err
 }
 
-// Full reports whether so much is queued for the peer that a large answer should
+// Full reports whether the queue for the peer is so long that a large answer should
 // be refused, if the peer can ask again.
 func (s *Stream) Full() bool {
 	s.mu.Lock()
@@ -289,7 +289,7 @@ func (s *Stream) Stop(err error) {
 	}
 }
 
-// Stopped returns a channel that is closed when the stream stops.
+// Stopped returns a channel, closed when the stream stops.
 func (s *Stream) Stopped() <-chan struct{} { return s.stopped }
 
 // AtStop has f called once when the stream stops, or at once if the stream has

@@ -15,8 +15,8 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// inBubble runs f in a synctest bubble with a stream that serves its peer by
-// handle, and the peer's raw end of the connection.
+// inBubble runs f in a synctest bubble with a stream, served by handle, and the
+// peer's raw end of the connection.
 func inBubble(t *testing.T, handle func(*Request), f func(t *testing.T, s *Stream, far net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,8 +136,8 @@ func TestPeerThatTakesNoByteLosesItsStream(t *testing.T) {
 	})
 }
 
-// More pushed frames than the buffer holds are delayed: a peer that reads gets
-// all of them, in order, and keeps its stream.
+// More pushed frames than the buffer holds are delayed. A reading peer gets every
+// frame, in order, and keeps the stream.
 func TestPushedFramesWaitWithoutLoss(t *testing.T) {
 	inBubble(t, func(*Request) {}, func(t *testing.T, s *Stream, far net.Conn) {
 		const frames, size = 300, 64 << 10 // about 19 MiB
@@ -215,8 +215,8 @@ func TestFullAsksForFewerLargeAnswers(t *testing.T) {
 	})
 }
 
-// A peer may have MaxServing requests under way. One more is answered Busy
-// without reaching the handler, and an answer makes room for another.
+// A peer may have MaxServing requests under way. A further request is answered Busy
+// without reaching the handler, and an answer makes room for another request.
 func TestMoreThanMaxServingRequestsAreAnsweredBusy(t *testing.T) {
 	const extra = 100
 	var open []*Request
@@ -273,8 +273,7 @@ func TestRequestWithoutAnIDStopsTheStream(t *testing.T) {
 	})
 }
 
-// A notice needs no ID, an unknown one neither, and a handler that answers a
-// notice sends nothing.
+// A notice needs no ID, known or unknown. A handler's answer to a notice is dropped.
 func TestNoticesGetNoAnswer(t *testing.T) {
 	var types []wire.Type
 	inBubble(t, func(q *Request) {
@@ -296,8 +295,8 @@ func TestNoticesGetNoAnswer(t *testing.T) {
 	})
 }
 
-// Large answers, more of them than the buffer holds, come late rather than at the
-// price of the stream. An answer that is not queued yet counts as under way.
+// More large answers than the buffer holds come late rather than at the price of
+// the stream. A delayed answer counts as under way.
 func TestLateAnswersDoNotCostTheStream(t *testing.T) {
 	const requests, size = 300, 64 << 10
 	var open []*Request

@@ -8,8 +8,8 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// reconcileBound keeps the bound of sessions' TTLs at the largest TTL that a
-// living member advertises: the bound rises with the first member of a longer TTL,
+// reconcileBound keeps the bound of sessions' TTLs at the largest TTL advertised by
+// any living member: the bound rises with the first member of a longer TTL,
 // and falls with the last. Before the end of the founding wait the bound does not
 // fall.
 func (r *Reconciler) reconcileBound() {
@@ -32,19 +32,18 @@ func (r *Reconciler) reconcileBound() {
 	})
 }
 
-// While a cluster is being upgraded, some members read formats of log entries that
-// other members do not know yet. Gossip spreads the newest readable format
+// While a cluster is being upgraded, some members read formats of log entries
+// unknown to other members. Gossip spreads the newest readable format
 // of that member. Once all servers read a later format, the leader raises the table
 // to the later format by an entry, so that every voter's table changes at the same
 // point of the log. From then on a member becomes a voter only if the member reads
-// that format. Before that, commands of the later format are refused: a voter that
-// does not know such a command would ignore the command, and its table would part
-// from the other tables in silence. A voter that was put back to an earlier version
-// and finds the table raised beyond its formats votes no more.
+// the later format. Before, commands of the later format are refused: a voter of an
+// earlier format would ignore such a command, and its table would part from the
+// other tables in silence. A voter put back to an earlier version, with a table
+// raised beyond its formats, votes no more.
 
-// Readable returns the newest format that every server of the configuration reads,
-// servers that are only catching up included. Newest is the newest format that this
-// program reads.
+// Readable returns the newest format read by every server of the configuration,
+// servers still catching up included. Newest is the newest format of this program.
 func Readable(servers []member.Server, sightings []member.Sighting, newest int) int {
 	if len(servers) == 0 {
 		return member.LeastFormat
@@ -56,7 +55,7 @@ func Readable(servers []member.Server, sightings []member.Sighting, newest int) 
 	return least
 }
 
-// reconcileFormat raises the table's format to the newest that all servers read.
+// reconcileFormat raises the table's format to Readable.
 func (r *Reconciler) reconcileFormat() {
 	f := Readable(r.Raft.Servers(), r.Members(), r.Format)
 	if f <= r.Term.Format() {
@@ -70,6 +69,6 @@ func (r *Reconciler) reconcileFormat() {
 	})
 }
 
-// required returns the format that every new voter and every non-voter must read:
+// required returns the least format of new voters and of non-voters:
 // the table's format, or the format proposed for the table.
 func (r *Reconciler) required() int { return max(r.Term.Format(), int(r.raising.Load())) }

@@ -31,7 +31,7 @@ func TestTheBoundFollowsTheLongestTTL(t *testing.T) {
 		s.die("c")
 		expect(2000)
 		for _, odd := range []uint64{machine.MinTTL - 1, machine.MaxTTL + 1} {
-			s.join("d", odd, ttl(odd)) // no TTL that a session may have
+			s.join("d", odd, ttl(odd)) // no session may have such a TTL
 			expect(2000)
 		}
 		if got := s.announcements(); got != "[5000 2000]" {
@@ -40,8 +40,8 @@ func TestTheBoundFollowsTheLongestTTL(t *testing.T) {
 	})
 }
 
-// The members that founded the cluster may come back any time during the founding
-// wait, which lasts a bound.
+// The founding wait lasts a bound. During the wait, founders with a longer TTL may
+// come back any time.
 func TestTheBoundDoesNotFallDuringTheFoundingWait(t *testing.T) {
 	onStage(t, 1, func(s *stage) {
 		s.set(func() { s.lifted, s.bound = false, 9000 })

@@ -47,7 +47,7 @@ func (r *Reconciler) Depart(name string, boot uint64, done func(wire.Code)) {
 	r.departing.Wake()
 }
 
-// departingIDs returns the raft IDs of the members that wait to be replaced.
+// departingIDs returns the raft IDs of all members waiting to be replaced.
 func (r *Reconciler) departingIDs() map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,8 @@ func (r *Reconciler) departingIDs() map[string]bool {
 	return ids
 }
 
-// answerDeparted answers the departing members that are out of the configuration.
+// answerDeparted answers every departing member without a line in the
+// configuration.
 func (r *Reconciler) answerDeparted(servers []server) {
 	var answers []func(wire.Code)
 	r.mu.Lock()
@@ -89,12 +90,12 @@ func (r *Reconciler) Stop() {
 
 // InConfig answers whether the configuration lists a raft ID: CodeOK for yes,
 // CodeNo for no, and CodeNotLeader if this node may not lead any more or is
-// changing the configuration. It does not block.
+// changing the configuration. InConfig does not block.
 func (r *Reconciler) InConfig(raftID string, done func(wire.Code)) {
 	r.Term.Confirm(func(ok bool) {
 		switch {
 		case !ok || r.changing.Load():
-			// A change that is not committed yet may be undone.
+			// A change may be undone until the commit.
 			done(wire.CodeNotLeader)
 		case slices.ContainsFunc(r.Raft.Servers(), func(s member.Server) bool { return s.ID == raftID }):
 			done(wire.CodeOK)

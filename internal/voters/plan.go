@@ -1,17 +1,17 @@
 package voters
 
-// server is one line of the raft configuration as the leader sees the line.
+// server is a line of the raft configuration as seen by the leader.
 type server struct {
 	id      string
 	voter   bool
 	gone    bool // will not come back, or not soon
 	leaving bool // asked to be replaced
-	ready   bool // a non-voter that has caught up
+	ready   bool // a non-voter and caught up
 	alive   bool
-	silent  bool // not seen for so long that it is gone unless it answers
+	silent  bool // not seen for long: gone unless the server answers
 }
 
-// A step is one change on the way to the wanted configuration.
+// A step is a change on the way to the wanted configuration.
 type step struct {
 	kind stepKind
 	id   string
@@ -27,9 +27,8 @@ const (
 )
 
 // planVoters chooses the next step. The plan counts on nothing unseen: the target
-// is the wanted number, or the largest odd number that the living allow. A dead
-// voter is kept until its successor has caught up, because the dead voter may still
-// return. Repair comes before growth. Growth goes from odd to odd, since an
+// is the wanted number, or the largest odd number the living allow. A dead voter
+// is kept until a successor has caught up, because the dead voter may still return. Repair comes before growth. Growth goes from odd to odd, since an
 // even number of voters bears no more losses than the odd number below.
 func planVoters(servers []server, candidates, want int) step {
 	var healthy, voters, up int
@@ -63,7 +62,7 @@ func planVoters(servers []server, candidates, want int) step {
 	}
 	need := target - healthy
 	// A living voter may go only if the other living voters are a majority of all
-	// other voters: a dead voter that may still return does not count as living.
+	// other voters. A dead voter does not count as living, though it may return.
 	spare := up-1 >= (voters-1)/2+1
 	switch {
 	case need > 0 && len(gone) > 0 && len(ready) > 0:
@@ -77,7 +76,7 @@ func planVoters(servers []server, candidates, want int) step {
 	case len(leaving) > 0 && spare:
 		return step{stepRemove, leaving[0].id}
 	case len(gone) > 0 && (healthy >= want || len(leaving) > 0):
-		// Not needed, or in the way of a voter that wants to leave.
+		// Not needed, or in the way of a leaving voter.
 		return step{stepRemove, gone[0].id}
 	case len(living) > 0:
 		return step{stepRemove, living[0].id} // no standing non-voters

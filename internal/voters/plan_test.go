@@ -51,7 +51,7 @@ func TestTheNextStep(t *testing.T) {
 	}
 }
 
-// From any configuration the steps lead to a stable one without ever leaving
+// From any configuration the steps lead to a stable configuration, and never leave
 // fewer living voters than a majority needs.
 func TestStepsConvergeAndKeepAQuorum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

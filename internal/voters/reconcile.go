@@ -14,8 +14,8 @@ import (
 )
 
 // Raft is the leader's raft. A change of the configuration blocks until it is
-// committed or has failed, and fails if the index of the configuration is not
-// prev any more.
+// committed or has failed, and fails unless prev is still the index of the
+// configuration.
 type Raft interface {
 	ID() string
 	Servers() []member.Server
@@ -27,12 +27,12 @@ type Raft interface {
 	Transfer(ctx context.Context) error // hands leadership to another voter
 }
 
-// Term is the term in which this node leads, with the leader's lock table. Decide
+// Term is the term of this node's leadership, with the leader's lock table. Decide
 // and Confirm do not block; both call back once, on any goroutine.
 type Term interface {
 	Number() uint64
 	Decide(cmd machine.Command, done func(machine.Outcome, wire.Code)) // commits the leader's own command
-	Confirm(done func(ok bool))                                        // after a majority has confirmed that this term still lasts
+	Confirm(done func(ok bool))                                        // ok: a majority has confirmed this term after the call
 	Bound() uint64                                                     // of session TTLs, in milliseconds
 	AnnounceBound(ttl uint64)                                          // to every member
 	Lifted() bool                                                      // the founding wait is over
@@ -40,7 +40,7 @@ type Term interface {
 	ConfigIndex() uint64                                               // of the newest configuration applied
 }
 
-// Peers asks other members. *stream.Peers implements it.
+// Peers asks other members. The implementation is *stream.Peers.
 type Peers interface {
 	AskInto(ctx context.Context, to member.Process, t wire.Type, body []byte, v any) error
 	Begin(ctx context.Context, to member.Process, t wire.Type, body []byte, done func(wire.Frame, error))
@@ -54,12 +54,12 @@ const (
 	Removed                   // the member is a voter no more
 )
 
-// Config is all that a Reconciler needs. Every field must be set.
+// Config is everything a Reconciler needs. Every field must be set.
 type Config struct {
 	Self    member.Self
 	Want    int  // number of voters
 	Durable bool // this member has a Dir
-	Format  int  // the newest format of log entries that this program reads
+	Format  int  // the newest format of log entries this program reads
 	Raft    Raft
 	Term    Term
 	Peers   Peers
@@ -68,11 +68,11 @@ type Config struct {
 	// with the metadata of now.
 	Members func() []member.Sighting
 
-	// Locate finds the process that holds a raft ID.
+	// Locate finds the holder of a raft ID.
 	Locate func(raftID string) (member.Process, error)
 
 	// Changed is called by Run when the voters have changed. The process has no
-	// more than its name if its address is not known.
+	// more than a name if no address is known.
 	Changed func(Change, member.Process)
 }
 
@@ -82,10 +82,10 @@ type Reconciler struct {
 	started   time.Time
 	departing wakeup.One   // departs has grown
 	changing  atomic.Bool  // a change of the configuration is under way
-	raising   atomic.Int64 // the format that was proposed last
+	raising   atomic.Int64 // the format proposed last
 
 	mu      sync.Mutex
-	departs map[string]func(wire.Code) // by raft ID: members that want to be replaced
+	departs map[string]func(wire.Code) // by raft ID: members waiting to be replaced
 	stopped bool
 
 	// Of Run's goroutine alone.
@@ -93,7 +93,7 @@ type Reconciler struct {
 	known  map[string]bool // the voters as last reported
 }
 
-// New returns a Reconciler for the term of cfg.Term, which has just begun.
+// New returns a Reconciler for cfg.Term, which has just begun.
 func New(cfg Config) *Reconciler {
 	return &Reconciler{
 		Config:    cfg,
@@ -149,7 +149,7 @@ func (r *Reconciler) reconcileVoters(ctx context.Context) {
 	}
 }
 
-// look returns the servers and the candidates. For that it asks, one after the
+// look returns the servers and the candidates. On the way look asks, one after the
 // other, every silent server for an answer and every living non-voter for its
 // progress.
 func (r *Reconciler) look(ctx context.Context) (servers []server, candidates []member.Sighting) {
@@ -172,7 +172,7 @@ func (r *Reconciler) look(ctx context.Context) (servers []server, candidates []m
 	return servers, candidates
 }
 
-// take makes step s. A leader that is to be removed hands over instead.
+// take makes step s. Instead of removing itself the leader hands over.
 func (r *Reconciler) take(ctx context.Context, s step, candidates []member.Sighting) error {
 	r.changing.Store(true)
 	defer r.changing.Store(false)
@@ -199,7 +199,7 @@ func (r *Reconciler) take(ctx context.Context, s step, candidates []member.Sight
 	return nil
 }
 
-// invite asks a member to run raft, and adds it as a non-voter.
+// invite asks a member to run raft, and adds its raft ID as a non-voter.
 func (r *Reconciler) invite(ctx context.Context, p member.Process, prev uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
 	defer cancel()
@@ -235,8 +235,8 @@ func (r *Reconciler) lag(ctx context.Context, id string) uint64 {
 	return last - min(last, a.Applied)
 }
 
-// reportVoters calls Changed for each voter that was added or removed since the
-// last call. The first call reports nothing: those voters were there before.
+// reportVoters calls Changed for each voter added or removed since the last call.
+// The first call reports nothing, because every voter was there before.
 func (r *Reconciler) reportVoters(servers []server) {
 	first := len(r.known) == 0
 	now := make(map[string]bool)

@@ -27,8 +27,8 @@ func TestAMissingVoterIsAdded(t *testing.T) {
 	})
 }
 
-// One voter grows to three at once, never to two; and four candidates for five
-// voters stay three.
+// One voter grows to three at once, never to two; and three voters with only one
+// candidate more do not grow to four.
 func TestVotersGrowFromOddToOdd(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		s.join("b", 2)
@@ -47,8 +47,8 @@ func TestVotersGrowFromOddToOdd(t *testing.T) {
 	})
 }
 
-// A voter that is dead and answers nothing is replaced after a time without a Dir,
-// after a longer time with one.
+// A dead voter without answers is replaced after timing.DeadInMemory without a Dir,
+// after timing.DeadDurable with a Dir.
 func TestASilentVoterIsReplaced(t *testing.T) {
 	for _, tt := range []struct {
 		durable bool
@@ -73,7 +73,7 @@ func TestASilentVoterIsReplaced(t *testing.T) {
 	}
 }
 
-// Gossip may take a voter for dead that raft still reaches.
+// Gossip may take a voter for dead though raft still reaches the voter.
 func TestAVoterThatAnswersIsNotReplaced(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.vote("b", "c")
@@ -100,8 +100,8 @@ func TestADeadVoterWithoutASuccessorIsKept(t *testing.T) {
 	})
 }
 
-// A voter that comes back without a store replaces its earlier generation at once:
-// nobody waits for the earlier generation to be silent for long.
+// A voter back without a store replaces the earlier generation at once: nobody
+// waits for the earlier generation to be silent for long.
 func TestTheSuccessorOfANameVotesAtOnce(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.vote("b", "c")
@@ -172,8 +172,8 @@ func TestAnEarlierProcessCannotHaveItsSuccessorReplaced(t *testing.T) {
 	})
 }
 
-// Every member that waits is answered: the earlier request when a second one comes,
-// the rest when the term ends.
+// Every waiting member is answered: the earlier request when a second request
+// comes, the rest when the term ends.
 func TestEveryDepartureIsAnswered(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.vote("b", "c")
@@ -230,7 +230,7 @@ func TestACandidateThatFailsIsPassedOver(t *testing.T) {
 		onStage(t, 3, func(s *stage) {
 			s.vote("b")
 			s.join("b", 2)
-			s.join("c", 3) // the first choice, as it is older than d
+			s.join("c", 3) // the first choice: older than d
 			s.join("d", 4)
 			s.set(func() { tt.fail(s) })
 			s.takes(tt.limit, "a#1 b#1 d#1")
@@ -242,7 +242,7 @@ func TestACandidateThatFailsIsPassedOver(t *testing.T) {
 	}
 }
 
-// A candidate that failed alone is tried again.
+// A failed candidate is tried again if there is no other.
 func TestACandidateThatFailedIsTriedAgain(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.vote("b")
@@ -281,7 +281,8 @@ func TestAChangeThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// With more voters than wanted the leader, which stands last, hands over first.
+// With more voters than wanted, the leader stands last in line and hands over
+// first.
 func TestTooManyVotersBecomeFewer(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.vote("b", "c", "d")

@@ -17,8 +17,8 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// stage is a Reconciler of the leader "a" with everything around it: raft, the
-// term, gossip, and the members that answer or do not.
+// stage is a Reconciler of the leader "a" with fake surroundings: raft, the term,
+// gossip, and other members with or without answers.
 type stage struct {
 	t *testing.T
 	r *Reconciler
@@ -30,9 +30,9 @@ type stage struct {
 	log       []string // the changes of the configuration, in order
 	refuse    error    // if not nil, every change of the configuration fails
 	sightings []member.Sighting
-	deaf      map[string]bool // members that answer nothing
-	declines  map[string]bool // members that do not follow an invitation
-	behind    map[string]bool // members whose raft does not catch up
+	deaf      map[string]bool // members without answers
+	declines  map[string]bool // members refusing an invitation
+	behind    map[string]bool // members with a raft far behind
 	confirmed bool            // a majority confirms the term
 	bound     uint64
 	announced []uint64
@@ -44,7 +44,7 @@ type stage struct {
 
 const lastIndex = 1000
 
-// onStage runs f in a bubble with a leader "a" that wants the given number of
+// onStage runs f in a bubble with a leader "a" and the given number of wanted
 // voters. The founding wait is over, and a majority confirms.
 func onStage(t *testing.T, want int, f func(s *stage), change ...func(*Config)) {
 	t.Helper()
@@ -137,8 +137,8 @@ func (s *stage) expect(voters string) {
 	}
 }
 
-// takes fails the test unless the voters become as given within a time limit. It
-// returns how long that took.
+// takes fails the test unless the voters become as given within a time limit, and
+// returns the time needed.
 func (s *stage) takes(limit time.Duration, voters string) time.Duration {
 	s.t.Helper()
 	start := time.Now()
@@ -165,7 +165,7 @@ func (s *stage) reported() string {
 	return strings.Join(s.told, ", ")
 }
 
-// announcements returns the bounds that every member was told.
+// announcements returns the bounds told to every member.
 func (s *stage) announcements() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

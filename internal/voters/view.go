@@ -13,13 +13,13 @@ import (
 // moment.
 type scene struct {
 	self      string // the leader's raft ID
-	durable   bool   // this member has a Dir; only such members vote beside it
-	format    int    // the format that a voter must read
+	durable   bool   // this member has a Dir; voters either all have a Dir or none has
+	format    int    // the least format of a new voter
 	started   time.Time
 	now       time.Time
 	config    []member.Server
 	sightings []member.Sighting
-	departs   map[string]bool // raft IDs of members that asked to leave
+	departs   map[string]bool // raft IDs of departing members
 }
 
 // view joins the raft configuration with gossip. It returns the servers of the
@@ -27,7 +27,7 @@ type scene struct {
 // process first. The caller must still ask the silent servers for an answer, and
 // the living non-voters for their progress.
 func (sc *scene) view() (servers []server, candidates []member.Sighting) {
-	taken := make(map[string]bool) // names that have a part in the configuration
+	taken := make(map[string]bool) // names with a part in the configuration
 	for _, line := range sc.config {
 		name, generation, err := member.ParseRaftID(line.ID)
 		if err != nil {
@@ -100,8 +100,7 @@ func (sc *scene) patience() time.Duration {
 	return timing.DeadInMemory
 }
 
-// mayVote reports whether a member that is not in the configuration could become
-// a voter.
+// mayVote reports whether a member outside the configuration could become a voter.
 func (sc *scene) mayVote(m member.Sighting) bool {
 	return m.Alive && !m.Meta.Leaving &&
 		m.Meta.InCluster() &&
@@ -112,18 +111,18 @@ func (sc *scene) mayVote(m member.Sighting) bool {
 		sc.now.Sub(m.Since) >= timing.StableMember
 }
 
-// trials remembers the progress of non-voters, and the candidates that failed.
+// trials remembers the progress of non-voters, and the failed candidates.
 type trials struct {
-	passed map[string]int               // by raft ID: checks in a row at which the server had caught up
+	passed map[string]int               // by raft ID: checks passed in a row
 	since  map[string]time.Time         // by raft ID: first seen, and not ready since
-	failed map[member.Process]time.Time // candidates that failed, and when
+	failed map[member.Process]time.Time // failed candidates, and the time of failure
 }
 
 func newTrials() *trials {
 	return &trials{make(map[string]int), make(map[string]time.Time), make(map[member.Process]time.Time)}
 }
 
-// Limits of a server that catches up.
+// Limits for a server to have caught up.
 const (
 	catchUpLag    = 64 // entries behind the leader
 	catchUpChecks = 2  // checks in a row within catchUpLag
@@ -139,7 +138,7 @@ func (t *trials) check(s *server, lag uint64) {
 	s.ready = t.passed[s.id] >= catchUpChecks
 }
 
-// overdue reports whether s is a non-voter and has not caught up in time, so that
+// overdue reports whether s is a non-voter and has not caught up in time, so
 // another member should be tried.
 func (t *trials) overdue(s *server, now time.Time) bool {
 	switch {
@@ -156,7 +155,7 @@ func (t *trials) overdue(s *server, now time.Time) bool {
 // fail has the candidate p passed over for a while.
 func (t *trials) fail(p member.Process, now time.Time) { t.failed[p] = now }
 
-// passOver removes the candidates that have failed a short time ago.
+// passOver removes all candidates with a failure a short time ago.
 func (t *trials) passOver(candidates []member.Sighting, now time.Time) []member.Sighting {
 	return slices.DeleteFunc(candidates, func(c member.Sighting) bool {
 		at, failed := t.failed[c.Process]

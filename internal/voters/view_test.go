@@ -11,7 +11,7 @@ import (
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
-// newest is the newest format of the program under test, and older an earlier one.
+// newest is the newest format of the program under test, and older an earlier format.
 const (
 	older  = member.LeastFormat
 	newest = older + 2
@@ -27,7 +27,7 @@ var (
 	}
 )
 
-// seen returns a sighting of a member that lives, changed by each of change.
+// seen returns a sighting of a living member, changed by each of change.
 func seen(name string, boot uint64, change ...func(*member.Sighting)) member.Sighting {
 	s := oldest
 	s.Name, s.Boot = name, boot
