@@ -109,6 +109,7 @@ func (m *moot) start(name string, record *identity.Store, change ...func(*Config
 	for _, c := range change {
 		c(&cfg)
 	}
+	p.self = cfg.Self
 	p.Runner = New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
@@ -480,11 +481,8 @@ func TestAnEarlierProcessAtTheAddressIsNotCounted(t *testing.T) {
 	inMoot(t, func(m *moot) {
 		m.start("a", nil)
 		old := m.start("b", nil, func(c *Config) { c.Joined = make(chan struct{}) })
-		b := m.start("b2", nil)
-		m.mu.Lock()
 		// Gossip has not given up the earlier process yet.
-		b.self.Addr, b.cfg.Self.Addr = old.self.Addr, old.self.Addr
-		m.mu.Unlock()
+		m.start("b2", nil, func(c *Config) { c.Self.Addr = old.self.Addr })
 		time.Sleep(time.Minute)
 		for _, p := range m.processes() {
 			if p.Value() != nil {
