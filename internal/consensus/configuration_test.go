@@ -76,7 +76,8 @@ func TestARemovedMemberIsThinAndReturnsAsANewGeneration(t *testing.T) {
 			t.Error(err)
 		}
 		meta, _, _ := n4.looks()
-		if n4.seat.Current() != nil || n4.leads != 0 || meta.Voter || meta.Generation <= 1 || n4.record.Get().Stored {
+		leads, _ := n4.calls()
+		if n4.seat.Current() != nil || leads != 0 || meta.Voter || meta.Generation <= 1 || n4.record.Get().Stored {
 			t.Errorf("after the removal: %+v, record %+v", meta, n4.record.Get())
 		}
 		id := b.invite(n4)

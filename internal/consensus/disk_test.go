@@ -15,11 +15,11 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// A sickDisk is an engine whose writes hang or fail when told to.
+// A sickDisk is an engine with writes that a test can make hang or fail.
 type sickDisk struct {
 	raftstore.Engine
 	mu   sync.Mutex
-	hang chan struct{} // writes wait until it is closed; nil: no write waits
+	hang chan struct{} // writes wait until hang is closed; nil: no write waits
 	err  error         // the result of writes
 }
 
@@ -153,7 +153,7 @@ func TestStopIsBoundedOnAHungDisk(t *testing.T) {
 	})
 }
 
-// A table that has parted from the other voters' tables is not saved, and its
+// A table that has parted from the other voters' tables is never saved, and the
 // member votes no more.
 func TestAPartedTableEndsTheVoting(t *testing.T) {
 	for _, leads := range []bool{false, true} {

@@ -57,8 +57,11 @@ func (s *Seat) Restart(r *Raft) {
 	}
 }
 
-// check looks after the running Raft: it ends a Raft that must not go on, tells
-// the others whether this member votes, and asks about a Raft without a leader.
+// check looks after the running Raft:
+//
+//   - A Raft with a failed or hung store, or with a parted FSM, is retired.
+//   - The others are told whether this member votes.
+//   - About a Raft without a leader, the Seat asks whether the ID was removed.
 func (s *Seat) check(ctx context.Context) {
 	r := s.Current()
 	if r == nil {
@@ -97,8 +100,8 @@ func (s *Seat) check(ctx context.Context) {
 	}
 }
 
-// retire ends a Raft whose disk failed, or whose FSM has parted from the other
-// voters'. The member goes on, thin. Nobody knows whether the last write reached
+// retire ends a Raft because the disk failed, or because the FSM has parted from
+// the other voters'. The member goes on, thin. Nobody knows whether the last write reached
 // the disk, so the member never votes again under this ID.
 func (s *Seat) retire(r *Raft, why error) {
 	s.retired = true

@@ -20,7 +20,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// A tape is an FSM that remembers its entries.
+// A tape is an FSM that keeps all entries.
 type tape struct {
 	mu       sync.Mutex
 	state    tapeState
@@ -83,7 +83,7 @@ func (f *tape) entries() []string {
 	return slices.Clone(f.state.Entries)
 }
 
-// A bench has some members and a network of pipes between them, all in a bubble.
+// A bench has some members and a network of pipes between them, in a bubble.
 type bench struct {
 	t   *testing.T
 	mu  sync.Mutex
@@ -96,7 +96,7 @@ type bench struct {
 	lostAnswers map[string]bool        // from: bytes that come back are lost
 }
 
-// A chair is a member with its Seat.
+// A chair is a member and its Seat.
 type chair struct {
 	b      *bench
 	name   string
@@ -153,7 +153,7 @@ func (b *bench) dial(from string) func(context.Context, string) (net.Conn, error
 	}
 }
 
-// pipe is the dialling end of a pipe, which loses bytes when told to.
+// pipe is the dialling end of a pipe. A test may have it lose bytes.
 type pipe struct {
 	net.Conn
 	b    *bench
@@ -292,6 +292,13 @@ func (c *chair) looks() (meta member.Metadata, failed, retired error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.meta, c.failed, c.retired
+}
+
+// calls returns how many calls of Lead run, and how often the Seat has asked.
+func (c *chair) calls() (leads, asked int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leads, c.asked
 }
 
 // tape returns the FSM of the running Raft.

@@ -67,7 +67,7 @@ func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.Snap
 	cfg.Logger = logger
 	var err error
 	func() {
-		// Raft panics if it cannot read a required part of its state: a damaged
+		// Raft panics if a required part of its state cannot be read: a damaged
 		// snapshot, for example, in front of a log that was cut behind the
 		// snapshot.
 		defer func() {
@@ -185,13 +185,13 @@ func (r *Raft) Stuck() bool {
 // if no write runs.
 func (r *Raft) Stalled() time.Duration { return r.store.StalledFor() }
 
-// Vouches reports whether this voter can say, to a leader of the given term, that
-// it has voted in no higher term. voter is the raft ID that the leader asks; the
-// answer is no for another ID, and once the store has failed, because raft may
-// then believe in a term that a restart forgets.
+// Vouches reports whether this voter can confirm to a leader of the given term
+// that this voter has voted in no higher term. voter is the raft ID that the
+// leader asks. Vouches returns false for another ID, and once the store has
+// failed, because raft may then believe in a term that a restart forgets.
 //
-// Raft stores and publishes a higher term before it votes in that term, so a
-// single atomic read is enough.
+// Raft stores and publishes a higher term before voting in that term, so a single
+// atomic read is enough.
 func (r *Raft) Vouches(voter string, term uint64) bool {
 	return r.id == voter && r.raft.CurrentTerm() <= term && r.store.Failed() == nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
-// Config tells a Seat about its node. All functions must be set; they may be
-// called from any goroutine.
+// Config describes a Seat's node. All functions must be set. A Seat may call a
+// function from any goroutine.
 type Config struct {
 	Self   member.Self
 	Dir    string           // of the member; "": in memory
@@ -53,7 +53,7 @@ type Seat struct {
 	// Only the goroutine that runs Run uses these; before Run, the caller of
 	// Resume.
 	retired bool      // the disk failed or the FSM has parted: this process does not vote again
-	orphan  time.Time // since when the Raft has known no leader; zero: it knows a leader
+	orphan  time.Time // since when the Raft has known no leader; zero: the Raft knows a leader
 
 	mu   sync.Mutex
 	raft *Raft // nil: thin

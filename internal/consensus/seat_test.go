@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/wardmote/wardmote/internal/identity"
+	"github.com/wardmote/wardmote/internal/raftstore"
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
@@ -48,8 +51,8 @@ func TestADurableVoterReturnsUnderItsID(t *testing.T) {
 	})
 }
 
-// A store that was in use and is lost takes its ID with it, because nobody knows
-// how the lost store voted.
+// A member that has lost its store never votes under the same ID again, because
+// nobody knows how the lost store voted.
 func TestALostStoreBecomesANewGeneration(t *testing.T) {
 	dir := t.TempDir()
 	onBench(t, func(b *bench) {
@@ -81,8 +84,8 @@ func TestALostStoreBecomesANewGeneration(t *testing.T) {
 	})
 }
 
-// A member may find a store that it has never put to use: of another generation,
-// or of a founding that a crash cut short.
+// A founding voter removes a store that its record does not know: of another
+// generation, or of a founding that a crash cut short.
 func TestAStoreNeverPutToUseIsBegunAnew(t *testing.T) {
 	dir := t.TempDir()
 	onBench(t, func(b *bench) {
@@ -99,7 +102,7 @@ func TestAStoreNeverPutToUseIsBegunAnew(t *testing.T) {
 	})
 }
 
-// A voter that is damaged refuses to start: its votes are not to be guessed.
+// A member with a damaged store refuses to start, and does not vote anew.
 func TestADamagedStoreStopsTheStart(t *testing.T) {
 	dir := t.TempDir()
 	onBench(t, func(b *bench) {
@@ -166,8 +169,8 @@ func TestStreamsReachTheirOwnGenerationOnly(t *testing.T) {
 	})
 }
 
-// A voter without a leader asks after a while whether its ID was removed, and goes
-// on asking until a leader says so.
+// A voter without a leader asks after a while whether its ID was removed, and
+// asks again until a leader says so.
 func TestAVoterWithoutALeaderAsksWhetherItWasRemoved(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.found()
@@ -178,7 +181,7 @@ func TestAVoterWithoutALeaderAsksWhetherItWasRemoved(t *testing.T) {
 		if err := leader.raft().Remove(lost.raft().ID(), leader.tape().prev()); err != nil {
 			t.Fatal(err)
 		}
-		asked := func() (n int) { lost.set(func() { n = lost.asked }); return n }
+		asked := func() int { _, n := lost.calls(); return n }
 		time.Sleep(timing.OrphanedVoter - time.Second)
 		if n := asked(); n > 0 {
 			t.Errorf("asked %d times in the first seconds", n)
@@ -194,7 +197,7 @@ func TestAVoterWithoutALeaderAsksWhetherItWasRemoved(t *testing.T) {
 			t.Errorf("goes on voting: %+v", meta)
 		}
 		for _, c := range b.all {
-			if c != lost && c.asked > 0 {
+			if _, asked := c.calls(); c != lost && asked > 0 {
 				t.Errorf("%s, which has a leader, asked", c.name)
 			}
 		}
@@ -231,7 +234,7 @@ func TestStopKeepsTheHighestToken(t *testing.T) {
 	})
 }
 
-// The stop of a Raft ends its leadership first, and waits for it.
+// The stop of a Raft ends the leadership first, and waits for the end.
 func TestLeadEndsBeforeRaftStops(t *testing.T) {
 	onBench(t, func(b *bench) {
 		var running atomic.Int32
@@ -239,12 +242,10 @@ func TestLeadEndsBeforeRaftStops(t *testing.T) {
 			c.Lead = func(ctx context.Context, r *Raft) {
 				running.Add(1)
 				<-ctx.Done()
-				if _, leads := r.Leadership(); leads {
-					if err := r.Barrier(); err != nil {
-						t.Errorf("raft was stopped before its leadership: %v", err)
-					}
-				}
 				time.Sleep(time.Second)
+				if err := r.Barrier(); errors.Is(err, raft.ErrRaftShutdown) {
+					t.Errorf("raft was stopped before its leadership: %v", err)
+				}
 				running.Add(-1)
 			}
 		})
@@ -259,4 +260,59 @@ func TestLeadEndsBeforeRaftStops(t *testing.T) {
 			t.Errorf("%d calls of Lead run after a stop", n)
 		}
 	})
+}
+
+// A Lead that does not end in time keeps raft from stopping only for a while.
+func TestALeadThatWaitsForRaftEndsWithRaft(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.found(func(c *Config) {
+			c.Lead = func(ctx context.Context, r *Raft) {
+				for r.raft.State() != raft.Shutdown {
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+		})
+		began := time.Now()
+		if err := b.stop(b.leader().name); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < timing.RaftStop || took > timing.RaftStop+2*time.Second {
+			t.Errorf("stopped after %v", took)
+		}
+	})
+}
+
+// A store that was put to use by an invitation, and could not be opened, counts as
+// used: the next invitation takes another generation.
+func TestAnInvitationThatFailedIsRepeatedAsANewGeneration(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.found()
+		b.commit("a")
+		engine := &unreadable{Engine: raftstore.NewMemoryEngine()}
+		n4 := b.start("n4", func(c *Config) { c.Engine = engine })
+		engine.broken.Store(true)
+		if id, err := n4.seat.Invited(context.Background()); !errors.Is(err, errUnreadable) || n4.seat.Current() != nil {
+			t.Errorf("invited as %q, %v", id, err)
+		}
+		engine.broken.Store(false)
+		if id := b.invite(n4); id == "n4#1" {
+			t.Errorf("votes as %s", id)
+		}
+		b.agree("a")
+	})
+}
+
+// unreadable is an engine with values that a test can make unreadable.
+type unreadable struct {
+	raftstore.Engine
+	broken atomic.Bool
+}
+
+var errUnreadable = errors.New("unreadable")
+
+func (e *unreadable) Get(key []byte) ([]byte, error) {
+	if e.broken.Load() {
+		return nil, errUnreadable
+	}
+	return e.Engine.Get(key)
 }

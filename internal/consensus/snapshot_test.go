@@ -81,9 +81,9 @@ func propose(t *testing.T, r *Raft, c machine.Command) machine.Outcome {
 	return out.([]machine.Outcome)[0]
 }
 
-// A voter that was cut off until the log it needs was gone receives a snapshot,
-// and then has the same lock table as the others: holders, queues, values and
-// sessions.
+// A voter is cut off until the others have deleted the entries that the voter
+// misses. The voter receives a snapshot, and then has the same lock table as the
+// others: holders, queues, values and sessions.
 func TestACutOffVoterCatchesUpBySnapshot(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.found(func(c *Config) {
@@ -150,8 +150,8 @@ func TestACutOffVoterCatchesUpBySnapshot(t *testing.T) {
 	})
 }
 
-// A durable voter that starts on a snapshot applies the rest of its log behind
-// the snapshot, and knows its last configuration.
+// A durable voter starts on its snapshot, applies the rest of the log behind the
+// snapshot, and knows the last configuration.
 func TestAVoterStartsOnASnapshotAndTheLogBehind(t *testing.T) {
 	dir := t.TempDir()
 	onBench(t, func(b *bench) {

@@ -54,7 +54,7 @@ func TestAStuckRaftIsRestarted(t *testing.T) {
 	}
 }
 
-// An entry that raft takes ends the suspicion.
+// A committed entry ends the suspicion.
 func TestARaftThatTakesEntriesIsNotStuck(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.found()

@@ -16,10 +16,12 @@ import (
 // ErrDiskStalled tells that the store has not answered a write for too long.
 var ErrDiskStalled = errors.New("cluster: the disk does not answer")
 
-// transport is raft's network transport with two changes. It has no fast path
-// for heartbeats, because the fast path changes the term outside raft's main
-// goroutine and can let logs diverge. And it fails the heartbeats of a leader
-// whose disk has stalled, so that another leader is elected.
+// transport is raft's network transport with two changes:
+//
+//   - No fast path for heartbeats, because the fast path changes the term outside
+//     raft's main goroutine and can let logs diverge.
+//   - A leader with a stalled disk sends no entries and no heartbeats, so that
+//     another leader is elected.
 type transport struct {
 	*raft.NetworkTransport
 	store *raftstore.Store

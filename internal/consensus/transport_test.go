@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// closeCounter is a connection that counts calls of Close.
+// closeCounter is a connection that counts the calls of Close.
 type closeCounter struct {
 	net.Conn
 	closed atomic.Int32

@@ -23,6 +23,7 @@ func TestStoreFilesAreReadableByTheirOwnerOnly(t *testing.T) {
 }
 
 func TestAStoreInUseIsNotOpenedAgain(t *testing.T) {
+	t.Parallel() // waits a second for the lock on the file
 	dir := t.TempDir()
 	must(t, openDurable(t, dir).StoreLogs(entries(1, 1, 1)))
 	_, err := OpenDurable(dir)

@@ -68,6 +68,7 @@ func dump(t testing.TB, data []byte) (string, error) {
 
 // OpenDurable either refuses a damaged file or finds the contents unchanged.
 func TestDamageIsRefusedOrChangesNothing(t *testing.T) {
+	t.Parallel() // waits for the disk
 	for _, n := range []uint64{6, 150} {
 		whole := sampleFile(t, n)
 		want, err := dump(t, whole)

@@ -33,6 +33,7 @@ func (m *model) bounds() (first, last uint64) {
 // A Store and two maps answer the same random calls alike. The caches are so
 // small that the calls reach every edge of a cache.
 func TestAStoreAnswersAsTwoMaps(t *testing.T) {
+	t.Parallel() // waits for the disk
 	engines := map[string]func(dir string) func() (Engine, error){
 		"bolt": func(dir string) func() (Engine, error) {
 			return func() (Engine, error) { return openBolt(filepath.Join(dir, "raft.db")) }
