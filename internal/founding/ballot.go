@@ -1,164 +1,162 @@
-package voters
+package founding
 
 import (
 	"cmp"
+	"context"
+	"crypto/rand"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// scene is the leader's knowledge of the configuration and the members at one
-// moment.
-type scene struct {
-	self      string // the leader's raft ID
-	durable   bool   // this member has a Dir; voters either all have a Dir or none has
-	format    int    // the least format of a new voter
-	started   time.Time
-	now       time.Time
-	config    []member.Server
-	sightings []member.Sighting
-	departs   map[string]bool // raft IDs of departing members
+// group returns the members ready to found a cluster now, sorted by name. The
+// group is nil if this member is not included or the members are too few.
+func (r *Runner) group() []member.Sighting {
+	if !r.Declared() {
+		return nil
+	}
+	// Of several processes with the same name, or with the same address, only the
+	// newest lives. Gossip needs some seconds to give up the others.
+	byName, byAddr := make(map[string]member.Sighting), make(map[string]uint64)
+	for _, s := range r.cfg.Members.Alive() {
+		byAddr[s.Addr] = max(byAddr[s.Addr], s.Boot)
+		if s.Boot >= byName[s.Name].Boot {
+			byName[s.Name] = s
+		}
+	}
+	var group []member.Sighting
+	self := false
+	for _, s := range byName {
+		if s.Meta.Founder && !s.Meta.InCluster() && s.Boot == byAddr[s.Addr] &&
+			(len(r.cfg.Founders) == 0 || slices.Contains(r.cfg.Founders, s.Name)) {
+			group = append(group, s)
+			self = self || r.cfg.Self.Is(s.Process)
+		}
+	}
+	slices.SortFunc(group, func(a, b member.Sighting) int { return cmp.Compare(a.Name, b.Name) })
+	m := r.declaredSize(len(group))
+	if len(group) < quorum(m, firstVoters(m, r.cfg.Voters)) || !self {
+		return nil
+	}
+	return group
 }
 
-// view joins the raft configuration with gossip. It returns the servers of the
-// configuration, the leader last, and the candidates for a vote, the earliest
-// process first. The caller must still ask the silent servers for an answer, and
-// the living non-voters for their progress.
-func (sc *scene) view() (servers []server, candidates []member.Sighting) {
-	taken := make(map[string]bool) // names with a part in the configuration
-	for _, line := range sc.config {
-		name, generation, err := member.ParseRaftID(line.ID)
-		if err != nil {
+// declaredSize returns M, the number of members from which the majorities of
+// the founding are counted. If the members are declared by number and more
+// members are seen, M is the number seen: then a majority of the seen members is
+// needed.
+func (r *Runner) declaredSize(seen int) int {
+	if len(r.cfg.Founders) > 0 {
+		return len(r.cfg.Founders)
+	}
+	return max(r.cfg.InitialSize, seen)
+}
+
+// tryBallot runs a ballot, and adopts the value if the ballot chooses any. The
+// result is the highest round mentioned by any answer, or the ballot's own.
+func (r *Runner) tryBallot(ctx context.Context, group []member.Sighting, round uint64) uint64 {
+	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
+	defer cancel()
+	ballot := wire.Ballot{Round: round, Name: r.cfg.Self.Name, Boot: r.cfg.Self.Boot}
+	r.cfg.Self.Log.Debug("founding ballot", "round", round, "group", len(group))
+
+	promises, round := r.collectPromises(ctx, group, ballot)
+	m := r.declaredSize(len(group))
+	if len(r.cfg.Founders) == 0 {
+		for _, p := range promises {
+			m = max(m, p.Members)
+		}
+	}
+	value := propose(promises, m, r.cfg.Voters, r.freshValue)
+	if value == nil {
+		return round
+	}
+	answers := r.askGroup(ctx, group, wire.Accept, wire.Marshal(&wire.AcceptRequest{Ballot: ballot, Value: *value}))
+	accepted := 0
+	for name, f := range answers {
+		if _, promised := promises[name]; promised && f.Code == wire.CodeOK {
+			accepted++
+		}
+	}
+	if accepted < quorum(m, len(value.Voters)) {
+		return round
+	}
+	// Chosen. A member that misses the news asks later, or proposes and is told.
+	if err := r.Adopt(*value); err != nil {
+		r.cfg.Self.Log.Error("founding not adopted", "error", err)
+		return round
+	}
+	r.askGroup(ctx, group, wire.Chosen, wire.Marshal(value))
+	return round
+}
+
+// collectPromises asks the group to promise the ballot. It returns the promises
+// by member name, and the highest round that any answer mentions.
+func (r *Runner) collectPromises(ctx context.Context, group []member.Sighting, ballot wire.Ballot) (map[string]wire.PrepareAnswer, uint64) {
+	answers := r.askGroup(ctx, group, wire.Prepare, wire.Marshal(&wire.PrepareRequest{
+		Ballot: ballot, Size: r.declaredSize(0), Voters: r.cfg.Voters,
+	}))
+	promises := make(map[string]wire.PrepareAnswer)
+	round := ballot.Round
+	for name, f := range answers {
+		var p wire.PrepareAnswer
+		if wire.Unmarshal(f.Body, &p) != nil {
 			continue
 		}
-		s, succeeded := sc.look(line, name, generation)
-		taken[name] = !succeeded
-		servers = append(servers, s)
-	}
-	for _, m := range sc.sightings {
-		if !taken[m.Name] && sc.mayVote(m) {
-			candidates = append(candidates, m)
+		round = max(round, p.Promised.Round)
+		if own, _, err := member.ParseRaftID(p.Raft); f.Code == wire.CodeOK && err == nil && own == name {
+			promises[name] = p
 		}
 	}
-	// The leader itself leaves last.
-	slices.SortStableFunc(servers, func(a, b server) int {
-		switch {
-		case a.id == b.id:
-			return 0
-		case a.id == sc.self:
-			return 1
-		case b.id == sc.self:
-			return -1
+	return promises, round
+}
+
+// freshValue is this member's own proposal, for a ballot without an earlier value
+// to repeat.
+func (r *Runner) freshValue(voters []string, promises map[string]wire.PrepareAnswer) wire.Founding {
+	// 2^21 tokens for each second since 1970, the fraction of a second included.
+	// This is above all tokens of any cluster founded earlier, as long as the
+	// earlier cluster granted fewer tokens than 2^21 a second since then. No raft
+	// group can grant so many.
+	now := time.Now()
+	v := wire.Founding{Voters: voters, Floor: uint64(now.Unix())<<21 + uint64(now.Nanosecond())<<21/1e9}
+	rand.Read(v.Cluster[:])
+	for _, p := range promises {
+		v.Floor = max(v.Floor, p.Token+1)
+		v.TTL = max(v.TTL, p.TTL)
+	}
+	return v
+}
+
+// askGroup asks every member of the group, this member included, and returns the
+// answers received before ctx ended, by member name.
+func (r *Runner) askGroup(ctx context.Context, group []member.Sighting, t wire.Type, body []byte) map[string]wire.Frame {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	answers := make(map[string]wire.Frame)
+	for _, s := range group {
+		if s.Name == r.cfg.Self.Name {
+			code, body := r.Step(t, body)
+			mu.Lock()
+			answers[s.Name] = wire.Frame{Code: code, Body: body}
+			mu.Unlock()
+			continue
 		}
-		return 0
-	})
-	slices.SortStableFunc(candidates, func(a, b member.Sighting) int { return cmp.Compare(a.Boot, b.Boot) })
-	return servers, candidates
-}
-
-// look describes one server of the configuration. Succeeded reports that the
-// member of the name runs without the server's store: the server will not vote
-// again under this ID, and the member may be invited under a new ID.
-func (sc *scene) look(line member.Server, name string, generation uint64) (s server, succeeded bool) {
-	s = server{id: line.ID, voter: line.Voter, leaving: sc.departs[line.ID]}
-	last := sc.started // when a process of the name was last seen to change
-	for _, m := range sc.sightings {
-		switch {
-		case m.Name != name:
-		case m.Alive && m.Meta.Generation == generation:
-			s.alive = true
-			s.leaving = s.leaving || m.Meta.Leaving
-		case m.Alive && m.Meta.InCluster():
-			succeeded = true
-		case m.Since.After(last):
-			last = m.Since
-		}
+		wg.Go(func() {
+			f, err := r.cfg.Ask.Ask(ctx, s.Process, t, body)
+			if err != nil {
+				r.cfg.Self.Log.Debug("founding member did not answer", "member", s, "error", err)
+				return
+			}
+			mu.Lock()
+			answers[s.Name] = f
+			mu.Unlock()
+		})
 	}
-	switch {
-	case s.id == sc.self:
-		s.alive, succeeded = true, false
-	case s.alive:
-		succeeded = false
-	case succeeded:
-		s.gone = true
-	default:
-		s.silent = sc.now.Sub(last) > sc.patience()
-	}
-	if !s.voter && member.FormatOf(sc.sightings, s.id) < sc.format {
-		s.gone = true // added before the format was raised
-	}
-	return s, succeeded
-}
-
-// patience is how long a silent server is waited for.
-func (sc *scene) patience() time.Duration {
-	if sc.durable {
-		return timing.DeadDurable
-	}
-	return timing.DeadInMemory
-}
-
-// mayVote reports whether a member outside the configuration could become a voter.
-func (sc *scene) mayVote(m member.Sighting) bool {
-	return m.Alive && !m.Meta.Leaving &&
-		m.Meta.InCluster() &&
-		m.Meta.Generation != 0 &&
-		m.Meta.Version == member.ProtocolVersion &&
-		m.Meta.Durable == sc.durable &&
-		m.Meta.ReadsFormat() >= sc.format &&
-		sc.now.Sub(m.Since) >= timing.StableMember
-}
-
-// trials remembers the progress of non-voters, and the failed candidates.
-type trials struct {
-	passed map[string]int               // by raft ID: checks passed in a row
-	since  map[string]time.Time         // by raft ID: first seen, and not ready since
-	failed map[member.Process]time.Time // failed candidates, and the time of failure
-}
-
-func newTrials() *trials {
-	return &trials{make(map[string]int), make(map[string]time.Time), make(map[member.Process]time.Time)}
-}
-
-// Limits for a server to have caught up.
-const (
-	catchUpLag    = 64 // entries behind the leader
-	catchUpChecks = 2  // checks in a row within catchUpLag
-)
-
-// check notes how many entries s is behind, and sets s.ready.
-func (t *trials) check(s *server, lag uint64) {
-	if lag < catchUpLag {
-		t.passed[s.id]++
-	} else {
-		delete(t.passed, s.id)
-	}
-	s.ready = t.passed[s.id] >= catchUpChecks
-}
-
-// overdue reports whether s is a non-voter and has not caught up in time, so
-// another member should be tried.
-func (t *trials) overdue(s *server, now time.Time) bool {
-	switch {
-	case s.voter || s.ready:
-		delete(t.since, s.id)
-	case t.since[s.id].IsZero():
-		t.since[s.id] = now
-	default:
-		return now.Sub(t.since[s.id]) > timing.CatchUp
-	}
-	return false
-}
-
-// fail has the candidate p passed over for a while.
-func (t *trials) fail(p member.Process, now time.Time) { t.failed[p] = now }
-
-// passOver removes all candidates with a failure a short time ago.
-func (t *trials) passOver(candidates []member.Sighting, now time.Time) []member.Sighting {
-	return slices.DeleteFunc(candidates, func(c member.Sighting) bool {
-		at, failed := t.failed[c.Process]
-		return failed && now.Sub(at) < timing.CandidateShy
-	})
+	wg.Wait()
+	return answers
 }
