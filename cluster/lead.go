@@ -109,7 +109,6 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 	n.leading.Store(l)
 	n.gossip.Update(func(m *member.Metadata) { m.Leads = number })
 	n.link.Wake()
-	n.self.Log.Info("leading", "term", number)
 	return l
 }
 
@@ -171,5 +170,6 @@ func (n *Node) voterChanged(change voters.Change, p member.Process) {
 	if change == voters.Removed {
 		kind = VoterRemoved
 	}
-	n.event(Event{Kind: kind, Member: memberOf(p)})
+	// Without the boot: the process at that address may be a newer one.
+	n.event(Event{Kind: kind, Member: Member{Name: p.Name, Addr: p.Addr}})
 }
