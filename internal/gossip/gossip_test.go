@@ -17,14 +17,14 @@ import (
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/simnet"
 	"github.com/wardmote/wardmote/internal/timing"
-	"github.com/wardmote/wardmote/transport"
 )
 
 // town is a set of nodes on an in-memory network, in fake time.
 type town struct {
 	t     *testing.T
-	net   *transport.Memory
+	net   *simnet.Network
 	nodes map[string]*node // running, by host
 	boot  uint64
 }
@@ -46,8 +46,8 @@ type node struct {
 func inTown(t *testing.T, f func(w *town)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &town{t: t, net: transport.NewMemory(1), nodes: make(map[string]*node)}
-		w.net.SetDefault(transport.Link{Delay: time.Millisecond})
+		w := &town{t: t, net: simnet.New(1), nodes: make(map[string]*node)}
+		w.net.SetDefault(simnet.Link{Delay: time.Millisecond})
 		f(w)
 		w.net.Heal()
 		for host := range w.nodes {
@@ -65,7 +65,7 @@ func (w *town) start(host, name string, change ...func(*Config)) *node {
 	w.t.Helper()
 	w.boot++
 	n := &node{done: make(chan struct{})}
-	endpoint, err := w.net.Host(host).Listen(address(host))
+	endpoint, err := simnet.HostOf[*simnet.Endpoint](w.net, host).Listen(address(host))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func (d *diary) Foreign(p member.Process)               { d.note("foreign", p, f
 
 // endpointPort is a Port without preambles: every stream is gossip's.
 type endpointPort struct {
-	transport.Endpoint
+	*simnet.Endpoint
 	loops sync.WaitGroup
 
 	mu      sync.Mutex
@@ -191,7 +191,7 @@ func (p *endpointPort) serve(g *Gossip) {
 	})
 	p.loops.Go(func() {
 		for {
-			b := make([]byte, transport.MaxPacket)
+			b := make([]byte, 64<<10)
 			n, from, err := p.ReadFrom(b)
 			if err != nil {
 				return
@@ -396,7 +396,7 @@ func TestAFailedStartLeavesNothingBehind(t *testing.T) {
 			func(c *Config) { c.Self.Addr = "host:7000" },
 			func(c *Config) { c.Key = []byte("short") },
 		} {
-			endpoint, err := w.net.Host("10.0.0.1").Listen(address("10.0.0.1"))
+			endpoint, err := simnet.HostOf[*simnet.Endpoint](w.net, "10.0.0.1").Listen(address("10.0.0.1"))
 			if err != nil {
 				t.Fatal(err)
 			}

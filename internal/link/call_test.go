@@ -59,7 +59,7 @@ func TestACommandIsRepeatedAfterALostAnswer(t *testing.T) {
 		s.attachedTo("a")
 		done := make(chan error, 1)
 		go func() {
-			_, err := s.k.Propose(t.Context(), acquire)
+			_, err := s.k.Propose(s.within(time.Hour), acquire)
 			done <- err
 		}()
 		synctest.Wait()
@@ -163,7 +163,7 @@ func TestCallsEndWithTheNode(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		errs := make(chan error, 2)
 		propose := func() {
-			_, err := s.k.Propose(t.Context(), acquire)
+			_, err := s.k.Propose(s.within(time.Hour), acquire)
 			errs <- err
 		}
 		go propose() // waits for a leader
@@ -180,7 +180,7 @@ func TestCallsEndWithTheNode(t *testing.T) {
 		s.gossip("a", leads(5))
 		s.attachedTo("a")
 		go func() {
-			_, err := s.k.Propose(t.Context(), acquire)
+			_, err := s.k.Propose(s.within(time.Hour), acquire)
 			errs <- err
 		}()
 		synctest.Wait()
@@ -199,7 +199,7 @@ func TestACallLeavesAHungLeader(t *testing.T) {
 		s.attachedTo("me")
 		done := make(chan error, 1)
 		go func() {
-			_, err := s.k.Propose(t.Context(), acquire)
+			_, err := s.k.Propose(s.within(time.Hour), acquire)
 			done <- err
 		}()
 		synctest.Wait()
@@ -220,7 +220,7 @@ func TestACallLeavesAHungLeader(t *testing.T) {
 		start := time.Now()
 		done := make(chan error, 1)
 		go func() {
-			_, err := s.k.Propose(t.Context(), acquire)
+			_, err := s.k.Propose(s.within(time.Hour), acquire)
 			done <- err
 		}()
 		synctest.Wait()
@@ -375,9 +375,9 @@ func TestGrantingAndDepartWait(t *testing.T) {
 		s.gossip("a", leads(5))
 		s.attachedTo("a")
 		errs := make(chan error, 2)
-		go func() { errs <- s.k.Granting(t.Context()) }()
+		go func() { errs <- s.k.Granting(s.within(time.Hour)) }()
 		synctest.Wait()
-		go func() { errs <- s.k.Depart(t.Context()) }()
+		go func() { errs <- s.k.Depart(s.within(time.Hour)) }()
 		time.Sleep(time.Minute)
 		if got := a.received(); !slices.Equal(got, []wire.Type{wire.Ready, wire.Depart}) {
 			t.Errorf("the leader received types %v", got)

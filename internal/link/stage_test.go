@@ -149,8 +149,8 @@ func (s *stage) lead(l *ownTerm) {
 func (s *stage) attachedTo(name string) {
 	s.t.Helper()
 	synctest.Wait()
-	if got, _, _ := s.k.Leader(); got != name {
-		s.t.Errorf("attached to %q, want %q", got, name)
+	if got, addr, ok := s.k.Leader(); got != name || addr != name || ok != (name != "") {
+		s.t.Errorf("attached to %q at %q, %v; want %q", got, addr, ok, name)
 	}
 }
 
