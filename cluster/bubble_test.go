@@ -287,12 +287,12 @@ func (b *bubble) acquire(n *Node, id byte, seq uint64, key string) machine.Token
 
 // delayed asks for a key that stays taken for delay after its session expired.
 func delayed(id byte, seq uint64, key string, delay time.Duration) machine.Command {
-	return machine.Acquire{Session: sid(id), Seq: seq, Key: key, Delay: uint64(delay.Milliseconds())}
+	return machine.Acquire{Session: sid(id), Seq: seq, Key: key, Spec: machine.Spec{Delay: uint64(delay.Milliseconds())}}
 }
 
 // shared asks for a key to hold together with others.
-func shared(id byte, seq uint64, key string, meta []byte) machine.Command {
-	return machine.Acquire{Session: sid(id), Seq: seq, Key: key, Mode: machine.Shared, Meta: meta}
+func shared(id byte, seq uint64, key, meta string) machine.Command {
+	return machine.Acquire{Session: sid(id), Seq: seq, Key: key, Spec: machine.Spec{Mode: machine.Shared, Meta: meta}}
 }
 
 // hold opens a session on n that asks for key, with seq 1. The session's events

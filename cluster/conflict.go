@@ -56,6 +56,13 @@ func (n *Node) foreign(h port.Hello, addr string) {
 	n.conflict(member.Process{Name: h.From.Name, Addr: addr, Boot: h.From.Boot}, detail)
 }
 
+// foreignGossip is told of a member of another cluster that gossips with this
+// one.
+func (n *Node) foreignGossip(p member.Process) {
+	n.beside.Store(true)
+	n.conflict(p, "a member of another cluster of this name gossips with us")
+}
+
 // namesake looks into another process with this member's name: an earlier
 // process of this member that gossip still takes to be alive, or a second one by
 // mistake. Of two that run, the one that is in the cluster stays, or else the

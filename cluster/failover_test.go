@@ -12,7 +12,7 @@ import (
 )
 
 func TestADeadHoldersKeyIsFreeWithinTTLAndAHalf(t *testing.T) {
-	for round := range testrounds.Of(3, 20) {
+	for round := range testrounds.Rounds(3, 20) {
 		inBubble(t, func(b *bubble) {
 			b.form()
 			f := b.followers()
@@ -38,7 +38,7 @@ func TestADeadHoldersKeyIsFreeWithinTTLAndAHalf(t *testing.T) {
 }
 
 func TestTheLeaderDiesAndNoLockIsLost(t *testing.T) {
-	for round := range testrounds.Of(3, 20) {
+	for round := range testrounds.Rounds(3, 20) {
 		inBubble(t, func(b *bubble) {
 			b.form()
 			n := b.followers()[0]
@@ -67,7 +67,7 @@ func TestTheLeaderDiesAndNoLockIsLost(t *testing.T) {
 
 // A delay outlives the leader that counts it, and ends all the same.
 func TestADelayedKeyAcrossALeaderChange(t *testing.T) {
-	for range testrounds.Of(1, 5) {
+	for range testrounds.Rounds(1, 5) {
 		inBubble(t, func(b *bubble) {
 			b.form()
 			n := b.followers()[0]
@@ -96,7 +96,7 @@ func TestADelayedKeyAcrossALeaderChange(t *testing.T) {
 }
 
 func TestAThinMemberScansAcrossALeaderChange(t *testing.T) {
-	for range testrounds.Of(1, 5) {
+	for range testrounds.Rounds(1, 5) {
 		inBubble(t, func(b *bubble) {
 			b.form()
 			reader, writer := b.join("reader", thin), b.join("writer", thin)

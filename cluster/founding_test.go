@@ -100,7 +100,7 @@ func TestAnAddressReusedWhileFoundingCountsOnce(t *testing.T) {
 // Three to seven members found while links are cut, messages are lost, and one
 // member restarts without memory: all end in one cluster.
 func TestFoundingUnderFaultsMakesOneCluster(t *testing.T) {
-	for round := range testrounds.Of(4, 60) {
+	for round := range testrounds.Rounds(4, 60) {
 		inBubble(t, func(b *bubble) { foundUnderFaults(b, uint64(round)) })
 		if t.Failed() {
 			t.Fatalf("round %d", round)
@@ -177,8 +177,8 @@ func foundUnderFaults(b *bubble, seed uint64) {
 // Two processes run under one name, and do not reach each other. At most one of
 // two clusters with that name in it grants.
 func TestTwoOfOneNameFoundOneCluster(t *testing.T) {
-	step := testrounds.Of(17, 1) // delays differ in a few rounds too
-	for round := range testrounds.Of(4, 60) {
+	step := testrounds.Rounds(17, 1) // delays differ in a few rounds too
+	for round := range testrounds.Rounds(4, 60) {
 		seed := step * round
 		inBubble(t, func(b *bubble) {
 			b.net.SetDefault(simnet.Link{Delay: 5 * time.Millisecond, Jitter: time.Duration(seed%10) * 2 * time.Millisecond})

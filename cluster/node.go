@@ -107,7 +107,7 @@ func (n *Node) start() error {
 		return err
 	}
 	n.peers = stream.NewPeers(func(ctx context.Context, to member.Process) (net.Conn, error) {
-		return n.dial(ctx, port.KindControl, to)
+		return dial(ctx, n.port, port.KindControl, to)
 	})
 	n.gossip = n.newGossip(key)
 	n.founding = n.newFounding()

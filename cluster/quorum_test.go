@@ -57,7 +57,7 @@ func loseVoters(b *bubble, voters int) {
 }
 
 func TestAnIsolatedLeaderServesNothing(t *testing.T) {
-	for range testrounds.Of(2, 10) {
+	for range testrounds.Rounds(2, 10) {
 		inBubble(t, func(b *bubble) {
 			b.form()
 			old := b.leader()

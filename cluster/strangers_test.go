@@ -234,7 +234,7 @@ func TestForgedCommandsOfALeaderAreRefused(t *testing.T) {
 		b.open(nodes[0], 2)
 		accepted(nodes[0], machine.Ask{Session: sid(2), Key: "k"})
 		accepted(nodes[0], machine.Break{Session: sid(2), Key: "k", Token: token})
-		held := accepted(nodes[0], shared(2, 1, "k", nil))
+		held := accepted(nodes[0], shared(2, 1, "k", ""))
 		up := accepted(nodes[1], machine.Upgrade{Session: sid(2), Seq: 2, Token: held.Token})
 		accepted(nodes[2], machine.SetValue{Session: sid(2), Token: up.Token, Rev: 1, Value: []byte("v")})
 		accepted(nodes[2], machine.Downgrade{Session: sid(2), Token: up.Token})

@@ -64,8 +64,8 @@ func (n *Node) admit(h port.Hello) error {
 	return nil
 }
 
-func (n *Node) dial(ctx context.Context, kind port.Kind, to member.Process) (net.Conn, error) {
-	c, err := n.port.Dial(ctx, to.Addr, kind, port.Peer{Name: to.Name, Boot: to.Boot})
+func dial(ctx context.Context, p *port.Port, kind port.Kind, to member.Process) (net.Conn, error) {
+	c, err := p.Dial(ctx, to.Addr, kind, port.Peer{Name: to.Name, Boot: to.Boot})
 	if err != nil {
 		return nil, err // not c, which would be an interface that is not nil
 	}
@@ -90,43 +90,39 @@ func (n *Node) newGossip(key []byte) *gossip.Gossip {
 		Join:     n.cfg.Join,
 		Key:      key,
 		Meta:     meta,
-		Port:     gossipPort{n},
+		Port:     gossipPort{n.port},
 		Cluster:  func() machine.ClusterID { return n.founding.Cluster() },
 		Peers:    func() []string { return n.record.Get().Peers },
 		Remember: n.record.RememberPeers,
-		Watcher:  gossipWatcher{n},
+		Watcher:  gossipWatcher{event: n.event, namesake: n.namesake, foreign: n.foreignGossip},
 	})
 }
 
 // gossipPort carries gossip over the node's port.
-type gossipPort struct{ n *Node }
+type gossipPort struct{ *port.Port }
 
-func (p gossipPort) Addr() string                     { return p.n.port.Addr() }
-func (p gossipPort) Send(b []byte, addr string) error { return p.n.port.Send(b, addr) }
-func (p gossipPort) Drop(name string, except uint64)  { p.n.port.Drop(name, except) }
 func (p gossipPort) Dial(ctx context.Context, to member.Process) (net.Conn, error) {
-	return p.n.dial(ctx, port.KindGossip, to)
+	return dial(ctx, p.Port, port.KindGossip, to)
 }
 
 // gossipWatcher turns gossip's news into events.
-type gossipWatcher struct{ n *Node }
+type gossipWatcher struct {
+	event    func(Event)
+	namesake func(member.Sighting)
+	foreign  func(member.Process)
+}
 
 func (w gossipWatcher) Joined(s member.Sighting, earlier bool) { w.tell(MemberJoined, s, earlier) }
 func (w gossipWatcher) Left(s member.Sighting, earlier bool)   { w.tell(MemberLeft, s, earlier) }
+func (w gossipWatcher) Namesake(s member.Sighting)             { w.namesake(s) }
+func (w gossipWatcher) Foreign(p member.Process)               { w.foreign(p) }
 
 func (w gossipWatcher) tell(kind EventKind, s member.Sighting, earlier bool) {
 	e := Event{Kind: kind, Member: memberOf(s.Process)}
 	if earlier {
 		e.Detail = "an earlier start of it" // not the present holder of the name
 	}
-	w.n.event(e)
-}
-
-func (w gossipWatcher) Namesake(s member.Sighting) { w.n.namesake(s) }
-
-func (w gossipWatcher) Foreign(p member.Process) {
-	w.n.beside.Store(true)
-	w.n.conflict(p, "a member of another cluster of this name gossips with us")
+	w.event(e)
 }
 
 func (n *Node) foundingConfig() founding.Config {
@@ -174,7 +170,7 @@ func (n *Node) newSeat() *consensus.Seat {
 				return nil, err
 			}
 			_, to.Boot, _ = member.ParseRaftID(raftID) // raft streams name the generation
-			return n.dial(ctx, port.KindRaft, to)
+			return dial(ctx, n.port, port.KindRaft, to)
 		},
 		Lead:       n.lead,
 		Advertise:  n.gossip.Update,

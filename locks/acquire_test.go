@@ -12,9 +12,10 @@ import (
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
-func TestBadOptionsSurfaceFromEveryCall(t *testing.T) {
+func TestBadOptionsAreRefusedByEveryCall(t *testing.T) {
 	for _, test := range []struct {
 		field string
 		opts  Options
@@ -44,7 +45,7 @@ func TestBadOptionsSurfaceFromEveryCall(t *testing.T) {
 					t.Errorf("call %d: %v, want a ConfigError of %s", i, err, test.field)
 				}
 			}
-			if n := w.sent(isOpen); n != 0 {
+			if n := w.Sent(isOpen); n != 0 {
 				t.Error("a session was opened")
 			}
 		})
@@ -78,6 +79,11 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	})
 }
 
+// An eagerMember claims a larger bound of TTLs than the table has.
+type eagerMember struct{ *member }
+
+func (eagerMember) TTL() time.Duration { return 2 * testTTL }
+
 func TestSessionTTLIsBoundedByTheClusters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		over := w.join("n").client(Options{TTL: testTTL + time.Millisecond})
@@ -88,7 +94,7 @@ func TestSessionTTLIsBoundedByTheClusters(t *testing.T) {
 			t.Errorf("a TTL over the bound: %v", err)
 		}
 
-		// A fraction of a millisecond cannot be told, so it must not be trusted.
+		// Commands carry whole milliseconds, so a fraction must not be trusted.
 		small := w.join("n").client(Options{TTL: time.Second + time.Millisecond/2})
 		defer shutdown(t, small)
 		l := acquire(t, small, "k")
@@ -96,9 +102,8 @@ func TestSessionTTLIsBoundedByTheClusters(t *testing.T) {
 			t.Errorf("%v remain, want %v", l.Remaining(), want)
 		}
 
-		// The member believes in a bound that is not committed yet.
-		w.ttl = 2 * testTTL
-		eager := w.join("n").client(Options{})
+		// The member claims a bound that is not committed yet.
+		eager := newClient(eagerMember{w.join("n")}, Options{})
 		defer shutdown(t, eager)
 		l = acquire(t, eager, "l")
 		if want := testTTL - margin(testTTL); l.Remaining() != want {
@@ -128,7 +133,7 @@ func TestGoroutinesOfOneClientContend(t *testing.T) {
 	})
 }
 
-func TestTryAcquireSaysByWhomTheKeyIsHeld(t *testing.T) {
+func TestTryAcquireNamesTheHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -141,7 +146,7 @@ func TestTryAcquireSaysByWhomTheKeyIsHeld(t *testing.T) {
 		if want := (HeldError{Key: "k", Client: "a", Node: "node-a", Token: l.Token()}); *held != want {
 			t.Errorf("%+v, want %+v", *held, want)
 		}
-		if w.counts().Waiters != 0 {
+		if w.Counts().Waiters != 0 {
 			t.Error("the try waits")
 		}
 		if err := l.Release(bg); err != nil {
@@ -155,16 +160,14 @@ func TestTryAcquireSaysByWhomTheKeyIsHeld(t *testing.T) {
 
 func TestTryAcquireWhileFounding(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.table = machine.New()
-		w.apply(machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 9000})
-		w.lead()
+		w = &world{termtest.New(t, termtest.Config{Founding: true})}
 		c, _ := w.client(t, "a")
 		if _, err := c.TryAcquire(bg, "k"); !errors.Is(err, cluster.ErrFounding) {
 			t.Errorf("try: %v", err)
 		}
 		go func() {
 			time.Sleep(time.Second)
-			w.apply(machine.Lift{Term: w.term})
+			w.Apply(machine.Lift{Term: w.TermNumber()})
 		}()
 		began := time.Now()
 		acquire(t, c, "k")
@@ -183,13 +186,13 @@ func TestMaxWaitersRefusesAndChangesNothing(t *testing.T) {
 		if _, err := c.Acquire(bg, "k", MaxWaiters(1)); !errors.Is(err, ErrTooManyWaiters) {
 			t.Errorf("second waiter: %v", err)
 		}
-		if n := w.counts().Waiters; n != 1 {
+		if n := w.Counts().Waiters; n != 1 {
 			t.Errorf("%d wait", n)
 		}
 	})
 }
 
-// At once, and it leaves the queue.
+// The call returns at once and leaves nothing in the queue.
 func TestCancelledWaiterLeavesAtOnceAndIsNeverGranted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -207,14 +210,14 @@ func TestCancelledWaiterLeavesAtOnceAndIsNeverGranted(t *testing.T) {
 			t.Errorf("there was a quorum: %v", err)
 		}
 		synctest.Wait()
-		if n := w.counts().Waiters; n != 0 {
+		if n := w.Counts().Waiters; n != 0 {
 			t.Errorf("%d still wait", n)
 		}
 		if err := l.Release(bg); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if _, token := w.owner("k"); token != 0 {
+		if _, token := w.Owner("k"); token != 0 {
 			t.Error("the cancelled waiter holds the key")
 		}
 	})
@@ -233,21 +236,22 @@ func TestCauseOfTheCallersContextIsReported(t *testing.T) {
 		if _, err := c.Acquire(ctx, "free"); !errors.Is(err, reason) {
 			t.Errorf("acquire: %v", err)
 		}
-		if _, token := w.owner("free"); token != 0 {
+		if _, token := w.Owner("free"); token != 0 {
 			t.Error("an ended context took a key")
 		}
 	})
 }
 
-// Whatever crosses, it is the lock or an error, and then nothing stays.
+// Acquire returns the lock or an error, in any order of grant and cancel, and leaves
+// nothing behind.
 func TestGrantThatCrossesACancel(t *testing.T) {
 	for offset := -3 * time.Millisecond; offset <= 3*time.Millisecond; offset += 100 * time.Microsecond {
 		bubble(t, func(t *testing.T, w *world) {
 			a, _ := w.client(t, "a")
 			b, m := w.client(t, "b")
 			l := acquire(t, a, "k")
-			acquire(t, b, "other") // so that the session is open
-			m.set(faults{latency: 2 * time.Millisecond})
+			acquire(t, b, "other") // opens the session
+			m.SetFaults(termtest.Faults{Latency: 2 * time.Millisecond})
 			time.AfterFunc(time.Second, func() { l.Release(bg) })
 			got, err := b.Acquire(within(time.Second+offset), "k")
 			if (got == nil) == (err == nil) {
@@ -257,22 +261,22 @@ func TestGrantThatCrossesACancel(t *testing.T) {
 				t.Errorf("granted, but %v", got.Err())
 			}
 			time.Sleep(time.Minute)
-			if _, token := w.owner("k"); (token != 0) != (got != nil) {
+			if _, token := w.Owner("k"); (token != 0) != (got != nil) {
 				t.Errorf("token %d in the table, error %v", token, err)
 			}
 		})
 	}
 }
 
-// The request may have arrived and nobody can say. The withdrawal comes
-// before, or after, or meets a grant.
+// The request may have arrived or not. Its withdrawal arrives before the request,
+// arrives after the request, or finds a grant.
 func TestRequestOfUnknownOutcomeIsWithdrawn(t *testing.T) {
 	for _, try := range []bool{false, true} {
-		for _, f := range []faults{{loseAnswer: 1}, {loseAsk: 1}, {latency: 5 * time.Second}} {
+		for _, f := range []termtest.Faults{{LoseAnswer: 1}, {LoseAsk: 1}, {Latency: 5 * time.Second}} {
 			bubble(t, func(t *testing.T, w *world) {
 				c, m := w.client(t, "a")
 				acquire(t, c, "other")
-				m.set(f)
+				m.SetFaults(f)
 				call := c.Acquire
 				if try {
 					call = c.TryAcquire
@@ -281,15 +285,15 @@ func TestRequestOfUnknownOutcomeIsWithdrawn(t *testing.T) {
 				if !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%+v: %v", f, err)
 				}
-				m.set(faults{})
+				m.SetFaults(termtest.Faults{})
 				time.Sleep(time.Minute)
-				if n := w.counts(); n.Grants != 1 || n.Waiters != 0 || n.Answers != 0 {
+				if n := w.Counts(); n.Grants != 1 || n.Waiters != 0 || n.Answers != 0 {
 					t.Errorf("%+v: the table keeps %+v", f, n)
 				}
 				if waiters, locks := c.currentSession().sizes(); waiters != 0 || locks != 1 {
 					t.Errorf("%+v: the session keeps %d waiters and %d locks", f, waiters, locks)
 				}
-				if w.sent(isWithdraw) == 0 {
+				if w.Sent(isWithdraw) == 0 {
 					t.Errorf("%+v: nothing was withdrawn", f)
 				}
 			})
@@ -297,21 +301,21 @@ func TestRequestOfUnknownOutcomeIsWithdrawn(t *testing.T) {
 	}
 }
 
-// A request that was certainly not applied needs no withdrawal, but its seq must
-// be marked, lest the gaps add up.
+// A request that was certainly not applied needs no withdrawal, but its seq must be
+// marked as seen, or the gaps would add up.
 func TestRequestThatWasNotSentIsNotWithdrawn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "other")
-		m.hook(hooks{refuse: func(machine.Command) *replica.Error {
+		m.SetHooks(termtest.Hooks{Refuse: func(machine.Command) *replica.Error {
 			return &replica.Error{Err: errors.New("busy")}
 		}})
 		if _, err := c.Acquire(bg, "k"); err == nil || !strings.Contains(err.Error(), "busy") {
 			t.Errorf("acquire: %v", err)
 		}
-		m.hook(hooks{})
+		m.SetHooks(termtest.Hooks{})
 		l := acquire(t, c, "k")
-		if w.sent(isWithdraw) != 0 {
+		if w.Sent(isWithdraw) != 0 {
 			t.Error("withdrawn")
 		}
 		if err := l.Release(bg); err != nil {
@@ -320,11 +324,11 @@ func TestRequestThatWasNotSentIsNotWithdrawn(t *testing.T) {
 	})
 }
 
-func TestNoQuorumIsSaid(t *testing.T) {
+func TestMissingQuorumIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.isolate()
-		for range 2 { // without a session, and without one again
+		m.Isolate()
+		for range 2 { // without a session, twice
 			_, err := c.Acquire(within(time.Second), "k")
 			if !errors.Is(err, cluster.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("acquire: %v", err)
@@ -333,42 +337,42 @@ func TestNoQuorumIsSaid(t *testing.T) {
 		if _, err := c.Acquire(within(time.Minute), "k"); !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("acquire: %v", err)
 		}
-		m.heal()
+		m.Heal()
 		acquire(t, c, "k")
-		m.isolate()
+		m.Isolate()
 		if _, err := c.Acquire(within(time.Second), "l"); !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("acquire with a session: %v", err)
 		}
 	})
 }
 
-// What an earlier call left behind is gone before a new one is asked.
+// The remains of an earlier call are withdrawn before a new call asks.
 func TestNewCallDoesNotMeetTheRemainsOfTheOld(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "other")
-		m.hook(hooks{proposed: func(cmd machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(cmd machine.Command) {
 			if isWithdraw(cmd) {
 				time.Sleep(time.Second) // slower than the next request
 			}
 		}})
-		m.set(faults{loseAnswer: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
 		if _, err := c.Acquire(within(time.Second), "k"); err == nil {
 			t.Fatal("granted without an answer")
 		}
-		m.set(faults{})
-		if _, err := c.Acquire(within(retryAfter), "k"); err == nil {
+		m.SetFaults(termtest.Faults{})
+		if _, err := c.Acquire(within(300*time.Millisecond), "k"); err == nil {
 			t.Error("granted before the withdrawal")
 		}
 		time.Sleep(time.Minute)
-		m.set(faults{loseAnswer: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
 		if _, err := c.Acquire(within(time.Second), "k"); err == nil {
 			t.Fatal("granted without an answer")
 		}
-		if _, token := w.owner("k"); token == 0 {
+		if _, token := w.Owner("k"); token == 0 {
 			t.Fatal("the request did not arrive")
 		}
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		if _, err := c.TryAcquire(bg, "k"); err != nil {
 			t.Errorf("try: %v", err)
 		}
@@ -379,16 +383,16 @@ func TestLostAcquireAnswerGivesOneGrant(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "other")
-		m.set(faults{loseAnswer: 1})
-		time.AfterFunc(2*time.Second, func() { m.set(faults{}) })
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
+		time.AfterFunc(2*time.Second, func() { m.SetFaults(termtest.Faults{}) })
 		l := acquire(t, c, "k")
-		if w.sent(isAcquire) < 3 {
+		if w.Sent(isAcquire) < 3 {
 			t.Fatal("the request was not repeated")
 		}
 		if err := l.Release(bg); err != nil {
 			t.Fatal(err)
 		}
-		if _, token := w.owner("k"); token != 0 {
+		if _, token := w.Owner("k"); token != 0 {
 			t.Error("one release did not free the key")
 		}
 	})
@@ -399,8 +403,9 @@ func TestLostPushIsLearntFromTheNextSync(t *testing.T) {
 		a, _ := w.client(t, "a")
 		b, m := w.client(t, "b")
 		l := acquire(t, a, "k")
-		m.set(faults{losePush: 1})
+		m.SetFaults(termtest.Faults{LosePush: 1})
 		time.AfterFunc(time.Second, func() { l.Release(bg) })
+		time.AfterFunc(time.Second+time.Millisecond, func() { m.SetFaults(termtest.Faults{}) })
 		began := time.Now()
 		next := acquire(t, b, "k")
 		if d := time.Since(began); d <= time.Second || d > 4*time.Second {
@@ -409,8 +414,8 @@ func TestLostPushIsLearntFromTheNextSync(t *testing.T) {
 		if next.Err() != nil {
 			t.Error(next.Err())
 		}
-		// What is told again is no second grant.
-		m.resync()
+		// The same event again is no second grant.
+		m.Reconnect()
 		synctest.Wait()
 		if err := next.Release(bg); err != nil {
 			t.Error(err)
@@ -418,16 +423,16 @@ func TestLostPushIsLearntFromTheNextSync(t *testing.T) {
 	})
 }
 
-// A grant may be pushed before the request that asked for it is answered.
+// A grant may be pushed before its request is answered.
 func TestPushMayOvertakeTheAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, m := w.client(t, "b")
 		l := acquire(t, a, "k")
 		acquire(t, b, "other")
-		m.set(faults{loseAnswer: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
 		time.AfterFunc(100*time.Millisecond, func() { l.Release(bg) })
-		time.AfterFunc(time.Second, func() { m.set(faults{}) })
+		time.AfterFunc(time.Second, func() { m.SetFaults(termtest.Faults{}) })
 		next := acquire(t, b, "k")
 		if err := next.Err(); err != nil {
 			t.Error(err)
@@ -436,13 +441,13 @@ func TestPushMayOvertakeTheAnswer(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		if _, token := w.owner("k"); token != 0 {
+		if _, token := w.Owner("k"); token != 0 {
 			t.Error("the key is taken")
 		}
 	})
 }
 
-// In commit order, one at a time.
+// Waiters are served in commit order, a single waiter at a time.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var clients []*Client
@@ -477,48 +482,48 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// What was seen is told, so that the table forgets it.
+// Sessions report seen outcomes, and the table forgets them.
 func TestSeenOutcomesAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		b, m := w.client(t, "b")
 		acquire(t, a, "k")
-		m.set(faults{loseAnswer: 0.2, twice: 0.1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 0.2, Twice: 0.1})
 		for range 500 {
 			if _, err := b.TryAcquire(bg, "k"); !errors.Is(err, ErrHeld) {
 				t.Fatal(err)
 			}
 		}
-		// Nor is what a command carried forgotten that failed.
+		// Nothing that a failed command carried is forgotten either.
 		for range 10 {
-			m.set(faults{})
+			m.SetFaults(termtest.Faults{})
 			if _, err := b.TryAcquire(bg, "k"); !errors.Is(err, ErrHeld) {
 				t.Fatal(err)
 			}
-			m.set(faults{loseAsk: 1})
+			m.SetFaults(termtest.Faults{LoseAsk: 1})
 			if _, err := b.TryAcquire(within(time.Second), "l"); err == nil {
 				t.Fatal("granted")
 			}
-			m.set(faults{})
+			m.SetFaults(termtest.Faults{})
 			time.Sleep(2 * time.Second)
 		}
-		if n := w.counts().Answers; n > 1 {
+		if n := w.Counts().Answers; n > 1 {
 			t.Errorf("%d refusals are remembered", n)
 		}
-		if err := w.checkNow(); err != nil {
+		if err := w.Check(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// Close ends the locks before the calls that wait, and that may take a while.
+// Close ends the locks before the pending calls, and may take a while in between.
 func TestGrantWhileTheClientEndsItsLocksIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		acquire(t, a, "x")
 		s := a.currentSession()
-		m.set(faults{latency: time.Second})
+		m.SetFaults(termtest.Faults{Latency: time.Second})
 		call := start(func() (*Lock, error) { return a.TryAcquire(bg, "k") })
 		synctest.Wait()
 		s.mu.Lock()
@@ -527,22 +532,22 @@ func TestGrantWhileTheClientEndsItsLocksIsClosed(t *testing.T) {
 		if _, err := call.ends(t); err != ErrClosed {
 			t.Errorf("acquire: %v", err)
 		}
-		time.Sleep(5 * time.Second) // it is withdrawn
+		time.Sleep(5 * time.Second) // withdrawn
 		if w.busy() != 1 {
-			t.Errorf("the table keeps %+v", w.counts())
+			t.Errorf("the table keeps %+v", w.Counts())
 		}
 	})
 }
 
-// A session that lives is not said to have ended.
+// The error of a single call does not claim that its session has ended.
 func TestRequestThatTheClusterGaveUpIsNotTheSessionsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		acquire(t, a, "x")
 		id := a.currentSession().id
-		m.hook(hooks{proposed: func(c machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 			if c, ok := c.(machine.Acquire); ok {
-				w.apply(machine.Withdraw{Session: id, Seq: c.Seq})
+				w.Apply(machine.Withdraw{Session: id, Seq: c.Seq})
 			}
 		}})
 		if _, err := a.Acquire(bg, "k"); err == nil || errors.Is(err, ErrSessionLost) {
@@ -551,10 +556,10 @@ func TestRequestThatTheClusterGaveUpIsNotTheSessionsEnd(t *testing.T) {
 	})
 }
 
-// Also to those who wait for another call's request: all but one of those who need
-// a session, who comes after what is owed for the key, those who follow the first
-// of an owner's, and a change after another.
-func TestThatThereIsNoQuorumIsToldToAll(t *testing.T) {
+// Callers that wait for another call's request hear of the missing quorum too:
+// callers that wait for a session, callers behind a pending clean-up of the key,
+// callers behind the first entry of an owner, and a change behind another change.
+func TestMissingQuorumIsReportedToAllCallers(t *testing.T) {
 	want := func(t *testing.T, what string, err error) {
 		t.Helper()
 		if !errors.Is(err, cluster.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) {
@@ -563,7 +568,7 @@ func TestThatThereIsNoQuorumIsToldToAll(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
-		m.isolate()
+		m.Isolate()
 		var calls []*call[*Lock]
 		for i := range 3 {
 			ctx := within(time.Duration(i+1) * time.Second)
@@ -573,9 +578,9 @@ func TestThatThereIsNoQuorumIsToldToAll(t *testing.T) {
 			_, err := call.ends(t)
 			want(t, "without a session", err)
 		}
-		m.heal()
+		m.Heal()
 		l, held := acquire(t, a, "k"), acquire(t, a, "held")
-		m.isolate()
+		m.Isolate()
 		first := waiting(t, bg, a, "mine", Reentrant("o"))
 		_, err := a.Acquire(within(time.Second), "mine", Reentrant("o"))
 		want(t, "as a follower", err)
@@ -585,7 +590,7 @@ func TestThatThereIsNoQuorumIsToldToAll(t *testing.T) {
 		want(t, "release", l.Release(within(time.Second)))
 		_, err = a.Acquire(within(time.Second), "k")
 		want(t, "after a release that is owed", err)
-		m.heal()
+		m.Heal()
 		first.ok(t)
 		set.ok(t)
 	})

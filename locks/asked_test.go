@@ -9,6 +9,8 @@ import (
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func isAsk(c machine.Command) bool { _, ok := c.(machine.Ask); return ok }
@@ -53,7 +55,7 @@ func TestAskedHolderMayLetGo(t *testing.T) {
 func TestAskForAFreeKeyDoesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
-		if err := a.Ask(bg, "k"); err != nil || w.sent(isAsk) != 1 {
+		if err := a.Ask(bg, "k"); err != nil || w.Sent(isAsk) != 1 {
 			t.Error(err)
 		}
 		l := acquire(t, a, "k")
@@ -84,7 +86,7 @@ func TestEveryHolderIsAsked(t *testing.T) {
 func TestAskFailsWithoutAQuorum(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
-		m.isolate()
+		m.Isolate()
 		if err := a.Ask(within(time.Second), "k"); !errors.Is(err, cluster.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("ask: %v", err)
 		}
@@ -96,7 +98,7 @@ func TestAskFailsWithoutAQuorum(t *testing.T) {
 		if _, err := call.ends(t); !errors.Is(err, ErrClosed) {
 			t.Errorf("ask: %v", err)
 		}
-		m.heal()
+		m.Heal()
 	})
 }
 
@@ -105,16 +107,16 @@ func TestAskInASessionThatIsGoneOpensAnother(t *testing.T) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		acquire(t, a, "mine")
-		m.set(faults{losePush: 1})
-		w.expireNow()
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{LosePush: 1})
+		w.ExpireNow()
+		m.SetFaults(termtest.Faults{})
 		l := acquire(t, b, "k")
 		if err := a.Ask(bg, "k"); err != nil {
 			t.Fatal(err)
 		}
 		settle()
-		if !closed(l.Asked()) || w.sent(isOpen) != 3 {
-			t.Errorf("asked %v, %d sessions", closed(l.Asked()), w.sent(isOpen))
+		if !closed(l.Asked()) || w.Sent(isOpen) != 3 {
+			t.Errorf("asked %v, %d sessions", closed(l.Asked()), w.Sent(isOpen))
 		}
 	})
 }
@@ -133,8 +135,8 @@ func TestContendedTellsThatSomebodyWaits(t *testing.T) {
 		if !closed(early) || !closed(l.Contended()) {
 			t.Error("the holder was not told")
 		}
-		// Who is granted while others wait knows from the start, whether by an
-		// event or by the answer.
+		// A holder with waiters behind the grant is told from the start, by an event or
+		// by the answer.
 		release(t, l)
 		n := next.ok(t)
 		if !closed(n.Contended()) {
@@ -147,8 +149,8 @@ func TestContendedTellsThatSomebodyWaits(t *testing.T) {
 	})
 }
 
-// holdAnswers is a replica whose answers to Acquire come a second late: events
-// overtake them.
+// holdAnswers delays the answers to Acquire by a second, so that events overtake the
+// answers.
 func holdAnswers(m *member) *late { return &late{member: m} }
 
 type late struct{ *member }
@@ -164,7 +166,7 @@ func (r *late) Propose(ctx context.Context, cmd machine.Command) (machine.Outcom
 	return out, err
 }
 
-func TestWhatOvertakesTheGrantsAnswerIsNotLost(t *testing.T) {
+func TestEventsThatOvertakeTheGrantAreKept(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex
 		var asked, contended []LockEvent
@@ -184,7 +186,7 @@ func TestWhatOvertakesTheGrantsAnswerIsNotLost(t *testing.T) {
 		if !closed(l.Asked()) || !closed(l.Contended()) {
 			t.Error("what came before the answer is lost")
 		}
-		m.resync() // tells it again
+		m.Reconnect() // repeats the events
 		settle()
 		mu.Lock()
 		if len(asked) != 1 || asked[0] != (LockEvent{Key: "k", Token: l.Token(), By: "b"}) ||
@@ -195,17 +197,17 @@ func TestWhatOvertakesTheGrantsAnswerIsNotLost(t *testing.T) {
 		release(t, l)
 		other.ok(t)
 
-		// The same with the loss of what was not told to be granted yet.
+		// The same with a loss that overtakes the answer to its grant.
 		call = waiting(t, bg, a, "l")
-		_, token := w.owner("l")
-		w.apply(machine.Break{Session: b.currentSession().id, Key: "l", Token: token})
+		_, token := w.Owner("l")
+		w.Apply(machine.Break{Session: b.currentSession().id, Key: "l", Token: token})
 		_, err := call.ends(t)
 		var lost *LostError
 		if !errors.As(err, &lost) || lost.Reason != Broken {
 			t.Errorf("acquire: %v", err)
 		}
 		settle()
-		if _, token := w.owner("l"); token != 0 {
+		if _, token := w.Owner("l"); token != 0 {
 			t.Error("the key is still taken")
 		}
 	})
@@ -216,7 +218,7 @@ func TestLostSignalsAreToldAgain(t *testing.T) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
-		m.set(faults{losePush: 1})
+		m.SetFaults(termtest.Faults{LosePush: 1})
 		waiting(t, bg, b, "k")
 		if err := b.Ask(bg, "k"); err != nil {
 			t.Fatal(err)
@@ -225,6 +227,7 @@ func TestLostSignalsAreToldAgain(t *testing.T) {
 		if closed(l.Asked()) || closed(l.Contended()) {
 			t.Error("nothing was lost")
 		}
+		m.SetFaults(termtest.Faults{})
 		time.Sleep(3 * time.Second)
 		if !closed(l.Asked()) || !closed(l.Contended()) {
 			t.Error("the signals are lost for good")

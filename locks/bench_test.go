@@ -12,8 +12,8 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// benchCluster starts three members on loopback, in this process, and returns
-// clients on the leader and on a member that only follows.
+// benchCluster starts three members on loopback, in this process. It returns clients
+// on the leader and on a follower.
 func benchCluster(b *testing.B, durable bool) (onLeader, onFollower *locks.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -53,8 +53,8 @@ func benchCluster(b *testing.B, durable bool) (onLeader, onFollower *locks.Clien
 	return onLeader, onFollower
 }
 
-// BenchmarkAcquireRelease is one cycle on a key of the caller's own: two
-// commits. p is the number of goroutines for each core.
+// BenchmarkAcquireRelease is a cycle on a key without rivals: two commits. p is the
+// number of goroutines for each core.
 func BenchmarkAcquireRelease(b *testing.B) {
 	for _, durable := range []bool{false, true} {
 		store := "memory"
@@ -78,7 +78,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 								b.Error(err)
 							}
 						}
-						if p == 0 { // one goroutine
+						if p == 0 { // a single goroutine
 							for b.Loop() {
 								cycle("k")
 							}
@@ -99,8 +99,8 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
-// BenchmarkHandoff is one key passed on among 16 contenders on two members: one
-// commit each, that releases and grants.
+// BenchmarkHandoff passes a key on among 16 contenders on two members. Each turn is
+// a single commit, which releases and grants.
 func BenchmarkHandoff(b *testing.B) {
 	leader, follower := benchCluster(b, false)
 	var n atomic.Int64

@@ -10,6 +10,7 @@ import (
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func isBreak(c machine.Command) bool { _, ok := c.(machine.Break); return ok }
@@ -21,7 +22,7 @@ func TestBrokenHolderIsToldBeforeTheKeyIsFree(t *testing.T) {
 		l, other := acquire(t, a, "k"), acquire(t, a, "other")
 		ctx := l.Context()
 		next := waiting(t, bg, b, "k")
-		m.hook(hooks{proposed: func(cmd machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(cmd machine.Command) {
 			if isRelease(cmd) && ctx.Err() == nil {
 				t.Error("the key was freed under a holder who did not know")
 			}
@@ -41,7 +42,7 @@ func TestBrokenHolderIsToldBeforeTheKeyIsFree(t *testing.T) {
 		if err := l.Release(bg); !errors.Is(err, ErrLost) {
 			t.Errorf("release: %v", err)
 		}
-		// The client may ask for it again.
+		// The client may acquire the key again.
 		release(t, next.value)
 		acquire(t, a, "k")
 	})
@@ -53,14 +54,14 @@ func TestBreakOfAStoppedHolderWaitsForItsTrustToEnd(t *testing.T) {
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
 		began := time.Now()
-		m.isolate()
+		m.Isolate()
 		if err := b.Break(within(time.Second), "k", l.Token()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("break: %v", err)
 		}
 		if l.Err() != nil {
 			t.Error(l.Err())
 		}
-		if _, token := w.owner("k"); token == 0 {
+		if _, token := w.Owner("k"); token == 0 {
 			t.Error("the key is free though its holder does not know")
 		}
 		if err := b.Break(bg, "k", l.Token()); err != nil { // again, to the end
@@ -69,21 +70,21 @@ func TestBreakOfAStoppedHolderWaitsForItsTrustToEnd(t *testing.T) {
 		if l.Err() == nil || time.Since(began) < testTTL-time.Second || time.Since(began) > testTTL {
 			t.Errorf("%v after %v", l.Err(), time.Since(began))
 		}
-		m.heal()
+		m.Heal()
 	})
 }
 
-// The break goes on by itself after its caller has given up.
+// The break goes on after its caller has given up.
 func TestBreakReachesAHolderThatComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
-		m.isolate()
+		m.Isolate()
 		if err := b.Break(within(time.Second), "k", l.Token()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("break: %v", err)
 		}
-		m.heal()
+		m.Heal()
 		settle()
 		wantLost(t, l, Broken)
 		if !w.free("k") {
@@ -92,7 +93,7 @@ func TestBreakReachesAHolderThatComesBack(t *testing.T) {
 	})
 }
 
-func TestBreakOfWhatIsNotHeldChangesNothing(t *testing.T) {
+func TestBreakOfAnotherGrantChangesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -105,7 +106,7 @@ func TestBreakOfWhatIsNotHeldChangesNothing(t *testing.T) {
 		if want := (HeldError{Key: "k", Client: "a", Node: "node-a", Token: l.Token()}); !errors.As(err, &held) || *held != want {
 			t.Errorf("another token: %v", err)
 		}
-		if l.Err() != nil || w.sent(isBreak) != 0 {
+		if l.Err() != nil || w.Sent(isBreak) != 0 {
 			t.Error("something was changed")
 		}
 		release(t, l)
@@ -142,29 +143,29 @@ func TestBreakEndsADelay(t *testing.T) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k", Delay(time.Hour))
-		m.isolate()
+		m.Isolate()
 		time.Sleep(2 * testTTL)
 		next := waiting(t, bg, b, "k")
 		if err := b.Break(bg, "k", l.Token()); err != nil {
 			t.Error(err)
 		}
 		next.ok(t)
-		m.heal()
+		m.Heal()
 	})
 }
 
-func TestBreakWhoseAnswerIsLost(t *testing.T) {
+func TestBreakSurvivesALostAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, m := w.client(t, "b")
 		l := acquire(t, a, "k")
 		release(t, acquire(t, b, "other"))
-		m.hook(hooks{proposed: func(machine.Command) { m.set(faults{loseAnswer: 1}) }})
+		m.SetHooks(termtest.Hooks{Proposed: func(machine.Command) { m.SetFaults(termtest.Faults{LoseAnswer: 1}) }})
 		call := does(func(ctx context.Context) error { return b.Break(ctx, "k", l.Token()) }, bg)
 		time.Sleep(time.Second)
-		m.hook(hooks{})
-		m.set(faults{})
-		// The second copy finds that the grant is gone: the first was heard.
+		m.SetHooks(termtest.Hooks{})
+		m.SetFaults(termtest.Faults{})
+		// The second copy finds the grant gone: the first copy was heard.
 		call.ok(t)
 		wantLost(t, l, Broken)
 	})
@@ -175,7 +176,7 @@ func TestBreakEndsWithItsClient(t *testing.T) {
 		a, m := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
-		m.isolate()
+		m.Isolate()
 		call := does(func(ctx context.Context) error { return b.Break(ctx, "k", l.Token()) }, bg)
 		call.pends(t)
 		if err := b.Close(bg); err != nil {
@@ -184,17 +185,17 @@ func TestBreakEndsWithItsClient(t *testing.T) {
 		if _, err := call.ends(t); !errors.Is(err, ErrClosed) {
 			t.Errorf("break: %v", err)
 		}
-		m.heal()
+		m.Heal()
 		b2, m2 := w.client(t, "b2")
-		m2.isolate()
+		m2.Isolate()
 		if err := b2.Break(within(time.Second), "k", 1); !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("break: %v", err)
 		}
-		m2.heal()
+		m2.Heal()
 	})
 }
 
-// The operator asked for the key, not for the work's leave.
+// Break waits for the key, not for the work.
 func TestBreakDoesNotWaitForTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -206,7 +207,7 @@ func TestBreakDoesNotWaitForTheWork(t *testing.T) {
 				l = held
 				<-ctx.Done()
 				ended <- time.Now()
-				time.Sleep(time.Minute / 2) // it ignores that
+				time.Sleep(time.Minute / 2) // the work ignores the end
 				return nil
 			})
 		}, bg)
@@ -259,7 +260,8 @@ func TestElectedStandsAgainAfterABreak(t *testing.T) {
 	})
 }
 
-// What Close has ended already is let go of, too: the trust is over here.
+// Break frees a grant that Close has ended already: the client trusts the grant no
+// more.
 func TestBreakWhileTheClientCloses(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -277,7 +279,7 @@ func TestBreakWhileTheClientCloses(t *testing.T) {
 		if err := a.Close(within(time.Second)); err == nil {
 			t.Error("closed under the work")
 		}
-		held := w.status("k").Holders
+		held := w.Status("k").Holders
 		if len(held) != 1 {
 			t.Fatalf("held by %+v", held)
 		}
@@ -289,10 +291,10 @@ func TestBreakWhileTheClientCloses(t *testing.T) {
 	})
 }
 
-// The list of holders that a read tells is bounded.
+// A read lists a bounded number of holders, and Break finds the others too.
 func TestBreakOfOneOfVeryManyHolders(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		var last *Lock
@@ -303,8 +305,58 @@ func TestBreakOfOneOfVeryManyHolders(t *testing.T) {
 			t.Error(err)
 		}
 		wantLost(t, last, Broken)
-		if n := w.status("k").Held; n != 1099 {
+		if n := w.Status("k").Held; n != 1099 {
 			t.Errorf("%d hold", n)
+		}
+	})
+}
+
+// A change that finds its grant broken reports nothing more, because the break ends
+// the lock. The client's other locks must not end with it.
+func TestBreakBesideAChangeEndsOneLockOnly(t *testing.T) {
+	for range 30 {
+		bubble(t, func(t *testing.T, w *world) {
+			a, m := w.client(t, "a")
+			b, _ := w.client(t, "b")
+			l, other := acquire(t, a, "k"), acquire(t, a, "other")
+			acquire(t, b, "x")
+			id := b.currentSession().id
+			m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
+				if _, ok := c.(machine.SetValue); ok {
+					w.Apply(machine.Break{Session: id, Key: "k", Token: machine.Token(l.Token())})
+				}
+			}})
+			if err := l.SetValue(bg, []byte("v")); !errors.Is(err, ErrLost) {
+				t.Errorf("SetValue: %v", err)
+			}
+			a.currentSession().loseGrant(l.g.seq, l.g.key, 0, Broken) // the same verdict, late
+			time.Sleep(time.Second)
+			if err := other.Err(); err != nil {
+				t.Errorf("another lock of the client: %v", err)
+			}
+		})
+	}
+}
+
+// A Break of a token that an upgrade replaces meanwhile breaks nothing, and reports
+// the new token.
+func TestBreakReportsAnUpgradeMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, m := w.client(t, "b")
+		l := acquire(t, a, "k", Shared())
+		before := l.Token()
+		acquire(t, b, "x")
+		once := false
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
+			if _, ok := c.(machine.Break); ok && !once {
+				once = true
+				w.Apply(machine.Upgrade{Session: a.currentSession().id, Seq: 99, Token: machine.Token(before)})
+			}
+		}})
+		var held *HeldError
+		if err := b.Break(bg, "k", before); !errors.As(err, &held) || held.Token <= before {
+			t.Errorf("break of token %d: %v", before, err)
 		}
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 func count1(old []byte) []byte {
@@ -46,15 +48,15 @@ func TestACellIsReadAndUpdated(t *testing.T) {
 				t.Errorf("%q", v)
 			}
 		}
-		// What is as it was is not written.
-		before := w.sent(func(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok })
+		// An unchanged value is not written.
+		before := w.Sent(func(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok })
 		if err := y.Update(bg, func(old []byte) []byte { return old }); err != nil {
 			t.Error(err)
 		}
-		if n := w.sent(func(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok }); n != before {
+		if n := w.Sent(func(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok }); n != before {
 			t.Error("it was written all the same")
 		}
-		// The old value is the caller's own copy, to be changed in place.
+		// The caller may change its copy of the old value in place.
 		if err := y.Update(bg, func(old []byte) []byte { old[0] = 'X'; return old }); err != nil {
 			t.Error(err)
 		}
@@ -87,7 +89,7 @@ func TestACellIsReadAndUpdated(t *testing.T) {
 	})
 }
 
-// Who holds the key keeps others from updating, and ctx bounds that.
+// A holder of the key delays every update, until ctx ends.
 func TestAHeldCellIsNotUpdated(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -103,7 +105,7 @@ func TestAHeldCellIsNotUpdated(t *testing.T) {
 		if v := cellValue(t, b.Cell("x")); v != "7" {
 			t.Errorf("%q", v)
 		}
-		// Under the lock's own context it would wait for itself.
+		// Under the lock's own context the update would wait for itself.
 		var dead *DeadlockError
 		if err := b.Cell("x").Update(l.Context(), count1); !errors.As(err, &dead) {
 			t.Error(err)
@@ -118,25 +120,25 @@ func TestAHeldCellIsNotUpdated(t *testing.T) {
 	})
 }
 
-// No update is lost and none is made twice, whatever the network does; only of
-// those that say so it is not known.
+// No update is lost or made twice under any fault of the network. Only updates that
+// report an unknown outcome may have happened or not.
 func TestCellsCountRight(t *testing.T) {
-	for seed := range uint64(25) {
+	for seed := range uint64(testrounds.Rounds(6, 25)) {
 		bubble(t, func(t *testing.T, w *world) {
-			w.check = false
-			w.seed(seed)
+			w.SetCheck(false)
+			w.Seed(seed)
 			const clients, each = 5, 12
 			var done, unsure atomic.Int64
 			var wg sync.WaitGroup
 			for i := range clients {
 				c, m := w.client(t, string(rune('a'+i)))
-				m.set(faults{latency: 200 * time.Millisecond, loseAsk: 0.1, loseAnswer: 0.1, twice: 0.1, losePush: 0.2})
+				m.SetFaults(termtest.Faults{Latency: 200 * time.Millisecond, LoseAsk: 0.1, LoseAnswer: 0.1, Twice: 0.1, LosePush: 0.2})
 				x := c.Cell("n")
 				wg.Go(func() {
 					for j := range each {
 						if seed%2 == 1 && j == each/2 && i < 2 {
-							// In the middle of something, whatever it is.
-							time.AfterFunc(700*time.Millisecond, func() { m.isolate(); time.AfterFunc(2*testTTL, m.heal) })
+							// In the middle of any step.
+							time.AfterFunc(700*time.Millisecond, func() { m.Isolate(); time.AfterFunc(2*testTTL, m.Heal) })
 						}
 						ctx := within(time.Duration(1+j%3) * 5 * time.Second)
 						switch err := x.Update(ctx, count1); {
@@ -150,7 +152,7 @@ func TestCellsCountRight(t *testing.T) {
 			}
 			for range 5 {
 				time.Sleep(3 * time.Second)
-				w.lead()
+				w.Lead()
 			}
 			wg.Wait()
 			time.Sleep(time.Minute)
@@ -166,29 +168,29 @@ func TestCellsCountRight(t *testing.T) {
 	}
 }
 
-func TestAnUncertainUpdateSaysSo(t *testing.T) {
+func TestUncertainUpdateIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		x := a.Cell("x")
 		runs := 0
-		// The answer to the write does not come.
-		m.hook(hooks{proposed: func(c machine.Command) {
+		// The answer to the write is lost.
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 			if _, ok := c.(machine.SetValue); ok {
-				m.set(faults{loseAnswer: 1})
+				m.SetFaults(termtest.Faults{LoseAnswer: 1})
 			}
 		}})
 		err := x.Update(within(2*time.Second), func(old []byte) []byte { runs++; return count1(old) })
 		if !errors.Is(err, ErrUncertain) || runs != 1 {
 			t.Errorf("%v, run %d times", err, runs)
 		}
-		m.hook(hooks{})
-		m.set(faults{})
+		m.SetHooks(termtest.Hooks{})
+		m.SetFaults(termtest.Faults{})
 		time.Sleep(time.Minute)
 		if v := cellValue(t, x); v != "1" {
 			t.Errorf("%q", v)
 		}
-		// Nor was it sent at all: that is certain.
-		m.hook(hooks{refuse: func(c machine.Command) *replica.Error {
+		// The write was not sent: the outcome is certain.
+		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
 			if _, ok := c.(machine.SetValue); ok {
 				return &replica.Error{Err: cluster.ErrVersion}
 			}
@@ -197,8 +199,8 @@ func TestAnUncertainUpdateSaysSo(t *testing.T) {
 		if err := x.Update(bg, count1); !errors.Is(err, cluster.ErrVersion) || errors.Is(err, ErrUncertain) {
 			t.Error(err)
 		}
-		// A try before that may have come through: that is not.
-		m.hook(hooks{refuse: func(c machine.Command) *replica.Error {
+		// An earlier try may have arrived: the outcome is uncertain.
+		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
 			if _, ok := c.(machine.SetValue); ok {
 				return &replica.Error{Unknown: true, Err: cluster.ErrVersion}
 			}
@@ -207,12 +209,12 @@ func TestAnUncertainUpdateSaysSo(t *testing.T) {
 		if err := x.Update(bg, count1); !errors.Is(err, cluster.ErrVersion) || !errors.Is(err, ErrUncertain) {
 			t.Error(err)
 		}
-		m.hook(hooks{})
-		// Lost before it was written, it is made in another turn.
+		m.SetHooks(termtest.Hooks{})
+		// The lock is lost before the write: the update is made in another turn.
 		runs = 0
 		err = x.Update(within(time.Minute), func(old []byte) []byte {
 			if runs++; runs == 1 {
-				w.expireNow()
+				w.ExpireNow()
 				synctest.Wait()
 			}
 			return count1(old)
@@ -225,7 +227,7 @@ func TestAnUncertainUpdateSaysSo(t *testing.T) {
 
 func TestNoRoomForACell(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		full := strings.Repeat("x", machine.MaxValue)
 		for i := range machine.MaxValuesSize / machine.MaxValue {

@@ -10,20 +10,22 @@ import (
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func isUpgrade(c machine.Command) bool   { _, ok := c.(machine.Upgrade); return ok }
 func isDowngrade(c machine.Command) bool { _, ok := c.(machine.Downgrade); return ok }
 
-// mode tells how a grant stands in the cluster.
+// mode returns the mode of a grant in the table.
 func (w *world) mode(t *testing.T, key string, token fence.Token) machine.Mode {
 	t.Helper()
-	for _, h := range w.status(key).Holders {
+	for _, h := range w.Status(key).Holders {
 		if h.Token == machine.Token(token) {
 			return h.Mode
 		}
 	}
-	t.Errorf("token %d does not hold %q: %+v", token, key, w.status(key).Holders)
+	t.Errorf("token %d does not hold %q: %+v", token, key, w.Status(key).Holders)
 	return 99
 }
 
@@ -68,10 +70,10 @@ func TestLoneReaderIsUpgradedAtOnce(t *testing.T) {
 		if err := l.Upgrade(bg); err != nil || time.Since(began) != 0 || l.Token() <= before {
 			t.Errorf("%v after %v, token %d after %d", err, time.Since(began), l.Token(), before)
 		}
-		// A lock that is exclusive already is left as it is.
+		// Upgrade does nothing to an exclusive lock.
 		now := l.Token()
-		if err := l.Upgrade(bg); err != nil || l.Token() != now || w.sent(isUpgrade) != 1 {
-			t.Errorf("%v, token %d after %d, %d upgrades", err, l.Token(), now, w.sent(isUpgrade))
+		if err := l.Upgrade(bg); err != nil || l.Token() != now || w.Sent(isUpgrade) != 1 {
+			t.Errorf("%v, token %d after %d, %d upgrades", err, l.Token(), now, w.Sent(isUpgrade))
 		}
 		release(t, l)
 		if w.busy() != 0 {
@@ -123,7 +125,7 @@ func TestUpgradeIsOfSharedLocksOnly(t *testing.T) {
 		ctx, cancel := context.WithCancel(bg)
 		cancel()
 		l := acquire(t, a, "k", Shared())
-		if err := l.Upgrade(ctx); !errors.Is(err, context.Canceled) || w.sent(isUpgrade) != 0 {
+		if err := l.Upgrade(ctx); !errors.Is(err, context.Canceled) || w.Sent(isUpgrade) != 0 {
 			t.Errorf("with an ended context: %v", err)
 		}
 	})
@@ -139,10 +141,10 @@ func TestCancelledUpgradeLeavesTheLockShared(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		settle()
-		if l.Err() != nil || w.mode(t, "k", l.Token()) != machine.Shared || w.counts().Waiters != 0 {
+		if l.Err() != nil || w.mode(t, "k", l.Token()) != machine.Shared || w.Counts().Waiters != 0 {
 			t.Errorf("the lock: %v", l.Err())
 		}
-		third := acquire(t, b, "k", Shared()) // no upgrade stands before it
+		third := acquire(t, b, "k", Shared()) // behind no upgrade
 		release(t, third)
 		release(t, other)
 		if err := l.Upgrade(bg); err != nil { // anew
@@ -155,7 +157,7 @@ func TestCancelledUpgradeLeavesTheLockShared(t *testing.T) {
 	})
 }
 
-// The cluster granted the upgrade, but nobody here heard of that before ctx ended.
+// The cluster grants the upgrade, and ctx ends before the client hears of the grant.
 func TestUpgradeGrantedAfterItWasCancelledIsUndone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -164,15 +166,15 @@ func TestUpgradeGrantedAfterItWasCancelledIsUndone(t *testing.T) {
 		before := l.Token()
 		up := does(l.Upgrade, within(time.Second))
 		up.pends(t)
-		m.isolate()
+		m.Isolate()
 		release(t, other)
 		if _, err := up.ends(t); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("upgrade: %v", err)
 		}
-		if w.status("k").Holders[0].Mode != machine.Exclusive {
+		if w.Status("k").Holders[0].Mode != machine.Exclusive {
 			t.Error("the upgrade was not granted")
 		}
-		m.heal()
+		m.Heal()
 		settle()
 		if l.Err() != nil || l.Token() <= before {
 			t.Errorf("the lock: %v, token %d after %d", l.Err(), l.Token(), before)
@@ -191,7 +193,7 @@ func TestUpgradeGrantedAfterItWasCancelledIsUndone(t *testing.T) {
 	})
 }
 
-// The same of an upgrade.
+// The same for an upgrade.
 func TestUpgradeThatCrossesItsCancelTellsTheNewToken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -201,44 +203,44 @@ func TestUpgradeThatCrossesItsCancelTellsTheNewToken(t *testing.T) {
 		ctx, cancel := context.WithCancel(bg)
 		up := does(l.Upgrade, ctx)
 		up.pends(t)
-		m.set(faults{losePush: 1})
+		m.SetFaults(termtest.Faults{LosePush: 1})
 		release(t, other)
 		cancel()
 		if _, err := up.ends(t); !errors.Is(err, context.Canceled) {
 			t.Errorf("upgrade: %v", err)
 		}
 		synctest.Wait()
-		if _, token := w.owner("k"); l.Token() != fence.Token(token) || l.Token() <= before || w.mode(t, "k", l.Token()) != machine.Shared {
+		if _, token := w.Owner("k"); l.Token() != fence.Token(token) || l.Token() <= before || w.mode(t, "k", l.Token()) != machine.Shared {
 			t.Errorf("token %d here, %d in the cluster, before it was %d", l.Token(), token, before)
 		}
 	})
 }
 
-// Each upgrade raises the token unnoticed, and the table knows a former token of
-// one upgrade only.
-func TestLockWhoseUpgradesWereLostIsReleasedAllTheSame(t *testing.T) {
+// Each lost upgrade raises the token in the table. The table remembers the former
+// token of the last upgrade only.
+func TestLockAfterLostUpgradesCanBeReleased(t *testing.T) {
 	for _, handOver := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
 			a, m := w.client(t, "a")
 			l := acquire(t, a, "k", Shared())
 			before := l.Token()
 			for range 3 {
-				m.hook(hooks{proposed: func(c machine.Command) {
+				m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 					if isUpgrade(c) {
-						m.set(faults{loseAnswer: 1, losePush: 1})
+						m.SetFaults(termtest.Faults{LoseAnswer: 1, LosePush: 1})
 					}
 				}})
 				if err := l.Upgrade(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 					t.Fatalf("upgrade: %v", err)
 				}
-				time.Sleep(time.Second) // the withdrawal is heard, its answer is not
-				m.set(faults{})
+				time.Sleep(time.Second) // the withdrawal is heard, but not answered
+				m.SetFaults(termtest.Faults{})
 				time.Sleep(time.Second)
 			}
-			if _, token := w.owner("k"); fence.Token(token) != before+3 || l.Token() != before+2 || l.Err() != nil {
+			if _, token := w.Owner("k"); fence.Token(token) != before+3 || l.Token() != before+2 || l.Err() != nil {
 				t.Fatalf("token %d in the cluster, %d here, before it was %d; %v", token, l.Token(), before, l.Err())
 			}
-			m.hook(hooks{})
+			m.SetHooks(termtest.Hooks{})
 			if handOver {
 				if err := l.HandOver(bg, "nobody"); !errors.Is(err, ErrNoSuccessor) {
 					t.Error(err)
@@ -253,14 +255,14 @@ func TestLockWhoseUpgradesWereLostIsReleasedAllTheSame(t *testing.T) {
 	}
 }
 
-func TestUpgradeWhoseAnswerIsLostIsGrantedOnce(t *testing.T) {
+func TestUpgradeWithALostAnswerIsGrantedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k", Shared())
-		m.set(faults{loseAnswer: 1, twice: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1, Twice: 1})
 		up := does(l.Upgrade, bg)
 		time.Sleep(time.Second)
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		up.ok(t)
 		token := l.Token()
 		time.Sleep(time.Minute)
@@ -295,9 +297,9 @@ func TestUpgradeEndsWithTheLock(t *testing.T) {
 			}
 		}, lost(Broken)},
 		{"expired", func(_ *testing.T, w *world, c *Client, _ *member, _ *Lock) {
-			w.apply(expire(w, c))
+			w.Apply(expire(w, c))
 		}, lost(SessionExpired)},
-		{"cut off", func(_ *testing.T, _ *world, _ *Client, m *member, _ *Lock) { m.isolate() }, lost(QuorumUnreachable)},
+		{"cut off", func(_ *testing.T, _ *world, _ *Client, m *member, _ *Lock) { m.Isolate() }, lost(QuorumUnreachable)},
 		{"closed", func(t *testing.T, _ *world, c *Client, _ *member, _ *Lock) {
 			if err := c.Close(bg); err != nil {
 				t.Error(err)
@@ -320,10 +322,10 @@ func TestUpgradeEndsWithTheLock(t *testing.T) {
 				_ = other.Release(bg)
 				time.Sleep(2 * testTTL)
 				if w.busy() != 0 {
-					t.Errorf("something is left: %+v", w.status("k"))
+					t.Errorf("something is left: %+v", w.Status("k"))
 				}
-				if m.network(); test.claim == "cut off" {
-					m.heal()
+				if test.claim == "cut off" {
+					m.Heal()
 				}
 			})
 		})
@@ -343,14 +345,14 @@ func TestOneChangeAtATime(t *testing.T) {
 		if _, err := third.ends(t); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("third: %v", err)
 		}
-		if n := w.sent(isUpgrade); n != 1 {
+		if n := w.Sent(isUpgrade); n != 1 {
 			t.Errorf("%d upgrades were sent", n)
 		}
 		release(t, other)
 		first.ok(t)
 		token := l.Token()
 		second.ok(t)
-		if l.Token() != token || w.sent(isDowngrade) != 0 {
+		if l.Token() != token || w.Sent(isDowngrade) != 0 {
 			t.Error("the others changed something")
 		}
 	})
@@ -375,7 +377,7 @@ func TestDowngradeAdmitsReadersAtOnceAndWritersNot(t *testing.T) {
 		if l.Err() != nil || l.Token() != token || r.Token() <= token {
 			t.Errorf("the lock: %v, tokens %d and %d", l.Err(), l.Token(), r.Token())
 		}
-		if err := l.Downgrade(bg); err != nil || w.sent(isDowngrade) != 1 {
+		if err := l.Downgrade(bg); err != nil || w.Sent(isDowngrade) != 1 {
 			t.Errorf("again: %v", err)
 		}
 		if _, err := c.TryAcquire(bg, "k"); !errors.Is(err, ErrHeld) {
@@ -394,7 +396,7 @@ func TestDowngradeIsSharedBeforeTheMessageLeaves(t *testing.T) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k")
 		sent := false
-		m.hook(hooks{proposed: func(cmd machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(cmd machine.Command) {
 			if isDowngrade(cmd) {
 				sent = true
 				l.g.s.mu.Lock()
@@ -411,15 +413,15 @@ func TestDowngradeIsSharedBeforeTheMessageLeaves(t *testing.T) {
 }
 
 func TestDowngradeOfUnknownOutcomeIsSettledByAnother(t *testing.T) {
-	for _, f := range []faults{{loseAnswer: 1}, {loseAsk: 1}} {
+	for _, f := range []termtest.Faults{{LoseAnswer: 1}, {LoseAsk: 1}} {
 		bubble(t, func(t *testing.T, w *world) {
 			a, m := w.client(t, "a")
 			l := acquire(t, a, "k")
-			m.set(f)
+			m.SetFaults(f)
 			if err := l.Downgrade(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("downgrade: %v", err)
 			}
-			m.set(faults{})
+			m.SetFaults(termtest.Faults{})
 			if err := l.SetValue(bg, []byte("v")); !errors.Is(err, ErrWrongMode) {
 				t.Errorf("set value: %v", err)
 			}
@@ -440,17 +442,17 @@ func TestUpgradeSettlesADowngradeOfUnknownOutcomeFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k")
-		m.set(faults{loseAsk: 1})
+		m.SetFaults(termtest.Faults{LoseAsk: 1})
 		if err := l.Downgrade(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("downgrade: %v", err)
 		}
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		before := l.Token()
 		if err := l.Upgrade(bg); err != nil || w.mode(t, "k", l.Token()) != machine.Exclusive {
 			t.Errorf("upgrade: %v", err)
 		}
-		if w.sent(isDowngrade) != 1 || l.Token() <= before {
-			t.Errorf("%d downgrades, token %d after %d", w.sent(isDowngrade), l.Token(), before)
+		if w.Sent(isDowngrade) != 1 || l.Token() <= before {
+			t.Errorf("%d downgrades, token %d after %d", w.Sent(isDowngrade), l.Token(), before)
 		}
 	})
 }
@@ -459,11 +461,11 @@ func TestDowngradeThatWasNeverSentLeavesTheLockExclusive(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k")
-		m.isolate()
+		m.Isolate()
 		if err := l.Downgrade(within(time.Second)); !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("downgrade: %v", err)
 		}
-		m.heal()
+		m.Heal()
 		if err := l.SetValue(bg, []byte("v")); err != nil {
 			t.Errorf("set value: %v", err)
 		}
@@ -502,8 +504,8 @@ func TestChangesNoticeThatTheSessionIsGone(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			a, m := w.client(t, "a")
 			for _, l := range []*Lock{acquire(t, a, "r", Shared()), acquire(t, a, "x")} {
-				m.set(faults{losePush: 1})
-				w.expireNow()
+				m.SetFaults(termtest.Faults{LosePush: 1})
+				w.ExpireNow()
 				if err := change(l); err != nil && !errors.Is(err, ErrWrongMode) {
 					var lost *LostError
 					if !errors.As(err, &lost) || lost.Reason != SessionExpired {
@@ -516,21 +518,21 @@ func TestChangesNoticeThatTheSessionIsGone(t *testing.T) {
 	}
 }
 
-// The answer to the first copy is here, the second is still under way.
+// The answer to the first copy has arrived, the second copy is still under way.
 func TestLateSecondCopyOfADowngradeDoesNotUndoAnUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k")
-		m.set(faults{twice: 1})
+		m.SetFaults(termtest.Faults{Twice: 1})
 		if err := l.Downgrade(bg); err != nil {
 			t.Fatal(err)
 		}
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		if err := l.Upgrade(bg); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if n := w.sent(isDowngrade); n != 2 {
+		if n := w.Sent(isDowngrade); n != 2 {
 			t.Fatalf("%d copies", n)
 		}
 		if w.mode(t, "k", l.Token()) != machine.Exclusive {

@@ -13,19 +13,16 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
-// TestChaos has clients call all that there is to call in bad weather, and close
-// while a node stops. Afterwards nothing may be left, in the clients, in the table,
-// or as a goroutine of the bubble; and no call may fail but as its doc says. That
-// nobody holds what another does is for TestRandomFaults and its like.
+// Clients call every method in bad weather, and close while a node stops. Afterwards
+// nothing is left in the clients, in the table or as a goroutine of the bubble, and
+// every call has failed only as documented. Mutual exclusion is the subject of
+// TestRandomFaults and TestRandomFaultsInAllModes.
 func TestChaos(t *testing.T) {
-	rounds := 60
-	if testing.Short() || raceDetector {
-		rounds = 20
-	}
 	sum := make(map[string]int)
-	rounds = eachSeed(t, rounds, func(t *testing.T, w *world, seed uint64) { chaosRound(t, w, seed, sum) })
+	rounds := eachSeed(t, testrounds.Rounds(10, 60), func(t *testing.T, w *world, seed uint64) { chaosRound(t, w, seed, sum) })
 	for name := range documented {
 		if sum[name] < rounds/2 {
 			t.Errorf("of %s only %d calls in %d rounds", name, sum[name], rounds)
@@ -34,7 +31,7 @@ func TestChaos(t *testing.T) {
 }
 
 func chaosRound(t *testing.T, w *world, seed uint64, sum map[string]int) {
-	w.check = seed%5 == 0
+	w.SetCheck(seed%5 == 0)
 	a := newWeather(w, seed)
 	stop, cancel := context.WithCancel(bg)
 	var wg sync.WaitGroup
@@ -57,9 +54,9 @@ func chaosRound(t *testing.T, w *world, seed uint64, sum map[string]int) {
 	for range 12 {
 		switch a.rng.IntN(7) {
 		case 0:
-			w.expireNow()
+			w.ExpireNow()
 		case 1:
-			a.members[a.rng.IntN(len(a.members))].sleep(a.upTo(testTTL))
+			a.members[a.rng.IntN(len(a.members))].Sleep(a.upTo(testTTL))
 		default:
 			a.strike()
 		}
@@ -70,9 +67,10 @@ func chaosRound(t *testing.T, w *world, seed uint64, sum map[string]int) {
 		}
 		time.Sleep(a.upTo(3 * time.Second))
 	}
-	// Some are cut off still, some clients close before the node stops and some after.
+	// Some members are still cut off. Some clients close before the node stops, others
+	// after.
 	m, after := a.members[a.rng.IntN(len(a.members))], a.upTo(300*time.Millisecond)
-	wg.Go(func() { time.Sleep(after); m.stop() })
+	wg.Go(func() { time.Sleep(after); m.Stop() })
 	for _, c := range clients {
 		after, bound := a.upTo(300*time.Millisecond), a.upTo(3*time.Second)
 		wg.Go(func() { time.Sleep(after); _ = c.Close(within(bound)) })
@@ -95,12 +93,12 @@ func chaosRound(t *testing.T, w *world, seed uint64, sum map[string]int) {
 		}
 	}
 	time.Sleep(4 * testTTL)
-	if n := w.counts(); n.Sessions+n.Grants+n.Waiters != 0 {
+	if n := w.Counts(); n.Sessions+n.Grants+n.Waiters != 0 {
 		t.Errorf("the table keeps %+v", n)
 	}
 }
 
-// leftInClient says what a client that is closed keeps.
+// leftInClient lists the remains in a closed client.
 func leftInClient(c *Client) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +112,7 @@ func leftInClient(c *Client) string {
 	return strings.Join(left, ", ")
 }
 
-// leftInSession says what a session that is over keeps.
+// leftInSession lists the remains in an ended session.
 func leftInSession(s *session) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +137,7 @@ func leftInSession(s *session) string {
 	return strings.Join(left, ", ")
 }
 
-// The errors of documented that several calls have.
+// Documented errors that several calls share.
 var (
 	ofAnyCall = []error{context.Canceled, ErrClosed, cluster.ErrStopped}
 	ofAcquire = []error{ErrSessionLost, ErrLost, ErrDeadlock, ErrCapacity}
@@ -147,15 +145,16 @@ var (
 	ofRelease = []error{ErrLost, ErrReleased, ErrSessionLost}
 )
 
-// documented is the errors that the doc of each call names, besides those of any call:
-// the end of ctx, of the client and of the node. A *cluster.ConfigError stands for any.
+// documented has the errors in the doc of each call. Every call may also fail by the
+// end of ctx, of the client and of the node. A *cluster.ConfigError matches every
+// other.
 var documented = map[string][]error{
 	"Acquire":     ofAcquire,
 	"TryAcquire":  append([]error{ErrHeld}, ofAcquire...),
 	"AcquireAll":  ofAcquire,
 	"Do":          ofAcquire,
 	"Elect":       {ErrDeadlock, ErrCapacity},
-	"Spread":      {ErrDeadlock, &cluster.ConfigError{}}, // that this client runs it already
+	"Spread":      {ErrDeadlock, &cluster.ConfigError{}}, // this client runs the work already
 	"Once":        {ErrSessionLost, ErrLost, ErrDeadlock, ErrOnce},
 	"Update":      append([]error{ErrUncertain}, ofAcquire...),
 	"Get":         nil,
@@ -175,14 +174,14 @@ var documented = map[string][]error{
 	"Require":     {ErrLost, ErrReleased},
 }
 
-// tally counts calls, and judges how they end.
+// tally counts calls and checks their errors.
 type tally struct {
 	t     *testing.T
 	mu    sync.Mutex
 	calls map[string]int
 }
 
-// ended takes note of a call that was made with ctx.
+// ended counts a call under ctx and checks its error.
 func (b *tally) ended(ctx context.Context, name string, err error) {
 	b.mu.Lock()
 	b.calls[name]++
@@ -200,7 +199,7 @@ func (b *tally) ended(ctx context.Context, name string, err error) {
 		b.t.Errorf("%s is not in the list", name)
 	case err == nil:
 	case errors.Is(err, context.DeadlineExceeded):
-		b.t.Errorf("%s tells a bound that is not the caller's: %v", name, err) // nobody here gives one
+		b.t.Errorf("%s tells a bound that is not the caller's: %v", name, err) // no test sets a cause
 	case errors.Is(err, context.Canceled) && ctx.Err() == nil:
 		b.t.Errorf("%s tells the end of a context that lives: %v", name, err)
 	case !slices.ContainsFunc(kinds, is) && !slices.ContainsFunc(ofAnyCall, is):
@@ -216,7 +215,7 @@ func (b *tally) ended(ctx context.Context, name string, err error) {
 	}
 }
 
-// visitor is one goroutine of a program, which makes one call after the other.
+// visitor is a goroutine of a program that makes call after call.
 type visitor struct {
 	b   *tally
 	c   *Client
@@ -234,7 +233,7 @@ func (v *visitor) fork() *visitor {
 	return &visitor{b: v.b, c: v.c, rng: rand.New(rand.NewPCG(v.rng.Uint64(), 0))}
 }
 
-// visit makes one call, and has enough of it after a while.
+// visit makes a call and gives up after a while.
 func (v *visitor) visit() {
 	ctx, cancel := context.WithCancel(bg)
 	defer cancel()
@@ -246,7 +245,7 @@ func (v *visitor) visit() {
 	visits[v.rng.IntN(len(visits))](v, ctx)
 }
 
-// visits is what there is to call, some of it more often.
+// visits lists the calls; frequent calls stand several times.
 var visits = []func(*visitor, context.Context){
 	(*visitor).acquire,
 	(*visitor).acquire,
@@ -295,7 +294,7 @@ func (v *visitor) acquireAll(ctx context.Context) {
 	}
 }
 
-// enter acquires a key again that it holds.
+// enter acquires a held key again.
 func (v *visitor) enter(ctx context.Context) {
 	outer, err := v.c.Acquire(ctx, "r", Reentrant("o"))
 	v.b.ended(ctx, "Acquire", err)
@@ -325,7 +324,7 @@ func (v *visitor) work(ctx context.Context, l *Lock) error {
 }
 
 func (v *visitor) spread(ctx context.Context) {
-	var shards [3]*visitor // of each one works at a time
+	var shards [3]*visitor // a single work for each at a time
 	for i := range shards {
 		shards[i] = v.fork()
 	}
@@ -347,7 +346,7 @@ func (v *visitor) once(ctx context.Context) {
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 			v.b.t.Errorf("Once was run, and tells the end of ctx: %v", err)
 		}
-		return // that the result could not be stored, for whatever reason
+		return // the result could not be stored, for any reason
 	}
 	v.b.ended(ctx, "Once", err)
 }
@@ -377,7 +376,7 @@ func (v *visitor) ask(ctx context.Context) {
 	v.b.ended(ctx, "Ask", v.c.Ask(ctx, v.key()))
 }
 
-// watch looks at a key until it has seen some states.
+// watch follows a key for a few states.
 func (v *visitor) watch(ctx context.Context) {
 	n := v.rng.IntN(6)
 	if v.rng.IntN(2) == 0 {
@@ -399,7 +398,7 @@ func (v *visitor) watch(ctx context.Context) {
 	}
 }
 
-// list looks at many keys, and on until it has seen some states.
+// list lists the keys of a prefix and follows a few changes.
 func (v *visitor) list(ctx context.Context) {
 	for _, err := range v.c.List(ctx, "k") {
 		v.b.ended(ctx, "List", err)
@@ -413,7 +412,7 @@ func (v *visitor) list(ctx context.Context) {
 	}
 }
 
-// use does something with a lock while it is held, and sometimes after.
+// use calls a lock's methods while the lock is held, and sometimes after.
 func (v *visitor) use(ctx context.Context, l *Lock) {
 	for range v.rng.IntN(3) {
 		v.nap()
@@ -432,12 +431,12 @@ func (v *visitor) use(ctx context.Context, l *Lock) {
 			_ = l.Context()
 			v.b.ended(ctx, "Require", l.Require(0))
 		case 6:
-			go v.release(bg, l) // beside whatever comes
+			go v.release(bg, l) // beside any other call
 		}
 	}
 }
 
-// setValue sets a value, and then uses its memory for something else.
+// setValue sets a value, and then overwrites the caller's buffer.
 func (v *visitor) setValue(ctx context.Context, l *Lock) {
 	old, _ := l.Value()
 	v.wantValue(old)
@@ -448,7 +447,7 @@ func (v *visitor) setValue(ctx context.Context, l *Lock) {
 
 const scribble = 0xff
 
-// wantValue checks a value that was set by setValue or by cell.
+// wantValue checks a value of setValue or cell.
 func (v *visitor) wantValue(value []byte) {
 	if bytes.IndexByte(value, scribble) >= 0 {
 		v.b.t.Errorf("a value has become %v", value)
@@ -460,8 +459,8 @@ func (v *visitor) release(ctx context.Context, l anyLock) {
 	v.over(l)
 }
 
-// over checks that a lock has ended. Its context may just be ending, if another
-// goroutine has released it.
+// over checks that a lock has ended. If another goroutine has released the lock, the
+// context may end a moment later.
 func (v *visitor) over(l anyLock) {
 	if l.Err() == nil {
 		v.b.t.Errorf("token %d is held after its release", l.Token())

@@ -3,23 +3,23 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 var errWork = errors.New("work failed")
 
-// free waits a moment and reports whether nobody holds key.
+// free waits a moment and reports whether key has no holder.
 func (w *world) free(key string) bool {
 	time.Sleep(time.Millisecond)
-	_, token := w.owner(key)
+	_, token := w.Owner(key)
 	return token == 0
 }
 
@@ -63,7 +63,7 @@ func TestDoReleasesHoweverWorkEnds(t *testing.T) {
 	}
 }
 
-// The caller's context ends the work; the key is freed when the work has ended.
+// The caller's context ends the work. The key is freed when the work has ended.
 func TestDoJoinsTheWorkBeforeTheKeyIsFreed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -106,7 +106,7 @@ func TestDoReportsTheLossAndTheError(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			c, m := w.client(t, "a")
 			err := c.Do(bg, "k", func(ctx context.Context, l *Lock) error {
-				m.isolate()
+				m.Isolate()
 				<-ctx.Done()
 				if !errors.Is(context.Cause(ctx), ErrLost) {
 					t.Errorf("cause %v", context.Cause(ctx))
@@ -124,7 +124,7 @@ func TestDoReportsTheLossAndTheError(t *testing.T) {
 				t.Errorf("Do: %v, without the work's error", err)
 			}
 			if werr == ErrLost && err != error(lost) {
-				t.Errorf("the loss is told twice: %v", err)
+				t.Errorf("the loss is told Twice: %v", err)
 			}
 		})
 	}
@@ -147,7 +147,8 @@ func TestDoWithoutTheKeyDoesNotWork(t *testing.T) {
 	})
 }
 
-// The release's bound is not the caller's, and its failure is no error.
+// The release has a bound of its own besides the caller's, and a failed release is
+// no error.
 func TestDoReleasesWithItsOwnBound(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
@@ -155,13 +156,13 @@ func TestDoReleasesWithItsOwnBound(t *testing.T) {
 		began := time.Now()
 		err := c.Do(ctx, "k", func(context.Context, *Lock) error {
 			cancel()
-			m.isolate()
+			m.Isolate()
 			return errWork
 		})
 		if err != errWork || time.Since(began) > closeGrace {
 			t.Errorf("Do: %v after %v", err, time.Since(began))
 		}
-		m.heal()
+		m.Heal()
 		time.Sleep(time.Second)
 		if !w.free("k") {
 			t.Error("the key is still taken")
@@ -241,212 +242,12 @@ func TestWorkThatDoesNotStopIsReportedStuck(t *testing.T) {
 	})
 }
 
-// leaders checks that calls of lead pair and never overlap.
-type leaders struct {
-	t     *testing.T
-	mu    sync.Mutex
-	in    string
-	terms []string
-	last  fence.Token
-}
-
-func (s *leaders) lead(name string, rest time.Duration) Work {
-	return func(ctx context.Context, l *Lock) error {
-		s.mu.Lock()
-		if s.in != "" {
-			s.t.Errorf("%s is elected while %s leads", name, s.in)
-		}
-		if l.Token() <= s.last {
-			s.t.Errorf("token %d after %d", l.Token(), s.last)
-		}
-		s.in, s.last = name, l.Token()
-		s.terms = append(s.terms, name)
-		s.mu.Unlock()
-		select {
-		case <-ctx.Done():
-		case <-time.After(rest):
-		}
-		s.mu.Lock()
-		s.in = ""
-		s.mu.Unlock()
-		return nil
-	}
-}
-
-// Those elected take turns, each lead ends before the next begins.
-func TestElectedTakeTurns(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		s := &leaders{t: t}
-		ctx, cancel := context.WithCancel(bg)
-		var wg sync.WaitGroup
-		for _, name := range []string{"a", "b", "c"} {
-			c, _ := w.client(t, name)
-			wg.Go(func() {
-				if err := c.Elect(ctx, "k", s.lead(name, time.Minute)); !errors.Is(err, context.Canceled) {
-					t.Errorf("elect: %v", err)
-				}
-			})
-			synctest.Wait()
-		}
-		time.Sleep(9*time.Minute + time.Second)
-		cancel()
-		wg.Wait()
-		if len(s.terms) != 10 {
-			t.Errorf("%d terms", len(s.terms))
-		}
-		for i, name := range s.terms {
-			if want := string("abc"[i%3]); name != want {
-				t.Errorf("term %d is %s's, want %s", i, name, want)
-			}
-		}
-		if !w.free("k") {
-			t.Error("the key is still taken")
-		}
-	})
-}
-
-// Neither a lost session nor an unreachable cluster ends it.
-func TestElectStandsAgainAfterALoss(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		s := &leaders{t: t}
-		ctx, cancel := context.WithCancel(bg)
-		var wg sync.WaitGroup
-		var members []*member
-		for _, name := range []string{"a", "b"} {
-			c, m := w.client(t, name)
-			members = append(members, m)
-			wg.Go(func() { _ = c.Elect(ctx, "k", s.lead(name, time.Hour)) })
-			synctest.Wait()
-		}
-		for i := range 6 {
-			m := members[i%2]
-			m.isolate()
-			time.Sleep(time.Minute)
-			s.mu.Lock()
-			if want := string("ba"[i%2]); s.in != want {
-				t.Errorf("round %d: %q leads, want %q", i, s.in, want)
-			}
-			s.mu.Unlock()
-			m.heal()
-			time.Sleep(time.Minute)
-		}
-		if s.in == "" {
-			t.Error("nobody leads")
-		}
-		cancel()
-		wg.Wait()
-	})
-}
-
-func TestElectEndings(t *testing.T) {
-	for _, test := range []struct {
-		claim string
-		lead  Work
-		want  error
-	}{
-		{"lead's own error ends it", func(context.Context, *Lock) error { return errWork }, errWork},
-		{"a cancel that is lead's own, too", func(context.Context, *Lock) error { return context.Canceled }, context.Canceled},
-		{"an error that says the context ended does not", func(ctx context.Context, l *Lock) error {
-			if l.Token() > 3 {
-				return errWork
-			}
-			l.g.s.lose(QuorumUnreachable)
-			<-ctx.Done()
-			return ctx.Err()
-		}, errWork},
-		{"nor does its cause", func(ctx context.Context, l *Lock) error {
-			if l.Token() > 3 {
-				return errWork
-			}
-			l.g.s.lose(QuorumUnreachable)
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}, errWork},
-		{"nor does nil", func(ctx context.Context, l *Lock) error {
-			if l.Token() > 3 {
-				return errWork
-			}
-			return nil
-		}, errWork},
-	} {
-		bubble(t, func(t *testing.T, w *world) {
-			c, _ := w.client(t, "a")
-			if err := c.Elect(bg, "k", test.lead); err != test.want {
-				t.Errorf("%s: %v, want %v", test.claim, err, test.want)
-			}
-			if !w.free("k") {
-				t.Errorf("%s: the key is still taken", test.claim)
-			}
-		})
-	}
-}
-
-func TestElectEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		a, m := w.client(t, "a")
-		b, _ := w.client(t, "b")
-		reason := errors.New("enough")
-		stop := func(c *Client) error {
-			ctx, cancel := context.WithCancelCause(bg)
-			time.AfterFunc(time.Second, func() { cancel(reason) })
-			return c.Elect(ctx, "k", func(ctx context.Context, l *Lock) error { <-ctx.Done(); return ctx.Err() })
-		}
-		if err := stop(a); !errors.Is(err, reason) {
-			t.Errorf("while leading: %v", err)
-		}
-		acquire(t, b, "k")
-		if err := stop(a); !errors.Is(err, reason) {
-			t.Errorf("while waiting: %v", err)
-		}
-		m.isolate()
-		time.Sleep(time.Minute)
-		if err := stop(a); !errors.Is(err, reason) || !errors.Is(err, cluster.ErrNoQuorum) {
-			t.Errorf("while unreachable: %v", err)
-		}
-		m.heal()
-		m.stop()
-		if err := stop(a); !errors.Is(err, cluster.ErrStopped) {
-			t.Errorf("on a stopped node: %v", err)
-		}
-	})
-}
-
-// Between the end of ctx and that of lead nobody else is elected.
-func TestVoluntaryEndKeepsTheKeyUntilLeadHasReturned(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		s := &leaders{t: t}
-		a, _ := w.client(t, "a")
-		b, _ := w.client(t, "b")
-		ctx, cancel := context.WithCancel(bg)
-		done := make(chan error, 2)
-		go func() {
-			done <- a.Elect(ctx, "k", func(lctx context.Context, l *Lock) error {
-				work := s.lead("a", 3*testTTL)
-				<-lctx.Done()
-				return work(bg, l) // goes on as if nothing were
-			})
-		}()
-		synctest.Wait()
-		ctx2, cancel2 := context.WithCancel(bg)
-		go func() { done <- b.Elect(ctx2, "k", s.lead("b", time.Hour)) }()
-		synctest.Wait()
-		cancel()
-		<-done
-		time.Sleep(time.Second)
-		cancel2()
-		<-done
-		if len(s.terms) != 2 {
-			t.Errorf("terms %v", s.terms)
-		}
-	})
-}
-
-// The end of the caller's ctx ends the work's context, but not the lock: until it
-// has returned the work may say a last word with it.
+// The end of the caller's ctx ends the work's context, but not the lock: until the
+// work returns, the work may still change its lock.
 func TestWorkMayChangeItsLockAfterTheCallersEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
-		m.set(faults{latency: 50 * time.Millisecond})
+		m.SetFaults(termtest.Faults{Latency: 50 * time.Millisecond})
 		ctx, cancel := context.WithCancel(bg)
 		err := a.Do(ctx, "k", func(ctx context.Context, l *Lock) error {
 			cancel()
@@ -471,7 +272,7 @@ func TestWorkMayChangeItsLockAfterTheCallersEnd(t *testing.T) {
 	})
 }
 
-// One that waits for its turn does too, and no change outlives its own lock.
+// A change that waits for its turn ends too, and no change outlives its own lock.
 func TestChangeThatWaitsEndsWithItsLockOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -500,5 +301,36 @@ func TestChangeThatWaitsEndsWithItsLockOnly(t *testing.T) {
 			t.Error(err)
 		}
 		release(t, other)
+	})
+}
+
+// A call without a function to run is refused before anything is sent.
+func TestWorkMustBeGiven(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, _ := w.client(t, "a")
+		// A panic becomes an error, so that the test goes on.
+		call := func(f func() error) (err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					err = fmt.Errorf("panic: %v", p)
+				}
+			}()
+			return f()
+		}
+		wantConfig(t, call(func() error { return c.Do(bg, "k", nil) }), "work")
+		wantConfig(t, call(func() error { return c.Elect(bg, "k", nil) }), "lead")
+		if t.Failed() {
+			t.FailNow() // a shard's work runs in a goroutine where nobody recovers
+		}
+		wantConfig(t, c.Spread(bg, "k", 2, nil), "work")
+		wantConfig(t, c.Cell("k").Update(bg, nil), "change")
+		_, err := c.Once(bg, "k", nil)
+		wantConfig(t, err, "fn")
+		if n := w.Sent(isOpen); n != 0 {
+			t.Error("a session was opened")
+		}
+		if err := c.Do(bg, "k", func(context.Context, *Lock) error { return nil }); err != nil {
+			t.Error(err)
+		}
 	})
 }

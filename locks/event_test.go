@@ -10,7 +10,7 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
-// mute is a replica on which the answers to Acquire get lost.
+// mute is a replica that loses the answers to Acquire.
 type mute struct{ replica.Replica }
 
 func (m mute) Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error) {
@@ -51,6 +51,42 @@ func TestAGrantToldByEventEndsTheCall(t *testing.T) {
 		}
 		if err := ca.Close(context.Background()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Late events of an ended session are not taken for events of the next session.
+func TestEventsOfAFormerSessionAreDropped(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		lost := acquire(t, c, "k")
+		former := c.currentSession()
+		w.Apply(expire(w, c))
+		settle()
+		l := acquire(t, c, "k")
+		held := acquire(t, b, "held")
+		next := waiting(t, bg, c, "held")
+		for seq := range uint64(4) {
+			for _, e := range []machine.Event{
+				{Kind: machine.EventGranted, Session: former.id, Seq: seq, Key: "held", Token: 99},
+				{Kind: machine.EventAsked, Session: former.id, Seq: seq, Key: "k", Token: machine.Token(lost.Token())},
+				{Kind: machine.EventLost, Session: former.id, Seq: seq, Key: "k", Token: machine.Token(lost.Token()), Reason: machine.Broken},
+				{Kind: machine.EventEnded, Session: former.id, Reason: machine.Expired},
+			} {
+				former.handleEvent(e)
+			}
+		}
+		next.pends(t)
+		if l.Err() != nil || closed(l.Asked()) {
+			t.Errorf("the lock of now: %v, asked %v", l.Err(), closed(l.Asked()))
+		}
+		wantLost(t, lost, SessionExpired)
+		release(t, held)
+		next.ok(t)
+		time.Sleep(testTTL)
+		if w.Sent(isRelease)+w.Sent(isWithdraw) != 1 {
+			t.Error("something was let go")
 		}
 	})
 }

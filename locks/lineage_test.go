@@ -10,6 +10,8 @@ import (
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func wantDeadlock(t *testing.T, err error, key string, cycle ...Wait) {
@@ -33,16 +35,17 @@ func TestAcquireUnderTheLocksOwnContextIsADeadlock(t *testing.T) {
 		if time.Since(began) != 0 {
 			t.Error("it waited")
 		}
-		if l.Err() != nil || w.counts().Waiters != 0 {
-			t.Errorf("the lock: %v; %d wait", l.Err(), w.counts().Waiters)
+		if l.Err() != nil || w.Counts().Waiters != 0 {
+			t.Errorf("the lock: %v; %d wait", l.Err(), w.Counts().Waiters)
 		}
-		// Without the context nobody can know.
+		// Without the context the cycle is unknown.
 		waiting(t, bg, c, "k")
 	})
 }
 
-// Two clusters count their tokens apart: the same number is another lock there.
-func TestALineageIsOfItsOwnCluster(t *testing.T) {
+// Two clusters count their tokens apart: the same number in another cluster is
+// another lock.
+func TestLineageBelongsToItsOwnCluster(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		other := newWorld(t)
 		here, _ := w.client(t, "here")
@@ -55,7 +58,8 @@ func TestALineageIsOfItsOwnCluster(t *testing.T) {
 		p := waiting(t, l.Context(), there, "k") // no wait of k's holder
 		release(t, k)
 		release(t, p.ok(t))
-		// Acquired beneath a lock of the other cluster, it still descends from its own.
+		// A lock acquired beneath a lock of the other cluster still descends from the
+		// locks of its own cluster.
 		m, err := there.Acquire(l.Context(), "m")
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +80,7 @@ func TestTheWaitThatClosesTheCycleIsRefused(t *testing.T) {
 		_, err := y.Acquire(b.Context(), "a")
 		wantDeadlock(t, err, "a", Wait{"y", "a", a.Token()}, Wait{"x", "b", b.Token()})
 		first.pends(t)
-		// The one refused lets go, as it should.
+		// The refused client releases.
 		release(t, b)
 		if got := first.ok(t); got.Err() != nil {
 			t.Error(got.Err())
@@ -101,17 +105,17 @@ func TestLineageReachesOverClientsAndGenerations(t *testing.T) {
 		_, err = y.Acquire(mid.Context(), "other")
 		wantDeadlock(t, err, "other", Wait{"y", "other", other.Token()}, Wait{"z", "top", top.Token()})
 		wait.pends(t)
-		// Once the outer lock has ended it is nobody's burden.
+		// Once the outer lock has ended, the inner lock does not depend on it.
 		release(t, top)
 		wait.ok(t)
 	})
 }
 
-func TestLocksThatHaveEndedAreNotTold(t *testing.T) {
+func TestEndedLocksLeaveTheLineage(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		var told [][]machine.Token
-		m.hook(hooks{proposed: func(cmd machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(cmd machine.Command) {
 			if a, ok := cmd.(machine.Acquire); ok {
 				told = append(told, a.Under)
 			}
@@ -138,7 +142,7 @@ func TestLocksThatHaveEndedAreNotTold(t *testing.T) {
 
 func TestLineageIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		c, _ := w.client(t, "a")
 		ctx := bg
 		for i := range machine.MaxUnder {
@@ -178,26 +182,26 @@ func TestDoWithinDoOfTheSameKeyIsADeadlock(t *testing.T) {
 	})
 }
 
-// The refusal of a deadlock is remembered like any: a lost answer does not make
-// a waiter of it.
-func TestDeadlockWhoseAnswerIsLost(t *testing.T) {
+// The table remembers the refusal of a deadlock: a lost answer does not turn the
+// request into a waiter.
+func TestDeadlockIsRefusedAgainAfterALostAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.set(faults{loseAnswer: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
 		call := start(func() (*Lock, error) { return c.Acquire(l.Context(), "k") })
 		time.Sleep(time.Second)
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		_, err := call.ends(t)
 		wantDeadlock(t, err, "k", Wait{"a", "k", l.Token()})
 		synctest.Wait()
-		if n := w.counts().Waiters; n != 0 {
+		if n := w.Counts().Waiters; n != 0 {
 			t.Errorf("%d wait", n)
 		}
 	})
 }
 
-func TestContextTellsTheTokenAsItIsNow(t *testing.T) {
+func TestContextHasTheCurrentToken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
 		l := acquire(t, c, "k", Shared())

@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,29 +13,10 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
-	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
-
-// reload is a leader change to a voter whose table came from a snapshot, which
-// does not know what changed before.
-func (w *world) reload() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var image bytes.Buffer
-	if _, err := w.table.Snapshot().WriteTo(&image); err != nil {
-		w.t.Error(err)
-	}
-	table, err := machine.Restore(&image)
-	if err != nil {
-		w.t.Error(err)
-		return
-	}
-	w.table = table
-	close(w.changed)
-	w.changed = make(chan struct{})
-}
 
 func list(t *testing.T, c *Client, prefix string) (keys []string) {
 	t.Helper()
@@ -51,7 +31,7 @@ func list(t *testing.T, c *Client, prefix string) (keys []string) {
 
 func TestListTellsEveryKeyOfAPrefix(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		if keys := list(t, a, ""); len(keys) > 0 {
@@ -127,7 +107,7 @@ func count[S ~func(func(Status, error) bool)](f func(context.Context, string) S)
 	}
 }
 
-// prefixView is what a loop of WatchPrefix has seen.
+// prefixView collects the states that a loop of WatchPrefix has seen.
 type prefixView struct {
 	mu     sync.Mutex
 	states map[string]Status // the latest
@@ -135,7 +115,7 @@ type prefixView struct {
 	err    error
 }
 
-// view watches a prefix until ctx ends; pause slows each round down.
+// view watches a prefix until ctx ends. pause slows each round down.
 func view(ctx context.Context, t *testing.T, c *Client, prefix string, pause func()) (*prefixView, *sync.WaitGroup) {
 	v := &prefixView{states: make(map[string]Status)}
 	var wg sync.WaitGroup
@@ -162,7 +142,7 @@ func view(ctx context.Context, t *testing.T, c *Client, prefix string, pause fun
 	return v, &wg
 }
 
-// busy lists the keys that are held or waited for, with their tokens.
+// busy lists the keys with holders or waiters, and their tokens.
 func (v *prefixView) busy() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -177,23 +157,23 @@ func (v *prefixView) busy() string {
 }
 
 func (w *world) busyKeys(prefix string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var out []string
-	for _, key := range w.table.Keys(prefix, "", 1<<20) {
-		st := w.table.Status(key, 0)
-		out = append(out, fmt.Sprintf("%s=%d/%d/%d", key, st.Last, st.Held, st.Queue))
-	}
+	w.View(func(m *machine.State) {
+		for _, key := range m.Keys(prefix, "", 1<<20) {
+			st := m.Status(key, 0)
+			out = append(out, fmt.Sprintf("%s=%d/%d/%d", key, st.Last, st.Held, st.Queue))
+		}
+	})
 	return strings.Join(out, " ")
 }
 
-// Whatever happens, a watcher of a prefix comes to know the latest state of each
-// key: over leader changes, while it is cut off, behind a leader that has
-// forgotten what changed, and when it is slow.
+// A watcher of a prefix always reaches the latest state of each key: over leader
+// changes, after a cut, behind a leader that has forgotten the changes, and when the
+// watcher is slow.
 func TestWatchPrefixComesToTheLatestState(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(testrounds.Rounds(4, 12)) {
 		bubble(t, func(t *testing.T, w *world) {
-			w.check = false
+			w.SetCheck(false)
 			rng := rand.New(rand.NewPCG(seed, 7))
 			a, _ := w.client(t, "a")
 			b, m := w.client(t, "b")
@@ -210,19 +190,19 @@ func TestWatchPrefixComesToTheLatestState(t *testing.T) {
 			for range 150 {
 				switch n := rng.IntN(40); {
 				case n == 0:
-					w.lead()
+					w.Lead()
 				case n == 1 && seed%2 == 0:
-					w.reload()
+					w.LeadFromSnapshot()
 				case n == 2:
 					if cut = !cut; cut {
-						m.isolate()
+						m.Isolate()
 					} else {
-						m.heal()
+						m.Heal()
 					}
 				case n < 5:
 					time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
 				case n == 5:
-					// More than one answer can tell.
+					// More keys than a single answer can list.
 					var keys []string
 					for i := range 300 {
 						keys = append(keys, fmt.Sprintf("p/set/%03d", i))
@@ -242,9 +222,9 @@ func TestWatchPrefixComesToTheLatestState(t *testing.T) {
 				}
 			}
 			if cut {
-				m.heal()
+				m.Heal()
 			}
-			time.Sleep(5 * time.Minute) // the slow one too has seen it all by then
+			time.Sleep(5 * time.Minute) // the slow watcher has seen all by then
 			synctest.Wait()
 			if got, want := fast.busy(), w.busyKeys("p/"); got != want {
 				t.Errorf("seed %d: the watcher knows\n%s\nbut it is\n%s", seed, got, want)
@@ -272,7 +252,7 @@ func TestWatchPrefixComesToTheLatestState(t *testing.T) {
 	}
 }
 
-func TestWatchPrefixPassesOverWhatItHasTold(t *testing.T) {
+func TestWatchPrefixRepeatsNoState(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -289,9 +269,10 @@ func TestWatchPrefixPassesOverWhatItHasTold(t *testing.T) {
 				}
 				told = append(told, fmt.Sprintf("%s %t %d", st.Key, st.Held(), st.Token))
 				if st.Key == "p/gone" && st.Held() {
-					// While the body runs: it goes, and the leader forgets that.
+					// While the body runs the key changes, and the leader forgets the
+					// change.
 					release(t, gone)
-					w.reload()
+					w.LeadFromSnapshot()
 				}
 			}
 		})
@@ -302,66 +283,5 @@ func TestWatchPrefixPassesOverWhatItHasTold(t *testing.T) {
 		}
 		cancel()
 		wg.Wait()
-	})
-}
-
-func TestObserveTellsWhoLeads(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		a, ma := w.client(t, "a")
-		b, _ := w.client(t, "b")
-		o, _ := w.client(t, "o")
-		ctx, cancel := context.WithCancel(bg)
-		var told []string
-		var last fence.Token
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for e, err := range o.Observe(ctx, "boss") {
-				if err != nil {
-					told = append(told, err.Error())
-					continue
-				}
-				if e.Token != 0 && e.Token < last {
-					t.Errorf("token %d after %d", e.Token, last)
-				}
-				last = max(last, e.Token)
-				told = append(told, fmt.Sprintf("%s@%s %t %s", e.Client, e.Node, e.Token != 0, e.Meta["at"]))
-			}
-		})
-		synctest.Wait()
-		lead := func(c *Client) func() {
-			ctx, stop := context.WithCancel(bg)
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				c.Elect(ctx, "boss", func(ctx context.Context, l *Lock) error {
-					<-ctx.Done()
-					return nil
-				}, Meta(map[string]string{"at": "x"}))
-			})
-			synctest.Wait()
-			return func() { stop(); wg.Wait() }
-		}
-		stopA := lead(a)
-		stopB := lead(b) // waits, which is nobody's concern
-		w.lead()
-		synctest.Wait()
-		stopA()
-		synctest.Wait()
-		stopB()
-		synctest.Wait()
-		// A delay keeps the key, but who left it leads no more.
-		acquire(t, a, "boss", Delay(time.Hour))
-		synctest.Wait()
-		ma.isolate()
-		time.Sleep(2 * testTTL)
-		if st, err := o.Inspect(bg, "boss"); err != nil || !st.Held() || !st.Holders[0].Delayed {
-			t.Errorf("%+v, %v", st, err)
-		}
-		cancel()
-		wg.Wait()
-		ma.heal()
-		want := "@ false , a@node-a true x, b@node-b true x, @ false , a@node-a true , @ false , " + `locks: watch "boss": context canceled`
-		if got := strings.Join(told, ", "); got != want {
-			t.Errorf("told %s\nwant %s", got, want)
-		}
 	})
 }

@@ -11,12 +11,9 @@ import (
 
 // Holding is cheap: no goroutine and no timer per lock, and little memory.
 func TestHundredThousandLocksAreCheap(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	const locks = 100_000
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		c, m := w.client(t, "a")
 		first := acquire(t, c, "first")
 		keys := make([]string, locks)
@@ -50,7 +47,7 @@ func TestHundredThousandLocksAreCheap(t *testing.T) {
 			t.Errorf("%d goroutines more", n)
 		}
 		ctx := held[locks/2].Context()
-		m.isolate()
+		m.Isolate()
 		<-ctx.Done()
 		for _, l := range held {
 			if l.Err() == nil {

@@ -17,9 +17,11 @@ import (
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
-// never is what Once is not to run.
+// never is a function that Once must not run.
 func never(t *testing.T) func(context.Context) ([]byte, error) {
 	return func(context.Context) ([]byte, error) {
 		t.Error("run again")
@@ -27,7 +29,7 @@ func never(t *testing.T) func(context.Context) ([]byte, error) {
 	}
 }
 
-func TestOnceRunsOnceAndTellsEverybody(t *testing.T) {
+func TestOnceRunsOnceAndTellsAllCallers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var runs atomic.Int64
 		var wg sync.WaitGroup
@@ -42,7 +44,7 @@ func TestOnceRunsOnceAndTellsEverybody(t *testing.T) {
 		began := time.Now()
 		for i := range 10 {
 			c, m := w.client(t, fmt.Sprint("c", i))
-			m.set(faults{latency: 200 * time.Millisecond})
+			m.SetFaults(termtest.Faults{Latency: 200 * time.Millisecond})
 			for range 3 {
 				wg.Go(func() {
 					time.Sleep(time.Duration(i) * time.Second)
@@ -50,7 +52,7 @@ func TestOnceRunsOnceAndTellsEverybody(t *testing.T) {
 					if string(v) != "result" || err != nil {
 						t.Errorf("%q, %v", v, err)
 					}
-					// All at once, and not one after the other.
+					// All callers return at the same moment.
 					if took := time.Since(began); took > 13*time.Second {
 						t.Errorf("told after %v", took)
 					}
@@ -61,13 +63,13 @@ func TestOnceRunsOnceAndTellsEverybody(t *testing.T) {
 		if n := runs.Load(); n != 1 {
 			t.Errorf("run %d times", n)
 		}
-		// Who comes later costs the cluster no command.
+		// A later call sends no command.
 		c, _ := w.client(t, "late")
-		before := w.sent(func(machine.Command) bool { return true })
+		before := w.Sent(func(machine.Command) bool { return true })
 		if v, err := c.Once(bg, "job", fn); string(v) != "result" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
-		if n := w.sent(func(machine.Command) bool { return true }); n != before {
+		if n := w.Sent(func(machine.Command) bool { return true }); n != before {
 			t.Errorf("%d commands for a known result", n-before)
 		}
 		if w.busy() != 0 {
@@ -145,8 +147,8 @@ func TestOnceTellsAFailure(t *testing.T) {
 	})
 }
 
-// A runner that is gone has left something half done, maybe: nobody runs it again,
-// and all who wait are told.
+// A runner that disappears may leave its work half done: nobody runs the work again,
+// and all waiting callers are told.
 func TestOnceIsNotRunAgainWhenItsRunnerIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
@@ -155,14 +157,15 @@ func TestOnceIsNotRunAgainWhenItsRunnerIsGone(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			v, err := a.Once(bg, "job", func(ctx context.Context) ([]byte, error) {
-				m.isolate()
+				m.Isolate()
 				<-ctx.Done()
 				if !errors.Is(context.Cause(ctx), ErrLost) {
 					t.Error(context.Cause(ctx))
 				}
 				return []byte("mine"), nil
 			})
-			// What it did is its own to know; that nobody else knows, too.
+			// The runner alone knows the result of its work. All others know only that
+			// the work is unfinished.
 			if string(v) != "mine" || err == nil || errors.Is(err, ErrOnce) {
 				t.Errorf("%q, %v", v, err)
 			}
@@ -180,7 +183,7 @@ func TestOnceIsNotRunAgainWhenItsRunnerIsGone(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		m.heal()
+		m.Heal()
 		time.Sleep(time.Minute)
 		for _, c := range []*Client{a, b} {
 			if _, err := c.Once(bg, "job", never); !errors.Is(err, ErrUnfinished) {
@@ -193,19 +196,19 @@ func TestOnceIsNotRunAgainWhenItsRunnerIsGone(t *testing.T) {
 	})
 }
 
-// The session's end while the result is on its way, or a leader change, does not
-// make it run twice; and what the cluster took is told.
-func TestOnceStoresItsResultWhateverEnds(t *testing.T) {
+// Neither the session's end while the result is under way, nor a leader change, runs
+// the work twice. A stored result is told to all callers.
+func TestOnceStoresItsResultAfterASessionsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		meet  func(w *world, c *Client, m *member, cancel func())
 		lost  bool // the cluster cannot know the result
 		later time.Duration
 	}{
-		{name: "leader changes", meet: func(w *world, _ *Client, _ *member, _ func()) { w.lead(); w.reload() }},
+		{name: "leader changes", meet: func(w *world, _ *Client, _ *member, _ func()) { w.Lead(); w.LeadFromSnapshot() }},
 		{name: "caller gives up", meet: func(_ *world, _ *Client, _ *member, cancel func()) { cancel() }},
 		{name: "client closes", meet: func(_ *world, c *Client, _ *member, _ func()) { go c.Close(bg) }},
-		{name: "session expires", meet: func(w *world, _ *Client, _ *member, _ func()) { w.expireNow() }, lost: true},
+		{name: "session expires", meet: func(w *world, _ *Client, _ *member, _ func()) { w.ExpireNow() }, lost: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -235,7 +238,7 @@ func TestOnceStoresItsResultWhateverEnds(t *testing.T) {
 	}
 }
 
-// The end of ctx ends the run, and a wait for another's.
+// The end of ctx ends a run, and a wait for another client's run.
 func TestOnceEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -254,7 +257,7 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 		if _, err := b.Once(bg, "job", never(t)); !errors.Is(err, ErrOnce) || errors.Is(err, ErrUnfinished) {
 			t.Error(err)
 		}
-		// Who would wait for itself is told, by whatever way round.
+		// A call that would wait for itself is refused, directly or through other calls.
 		_, err = a.Once(bg, "outer", func(ctx context.Context) ([]byte, error) {
 			_, err := b.Once(ctx, "inner", func(ctx context.Context) ([]byte, error) { return a.Once(ctx, "outer", never(t)) })
 			return nil, err
@@ -262,7 +265,7 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 		if !errors.Is(err, ErrDeadlock) {
 			t.Error(err)
 		}
-		// Before fn: nothing has happened, and it can be run yet.
+		// Before fn: nothing has happened, and another call can run fn.
 		ctx, cancel := context.WithCancel(bg)
 		cancel()
 		if _, err := a.Once(ctx, "not yet", never(t)); !errors.Is(err, context.Canceled) {
@@ -274,11 +277,11 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// While a voter does not know values yet, nothing is begun.
-func TestOnceIsNotBegunWhereItCannotBeNoted(t *testing.T) {
+// While a voter does not know values yet, no work begins.
+func TestOnceIsNotBegunWithoutItsMark(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
-		m.hook(hooks{refuse: func(c machine.Command) *replica.Error {
+		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
 			if machine.Format(c) > 1 {
 				return &replica.Error{Err: cluster.ErrVersion}
 			}
@@ -287,49 +290,49 @@ func TestOnceIsNotBegunWhereItCannotBeNoted(t *testing.T) {
 		if _, err := a.Once(bg, "job", func(context.Context) ([]byte, error) { t.Error("run"); return nil, nil }); !errors.Is(err, cluster.ErrVersion) {
 			t.Error(err)
 		}
-		m.hook(hooks{})
+		m.SetHooks(termtest.Hooks{})
 		if v, err := a.Once(bg, "job", func(context.Context) ([]byte, error) { return []byte("v"), nil }); string(v) != "v" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
-		// The answer to the beginning's mark is lost for good: it is not run, and
-		// the mark is taken back if the cluster can be told.
-		m.hook(hooks{proposed: func(c machine.Command) {
+		// The answer to the mark of the beginning is lost for good: the work is not run,
+		// and the mark is taken back if the cluster hears of that.
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 			if v, ok := c.(machine.SetValue); ok {
-				m.set(faults{})
+				m.SetFaults(termtest.Faults{})
 				if len(v.Value) > 0 {
-					m.set(faults{loseAnswer: 1})
+					m.SetFaults(termtest.Faults{LoseAnswer: 1})
 				}
 			}
 		}})
 		if _, err := a.Once(within(2*time.Second), "unsure", func(context.Context) ([]byte, error) { t.Error("run"); return nil, nil }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		m.hook(hooks{})
+		m.SetHooks(termtest.Hooks{})
 		if v, err := a.Once(bg, "unsure", func(context.Context) ([]byte, error) { return []byte("v"), nil }); string(v) != "v" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
 	})
 }
 
-// Whatever the network does, and whoever dies: at most once, and everybody who is
-// told a result is told the same.
+// Under any fault and any death the work runs at most once, and all callers with a
+// result have the same result.
 func TestOnceUnderFaults(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(testrounds.Rounds(8, 40)) {
 		bubble(t, func(t *testing.T, w *world) {
-			w.check = false
-			w.seed(seed)
+			w.SetCheck(false)
+			w.Seed(seed)
 			const ids, clients = 4, 6
 			var runs [ids]atomic.Int64
 			var mu sync.Mutex
-			results := make(map[string]map[string]int) // what callers were told, by id
+			results := make(map[string]map[string]int) // of callers, by id
 			var wg sync.WaitGroup
 			for i := range clients {
 				c, m := w.client(t, fmt.Sprint("c", i))
-				m.set(faults{latency: 300 * time.Millisecond, loseAsk: 0.15, loseAnswer: 0.15, twice: 0.15, losePush: 0.3})
+				m.SetFaults(termtest.Faults{Latency: 300 * time.Millisecond, LoseAsk: 0.15, LoseAnswer: 0.15, Twice: 0.15, LosePush: 0.3})
 				if i%3 == int(seed%3) {
 					time.AfterFunc(time.Duration(seed)*300*time.Millisecond, func() {
-						m.isolate()
-						time.AfterFunc(2*testTTL, m.heal)
+						m.Isolate()
+						time.AfterFunc(2*testTTL, m.Heal)
 					})
 				}
 				for id := range ids {
@@ -363,7 +366,7 @@ func TestOnceUnderFaults(t *testing.T) {
 			}
 			for range 4 {
 				time.Sleep(4 * time.Second)
-				w.lead()
+				w.Lead()
 			}
 			wg.Wait()
 			for id := range ids {
@@ -378,13 +381,10 @@ func TestOnceUnderFaults(t *testing.T) {
 	}
 }
 
-// The memory of ids is bounded: the oldest go first, and the newest stay.
+// The memory of ids is bounded: the oldest ids go first, and the newest stay.
 func TestOnceForgetsTheOldest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many ids")
-	}
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		big := make([]byte, maxOnceResult)
 		n := machine.MaxFadingSize/maxOnceResult + 10
@@ -408,12 +408,12 @@ func TestOnceForgetsTheOldest(t *testing.T) {
 	})
 }
 
-// The end of ctx says that fn was not run. That its result could not be stored in
-// time is another thing.
+// An error by the end of ctx means that fn was not run. A result that could not be
+// stored in time is another error.
 func TestOnceThatCannotStoreDoesNotSayThatItsContextEnded(t *testing.T) {
 	for name, fail := range map[string]func(m *member){
-		"unheard":    func(m *member) { m.isolate() },
-		"unanswered": func(m *member) { m.set(faults{loseAnswer: 1}) },
+		"unheard":    func(m *member) { m.Isolate() },
+		"unanswered": func(m *member) { m.SetFaults(termtest.Faults{LoseAnswer: 1}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

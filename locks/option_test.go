@@ -12,6 +12,8 @@ import (
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func TestOptionsThatCannotBeUsedAreRefusedBeforeAnythingIsSent(t *testing.T) {
@@ -96,16 +98,16 @@ func TestOptionsThatCannotBeUsedAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		} {
 			wantConfig(t, test.err, test.field)
 		}
-		if n := w.sent(isOpen); n != 0 {
+		if n := w.Sent(isOpen); n != 0 {
 			t.Error("a session was opened")
 		}
 	})
 }
 
-// Whatever this package lets through, the table must not find malformed.
-func TestEveryCombinationOfOptionsThatPassesIsOneTheTableKnows(t *testing.T) {
+// The table finds no option malformed that this package accepts.
+func TestEveryAcceptedCombinationOfOptionsIsKnownToTheTable(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		c, _ := w.client(t, "a")
 		acquire(t, c, "other")
 		options := []Option{Shared(), Permit(3), Tree(), Reentrant("o"), Priority(7), Delay(time.Second), IfToken(1 << 40), MaxWaiters(3),
@@ -166,7 +168,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 	})
 }
 
-// One rising sequence, however it was come by.
+// Tokens are a single rising sequence over all ways to acquire.
 func TestTokensRiseThroughAllWaysToAcquire(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -237,7 +239,7 @@ func TestWriterFollowsAReaderThatExpiresAndOneThatReleases(t *testing.T) {
 		r := acquire(t, a, "k", Shared())
 		r2 := acquire(t, b, "k", Shared())
 		writer := waiting(t, bg, c, "k")
-		m.isolate()
+		m.Isolate()
 		release(t, r2)
 		began := time.Now()
 		l := writer.ok(t)
@@ -247,7 +249,7 @@ func TestWriterFollowsAReaderThatExpiresAndOneThatReleases(t *testing.T) {
 		if r.Err() == nil || l.Err() != nil {
 			t.Error("a reader beside a writer")
 		}
-		m.heal()
+		m.Heal()
 	})
 }
 
@@ -353,7 +355,7 @@ func TestPermitWaiterThatGivesUpLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestTreeExcludesWhatIsBelowAndTheConflictIsNamed(t *testing.T) {
+func TestTreeExcludesKeysBelowAndNamesTheConflict(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -375,7 +377,7 @@ func TestTreeExcludesWhatIsBelowAndTheConflictIsNamed(t *testing.T) {
 	})
 }
 
-func TestTryThatMeetsAWaiterSaysSo(t *testing.T) {
+func TestTryBehindAWaiterNamesTheWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
@@ -431,7 +433,7 @@ func TestDelayKeepsTheKeyAfterAnExpiryOnly(t *testing.T) {
 			t.Error("a release has a delay")
 		}
 		l := acquire(t, a, "k", Delay(time.Minute))
-		m.isolate()
+		m.Isolate()
 		next := waiting(t, bg, b, "k")
 		time.Sleep(2 * testTTL)
 		next.pends(t)
@@ -450,7 +452,7 @@ func TestDelayKeepsTheKeyAfterAnExpiryOnly(t *testing.T) {
 		if _, clean := got.Value(); clean {
 			t.Error("the holder before is said to have released")
 		}
-		m.heal()
+		m.Heal()
 	})
 }
 
@@ -458,9 +460,9 @@ func TestOwnDelayIsWaived(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		acquire(t, a, "k", Delay(time.Hour))
-		m.isolate()
+		m.Isolate()
 		time.Sleep(2 * testTTL)
-		m.heal()
+		m.Heal()
 		release(t, acquire(t, a, "k"))
 	})
 }
@@ -484,7 +486,7 @@ func TestIfTokenGrantsOnlyIfNobodyWasGrantedSince(t *testing.T) {
 	})
 }
 
-// EventRefused: the verdict on a wait comes when another is granted.
+// EventRefused: a waiter is refused when another client is granted the key.
 func TestConditionalWaiterIsRefusedWhenAnotherIsGranted(t *testing.T) {
 	for _, lose := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -495,13 +497,14 @@ func TestConditionalWaiterIsRefusedWhenAnotherIsGranted(t *testing.T) {
 			token := l.Token()
 			late := waiting(t, bg, b, "k", IfToken(token))
 			if lose {
-				m.set(faults{losePush: 1})
+				m.SetFaults(termtest.Faults{LosePush: 1})
 			}
 			release(t, l)
 			l = before.ok(t)
 			settle()
 			if lose {
 				late.pends(t)
+				m.SetFaults(termtest.Faults{})
 				time.Sleep(3 * time.Second) // told again
 			}
 			_, err := late.ends(t)
@@ -509,9 +512,9 @@ func TestConditionalWaiterIsRefusedWhenAnotherIsGranted(t *testing.T) {
 			if want := (ChangedError{Key: "k", Since: token, Token: l.Token()}); !errors.As(err, &changed) || *changed != want {
 				t.Errorf("%v, want %+v", err, want)
 			}
-			m.set(faults{})
-			release(t, acquire(t, b, "other")) // tells that the refusal was seen
-			if n := w.counts(); n.Answers != 0 || n.Waiters != 0 {
+			m.SetFaults(termtest.Faults{})
+			release(t, acquire(t, b, "other")) // reports the refusal as seen
+			if n := w.Counts(); n.Answers != 0 || n.Waiters != 0 {
 				t.Errorf("the table keeps %+v", n)
 			}
 			if waiters, _ := b.currentSession().sizes(); waiters != 0 {
@@ -523,18 +526,21 @@ func TestConditionalWaiterIsRefusedWhenAnotherIsGranted(t *testing.T) {
 
 func TestOldIfTokenIsRefusedWhenNobodyKnows(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		l := acquire(t, a, "k")
 		release(t, l)
 		other := acquire(t, a, "held")
 		s := a.currentSession()
 		// More keys than the table remembers.
+		var commands []machine.Command
 		for i := range machine.MaxPast + 10 {
 			seq := uint64(1_000_000 + i)
-			w.apply(machine.Acquire{Session: s.id, Seq: seq, Key: fmt.Sprint("k", i)})
-			w.apply(machine.Withdraw{Session: s.id, Seq: seq})
+			commands = append(commands,
+				machine.Acquire{Session: s.id, Seq: seq, Key: fmt.Sprint("k", i)},
+				machine.Withdraw{Session: s.id, Seq: seq})
 		}
+		w.Apply(commands...)
 		if _, err := a.Acquire(bg, "k", IfToken(l.Token())); !errors.Is(err, ErrTooOld) {
 			t.Errorf("acquire: %v", err)
 		}

@@ -19,7 +19,7 @@ func sids(is ...int) (ids []machine.SessionID) {
 }
 
 func TestPlanTables(t *testing.T) {
-	const x = 99 // an owner who is no member
+	const x = 99 // an owner, but no member
 	for _, test := range []struct {
 		claim           string
 		members, owners []int
@@ -67,7 +67,7 @@ func drawGroup(t *rapid.T) group {
 		g.members = append(g.members, sid(i+1))
 	}
 	for i := range g.owners {
-		// 0 is nobody, and the last two are no members.
+		// 0 is a vacant shard, and the last two owners are no members.
 		if o := rapid.IntRange(0, n+2).Draw(t, "owner"); o > 0 {
 			g.owners[i] = sid(o)
 		}
@@ -75,9 +75,9 @@ func drawGroup(t *rapid.T) group {
 	return g
 }
 
-// fewestMoves is the least number of shards that must change hands so that
-// members' numbers differ by one at most. Not by the plan's way: it tries every
-// choice of the members that get the remainder.
+// fewestMoves is the least number of shards that must move until the members'
+// numbers differ by at most 1. The plan computes the number in another way:
+// fewestMoves tries every choice of the members that get the remainder.
 func (g group) fewestMoves() int {
 	owned := make(map[machine.SessionID]int)
 	for _, o := range g.owners {
@@ -135,8 +135,8 @@ func TestPlanIsBalancedMinimalAndTheSameForAll(t *testing.T) {
 	})
 }
 
-// Whatever part of a plan has been acted on, the plan of that state has the same
-// targets: nothing moves twice.
+// After any part of a plan has been carried out, the next plan has the same targets:
+// no shard moves twice.
 func TestPlanIsStableUnderPartialApplication(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGroup(t)
@@ -173,8 +173,8 @@ func TestPlanIsStableUnderPartialApplication(t *testing.T) {
 	})
 }
 
-// Members act one shard at a time, in any order, on views as old as they like;
-// once they see the latest, the group comes to rest balanced.
+// Members move single shards, in any order and on views of any age. Once all members
+// see the latest state, the group comes to rest balanced.
 func TestPlanConvergesFromStaleViews(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGroup(t)
@@ -182,7 +182,7 @@ func TestPlanConvergesFromStaleViews(t *testing.T) {
 		for i := range views {
 			views[i] = slices.Clone(g.owners)
 		}
-		// The table: an owner, and who waits for the shard.
+		// The table: an owner and the waiters of each shard.
 		queue := make([][]machine.SessionID, len(g.owners))
 		owners := slices.Clone(g.owners)
 		for i, o := range owners {

@@ -12,24 +12,25 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/locks/lockstest"
 )
 
-// Loss is told first: whatever is cut, paused or killed, a holder's context has
-// ended before anybody's next grant of the key returns, by the bubble's clock; and
-// tokens rise. The contenders run on three voters and two thin members.
+// Loss is told first: under any cut, pause or kill, a holder's context has ended
+// before anybody's next grant of the key returns, by the bubble's clock; and tokens
+// rise. The contenders run on three voters and two thin members.
 func TestHolderIsToldBeforeTheNextGrantReturns(t *testing.T) {
-	underFaults(t, 200, func(c *contender) {
+	underFaults(t, testrounds.Rounds(24, 200), func(c *contender) {
 		c.hold(c.acquire(at("k")))
 	})
 }
 
-// The same in every mode, at keys above and below each other, one and several at
-// a time, upgraded and downgraded, nested, with priorities and delays, and while
-// an operator breaks what he sees.
-func TestNobodyHoldsBesideWhomHeConflictsWith(t *testing.T) {
-	underFaults(t, 120, func(c *contender) {
+// The same in every mode: at keys above and below each other, single and in sets,
+// upgraded and downgraded, nested, with priorities and delays, and while an operator
+// breaks locks.
+func TestConflictingLocksAreNeverHeldTogether(t *testing.T) {
+	underFaults(t, testrounds.Rounds(20, 120), func(c *contender) {
 		key := []string{"k", "k/a", "k/b", "k/a/x"}[c.r.IntN(4)]
 		switch c.r.IntN(12) {
 		case 0, 1:
@@ -49,7 +50,7 @@ func TestNobodyHoldsBesideWhomHeConflictsWith(t *testing.T) {
 		case 8, 9:
 			c.hold(c.acquireAll("k/b", "permits of none", "k/a"))
 		case 10:
-			// Nested, in whatever order: what would wait for ever is refused.
+			// Nested in any order: an endless wait is refused.
 			if outer := c.acquire(at(key), locks.Delay(c.ttl/2)); outer != nil {
 				c.under = outer.l.Context()
 				c.hold(c.acquire(at([]string{"k/a", "k/b"}[c.r.IntN(2)])))
@@ -66,14 +67,14 @@ func TestNobodyHoldsBesideWhomHeConflictsWith(t *testing.T) {
 	})
 }
 
-// held is one grant, as those see it who hold it.
+// held is a grant as its holder sees it.
 type held struct {
 	l            lock
 	by           string
 	keys         []string
 	shared, tree bool
 	permit       bool
-	dead         bool // its process was killed: its contexts count for nothing
+	dead         bool // the process was killed: contexts do not count
 }
 
 type lock interface {
@@ -82,7 +83,7 @@ type lock interface {
 	Release(context.Context) error
 }
 
-// conflicts is what must not be held together.
+// conflicts reports whether the two grants must not be held together.
 func (h *held) conflicts(o *held) bool {
 	if h.shared && o.shared || h.permit && o.permit {
 		return false
@@ -98,7 +99,7 @@ func (h *held) conflicts(o *held) bool {
 	return false
 }
 
-// ledger is who holds what in the whole cluster.
+// ledger has the holders of all keys in the whole cluster.
 type ledger struct {
 	t *testing.T
 
@@ -108,7 +109,8 @@ type ledger struct {
 	tokens map[string]fence.Token // the last exclusive grant's of each key
 }
 
-// enter judges a grant that was just made, or a shared one that is now exclusive.
+// enter checks a grant that has just returned, or a shared grant that is now
+// exclusive.
 func (w *ledger) enter(h *held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,14 +145,14 @@ func (w *ledger) enter(h *held) {
 	}
 }
 
-// contender asks for keys in one of a member's goroutines.
+// contender acquires keys in a goroutine on a member.
 type contender struct {
 	t      *testing.T
 	ledger *ledger
 	name   string
 	client *locks.Client
 	ctx    context.Context // ends when the member is killed
-	under  context.Context // of a lock that is held meanwhile
+	under  context.Context // of a lock held meanwhile
 	r      *rand.Rand
 	ttl    time.Duration
 }
@@ -189,7 +191,7 @@ func (c *contender) acquireAll(keys ...string) *held {
 func (c *contender) entered(h *held) *held {
 	h.by = c.name
 	if c.ctx.Err() != nil {
-		// Perhaps killed, and the grant one that nobody sees.
+		// The member may be killed, and nobody sees this grant.
 		return nil
 	}
 	c.ledger.enter(h)
@@ -217,7 +219,7 @@ func (c *contender) upgrade(h *held) {
 	}
 }
 
-// hold keeps what was granted for a while, if anything was, and lets it go.
+// hold keeps a grant for a while and releases it. h may be nil.
 func (c *contender) hold(h *held) {
 	if h == nil {
 		return
@@ -235,11 +237,8 @@ func (c *contender) hold(h *held) {
 // underFaults runs contend again and again in ten goroutines on five members,
 // while faults come and go.
 func underFaults(t *testing.T, rounds int, contend func(*contender)) {
-	if testing.Short() {
-		rounds /= 5
-	}
-	// A short TTL makes expiries frequent; a long one outlives elections, so
-	// that new leaders meet holders that still trust their locks.
+	// A short TTL makes expiries frequent. A long TTL outlives elections, so that new
+	// leaders meet holders that still trust their locks.
 	for _, ttl := range []time.Duration{time.Second, 5 * time.Second} {
 		t.Run(ttl.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { storm(t, ttl, rounds/2, contend) })
@@ -435,7 +434,7 @@ func TestAFencedOffLeaderStandsAgain(t *testing.T) {
 			ended <- c.Client(0).Elect(ctx, "k", func(ctx context.Context, l *locks.Lock) error {
 				tokens = append(tokens, l.Token())
 				<-ctx.Done()
-				// What a guard tells a writer that woke up too late.
+				// The error of a guard to a writer that woke up too late.
 				return fmt.Errorf("ledger: %w", &fence.StaleError{Token: l.Token(), Seen: l.Token() + 1})
 			})
 		}()

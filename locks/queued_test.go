@@ -69,7 +69,7 @@ func TestWaitersAreToldTheirPlace(t *testing.T) {
 	})
 }
 
-func TestWhoDoesNotWaitHasNoPlace(t *testing.T) {
+func TestGrantWithoutAWaitHasNoPlace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		var p places
@@ -98,11 +98,11 @@ func TestPlaceIsToldThroughOutagesAndEndsWithTheCall(t *testing.T) {
 		if _, err := set.ends(t); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		m.isolate()
+		m.Isolate()
 		release(t, l)
 		l = first.ok(t)
 		time.Sleep(time.Second)
-		m.heal()
+		m.Heal()
 		time.Sleep(2 * time.Second)
 		p.mu.Lock()
 		got := p.behind[len(p.behind)-1]

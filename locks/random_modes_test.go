@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
-// holding is a Lock or a Set.
+// anyLock is a Lock or a Set.
 type anyLock interface {
 	Token() fence.Token
 	Context() context.Context
@@ -20,7 +21,7 @@ type anyLock interface {
 	Release(context.Context) error
 }
 
-// hold is one entry of a register: what somebody believes to hold.
+// hold is an entry of a register: a lock with its keys and mode.
 type hold struct {
 	l     anyLock
 	ctx   context.Context
@@ -31,7 +32,7 @@ type hold struct {
 }
 
 // register checks for all modes that loss is told first: when a grant returns, the
-// context of every earlier one that it cannot be held beside has ended.
+// context of every earlier conflicting grant has ended.
 type register struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -54,7 +55,7 @@ func (b *register) granted(h *hold) {
 	b.holds = append(b.holds, h)
 }
 
-// changed takes note of h's new mode.
+// changed records h's new mode.
 func (b *register) changed(h *hold, mode string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +68,7 @@ func (b *register) changed(h *hold, mode string) {
 
 func (b *register) check(h *hold) {
 	if h.ctx.Err() != nil {
-		return // lost already, and it shows
+		return // lost already, as the context shows
 	}
 	live := b.holds[:0]
 	beside := 1
@@ -115,12 +116,8 @@ func (o *hold) conflicts(h *hold) bool {
 }
 
 func TestRandomFaultsInAllModes(t *testing.T) {
-	rounds := 150
-	if testing.Short() || raceDetector {
-		rounds = 50
-	}
 	var sum register
-	rounds = eachSeed(t, rounds, func(t *testing.T, w *world, seed uint64) {
+	rounds := eachSeed(t, testrounds.Rounds(12, 150), func(t *testing.T, w *world, seed uint64) {
 		b := randomModesRound(t, w, seed)
 		sum.n += b.n
 		sum.upgrades += b.upgrades
@@ -134,7 +131,7 @@ func TestRandomFaultsInAllModes(t *testing.T) {
 }
 
 func randomModesRound(t *testing.T, w *world, seed uint64) *register {
-	w.check = seed%3 == 0
+	w.SetCheck(seed%3 == 0)
 	a := newWeather(w, seed)
 	b := &register{t: t}
 	stop, cancel := context.WithCancel(bg)
@@ -155,9 +152,9 @@ func randomModesRound(t *testing.T, w *world, seed uint64) *register {
 		if a.rng.IntN(8) < 5 {
 			a.strike()
 		} else {
-			// An operator takes something away.
+			// An operator breaks a lock.
 			key := keysOfAll[a.rng.IntN(len(keysOfAll))]
-			if _, token := w.owner(key); token != 0 {
+			if _, token := w.Owner(key); token != 0 {
 				c := clients[a.rng.IntN(len(clients))]
 				ctx, cancel := context.WithTimeout(bg, a.upTo(5*time.Second))
 				if err := c.Break(ctx, key, fence.Token(token)); err == nil {
@@ -172,7 +169,7 @@ func randomModesRound(t *testing.T, w *world, seed uint64) *register {
 	cancel()
 	wg.Wait()
 	time.Sleep(4 * testTTL)
-	if n := w.counts(); w.busy() != 0 {
+	if n := w.Counts(); w.busy() != 0 {
 		t.Errorf("the table keeps %+v", n)
 	}
 	for _, c := range clients {
@@ -187,7 +184,7 @@ func randomModesRound(t *testing.T, w *world, seed uint64) *register {
 
 var keysOfAll = []string{"a", "b", "t", "t/x", "rw", "p"}
 
-// player is one goroutine of a program: it acquires, changes, holds and releases.
+// player is a goroutine of a program that acquires, changes, holds and releases.
 type player struct {
 	t    *testing.T
 	c    *Client
@@ -206,7 +203,7 @@ func (u *player) within(lineage context.Context, d time.Duration) (context.Conte
 	return ctx, func() { off(); cancel() }
 }
 
-// run works until stop or, within a lock's lineage, once.
+// run works until stop or, within a lock's lineage, for a single turn.
 func (u *player) run(lineage context.Context, depth int) {
 	for u.stop.Err() == nil {
 		h := &hold{mode: "x"}

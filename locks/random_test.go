@@ -8,6 +8,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // ledger checks that loss is told first: when a grant returns, the context of every
@@ -25,7 +28,7 @@ func (b *ledger) granted(l *Lock) {
 	b.n++
 	ctx := l.Context()
 	if ctx.Err() != nil {
-		return // lost already, and it shows
+		return // lost already, as the context shows
 	}
 	for _, old := range b.locks[l.Key()] {
 		if old.Token() < l.Token() && old.ctx.Err() == nil {
@@ -42,7 +45,7 @@ func (b *ledger) granted(l *Lock) {
 	b.locks[l.Key()] = append(b.locks[l.Key()], l)
 }
 
-// weather is what befalls a world at random: networks that lose and delay, members
+// weather is the random faults of a world: networks that lose and delay, members
 // that are cut off, leaders that change and pause.
 type weather struct {
 	w       *world
@@ -52,65 +55,66 @@ type weather struct {
 }
 
 func newWeather(w *world, seed uint64) *weather {
-	w.seed(seed)
+	w.Seed(seed)
 	return &weather{w: w, rng: rand.New(rand.NewPCG(seed, 3)), cut: make(map[*member]bool)}
 }
 
 func (a *weather) upTo(d time.Duration) time.Duration { return time.Duration(a.rng.Int64N(int64(d))) }
 
-// client is a client whose member's network is bad.
+// client returns a client on a member with a bad network.
 func (a *weather) client(t *testing.T, name string) *Client {
 	c, m := a.w.client(t, name)
-	m.set(faults{
-		latency:    a.upTo(400 * time.Millisecond),
-		loseAsk:    a.rng.Float64() * 0.2,
-		loseAnswer: a.rng.Float64() * 0.2,
-		twice:      a.rng.Float64() * 0.2,
-		losePush:   a.rng.Float64() * 0.3,
+	m.SetFaults(termtest.Faults{
+		Latency:    a.upTo(400 * time.Millisecond),
+		LoseAsk:    a.rng.Float64() * 0.2,
+		LoseAnswer: a.rng.Float64() * 0.2,
+		Twice:      a.rng.Float64() * 0.2,
+		LosePush:   a.rng.Float64() * 0.3,
 	})
 	a.members = append(a.members, m)
 	return c
 }
 
-// strike has something happen. It takes two TTLs at most.
+// strike causes a random fault. strike blocks for two TTLs at most.
 func (a *weather) strike() {
 	m := a.members[a.rng.IntN(len(a.members))]
 	switch a.rng.IntN(5) {
 	case 0, 1:
 		if a.cut[m] {
-			m.heal()
+			m.Heal()
 		} else {
-			m.isolate()
+			m.Isolate()
 		}
 		a.cut[m] = !a.cut[m]
 	case 2:
-		a.w.lead()
+		a.w.Lead()
 	case 3:
-		resume := a.w.pause()
+		resume := a.w.Pause()
 		time.Sleep(a.upTo(2 * testTTL))
 		resume()
 		if a.rng.IntN(2) == 0 {
-			a.w.lead()
+			a.w.Lead()
 		}
 	case 4:
-		m.resync()
+		m.Reconnect()
 	}
 }
 
-// calm ends all that is bad.
+// calm ends all faults.
 func (a *weather) calm() {
 	for _, m := range a.members {
 		if a.cut[m] {
-			m.heal()
+			m.Heal()
 		}
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 	}
 	clear(a.cut)
 }
 
-// eachSeed runs f in so many worlds, up to the first that fails, and returns how many
-// they were. Each is a test named by its seed; the order of its goroutines is random all
-// the same, so a failure is run again with: go test -run TestChaos/17$ -count 20 ./locks
+// eachSeed runs f in a world for each seed, up to the first failure, and returns the
+// number of runs. Each run is a subtest named by its seed. The order of goroutines
+// is random all the same, so a failure is run again with: go test -run TestChaos/17$
+// -count 20 ./locks
 func eachSeed(t *testing.T, seeds int, f func(t *testing.T, w *world, seed uint64)) (ran int) {
 	for seed := range uint64(seeds) {
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -125,19 +129,15 @@ func eachSeed(t *testing.T, seeds int, f func(t *testing.T, w *world, seed uint6
 }
 
 func TestRandomFaults(t *testing.T) {
-	rounds := 150
-	if testing.Short() || raceDetector {
-		rounds = 50
-	}
 	grants := 0
-	rounds = eachSeed(t, rounds, func(t *testing.T, w *world, seed uint64) { grants += randomRound(t, w, seed) })
+	rounds := eachSeed(t, testrounds.Rounds(12, 150), func(t *testing.T, w *world, seed uint64) { grants += randomRound(t, w, seed) })
 	if grants < rounds*20 {
 		t.Errorf("only %d grants in %d rounds", grants, rounds)
 	}
 }
 
 func randomRound(t *testing.T, w *world, seed uint64) int {
-	w.check = seed%5 == 0
+	w.SetCheck(seed%5 == 0)
 	a := newWeather(w, seed)
 	b := &ledger{t: t, locks: make(map[string][]*Lock)}
 	stop, cancel := context.WithCancel(bg)
@@ -157,13 +157,13 @@ func randomRound(t *testing.T, w *world, seed uint64) int {
 	cancel()
 	wg.Wait()
 	time.Sleep(3 * testTTL)
-	if n := w.counts(); w.busy() != 0 {
+	if n := w.Counts(); w.busy() != 0 {
 		t.Errorf("the table keeps %+v", n)
 	}
 	return b.n
 }
 
-// use is one goroutine of a program: it acquires, holds and releases.
+// use is a goroutine of a program that acquires, holds and releases.
 func use(t *testing.T, stop context.Context, c *Client, b *ledger, rng *rand.Rand) {
 	for stop.Err() == nil {
 		key := fmt.Sprint("k", rng.IntN(2))

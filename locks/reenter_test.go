@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func TestOwnerEntersAgainUnderTheSameToken(t *testing.T) {
@@ -42,11 +43,11 @@ func TestOwnerEntersAgainUnderTheSameToken(t *testing.T) {
 		if inner.Context().Value(key{}) != 1 || outer.Context().Value(key{}) != nil {
 			t.Error("the contexts are not each lock's own")
 		}
-		if n := w.sent(isAcquire); n != 2 {
+		if n := w.Sent(isAcquire); n != 2 {
 			t.Errorf("%d requests were sent", n)
 		}
 		time.Sleep(10 * testTTL)
-		release(t, outer) // in whatever order
+		release(t, outer) // in any order
 		if outer.Err() != ErrReleased || context.Cause(outer.Context()) != ErrReleased || inner.Err() != nil || inner.Context().Err() != nil {
 			t.Errorf("outer: %v, inner: %v", outer.Err(), inner.Err())
 		}
@@ -57,7 +58,7 @@ func TestOwnerEntersAgainUnderTheSameToken(t *testing.T) {
 		if _, err := b.TryAcquire(bg, "k"); !errors.Is(err, ErrHeld) {
 			t.Errorf("freed by an inner release: %v", err)
 		}
-		if n := w.sent(isRelease); n != 1 {
+		if n := w.Sent(isRelease); n != 1 {
 			t.Errorf("%d releases were sent", n)
 		}
 		release(t, inner)
@@ -67,7 +68,7 @@ func TestOwnerEntersAgainUnderTheSameToken(t *testing.T) {
 		if err := inner.Release(bg); err != ErrReleased {
 			t.Errorf("again: %v", err)
 		}
-		// Anew it is another grant.
+		// A new Acquire is another grant.
 		again := acquire(t, a, "k", Reentrant("o"))
 		if again.Token() <= outer.Token() || again.Depth() != 1 {
 			t.Errorf("token %d after %d", again.Token(), outer.Token())
@@ -116,7 +117,7 @@ func TestFirstEntriesOfOneOwnerShareARequest(t *testing.T) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		other := acquire(t, b, "k")
-		asked := w.sent(isAcquire)
+		asked := w.Sent(isAcquire)
 		var calls []*call[*Lock]
 		for range 5 {
 			calls = append(calls, waiting(t, bg, a, "k", Reentrant("o")))
@@ -126,7 +127,7 @@ func TestFirstEntriesOfOneOwnerShareARequest(t *testing.T) {
 		if want := (HeldError{Key: "k", Client: "a", Node: "node-a"}); !errors.As(err, &held) || *held != want {
 			t.Errorf("try: %v", err)
 		}
-		if n := w.sent(isAcquire) - asked; n != 1 {
+		if n := w.Sent(isAcquire) - asked; n != 1 {
 			t.Errorf("%d requests were sent", n)
 		}
 		release(t, other)
@@ -168,7 +169,7 @@ func TestAnotherTakesOverWhenTheFirstEntryIsCancelled(t *testing.T) {
 			t.Errorf("third: %v", err)
 		}
 		second.pends(t)
-		if n := w.counts().Waiters; n != 1 {
+		if n := w.Counts().Waiters; n != 1 {
 			t.Errorf("%d wait", n)
 		}
 		release(t, other)
@@ -203,9 +204,9 @@ func TestAllLocksOfAnOwnerAreLostTogether(t *testing.T) {
 		b, _ := w.client(t, "b")
 		outer, inner := acquire(t, a, "k", Reentrant("o")), acquire(t, a, "k", Reentrant("o"))
 		ctx := inner.Context()
-		m.isolate()
+		m.Isolate()
 		next := acquire(t, b, "k")
-		m.heal()
+		m.Heal()
 		wantLost(t, outer, QuorumUnreachable)
 		wantLost(t, inner, QuorumUnreachable)
 		if ctx.Err() == nil || inner.Depth() != 0 {
@@ -283,17 +284,17 @@ func TestOwnersLockIsHandedOverByTheLastOnly(t *testing.T) {
 	})
 }
 
-func TestOwnerReleasesWhatTheClusterDoesNotHear(t *testing.T) {
+func TestOwnersReleaseIsRepeatedUntilHeard(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		outer, inner := acquire(t, a, "k", Reentrant("o")), acquire(t, a, "k", Reentrant("o"))
-		m.isolate()
-		release(t, inner) // the cluster has no part in it
+		m.Isolate()
+		release(t, inner) // without the cluster
 		if err := outer.Release(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("release: %v", err)
 		}
 		again := waiting(t, bg, a, "k", Reentrant("o"))
-		m.heal()
+		m.Heal()
 		if l := again.ok(t); l.Token() <= outer.Token() || l.Depth() != 1 {
 			t.Errorf("token %d after %d", l.Token(), outer.Token())
 		}
@@ -338,7 +339,7 @@ func TestWaitingOwnersFollowToTheNextSession(t *testing.T) {
 		for range 3 {
 			calls = append(calls, waiting(t, bg, a, "k", Reentrant("o")))
 		}
-		w.apply(expire(w, a))
+		w.Apply(expire(w, a))
 		ended := 0
 		for _, c := range calls {
 			settle()
@@ -357,8 +358,8 @@ func TestWaitingOwnersFollowToTheNextSession(t *testing.T) {
 		release(t, other)
 		settle()
 		time.Sleep(time.Second)
-		m.resync()
-		if n := w.counts().Grants; n != 1 {
+		m.Reconnect()
+		if n := w.Counts().Grants; n != 1 {
 			t.Errorf("%d grants", n)
 		}
 	})
@@ -383,7 +384,7 @@ func TestDepthIsBounded(t *testing.T) {
 		for _, l := range locks {
 			release(t, l)
 		}
-		if w.sent(isAcquire) != 1 || w.sent(isRelease) != 1 || w.busy() != 0 {
+		if w.Sent(isAcquire) != 1 || w.Sent(isRelease) != 1 || w.busy() != 0 {
 			t.Error("more than one grant")
 		}
 	})
@@ -392,7 +393,7 @@ func TestDepthIsBounded(t *testing.T) {
 // Many goroutines of many owners, at random.
 func TestOwnersUnderContention(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		var mu sync.Mutex
 		holder, inside := "", 0
 		var wg sync.WaitGroup
@@ -430,4 +431,111 @@ func TestOwnersUnderContention(t *testing.T) {
 			t.Errorf("%d left", w.busy())
 		}
 	})
+}
+
+func TestInnerEntriesDoNotChangeTheTrust(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		outer := acquire(t, a, "k", Reentrant("o"))
+		for depth := range 5 {
+			time.Sleep(1900 * time.Millisecond) // never when a beat is due
+			before := outer.Remaining()
+			inner := acquire(t, a, "k", Reentrant("o"))
+			if inner.Remaining() != before || outer.Remaining() != before {
+				t.Errorf("entry %d: %v and %v remain, before it were %v", depth, inner.Remaining(), outer.Remaining(), before)
+			}
+			release(t, inner)
+			if outer.Remaining() != before || outer.Err() != nil {
+				t.Errorf("after the inner release %v remain, before it were %v; %v", outer.Remaining(), before, outer.Err())
+			}
+			if err := outer.Renew(bg); err != nil || outer.Remaining() != testTTL-margin(testTTL) {
+				t.Errorf("renewed: %v, %v remain", err, outer.Remaining())
+			}
+		}
+	})
+}
+
+func TestNextOwnerIsKeptAlive(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		outer, inner := acquire(t, a, "k", Reentrant("o")), acquire(t, a, "k", Reentrant("o"))
+		next := waiting(t, bg, a, "k", Reentrant("p"))
+		release(t, inner)
+		release(t, outer)
+		l := next.ok(t)
+		for range 100 {
+			time.Sleep(testTTL / 10)
+			if left := l.Remaining(); l.Err() != nil || left < testTTL/2 {
+				t.Fatalf("%v, %v remain", l.Err(), left)
+			}
+		}
+	})
+}
+
+func TestFirstEntryWithALostAnswerIsASingleEntry(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		acquire(t, c, "other")
+		m.SetFaults(termtest.Faults{LoseAnswer: 1, Twice: 1})
+		time.AfterFunc(2*time.Second, func() { m.SetFaults(termtest.Faults{}) })
+		l := acquire(t, c, "k", Reentrant("o"))
+		if w.Sent(isAcquire) < 3 {
+			t.Fatal("the request was not repeated")
+		}
+		if l.Depth() != 1 {
+			t.Errorf("entered %d times", l.Depth())
+		}
+		release(t, l)
+		if !w.free("k") {
+			t.Error("one release did not free the key")
+		}
+		time.Sleep(time.Minute) // late copies
+		if !w.free("k") {
+			t.Error("a late copy took the key")
+		}
+	})
+}
+
+// slowly gives ctx so many children that their cancel takes a while.
+func slowly(ctx context.Context) {
+	for range 300_000 {
+		_, cancel := context.WithCancel(ctx)
+		_ = cancel
+	}
+}
+
+// The last Release of an owner frees the key only after the contexts of the owner's
+// other locks have ended, even if another goroutine ends them.
+func TestLastReleaseWaitsForTheContextsOfTheOthers(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.client(t, "a")
+	b, _ := w.client(t, "b")
+	enter := func() *Lock {
+		l, err := a.Acquire(bg, "k", Reentrant("o"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	first, second := enter(), enter()
+	slowly(first.Context())
+	last, stop := context.WithCancel(first.Context()) // the contexts end in no order
+	defer stop()
+	released := make(chan error, 1)
+	go func() { released <- first.Release(bg) }()
+	for first.Err() == nil {
+	}
+	if err := second.Release(bg); err != nil {
+		t.Fatal(err)
+	}
+	next, err := b.Acquire(bg, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last.Err() == nil {
+		t.Errorf("token %d was granted while a context of the holder before lives", next.Token())
+	}
+	if err := <-released; err != nil {
+		t.Fatal(err)
+	}
 }

@@ -3,17 +3,15 @@ package locks
 import (
 	"context"
 	"errors"
-	"runtime"
-	"slices"
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
-	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func TestSessionIsOpenedByTheFirstCallThatNeedsOne(t *testing.T) {
@@ -22,7 +20,7 @@ func TestSessionIsOpenedByTheFirstCallThatNeedsOne(t *testing.T) {
 		if _, err := c.Inspect(bg, "k"); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.sent(isOpen); n != 0 {
+		if n := w.Sent(isOpen); n != 0 {
 			t.Fatal("Inspect opened a session")
 		}
 		var wg sync.WaitGroup
@@ -30,58 +28,19 @@ func TestSessionIsOpenedByTheFirstCallThatNeedsOne(t *testing.T) {
 			wg.Go(func() { acquire(t, c, string(rune('a'+i))) })
 		}
 		wg.Wait()
-		if n := w.sent(isOpen); n != 1 {
+		if n := w.Sent(isOpen); n != 1 {
 			t.Errorf("%d sessions were opened", n)
 		}
 	})
 }
 
-func TestHeldLockLastsAndIsCheap(t *testing.T) {
+// The first trust counts from the first attempt to open the session.
+func TestFirstTrustCountsFromTheFirstAttemptToOpen(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		var held []*Lock
-		for i := range 100 {
-			held = append(held, acquire(t, c, string(rune('a'+i))))
-		}
-		time.Sleep(time.Hour)
-		for _, l := range held {
-			if l.Err() != nil {
-				t.Fatal(l.Err())
-			}
-		}
-		if n := m.beats.Load(); n < 1195 || n > 1205 {
-			t.Errorf("%d beats in an hour, want 1200 whatever the number of locks", n)
-		}
-	})
-}
-
-func TestWindowEndsATTLLessTheMarginAfterTheLastConfirmedBeatWasSent(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		l := acquire(t, c, "k")
-		ctx := l.Context()
-		m.set(faults{latency: 500 * time.Millisecond})
-		time.Sleep(testTTL/3 + time.Second) // the first beat has been sent, and answered late
-		if m.beats.Load() != 1 {
-			t.Fatalf("%d beats", m.beats.Load())
-		}
-		m.isolate()
-		sent := time.Now().Add(-time.Second)
-		<-ctx.Done()
-		if d := time.Since(sent); d != testTTL-margin(testTTL) {
-			t.Errorf("the context ended %v after the beat was sent, want %v", d, testTTL-margin(testTTL))
-		}
-		wantLost(t, l, QuorumUnreachable)
-	})
-}
-
-// The first window counts from the first sending of the request for a session.
-func TestFirstWindowCountsFromTheFirstAttemptToOpen(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		m.set(faults{loseAnswer: 1})
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
-		time.AfterFunc(2*time.Second, func() { m.set(faults{}) })
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
+		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
+		time.AfterFunc(2*time.Second, func() { m.SetFaults(termtest.Faults{}) })
 		began := time.Now()
 		l := acquire(t, c, "k")
 		if d := time.Since(began); d < 2*time.Second {
@@ -96,148 +55,15 @@ func TestFirstWindowCountsFromTheFirstAttemptToOpen(t *testing.T) {
 func TestSessionThatTookTooLongToOpenIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.set(faults{loseAnswer: 1})
-		time.AfterFunc(12*time.Second, func() { m.set(faults{}) })
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
+		time.AfterFunc(12*time.Second, func() { m.SetFaults(termtest.Faults{}) })
 		l := acquire(t, c, "k")
 		if l.Err() != nil || l.Remaining() < testTTL/2 {
 			t.Errorf("%v, %v remain", l.Err(), l.Remaining())
 		}
 		time.Sleep(time.Minute)
-		if n := w.counts().Sessions; n != 1 {
+		if n := w.Counts().Sessions; n != 1 {
 			t.Errorf("%d sessions are open", n)
-		}
-	})
-}
-
-func TestShortOutageLosesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		l := acquire(t, c, "k")
-		for range 20 {
-			m.isolate()
-			time.Sleep(5 * time.Second)
-			m.heal()
-			time.Sleep(4 * time.Second)
-		}
-		if l.Err() != nil {
-			t.Error(l.Err())
-		}
-		resume := w.pause()
-		time.Sleep(5 * time.Second)
-		resume()
-		w.lead()
-		time.Sleep(time.Minute)
-		if l.Err() != nil {
-			t.Error(l.Err())
-		}
-	})
-}
-
-// No beat is held up by another that is slow.
-func TestSlowBeatDelaysNoOther(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		l := acquire(t, c, "k")
-		began := time.Now()
-		var mu sync.Mutex
-		var sent []time.Duration
-		outstanding, most := 0, 0
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) {
-			mu.Lock()
-			sent = append(sent, time.Since(began))
-			n := len(sent)
-			outstanding++
-			most = max(most, outstanding)
-			mu.Unlock()
-			defer func() { mu.Lock(); outstanding--; mu.Unlock() }()
-			if n%2 == 0 {
-				return false, nil // one in two is answered
-			}
-			<-ctx.Done()
-			return true, ctx.Err()
-		}})
-		time.Sleep(5 * time.Minute)
-		if l.Err() != nil {
-			t.Fatal(l.Err())
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if len(sent) < 99 {
-			t.Errorf("%d beats", len(sent))
-		}
-		for i, d := range sent {
-			if d != time.Duration(i+1)*testTTL/3 {
-				t.Fatalf("beat %d was sent after %v", i, d)
-			}
-		}
-		if most > beatsPerTTL {
-			t.Errorf("%d beats were under way at a time", most)
-		}
-	})
-}
-
-// One failed beat harms nothing, and is told.
-func TestFailedBeatIsToldAndTheNextGoesOut(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		var failed []error
-		m := w.join("n")
-		c := m.client(Options{Trace: &Trace{BeatFailed: func(err error) { failed = append(failed, err) }}})
-		l := acquire(t, c, "k")
-		boom, n := errors.New("boom"), new(atomic.Int64)
-		m.hook(hooks{beat: func(context.Context) (bool, error) { return n.Add(1)%2 == 1, boom }})
-		time.Sleep(time.Minute)
-		if l.Err() != nil {
-			t.Error(l.Err())
-		}
-		shutdown(t, c)
-		if len(failed) < 9 || !errors.Is(failed[0], boom) {
-			t.Errorf("%d failures were told: %v", len(failed), failed)
-		}
-	})
-}
-
-// After a loss the session is left alone, and told to end.
-func TestLossStopsTheBeatsAndClosesTheSession(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		l := acquire(t, c, "k")
-		var mu sync.Mutex
-		beats, blocked := 0, true
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) {
-			mu.Lock()
-			beats++
-			wait := blocked
-			mu.Unlock()
-			if wait {
-				<-ctx.Done()
-				return true, ctx.Err()
-			}
-			return false, nil
-		}})
-		<-l.Context().Done()
-		wantLost(t, l, QuorumUnreachable)
-		synctest.Wait()
-		mu.Lock()
-		at := beats
-		blocked = false
-		mu.Unlock()
-		// Commands still pass, so the key is free before the session's TTL is over.
-		if _, token := w.owner("k"); token != 0 {
-			t.Error("the key is still taken")
-		}
-		if w.sent(isClose) != 1 {
-			t.Error("the session was not closed")
-		}
-		time.Sleep(time.Minute)
-		mu.Lock()
-		defer mu.Unlock()
-		if beats != at {
-			t.Errorf("%d beats after the loss", beats-at)
-		}
-		// A new call opens a new session; the old lock stays lost.
-		next := acquire(t, c, "k")
-		if next.Err() != nil || l.Err() == nil || next.Token() <= l.Token() {
-			t.Errorf("new %v, old %v", next.Err(), l.Err())
 		}
 	})
 }
@@ -246,11 +72,11 @@ func TestExpiredSessionIsLostAtTheNextBeat(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.set(faults{losePush: 1})
-		w.expireNow()
+		m.SetFaults(termtest.Faults{LosePush: 1})
+		w.ExpireNow()
 		time.Sleep(testTTL/3 + time.Second)
 		wantLost(t, l, SessionExpired)
-		if w.counts().Sessions != 0 || w.counts().Grants != 0 {
+		if w.Counts().Sessions != 0 || w.Counts().Grants != 0 {
 			t.Error("a beat brought the session back")
 		}
 	})
@@ -260,7 +86,7 @@ func TestExpiryIsPushed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
 		l := acquire(t, c, "k")
-		w.expireNow()
+		w.ExpireNow()
 		synctest.Wait()
 		wantLost(t, l, SessionExpired)
 	})
@@ -281,11 +107,11 @@ func TestWaitEndsWithItsSession(t *testing.T) {
 			switch reason {
 			case SessionExpired:
 				id := b.currentSession().id
-				w.apply(machine.Expire{Session: id, Term: w.term})
+				w.Apply(machine.Expire{Session: id, Term: w.TermNumber()})
 			case QuorumUnreachable:
-				m.isolate()
+				m.Isolate()
 			case NodeStopped:
-				m.stop()
+				m.Stop()
 			}
 			err := <-errs
 			var ended *SessionError
@@ -299,52 +125,14 @@ func TestWaitEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// The push of a grant comes when the window is over by the clock, but
-// nobody has noticed yet.
-func TestGrantThatArrivesTooLateIsNone(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		a, _ := w.client(t, "a")
-		b, m := w.client(t, "b")
-		l := acquire(t, a, "k")
-		var granted []LockEvent
-		b.trace.trace = &Trace{Acquired: func(e LockEvent) { granted = append(granted, e) }}
-		errs := make(chan error, 1)
-		go func() {
-			got, err := b.Acquire(bg, "k")
-			if got != nil {
-				t.Error("granted")
-			}
-			errs <- err
-		}()
-		synctest.Wait()
-		m.slept.Add(int64(testTTL))
-		// Not by release, which would let time pass: the grant is told now.
-		b.currentSession().handleEvent(machine.Event{Kind: machine.EventGranted, Session: b.currentSession().id, Seq: 1, Key: "k", Token: 99})
-		if err := <-errs; !errors.Is(err, ErrSessionLost) {
-			t.Errorf("acquire: %v", err)
-		}
-		synctest.Wait()
-		if len(granted) != 0 {
-			t.Errorf("told as granted: %v", granted)
-		}
-		if err := l.Release(bg); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		if _, token := w.owner("k"); token != 0 {
-			t.Error("the waiter of the lost session was granted the key")
-		}
-	})
-}
-
 func TestLockThatIsLostBeforeItIsReturnedShowsIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		acquire(t, c, "other")
-		// The answer is slower than the window is long, from here.
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
+		// The answer is slower than the trust is long, from here on.
+		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
 		time.Sleep(8700 * time.Millisecond)
-		m.set(faults{latency: time.Second})
+		m.SetFaults(termtest.Faults{Latency: time.Second})
 		l, err := c.Acquire(bg, "k")
 		if err == nil {
 			err = l.Err()
@@ -355,102 +143,11 @@ func TestLockThatIsLostBeforeItIsReturnedShowsIt(t *testing.T) {
 	})
 }
 
-// A stopped holder finds out: Err is right at once, the context a tenth of a second later.
-func TestSleepOfTheHostCounts(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		a, m := w.client(t, "a")
-		b, _ := w.client(t, "b")
-		l := acquire(t, a, "k")
-		left := l.Remaining()
-		m.sleep(2 * time.Second)
-		if l.Remaining() != left-2*time.Second {
-			t.Errorf("%v remain of %v after two seconds of sleep", l.Remaining(), left)
-		}
-		time.Sleep(200 * time.Millisecond) // awake, it beats at once
-		if l.Remaining() < left-200*time.Millisecond || l.Err() != nil {
-			t.Errorf("%v, %v remain", l.Err(), l.Remaining())
-		}
-
-		ctx := l.Context()
-		m.set(faults{losePush: 1})
-		m.sleep(time.Minute)
-		time.Sleep(sleepCheck)
-		synctest.Wait()
-		if ctx.Err() == nil {
-			t.Error("the context has not ended a tenth of a second after the host awoke")
-		}
-		wantLost(t, l, HostSlept)
-		acquire(t, b, "k")
-	})
-}
-
-func TestErrIsRightAtOnceAfterASleep(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		l := acquire(t, c, "k")
-		m.sleep(time.Minute)
-		if err := l.Err(); !errors.Is(err, ErrLost) {
-			t.Errorf("Err is %v", err)
-		}
-		if l.Context().Err() == nil {
-			t.Error("the context has not ended")
-		}
-		wantLost(t, l, HostSlept)
-	})
-}
-
-func TestContextIsRightAtOnceAfterASleep(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		l := acquire(t, c, "k")
-		m.sleep(time.Minute)
-		if l.Context().Err() == nil {
-			t.Error("the context has not ended")
-		}
-	})
-}
-
-// An answer that comes too late does not open the window anew.
-func TestWindowThatIsOverStaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		l := acquire(t, c, "k")
-		s := c.currentSession()
-		m.slept.Add(int64(testTTL))
-		s.extendTrust(c.now())
-		if l.Err() == nil {
-			t.Error("a beat confirmed after the end brought the lock back")
-		}
-	})
-}
-
-func TestBeatsAreCountedFromTheirCall(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		l := acquire(t, c, "k")
-		release := make(chan struct{})
-		m.hook(hooks{beat: func(ctx context.Context) (bool, error) {
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
-			return true, ctx.Err()
-		}})
-		time.Sleep(testTTL/3 + 2*time.Second)
-		m.hook(hooks{})
-		release <- struct{}{}
-		synctest.Wait()
-		if want := testTTL - margin(testTTL) - 2*time.Second; l.Remaining() != want {
-			t.Errorf("%v remain, want %v", l.Remaining(), want)
-		}
-	})
-}
-
 func TestStoppedNodeEndsEverything(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.stop()
+		m.Stop()
 		synctest.Wait()
 		wantLost(t, l, NodeStopped)
 		if !errors.Is(l.Err(), cluster.ErrStopped) {
@@ -468,151 +165,10 @@ func TestStoppedNodeEndsEverything(t *testing.T) {
 	})
 }
 
-func TestCloseFreesEverythingInOneStep(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		a, _ := w.client(t, "a")
-		b, _ := w.client(t, "b")
-		l, l2 := acquire(t, a, "k"), acquire(t, a, "k2")
-		acquire(t, b, "held")
-		errs := make(chan error, 1)
-		go func() {
-			_, err := a.Acquire(bg, "held")
-			errs <- err
-		}()
-		synctest.Wait()
-		if err := a.Close(bg); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-errs; err != ErrClosed {
-			t.Errorf("the wait ended with %v", err)
-		}
-		wantLost(t, l, ClientClosed)
-		wantLost(t, l2, ClientClosed)
-		if n := w.counts(); n.Grants != 1 || n.Waiters != 0 || n.Sessions != 1 {
-			t.Errorf("the table keeps %+v", n)
-		}
-		if w.sent(isRelease) != 0 || w.sent(isClose) != 1 {
-			t.Error("not in one step")
-		}
-		if _, err := a.Acquire(bg, "k"); err != ErrClosed {
-			t.Errorf("acquire: %v", err)
-		}
-		if _, err := a.Inspect(bg, "k"); err != ErrClosed {
-			t.Errorf("inspect: %v", err)
-		}
-		if err := a.Close(bg); err != nil {
-			t.Errorf("second close: %v", err)
-		}
-		if err := l.Release(bg); !errors.Is(err, ErrLost) || !errors.Is(err, ErrClosed) {
-			t.Errorf("release: %v", err)
-		}
-	})
-}
-
-func TestCloseOfAnUnusedClientDoesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c := w.join("n").client(Options{})
-		before := len(w.applied)
-		if err := c.Close(bg); err != nil {
-			t.Error(err)
-		}
-		if len(w.applied) != before {
-			t.Errorf("commands were sent")
-		}
-	})
-}
-
-func TestCloseIsBoundedByItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		l := acquire(t, c, "k")
-		m.isolate()
-		began := time.Now()
-		err := c.Close(within(time.Second))
-		if err == nil || time.Since(began) != time.Second {
-			t.Errorf("close: %v after %v", err, time.Since(began))
-		}
-		wantLost(t, l, ClientClosed)
-		time.Sleep(time.Minute)
-		if n := w.counts().Sessions; n != 0 {
-			t.Error("the session did not expire")
-		}
-	})
-}
-
-// Its own bound is not the caller's.
-func TestCloseThatIsNotHeardSaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		acquire(t, c, "k")
-		m.isolate()
-		if err := c.Close(bg); !errors.Is(err, cluster.ErrNoQuorum) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("close: %v", err)
-		}
-	})
-}
-
-// It goes on by itself, and the keys need not wait for the TTL.
-func TestCloseGoesOnAfterItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		acquire(t, c, "k")
-		m.isolate()
-		if err := c.Close(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("close: %v", err)
-		}
-		time.Sleep(time.Second)
-		m.heal()
-		if err := c.Close(bg); err != nil {
-			t.Errorf("close, after all: %v", err)
-		}
-		if n := w.counts(); n.Sessions != 0 || n.Grants != 0 {
-			t.Errorf("the table keeps %+v", n)
-		}
-	})
-}
-
-func TestCloseWithEndedContextStillTells(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, _ := w.client(t, "a")
-		acquire(t, c, "k")
-		ctx, cancel := context.WithCancel(bg)
-		cancel()
-		_ = c.Close(ctx)
-		time.Sleep(time.Second)
-		if n := w.counts(); n.Sessions != 0 || n.Grants != 0 {
-			t.Errorf("the table keeps %+v", n)
-		}
-	})
-}
-
-func TestCloseWhileTheSessionOpens(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		c, m := w.client(t, "a")
-		m.set(faults{latency: 2 * time.Second})
-		errs := make(chan error, 1)
-		go func() {
-			_, err := c.Acquire(bg, "k")
-			errs <- err
-		}()
-		time.Sleep(100 * time.Millisecond)
-		if err := c.Close(bg); err != nil {
-			t.Error(err)
-		}
-		if err := <-errs; err != ErrClosed {
-			t.Errorf("acquire: %v", err)
-		}
-		time.Sleep(time.Minute)
-		if n := w.counts().Sessions; n != 0 {
-			t.Errorf("%d sessions are open", n)
-		}
-	})
-}
-
 func TestFailedAcquireLeaksNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.isolate()
+		m.Isolate()
 		for range 5 {
 			if _, err := c.Acquire(within(time.Second), "k"); err == nil {
 				t.Fatal("granted")
@@ -621,22 +177,21 @@ func TestFailedAcquireLeaksNothing(t *testing.T) {
 		if c.opening != nil {
 			t.Error("a session is being opened for nobody")
 		}
-		m.heal()
+		m.Heal()
 		time.Sleep(time.Minute)
-		if n := w.counts(); n.Sessions != 0 || w.busy() != 0 {
+		if n := w.Counts(); n.Sessions != 0 || w.busy() != 0 {
 			t.Errorf("the table keeps %+v", n)
 		}
 	})
 }
 
-// A request that meets an expired session changes nothing, and is asked again in
-// a new one.
+// A request in an expired session changes nothing, and is repeated in a new session.
 func TestAcquireReplacesAnExpiredSession(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		l := acquire(t, c, "k")
-		m.set(faults{losePush: 1})
-		w.expireNow()
+		m.SetFaults(termtest.Faults{LosePush: 1})
+		w.ExpireNow()
 		next := acquire(t, c, "k")
 		wantLost(t, l, SessionExpired)
 		if next.Err() != nil {
@@ -645,8 +200,7 @@ func TestAcquireReplacesAnExpiredSession(t *testing.T) {
 	})
 }
 
-// Two clients of one name, or one process started again, have
-// different sessions.
+// Two clients of the same name, or a restarted process, have different sessions.
 func TestRestartedClientDoesNotOwnItsFormerLocks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		m := w.join("n")
@@ -675,100 +229,25 @@ func TestSessionIDsAreRandom(t *testing.T) {
 	}
 }
 
-func TestTraceIsToldInOrder(t *testing.T) {
+// A waiter is granted the key in the step that ends the holder's session.
+func TestWaiterIsGrantedAtOnceAfterAnExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		var told []string
-		note := func(what string) func(LockEvent) {
-			return func(e LockEvent) { told = append(told, what+" "+e.Key) }
+		var clients []*Client
+		var calls []*call[*Lock]
+		for i := range 4 {
+			c, _ := w.client(t, fmt.Sprint("c", i))
+			clients = append(clients, c)
+			calls = append(calls, start(func() (*Lock, error) { return c.Acquire(bg, "k") }))
+			settle()
 		}
-		m := w.join("n")
-		c := m.client(Options{Trace: &Trace{
-			SessionOpened: func(ttl time.Duration) { told = append(told, "opened "+ttl.String()) },
-			SessionLost:   func(r Reason) { told = append(told, "session lost: "+r.String()) },
-			Acquired:      note("acquired"),
-			Released:      note("released"),
-			Lost:          note("lost"),
-		}})
-		l := acquire(t, c, "k")
-		acquire(t, c, "l")
-		acquire(t, c, "m")
-		if err := l.Release(bg); err != nil {
-			t.Fatal(err)
-		}
-		w.expireNow()
-		time.Sleep(time.Millisecond)
-		shutdown(t, c)
-		want := []string{"opened 9s", "acquired k", "acquired l", "acquired m", "released k",
-			"lost l", "lost m", "session lost: session expired"}
-		if len(told) != len(want) {
-			t.Fatalf("told %q, want %q", told, want)
-		}
-		for i := range want {
-			if told[i] != want[i] {
-				t.Errorf("told %q, want %q", told[i], want[i])
+		for i, c := range calls {
+			if !closed(c.done) {
+				t.Fatalf("%d still waits", i)
 			}
-		}
-	})
-}
-
-func TestTraceThatBlocksIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate, calls := make(chan struct{}), 0
-		tr := newTracer(&Trace{Acquired: func(LockEvent) { <-gate; calls++ }})
-		for range 3 * maxTraced {
-			tr.acquired(LockEvent{})
-		}
-		synctest.Wait()
-		if n := len(tr.queue); n > maxTraced {
-			t.Errorf("%d calls are kept", n)
-		}
-		close(gate)
-		tr.close()
-		if calls < maxTraced || calls > 2*maxTraced {
-			t.Errorf("%d calls", calls)
-		}
-		tr.acquired(LockEvent{}) // dropped
-	})
-}
-
-func TestBeatErrorsKnownToBeFinalEndTheSession(t *testing.T) {
-	for _, test := range []struct {
-		err    error
-		reason Reason
-	}{
-		{replica.ErrNoSession, SessionExpired},
-		{&replica.Error{Err: cluster.ErrStopped}, NodeStopped},
-	} {
-		bubble(t, func(t *testing.T, w *world) {
-			c, m := w.client(t, "a")
-			l := acquire(t, c, "k")
-			m.hook(hooks{beat: func(context.Context) (bool, error) { return true, test.err }})
-			time.Sleep(testTTL/3 + time.Second)
-			wantLost(t, l, test.reason)
-		})
-	}
-}
-
-func TestTraceThatEndsItsGoroutine(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		var mu sync.Mutex
-		var told []string
-		tell := func(what string) {
-			mu.Lock()
-			told = append(told, what)
-			mu.Unlock()
-			runtime.Goexit()
-		}
-		c := w.join("node").client(Options{Name: "a", Trace: &Trace{
-			SessionOpened: func(time.Duration) { tell("opened") },
-			Acquired:      func(LockEvent) { tell("acquired") },
-			Released:      func(LockEvent) { tell("released") },
-			SessionLost:   func(Reason) { tell("ended") },
-		}})
-		release(t, acquire(t, c, "k"))
-		shutdown(t, c)
-		if want := []string{"opened", "acquired", "released", "ended"}; !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
+			l := c.ok(t)
+			w.Apply(expire(w, clients[i]))
+			settle()
+			wantLost(t, l, SessionExpired)
 		}
 	})
 }

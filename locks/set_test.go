@@ -14,6 +14,8 @@ import (
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func acquireAll(t *testing.T, c *Client, keys []string, opts ...Option) *Set {
@@ -38,7 +40,7 @@ func TestSetIsOneGrant(t *testing.T) {
 		}
 		s.Keys()[0] = "x"
 		for _, key := range s.Keys() {
-			if _, token := w.owner(key); fence.Token(token) != s.Token() {
+			if _, token := w.Owner(key); fence.Token(token) != s.Token() {
 				t.Errorf("%q is held under token %d, not %d", key, token, s.Token())
 			}
 		}
@@ -50,9 +52,9 @@ func TestSetIsOneGrant(t *testing.T) {
 		}
 		release(t, s)
 		if err := s.Release(bg); err != ErrReleased || s.Err() != ErrReleased || context.Cause(s.Context()) != ErrReleased {
-			t.Errorf("released twice: %v", err)
+			t.Errorf("released Twice: %v", err)
 		}
-		if n := w.sent(isRelease); n != 1 || w.busy() != 0 {
+		if n := w.Sent(isRelease); n != 1 || w.busy() != 0 {
 			t.Errorf("%d releases, %d left", n, w.busy())
 		}
 	})
@@ -88,7 +90,7 @@ func TestSetThatFailsHoldsNothing(t *testing.T) {
 	})
 }
 
-// The bound is of the whole.
+// The bound is for the whole set.
 func TestSetWaitsOnceForAllKeys(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -166,12 +168,12 @@ func TestSetIsLostAsAWhole(t *testing.T) {
 		b, _ := w.client(t, "b")
 		s := acquireAll(t, a, []string{"y", "x"})
 		ctx := s.Context()
-		m.isolate()
+		m.Isolate()
 		other := acquireAll(t, b, []string{"x", "z"})
 		if want := (LostError{Key: "x", Token: s.Token(), Reason: QuorumUnreachable}); ctx.Err() == nil || !matches(s.Err(), want) {
 			t.Errorf("the set: %v, want %v", s.Err(), &want)
 		}
-		m.heal()
+		m.Heal()
 		if err := s.Release(bg); !errors.Is(err, ErrLost) {
 			t.Errorf("release: %v", err)
 		}
@@ -186,23 +188,23 @@ func matches(err error, want LostError) bool {
 	return errors.As(err, &lost) && *lost == want
 }
 
-// What a failed release owes, it owes for every key.
+// A failed release is cleaned up for every key of the set.
 func TestFailedReleaseOfASetIsKnownForEveryKey(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		s := acquireAll(t, a, []string{"x", "y", "z"})
-		m.isolate()
+		m.Isolate()
 		if err := s.Release(within(time.Second)); !errors.Is(err, cluster.ErrNoQuorum) {
 			t.Errorf("release: %v", err)
 		}
 		began := time.Now()
 		var asked atomic.Int64
-		m.hook(hooks{proposed: func(c machine.Command) {
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
 			if isAcquire(c) {
 				asked.Add(1)
 			}
 		}})
-		// A new request for any of them waits for that, and meets nothing of it.
+		// A new request for any of these keys waits for the clean-up.
 		var calls []*call[*Lock]
 		for _, key := range []string{"x", "y", "z"} {
 			calls = append(calls, waiting(t, bg, a, key, MaxWaiters(1)))
@@ -211,7 +213,7 @@ func TestFailedReleaseOfASetIsKnownForEveryKey(t *testing.T) {
 		if n := asked.Load(); n != 0 {
 			t.Errorf("%d requests did not wait", n)
 		}
-		m.heal()
+		m.Heal()
 		for _, call := range calls {
 			release(t, call.ok(t))
 		}
@@ -224,21 +226,21 @@ func TestFailedReleaseOfASetIsKnownForEveryKey(t *testing.T) {
 	})
 }
 
-func TestSetWhoseAnswerIsLostIsGrantedOnce(t *testing.T) {
+func TestSetWithALostAnswerIsGrantedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		acquire(t, a, "other")
-		m.set(faults{loseAnswer: 1, twice: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1, Twice: 1})
 		call := start(func() (*Set, error) { return a.AcquireAll(bg, []string{"x", "y"}) })
 		time.Sleep(2 * time.Second)
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		s := call.ok(t)
-		if n := w.counts().Grants; n != 3 {
+		if n := w.Counts().Grants; n != 3 {
 			t.Errorf("%d grants", n)
 		}
 		release(t, s)
 		time.Sleep(time.Minute)
-		if n := w.counts().Grants; n != 1 {
+		if n := w.Counts().Grants; n != 1 {
 			t.Errorf("%d grants", n)
 		}
 	})
@@ -274,7 +276,7 @@ func TestSetUnderALockIsPartOfItsLineage(t *testing.T) {
 		if !errors.Is(err, ErrDeadlock) {
 			t.Errorf("acquire all: %v", err)
 		}
-		if n := w.sent(func(c machine.Command) bool { a, ok := c.(machine.Acquire); return ok && len(a.Under) == 1 }); n != 2 {
+		if n := w.Sent(func(c machine.Command) bool { a, ok := c.(machine.Acquire); return ok && len(a.Under) == 1 }); n != 2 {
 			t.Errorf("%d requests told of the set", n)
 		}
 	})
@@ -282,7 +284,7 @@ func TestSetUnderALockIsPartOfItsLineage(t *testing.T) {
 
 func TestLargestSet(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		c, _ := w.client(t, "a")
 		keys := make([]string, machine.MaxKeys)
 		for i := range keys {
@@ -290,7 +292,7 @@ func TestLargestSet(t *testing.T) {
 		}
 		s := acquireAll(t, c, keys)
 		release(t, s)
-		if err := w.checkNow(); err != nil || w.busy() != 0 {
+		if err := w.Check(); err != nil || w.busy() != 0 {
 			t.Errorf("%v, %d left", err, w.busy())
 		}
 	})

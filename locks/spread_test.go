@@ -14,10 +14,13 @@ import (
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
-// shardMap is the work of all callers: it checks that no shard is worked on
-// twice at a time, and that tokens rise.
+// shardMap is the work of all callers. shardMap checks that no shard has two works
+// at a time and that tokens rise.
 type shardMap struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -49,7 +52,7 @@ func (s *shardMap) end(shard int) {
 	delete(s.owner, shard)
 }
 
-// work works until it is told to stop.
+// work runs until its context ends.
 func (s *shardMap) work(name string) ShardWork {
 	return func(ctx context.Context, shard int, l *Lock) error {
 		s.begin(name, shard, l)
@@ -88,7 +91,7 @@ func (s *shardMap) balanced(t *testing.T, shards int, names ...string) {
 
 func TestSpreadDividesEvenlyAndMovesLittle(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		const shards = 24
 		s := newShardMap(t)
 		var wg sync.WaitGroup
@@ -139,8 +142,8 @@ func TestSpreadDividesEvenlyAndMovesLittle(t *testing.T) {
 	})
 }
 
-// A shard that is handed over stays held until its work has returned, and the
-// next owner is granted it in the same step.
+// A shard that is handed over stays held until its work has returned, and the next
+// owner is granted the shard in the same step.
 func TestHandOverWaitsForTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -169,7 +172,7 @@ func TestHandOverWaitsForTheWork(t *testing.T) {
 		if sizes := s.sizes(); sizes["a"] != 2 {
 			t.Errorf("%v while the work ends", sizes)
 		}
-		if n := w.status("g/1").Queue; n != 1 {
+		if n := w.Status("g/1").Queue; n != 1 {
 			t.Errorf("%d wait for the shard", n)
 		}
 		time.Sleep(31 * time.Second)
@@ -179,7 +182,7 @@ func TestHandOverWaitsForTheWork(t *testing.T) {
 	})
 }
 
-// Who leaves has its works return before it does.
+// A caller's works return before the caller does.
 func TestSpreadJoinsItsWorksBeforeItReturns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
@@ -226,7 +229,7 @@ func TestErrorOfOneWorkEndsSpread(t *testing.T) {
 	})
 }
 
-// A work that returns nil is run again, but not in a loop.
+// A work that returns nil is run again after a pause.
 func TestShardGivenUpIsTakenAgainAfterAPause(t *testing.T) {
 	for _, end := range []func(){func() {}, runtime.Goexit} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -261,7 +264,7 @@ func TestShardGivenUpIsTakenAgainAfterAPause(t *testing.T) {
 
 func TestSpreadEnlistsAnewAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		const shards = 12
 		s := newShardMap(t)
 		ctx, cancel := context.WithCancel(bg)
@@ -276,11 +279,11 @@ func TestSpreadEnlistsAnewAfterALoss(t *testing.T) {
 		time.Sleep(time.Second)
 		s.balanced(t, shards, names...)
 		for i, m := range members {
-			m.isolate()
+			m.Isolate()
 			time.Sleep(time.Minute)
 			rest := append(append([]string{}, names[:i]...), names[i+1:]...)
 			s.balanced(t, shards, rest...)
-			m.heal()
+			m.Heal()
 			time.Sleep(time.Minute)
 			s.balanced(t, shards, names...)
 		}
@@ -311,7 +314,7 @@ func TestMoreCallersThanShards(t *testing.T) {
 	})
 }
 
-func TestSpreadArguments(t *testing.T) {
+func TestSpreadRefusesBadArguments(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
 		work := func(ctx context.Context, _ int, _ *Lock) error { <-ctx.Done(); return nil }
@@ -373,14 +376,11 @@ func TestCloseEndsSpread(t *testing.T) {
 }
 
 func TestLargestSpread(t *testing.T) {
-	// The race detector's own clocks overflow in a bubble of 4,096 works; what
-	// could race is there with fewer.
-	shards := MaxShards
-	if raceDetector {
-		shards = 512
-	}
+	// The full number does not run under the race detector: its clocks overflow in a
+	// bubble of 4,096 works.
+	shards := testrounds.Rounds(512, MaxShards)
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		s := newShardMap(t)
 		ctx, cancel := context.WithCancel(bg)
 		var wg sync.WaitGroup
@@ -395,17 +395,13 @@ func TestLargestSpread(t *testing.T) {
 	})
 }
 
-// Callers come, go, are cut off and return at random; no shard ever has two
-// owners, and when it is quiet all shards have one.
+// Callers come, go, are cut off and return at random. No shard ever has two owners,
+// and when all is quiet every shard has an owner.
 func TestSpreadUnderFaults(t *testing.T) {
-	rounds := 20
-	if testing.Short() {
-		rounds = 3
-	}
-	for round := range rounds {
+	for round := range testrounds.Rounds(5, 20) {
 		bubble(t, func(t *testing.T, w *world) {
-			w.check = false
-			w.seed(uint64(round))
+			w.SetCheck(false)
+			w.Seed(uint64(round))
 			rng := rand.New(rand.NewPCG(uint64(round), 7))
 			const shards = 10
 			s := newShardMap(t)
@@ -421,7 +417,7 @@ func TestSpreadUnderFaults(t *testing.T) {
 			for i := range 4 {
 				name := fmt.Sprint("c", i)
 				c, m := w.client(t, name)
-				m.set(faults{latency: 50 * time.Millisecond, loseAsk: 0.05, loseAnswer: 0.05, twice: 0.05, losePush: 0.1})
+				m.SetFaults(termtest.Faults{Latency: 50 * time.Millisecond, LoseAsk: 0.05, LoseAnswer: 0.05, Twice: 0.05, LosePush: 0.1})
 				x := &caller{m: m, name: name}
 				callers = append(callers, x)
 				wg.Go(func() {
@@ -449,28 +445,28 @@ func TestSpreadUnderFaults(t *testing.T) {
 					}
 				case 1:
 					if !x.cut {
-						x.m.isolate()
+						x.m.Isolate()
 						x.cut = true
 					}
 				case 2:
 					if x.cut {
-						x.m.heal()
+						x.m.Heal()
 						x.cut = false
 					}
 				case 3:
-					w.lead()
+					w.Lead()
 				}
 				time.Sleep(time.Duration(rng.Int64N(int64(8 * time.Second))))
 			}
 			for _, x := range callers {
 				if x.cut {
-					x.m.heal()
+					x.m.Heal()
 				}
-				x.m.set(faults{})
+				x.m.SetFaults(termtest.Faults{})
 			}
 			time.Sleep(2 * time.Minute)
 			s.balanced(t, shards, "c0", "c1", "c2", "c3")
-			if err := w.checkNow(); err != nil {
+			if err := w.Check(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -480,7 +476,7 @@ func TestSpreadUnderFaults(t *testing.T) {
 	}
 }
 
-// Its doc says so.
+// Spread's doc says so.
 func TestSpreadUnderALockThatIsWaitedForIsADeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")

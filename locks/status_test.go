@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -10,8 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wardmote/wardmote/cluster"
 	"pgregory.net/rapid"
+
+	"github.com/wardmote/wardmote/cluster"
 )
 
 func TestInspectTellsHolderAndQueue(t *testing.T) {
@@ -105,7 +107,7 @@ func TestInspectTellsHowAKeyIsHeld(t *testing.T) {
 		}
 		late := acquire(t, b, "late", Delay(time.Hour))
 		lost := acquire(t, b, "lost")
-		mb.isolate()
+		mb.Isolate()
 		time.Sleep(2 * testTTL)
 		if st := inspect("late"); st.Clean || !st.Held() || !st.Holders[0].Delayed || st.Holders[0].Client != "b" || st.Token != late.Token() {
 			t.Errorf("%+v", st)
@@ -113,11 +115,11 @@ func TestInspectTellsHowAKeyIsHeld(t *testing.T) {
 		if st := inspect("lost"); st.Clean || st.Held() || st.Token != lost.Token() {
 			t.Errorf("%+v", st)
 		}
-		mb.heal()
+		mb.Heal()
 	})
 }
 
-// A change of what Status does not tell, or tells only for the moment, is no news.
+// A change that Status does not show, or shows only for a moment, is no news.
 func TestWatchYieldsNoStateTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
@@ -141,7 +143,7 @@ func TestWatchYieldsNoStateTwice(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		w.lead()
+		w.Lead()
 		time.Sleep(time.Minute)
 		release(t, l)
 		synctest.Wait()
@@ -193,14 +195,14 @@ func TestWatchSeesVacancyAndMissesNoLatestState(t *testing.T) {
 			t.Fatal(err)
 		}
 		next(false)
-		m.isolate()
+		m.Isolate()
 		l = acquire(t, a, "k")
 		if err := l.Release(bg); err != nil {
 			t.Fatal(err)
 		}
 		l = acquire(t, a, "k")
 		time.Sleep(time.Minute)
-		m.heal()
+		m.Heal()
 		if st := next(true); st.Holders[0].Token != l.Token() {
 			t.Errorf("%+v", st)
 		}
@@ -214,7 +216,7 @@ func TestWatchSeesVacancyAndMissesNoLatestState(t *testing.T) {
 	})
 }
 
-func TestWatchEndings(t *testing.T) {
+func TestWatchEndsWithItsNodeAndItsClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
 		for range c.Watch(bg, "k") {
@@ -225,12 +227,12 @@ func TestWatchEndings(t *testing.T) {
 			}
 			return err
 		}
-		time.AfterFunc(time.Second, m.stop)
+		time.AfterFunc(time.Second, m.Stop)
 		if err := last(c); !errors.Is(err, cluster.ErrStopped) {
 			t.Errorf("a stopped node: %v", err)
 		}
 		d, _ := w.client(t, "b")
-		// Close does not wait for the body of a loop, which may be what calls it.
+		// Close does not wait for the body of a loop, because the body may call Close.
 		n := 0
 		for _, err := range d.Watch(bg, "k") {
 			if n++; n == 1 {
@@ -256,17 +258,94 @@ func TestMetaSurvivesTheTrip(t *testing.T) {
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		decodeMeta(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) // does not panic
+		decodeMeta(string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))) // does not panic
 	})
 }
 
 func TestInspectIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, m := w.client(t, "a")
-		m.isolate()
+		m.Isolate()
 		_, err := c.Inspect(within(time.Second), "k")
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cluster.ErrNoQuorum) || !strings.Contains(err.Error(), `inspect "k"`) {
 			t.Errorf("inspect: %v", err)
+		}
+	})
+}
+
+func TestInspectCountsReadersAndWriters(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const readers, writers = 20, 8
+		c, _ := w.client(t, "c")
+		count := func(key string) (held, waits map[Mode]int, st Status) {
+			t.Helper()
+			st, err := c.Inspect(bg, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held, waits = make(map[Mode]int), make(map[Mode]int)
+			for _, h := range st.Holders {
+				held[h.Mode]++
+			}
+			for _, v := range st.Waiters {
+				waits[v.Mode]++
+			}
+			if len(st.Holders) != st.Holding || len(st.Waiters) != st.Queue {
+				t.Errorf("%d of %d holders and %d of %d waiters are told", len(st.Holders), st.Holding, len(st.Waiters), st.Queue)
+			}
+			return held, waits, st
+		}
+
+		// All readers hold, all writers wait.
+		for i := range readers {
+			r, _ := w.client(t, fmt.Sprint("reader ", i))
+			acquire(t, r, "read", Shared())
+		}
+		for i := range writers {
+			x, _ := w.client(t, fmt.Sprint("writer ", i))
+			waiting(t, within(time.Hour), x, "read")
+		}
+		held, waits, st := count("read")
+		if st.Holding != readers || held[ModeShared] != readers || st.Queue != writers || waits[ModeExclusive] != writers {
+			t.Errorf("%v hold and %v wait", held, waits)
+		}
+
+		// A writer holds, all others wait in any order.
+		acquire(t, c, "write")
+		for i := range readers + writers - 1 {
+			var opts []Option
+			if i%4 != 0 || i/4 >= writers-1 {
+				opts = append(opts, Shared())
+			}
+			waiting(t, within(time.Hour), c, "write", opts...)
+		}
+		held, waits, st = count("write")
+		if st.Holding != 1 || held[ModeExclusive] != 1 || waits[ModeShared] != readers || waits[ModeExclusive] != writers-1 {
+			t.Errorf("%v hold and %v wait", held, waits)
+		}
+	})
+}
+
+// Later changes to the caller's maps, or to the maps of a Status, have no effect.
+func TestMetaIsCopied(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		own, grant := map[string]string{"zone": "1"}, map[string]string{"job": "7"}
+		c := w.join("n").client(Options{Meta: own})
+		defer shutdown(t, c)
+		option := Meta(grant)
+		own["zone"], grant["job"] = "2", "8"
+		acquire(t, c, "k", option)
+		own["zone"], grant["job"] = "3", "9"
+		for range 2 {
+			st, err := c.Inspect(bg, "k")
+			if err != nil || len(st.Holders) != 1 {
+				t.Fatalf("%+v, %v", st, err)
+			}
+			h := st.Holders[0]
+			if h.ClientMeta["zone"] != "1" || h.Meta["job"] != "7" {
+				t.Errorf("told %v and %v", h.ClientMeta, h.Meta)
+			}
+			h.ClientMeta["zone"], h.Meta["job"] = "4", "10"
 		}
 	})
 }

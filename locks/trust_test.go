@@ -36,8 +36,8 @@ func TestTrustWindow(t *testing.T) {
 	}
 }
 
-// The holder must stop before the leader, whose clock may run faster by as much
-// as the documentation allows, has counted a TTL.
+// The holder must stop before the leader has counted a TTL. The leader's clock may
+// run faster by the documented rate.
 func TestMarginCoversClockRates(t *testing.T) {
 	for ttl := minTTL; ttl <= time.Hour; ttl += ttl / 3 {
 		window := ttl - margin(ttl)
@@ -50,7 +50,7 @@ func TestMarginCoversClockRates(t *testing.T) {
 	}
 }
 
-func TestVerdictNamesWhatTheWindowWouldBeOpenWithout(t *testing.T) {
+func TestVerdictNamesTheReasonOfTheLoss(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
 	for _, test := range []struct {
 		claim               string
@@ -88,7 +88,7 @@ func TestJumpCounterCountsStepsAheadOnly(t *testing.T) {
 		{9 * s, 9 * s, 10 * s},                   // set back: hides nothing
 		{12 * s, 10 * s, 12 * s},                 // asleep again, or set ahead
 		{13*s + 800*us, 11 * s, 12 * s},          // slewed: noise so far
-		{14*s + 1600*us, 12 * s, 12*s + 1600*us}, // and more than that now
+		{14*s + 1600*us, 12 * s, 12*s + 1600*us}, // and longer now
 		{14*s + 1600*us, 12 * s, 12*s + 1600*us}, // read again
 		{14*s + 2*ms, 12 * s, 12*s + 1600*us},    // the rest adds up from here
 	} {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
 func isSetValue(c machine.Command) bool { _, ok := c.(machine.SetValue); return ok }
@@ -41,7 +43,8 @@ func TestValueIsLeftForTheNextHolder(t *testing.T) {
 			t.Error("the caller changed the value")
 		}
 		release(t, n)
-		// It is kept while nobody holds the key, and readers read it too.
+		// The value is kept while the key has no holder, and shared holders read the
+		// value too.
 		r := acquire(t, a, "k", Shared())
 		if v, clean := r.Value(); string(v) != "one" || !clean {
 			t.Errorf("value %q, clean %v", v, clean)
@@ -66,12 +69,12 @@ func TestValueOfALostHolderIsUnclean(t *testing.T) {
 		if err := l.SetValue(bg, []byte("half")); err != nil {
 			t.Fatal(err)
 		}
-		m.isolate()
+		m.Isolate()
 		n := acquire(t, b, "k")
 		if v, clean := n.Value(); string(v) != "half" || clean {
 			t.Errorf("value %q, clean %v", v, clean)
 		}
-		m.heal()
+		m.Heal()
 		if err := l.SetValue(bg, []byte("late")); !errors.Is(err, ErrLost) {
 			t.Errorf("set by a lost lock: %v", err)
 		}
@@ -92,7 +95,7 @@ func TestValueIsSetByExclusiveLocksOnly(t *testing.T) {
 		}
 		l := acquire(t, a, "k")
 		wantConfig(t, l.SetValue(bg, make([]byte, machine.MaxValue+1)), "value")
-		if n := w.sent(isSetValue); n != 0 {
+		if n := w.Sent(isSetValue); n != 0 {
 			t.Errorf("%d were sent", n)
 		}
 		big := bytes.Repeat([]byte{7}, machine.MaxValue)
@@ -108,7 +111,7 @@ func TestValueIsSetByExclusiveLocksOnly(t *testing.T) {
 
 func TestValuesFull(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.check = false
+		w.SetCheck(false)
 		a, _ := w.client(t, "a")
 		big := make([]byte, machine.MaxValue)
 		for i := range machine.MaxValuesSize / machine.MaxValue {
@@ -135,32 +138,32 @@ func TestSetValueOfUnknownOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k")
-		m.set(faults{loseAnswer: 1})
+		m.SetFaults(termtest.Faults{LoseAnswer: 1})
 		if err := l.SetValue(within(time.Second), []byte("v")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("set value: %v", err)
 		}
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		if err := l.SetValue(bg, []byte("w")); err != nil || l.Err() != nil {
 			t.Errorf("again: %v, %v", err, l.Err())
 		}
 	})
 }
 
-// The answer to the first copy is here, the second is still under way.
+// The answer to the first copy has arrived, the second copy is still under way.
 func TestLateSecondCopyOfASetValueDoesNotBringTheOldValueBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k")
-		m.set(faults{twice: 1})
+		m.SetFaults(termtest.Faults{Twice: 1})
 		if err := l.SetValue(bg, []byte("old")); err != nil {
 			t.Fatal(err)
 		}
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		if err := l.SetValue(bg, []byte("new")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if n := w.sent(isSetValue); n != 3 {
+		if n := w.Sent(isSetValue); n != 3 {
 			t.Fatalf("%d copies", n)
 		}
 		release(t, l)
@@ -170,12 +173,13 @@ func TestLateSecondCopyOfASetValueDoesNotBringTheOldValueBack(t *testing.T) {
 	})
 }
 
-// What a call that was given up may set yet is what it was given.
+// A call that was given up may still set the value: the value as given, not as
+// changed later.
 func TestValueIsCopied(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k")
-		m.set(faults{latency: 200 * time.Millisecond})
+		m.SetFaults(termtest.Faults{Latency: 200 * time.Millisecond})
 		ctx, cancel := context.WithCancel(bg)
 		buffer := []byte("mine")
 		call := does(func(ctx context.Context) error { return l.SetValue(ctx, buffer) }, ctx)
@@ -186,7 +190,7 @@ func TestValueIsCopied(t *testing.T) {
 		}
 		copy(buffer, "else")
 		time.Sleep(time.Second)
-		m.set(faults{})
+		m.SetFaults(termtest.Faults{})
 		release(t, l)
 		if v, _ := acquire(t, a, "k").Value(); string(v) != "mine" {
 			t.Errorf("value %q", v)

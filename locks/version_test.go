@@ -7,20 +7,18 @@ import (
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
-// oldWorld is a cluster that has just been upgraded, or not quite: its table
-// knows exclusive locks of one key, and nothing else.
-func oldWorld(w *world) {
-	w.table = machine.New()
-	w.apply(machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 9000})
-	w.lead()
-	w.apply(machine.Lift{Term: w.term})
+// oldWorld is a cluster of the first format: its table knows exclusive locks of a
+// single key, and nothing else.
+func oldWorld(t *testing.T, w *world) {
+	w.Cluster = termtest.New(t, termtest.Config{Format: 1})
 }
 
-func TestWhatAnOldClusterDoesNotKnowIsRefusedAndChangesNothing(t *testing.T) {
+func TestCommandsOfANewFormatAreRefusedByAnOldCluster(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		oldWorld(w)
+		oldWorld(t, w)
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
@@ -36,11 +34,11 @@ func TestWhatAnOldClusterDoesNotKnowIsRefusedAndChangesNothing(t *testing.T) {
 		if l.Err() != nil {
 			t.Error(l.Err())
 		}
-		if n := w.counts(); n.Grants != 1 || n.Waiters != 0 {
+		if n := w.Counts(); n.Grants != 1 || n.Waiters != 0 {
 			t.Errorf("the table keeps %+v", n)
 		}
-		// Once it is upgraded in full, all of that works.
-		w.apply(machine.Raise{Term: w.term, Format: machine.MaxFormat})
+		// After the upgrade all of these calls work.
+		w.Apply(machine.Raise{Term: w.TermNumber(), Format: machine.MaxFormat})
 		if err := l.SetValue(bg, []byte("v")); err != nil {
 			t.Error(err)
 		}
@@ -51,10 +49,10 @@ func TestWhatAnOldClusterDoesNotKnowIsRefusedAndChangesNothing(t *testing.T) {
 	})
 }
 
-// What worked before there were lineages works on.
+// Locks nest without lineages, as they did before.
 func TestLocksNestInAnOldCluster(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		oldWorld(w)
+		oldWorld(t, w)
 		a, m := w.client(t, "a")
 		l := acquire(t, a, "k")
 		inner, err := a.Acquire(l.Context(), "inner")
@@ -62,8 +60,8 @@ func TestLocksNestInAnOldCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		release(t, inner)
-		// The same where it is the way to the leader that does not know them.
-		m.hook(hooks{refuse: func(c machine.Command) *replica.Error {
+		// The same if the connection to the leader does not know lineages.
+		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
 			if machine.Format(c) > 1 {
 				return &replica.Error{Err: ErrVersion}
 			}
@@ -72,7 +70,7 @@ func TestLocksNestInAnOldCluster(t *testing.T) {
 		if _, err = a.Acquire(l.Context(), "inner"); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.counts().Grants; n != 2 {
+		if n := w.Counts().Grants; n != 2 {
 			t.Errorf("%d grants", n)
 		}
 	})
@@ -80,7 +78,7 @@ func TestLocksNestInAnOldCluster(t *testing.T) {
 
 func TestHandOverInAnOldClusterReleases(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		oldWorld(w)
+		oldWorld(t, w)
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")

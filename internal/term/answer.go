@@ -12,15 +12,18 @@ import (
 // An answer to a reader is one frame, for any question. Sizes are the sizes of the
 // encoding itself. If the frame is full, metas are left out first, then the lists
 // are cut; only long names, or many metas, can fill a frame. An answer for a
-// reader of this process is cut alike, so that every member is told the same.
+// reader of this process is cut alike, so all members are told the same.
 const (
-	metaRoom = 256 << 10 // bytes of an answer that metas may take
+	metaRoom = 256 << 10 // bytes for the metas of an answer
 
-	// A list that is not empty has a longer head than an empty one.
+	// The head of a full list is longer than the head of an empty list.
 	listHeads = 2 * 4
+
+	// The encoding of a key with a single holder finds room in so many bytes.
+	usualAnswer = 768
 )
 
-// answer reads the state that q asks for.
+// answer reads the state asked for by q.
 func (t *Table) answer(q replica.Query) replica.Answer {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -48,8 +51,8 @@ func (t *Table) version(q replica.Query) uint64 {
 }
 
 // versionLocked digests the versions of all keys of q, so that an answer about
-// many keys has one version. The version is never 0, which stands for none. The
-// position of a request in the queue of q.Key changes only with that key.
+// many keys has a single version, never 0: zero stands for no version. The position
+// of a request in the queue of q.Key changes only with the key.
 func (t *Table) versionLocked(q replica.Query) uint64 {
 	h := fnv.New64a()
 	var b [8]byte
@@ -64,8 +67,8 @@ func (t *Table) versionLocked(q replica.Query) uint64 {
 	return h.Sum64() | 1
 }
 
-// scan reads the keys that q asks for, at most limit. With q.Since and nothing to
-// tell, the answer has no keys: no key has changed up to its version.
+// scan reads the keys asked for by q, at most limit. With q.Since and nothing to
+// tell, the answer has no keys: no key has changed up to the answer's version.
 func (t *Table) scan(q replica.Scan, limit int) replica.Scanned {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -77,8 +80,8 @@ func (t *Table) scan(q replica.Scan, limit int) replica.Scanned {
 	}
 	keys, upTo, ok := t.m.Changes(q.Prefix, q.Since, limit)
 	if !ok || len(keys) > 0 && upTo <= q.Since {
-		// The changes are forgotten, or one command has changed more keys than
-		// one answer holds: no version between its changes exists to go on from.
+		// The changes are forgotten, or a single command has changed more keys
+		// than fit in an answer: there is no version between the changes.
 		return replica.Scanned{Version: now, Lost: true}
 	}
 	return replica.Scanned{Keys: t.statusesLocked(keys), More: upTo < now, Version: upTo}
@@ -92,7 +95,7 @@ func (t *Table) statusesLocked(keys []string) []machine.Status {
 	return statuses
 }
 
-// A frameRoom is the room that is left in an answer's frame.
+// A frameRoom is the room left in an answer's frame.
 type frameRoom struct {
 	bytes int
 	metas int // of bytes, for metas
@@ -114,23 +117,17 @@ func fitAnswer(a *replica.Answer, keep bool) (body []byte, size int) {
 	return encodeAnswer(a, keep)
 }
 
+// encodeAnswer encodes a, with the fields of a wire.Answer.
 func encodeAnswer(a *replica.Answer, keep bool) (body []byte, size int) {
 	if !keep {
-		return nil, wire.Size(a) // has the fields of a wire.Answer
+		return nil, wire.Size(a)
 	}
-	w := wire.Answer{Status: a.Status, Behind: a.Behind, Waits: a.Waits, Version: a.Version}
-	if len(a.Also) > 0 {
-		w.Also = make([]wire.Owner, len(a.Also))
-		for i, o := range a.Also {
-			w.Also[i] = wire.Owner(o)
-		}
-	}
-	body = wire.Append(nil, &w)
+	body = wire.Append(make([]byte, 0, usualAnswer), a)
 	return body, len(body)
 }
 
-// fitScanned cuts a to one frame: the first key that does not fit is left out,
-// with all keys after it. A key is told whole, save for its metas. fitScanned
+// fitScanned cuts a to one frame: the first key without room is left out, with
+// all later keys. A key is told whole, save for metas. fitScanned
 // returns the size of the encoded answer and, if keep, the encoded keys.
 func fitScanned(a *replica.Scanned, keep bool) (keys []wire.EncodedStatus, size int) {
 	r := newFrameRoom()
@@ -172,23 +169,23 @@ func fitScanned(a *replica.Scanned, keep bool) (keys []wire.EncodedStatus, size 
 	return keys, wire.MaxBody - r.bytes
 }
 
-// limitMetas leaves out the metas of st for which no room is left.
+// limitMetas leaves out the metas of st without room.
 func (r *frameRoom) limitMetas(st *machine.Status) {
-	eachMeta(st, func(meta *[]byte) {
+	eachMeta(st, func(meta *string) {
 		if len(*meta) > r.metas {
-			*meta = nil
+			*meta = ""
 		}
 		r.metas -= len(*meta)
 	})
 }
 
-// cut shortens the lists of st so that they take at most room bytes, and leaves
-// out metas where the lists leave no room for them. cut reports whether both lists
+// cut shortens the lists of st to at most room bytes, and leaves out metas without
+// room beside the lists. cut reports whether both lists
 // are whole still.
 func cut(st *machine.Status, room int) (whole bool) {
 	whole = room >= 0
 	for i, g := range st.Holders {
-		g.Meta, g.SessionMeta = nil, nil
+		g.Meta, g.SessionMeta = "", ""
 		n := wire.Size(&g)
 		if n > room {
 			st.Holders, whole = st.Holders[:i], false
@@ -197,7 +194,7 @@ func cut(st *machine.Status, room int) (whole bool) {
 		room -= n
 	}
 	for i, w := range st.Waiters {
-		w.Meta = nil
+		w.Meta = ""
 		n := wire.Size(&w)
 		if n > room {
 			st.Waiters, whole = st.Waiters[:i], false
@@ -205,10 +202,10 @@ func cut(st *machine.Status, room int) (whole bool) {
 		}
 		room -= n
 	}
-	eachMeta(st, func(meta *[]byte) {
+	eachMeta(st, func(meta *string) {
 		n := wire.Size(*meta)
 		if n > room {
-			*meta = nil
+			*meta = ""
 			return
 		}
 		room -= n
@@ -216,8 +213,8 @@ func cut(st *machine.Status, room int) (whole bool) {
 	return whole
 }
 
-// eachMeta calls f for every meta of st, in the order in which they find room.
-func eachMeta(st *machine.Status, f func(meta *[]byte)) {
+// eachMeta calls f for every meta of st, the most wanted first.
+func eachMeta(st *machine.Status, f func(meta *string)) {
 	for i := range st.Holders {
 		f(&st.Holders[i].Meta)
 		f(&st.Holders[i].SessionMeta)

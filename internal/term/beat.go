@@ -8,7 +8,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// A beat is one keepalive of a session, not answered yet.
+// A beat is a keepalive of a session, not answered yet.
 type beat struct {
 	received time.Time
 	done     func(wire.Code)
@@ -22,7 +22,7 @@ func (b beat) answer(ok bool, code wire.Code) {
 }
 
 // beat moves the deadline of a session and answers done: CodeOK after a round
-// that began after now, CodeNoSession if no such session is open, CodeNotLeader
+// beginning after now, CodeNoSession if no such session is open, CodeNotLeader
 // if this leader may have been replaced. The answer waits while a Silence, Hear
 // or Expire of the session is in flight.
 func (k *keeper) beat(id machine.SessionID, done func(wire.Code)) {
@@ -36,7 +36,7 @@ func (k *keeper) receive(id machine.SessionID, b beat) {
 	case d == nil:
 		k.mu.Unlock()
 		// A deposed leader may lack a newer session: only a confirmed leader
-		// may say that there is none.
+		// may deny a session.
 		k.confirm(func(ok bool) { b.answer(ok, wire.CodeNoSession) })
 		return
 	case d.busy:
@@ -50,7 +50,7 @@ func (k *keeper) receive(id machine.SessionID, b beat) {
 		k.hear(id)
 		return
 	}
-	// A beat that no round confirms has only delayed the expiry.
+	// An unconfirmed beat has only delayed the expiry.
 	d.hear(b.received)
 	heap.Fix(&k.due, d.place)
 	k.mu.Unlock()
@@ -73,7 +73,7 @@ func (k *keeper) hear(id machine.SessionID) {
 	})
 }
 
-// confirmed acknowledges a beat after its round, unless the session is being
+// confirmed acknowledges a beat after the round, unless the session is being
 // marked or expired, or has been.
 func (k *keeper) confirmed(id machine.SessionID, b beat, ok bool) {
 	if !ok {
@@ -102,9 +102,9 @@ func (k *keeper) confirmed(id machine.SessionID, b beat, ok bool) {
 }
 
 // decided takes the verdict on a Silence, Hear or Expire of a session: the session
-// is busy no more, and its waiting beats go on. If done, change edits the session
-// first; if not, the waiting beats are answered with CodeNotLeader, so that their
-// clients send new ones.
+// is busy no more, and the waiting beats go on. If done, change edits the session
+// first; if not, the waiting beats are answered with CodeNotLeader, so that the
+// clients beat again.
 func (k *keeper) decided(id machine.SessionID, done bool, change func(*deadline)) {
 	k.mu.Lock()
 	d := k.sessions[id]

@@ -33,7 +33,7 @@ func TestABeatIsAcknowledgedByARoundThatBeganAfterIt(t *testing.T) {
 	})
 }
 
-// The leader before has not heard of the election. Its voters have.
+// The old leader has not heard of the election; the voters have.
 func TestADeposedLeaderAcknowledgesNothing(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.open(1)
@@ -100,7 +100,26 @@ func TestBeatsWaitWhileAnExpiryIsInFlight(t *testing.T) {
 	})
 }
 
-// The mark is in flight, and the leader does not know yet that it stands.
+// After a failed mark, a session is expired without a mark.
+func TestBeatsWaitWhileAnUnmarkedSessionExpires(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		s.HoldEntries()
+		time.Sleep(ttl + tick/2)
+		s.Decide(termtest.Dropped) // the mark
+		time.Sleep(2 * tick)       // the expiry has been proposed
+		b := s.beat(1)
+		if c := verdict(b); c != 0 {
+			t.Fatalf("a beat was answered with %v while the session's expiry was in flight", c)
+		}
+		s.Decide(termtest.Committed)
+		if c := verdict(b); c != wire.CodeNoSession || s.alive(1) {
+			t.Errorf("after the expiry the beat was answered with %v, alive: %t", c, s.alive(1))
+		}
+	})
+}
+
+// The mark is in flight, and the leader does not know yet whether the mark stands.
 func TestBeatsWaitWhileAMarkIsInFlight(t *testing.T) {
 	for _, fate := range []termtest.Fate{termtest.Committed, termtest.Unheard, termtest.Dropped} {
 		onStage(t, func(s *stage) {
@@ -134,8 +153,8 @@ func TestBeatsWaitWhileAMarkIsInFlight(t *testing.T) {
 	}
 }
 
-// slowRound opens session 1 with a TTL that is shorter than a round, and returns a
-// beat of it with a round under way. The session is due for its mark after 400 ms
+// slowRound opens session 1 with a TTL shorter than a round, and returns a beat
+// of the session with the round under way. The session is due for its mark after 400 ms
 // and for its expiry after 600 ms; each is proposed at the next tick.
 func (s *stage) slowRound() <-chan wire.Code {
 	o := opening(1)
@@ -239,15 +258,15 @@ func TestAnIdleClusterWritesNothing(t *testing.T) {
 	})
 }
 
-// Stop answers every beat: those in a round, those that wait for an entry, and
-// those that come later.
+// Stop answers every beat: beats in a round, beats waiting for an entry, and later
+// beats.
 func TestABeatIsAnsweredWhenTheTermEnds(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.open(1)
 		s.open(2)
 		untilSilent()
 		s.HoldEntries()
-		waits := s.beat(1) // for its Hear
+		waits := s.beat(1) // for the Hear
 		synctest.Wait()
 		s.HoldRounds()
 		none := s.beat(9)

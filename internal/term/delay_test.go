@@ -20,7 +20,7 @@ const delayed = 10 * time.Second
 func (s *stage) delayed() machine.Token {
 	s.t.Helper()
 	s.open(1)
-	o := s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Delay: uint64(delayed / time.Millisecond)})
+	o := s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Spec: machine.Spec{Delay: uint64(delayed / time.Millisecond)}})
 	s.Must(machine.Expire{Session: sid(1), Term: s.TermNumber()})
 	return o.Token
 }
@@ -69,8 +69,8 @@ func TestANewLeaderCountsADelayAnew(t *testing.T) {
 	})
 }
 
-// The end of a delay is proposed until its fate is known. A grant that was taken
-// back or broken meanwhile is forgotten.
+// The end of a delay is proposed until the fate is known. A grant taken back
+// or broken meanwhile is forgotten.
 func TestTheEndOfADelayIsProposedUntilItIsDone(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.delayed()
@@ -125,7 +125,7 @@ func TestAForgedCommandOfTheLeaderIsRefused(t *testing.T) {
 	})
 }
 
-// Delays that are over all at once, as after a leader change, do not push out the
+// Delays ending all at once, as after a leader change, do not push out the
 // clients' commands, and end all the same.
 func TestManyDelaysThatEndAtOnceLeaveRoomForClients(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
@@ -133,7 +133,7 @@ func TestManyDelaysThatEndAtOnceLeaveRoomForClients(t *testing.T) {
 		const keys = term.MaxProposals + 1000
 		var batch []machine.Command
 		for i := range keys {
-			batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: fmt.Sprint("k", i), Delay: 3000})
+			batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: fmt.Sprint("k", i), Spec: machine.Spec{Delay: 3000}})
 		}
 		s.Apply(batch...)
 		s.Must(machine.Expire{Session: sid(1), Term: 1})

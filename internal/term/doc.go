@@ -1,47 +1,48 @@
-// Package term is one leader's term: everything that this node does while it
-// leads. The package keeps the safety argument of the whole cluster: when a
+// Package term is the term of a leader: all work of this node while leading. The
+// package keeps the safety argument of the whole cluster: when a
 // session may end, and when a beat may be acknowledged.
 //
 // The types are:
 //
 //   - Table, this voter's copy of the lock table. A Table outlives terms: every
-//     voter applies the log to it, leader or not.
-//   - Term, this node while it leads in one term. Establish makes a Term once raft
+//     voter applies the log, leader or not.
+//   - Term, this node while leading in a term. Establish makes a Term once raft
 //     has won an election.
 //   - Subscriber, the receiver of sessions' events: a member's stream, or this
 //     node itself.
-//   - Log, the replicated log as a Term needs it; internal/consensus implements it.
+//   - Log, the replicated log as a Term needs the log; internal/consensus
+//     implements Log.
 //
-// Inside a Term, one part for each decision:
+// Each part of a Term makes one decision:
 //
 //   - keeper decides when a session is marked, when it ends, and when a delay ends.
 //   - rounds decides whether this leader may still speak for the cluster.
 //   - proposer decides which commands share a log entry.
-//   - watches decides when a read or scan that waits is answered.
-//   - answer.go decides what an answer leaves out to fit in one frame.
+//   - watches decides when a waiting read or scan is answered.
+//   - answer.go decides about the parts of an answer when the frame is full.
 //
 // ServeMember is the leader's end of a member's stream; internal/link has the
 // other end and also uses a Term directly on the node that leads.
 //
 // The package does not know how the log is replicated, how voters are reached, how
-// members are found, or which members vote. It must not import raft, gossip, the
-// port or package cluster. It learns of a lost election only by Log.Leads and by
-// Stop.
+// members are found, or how voters are chosen. The package must not import raft,
+// gossip, the port or package cluster. A Term learns of a lost election only by
+// Log.Leads and by Stop.
 //
 // Guarantees:
 //
-//   - A beat, read or scan is answered CodeOK only after a round that began later
-//     than the question has confirmed the leader.
-//   - No Expire is proposed for a session before a whole TTL since its last beat
-//     was received, or since Start, or since this voter applied the session's mark.
-//   - No beat is acknowledged while a Silence, Hear or Expire of its session is in
+//   - A beat, read or scan is answered CodeOK only after a round has confirmed the
+//     leader, and the round began later than the question came.
+//   - No Expire is proposed for a session before a whole TTL since the last
+//     beat was received, or since Start, or since this voter applied the session's mark.
+//   - No beat is acknowledged while a Silence, Hear or Expire of the session is in
 //     flight, or while the session is marked.
 //   - Every done function is called exactly once, Stop included.
-//   - Memory for commands and answers that wait is bounded, for each term and for
+//   - Memory for waiting commands and answers is bounded, for each term and for
 //     each member.
 //
 // A Term owns four goroutines: the proposer's, the rounds', the watches' and the
-// ticker's. Start begins them and Stop joins them. ServeMember joins the
-// goroutines of its stream before it returns. Subpackage termtest runs a real
+// ticker's. Start begins and Stop joins all four. ServeMember joins the
+// goroutines of the stream before returning. Subpackage termtest runs a real
 // Term on a log in memory, for the tests of this package and of package locks.
 package term

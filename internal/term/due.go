@@ -2,7 +2,7 @@ package term
 
 import "time"
 
-// dueAt is the part of a deadline or a delay that dueHeap needs.
+// dueAt is the part of a deadline or a delay needed by dueHeap.
 type dueAt struct {
 	at    time.Time // when to look again
 	place int       // in the heap

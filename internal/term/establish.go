@@ -21,9 +21,8 @@ var (
 // cluster and with a Raise if every server reads a later format.
 //
 // barrier waits until this voter has applied every entry before it. founding is
-// the value that the founders agreed on, or nil if the value has not come here
-// yet. readable is the newest format that all servers of the raft configuration
-// read.
+// the value agreed on by the founders, or nil if the value has not come here yet.
+// readable is the newest format read by all servers of the raft configuration.
 //
 // After an error nothing runs. The caller tries again after
 // timing.EstablishAgain, for as long as raft leads in the term.
@@ -45,14 +44,13 @@ func Establish(cfg Config, barrier func() error, founding *wire.Founding, readab
 		return nil, errNotFounded
 	}
 	commands := openingCommands(cfg, founding, readable)
-	result, code := cfg.Log.Commit(machine.EncodeEntry(commands))
+	result, code := cfg.Log.Commit(machine.EncodeCommands(commands))
 	outcomes, _ := result.([]machine.Outcome)
 	if code != wire.CodeOK || len(outcomes) != len(commands) {
 		return nil, fmt.Errorf("cluster: the first entry of term %d was not committed: code %d", cfg.Term, code)
 	}
 	// WrongTerm with this very term: this node led in the term before, and
-	// doubted. The entries that the earlier Term had in flight came before the
-	// barrier.
+	// doubted. The entries in flight of the earlier Term came before the barrier.
 	if o := outcomes[0]; o.Code != machine.OK && (o.Code != machine.WrongTerm || o.Limit != cfg.Term) {
 		cfg.Logger.Warn("leadership refused by the table", "term", cfg.Term, "table term", o.Limit)
 		return nil, fmt.Errorf("cluster: leadership in term %d refused by a table in term %d", cfg.Term, o.Limit)

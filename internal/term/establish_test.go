@@ -3,6 +3,7 @@ package term_test
 import (
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,8 +14,8 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// The first leader of a founded cluster grants nothing for a TTL, and tells those
-// that wait when it grants.
+// The first leader of a founded cluster grants nothing for a TTL, and then
+// tells the waiting clients.
 func TestTheFoundingWaitEndsAfterATTL(t *testing.T) {
 	onStageWith(t, termtest.Config{Founding: true}, func(s *stage) {
 		s.open(1)
@@ -38,17 +39,17 @@ func TestTheFoundingWaitEndsAfterATTL(t *testing.T) {
 	})
 }
 
-// The wait goes on for as long as MayLift says no; and an end of the wait that
-// failed is proposed again.
+// The wait goes on for as long as MayLift says no; and a
+// failed end of the wait is proposed again.
 func TestTheFoundingWaitEndsOnlyIfItMay(t *testing.T) {
-	may := false
-	onStageWith(t, termtest.Config{Founding: true, MayLift: func() bool { return may }}, func(s *stage) {
+	var may atomic.Bool
+	onStageWith(t, termtest.Config{Founding: true, MayLift: may.Load}, func(s *stage) {
 		time.Sleep(3 * ttl)
 		if s.Term().Lifted() {
 			t.Fatal("lifted")
 		}
 		s.HoldEntries()
-		may = true
+		may.Store(true)
 		time.Sleep(2 * tick)
 		s.Decide(termtest.Dropped)
 		s.ReleaseEntries()
@@ -74,7 +75,7 @@ func TestThoseThatWaitForGrantsAreAnsweredWhenTheTermEnds(t *testing.T) {
 	})
 }
 
-// A leader that doubted establishes its term anew, behind a barrier.
+// After a doubt, the leader establishes the same term anew, behind a barrier.
 func TestALeaderThatDoubtedLeadsAgainInItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := term.NewTable()
@@ -107,7 +108,7 @@ func TestALeaderThatDoubtedLeadsAgainInItsTerm(t *testing.T) {
 	})
 }
 
-// refusingLog is a log in which establishing a term fails.
+// refusingLog is a log unfit for establishing a term.
 type refusingLog struct {
 	soloLog
 	stalled time.Duration
@@ -145,7 +146,7 @@ func TestATermIsNotEstablishedWithoutItsConditions(t *testing.T) {
 	} {
 		table := term.NewTable()
 		if c.beyond {
-			table.Apply(machine.EncodeEntry([]machine.Command{
+			table.Apply(machine.EncodeCommands([]machine.Command{
 				machine.LeaderStart{Term: 1}, machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 3000},
 				machine.Raise{Term: 1, Format: machine.MaxFormat + 1},
 			}), time.Now())

@@ -1,6 +1,12 @@
 package term
 
-// Limits that the tests fill.
+import (
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// Limits filled by the tests.
 const (
 	MaxHeld       = maxHeld
 	MaxMetas      = metaRoom
@@ -10,7 +16,7 @@ const (
 	MaxReadKeys   = maxReadKeys
 )
 
-// Held returns the bytes of answers that wait for their round.
+// Held returns the bytes of answers waiting for a round.
 func (t *Term) Held() int64 { return t.held.Load() }
 
 // Watched returns how many keys and prefixes are watched.
@@ -36,8 +42,7 @@ func (t *Term) Counted() (sessions, delays int) {
 	return len(t.keeper.sessions), len(t.keeper.delays)
 }
 
-// Expects reports whether the next entry is expected to be bytes that are decoded
-// already, and calls f with their commands.
+// Expected returns the expected entry and the commands decoded already, or nil.
 func (t *Table) Expected() (bytes []byte, commands []any) {
 	t.expecting.Lock()
 	defer t.expecting.Unlock()
@@ -45,4 +50,18 @@ func (t *Table) Expected() (bytes []byte, commands []any) {
 		commands = append(commands, c)
 	}
 	return t.expected.bytes, commands
+}
+
+// Forward proposes a command as a stream does.
+func (t *Term) Forward(body []byte, done func(machine.Outcome, wire.Code)) {
+	cmd, err := machine.DecodeCommand(body)
+	if err != nil {
+		panic(err)
+	}
+	t.propose(nil, cmd, body, done)
+}
+
+// ReadEncoded reads as a stream does.
+func (t *Term) ReadEncoded(q replica.Query, done func([]byte, wire.Code)) {
+	t.read(q, true, func(_ replica.Answer, body []byte, c wire.Code) { done(body, c) })
 }

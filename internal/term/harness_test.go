@@ -26,7 +26,7 @@ type stage struct {
 	t *testing.T
 }
 
-// onStage runs f on a founded cluster that grants, with a leader in term 1.
+// onStage runs f on a founded and granting cluster, with a leader in term 1.
 func onStage(t *testing.T, f func(s *stage)) { onStageWith(t, termtest.Config{}, f) }
 
 func onStageWith(t *testing.T, cfg termtest.Config, f func(s *stage)) {
@@ -73,7 +73,7 @@ func (s *stage) beat(id byte) <-chan wire.Code {
 	return ch
 }
 
-// verdict returns the answer that has come by now, or 0.
+// verdict returns the answer if there is an answer by now, or 0.
 func verdict(ch <-chan wire.Code) wire.Code {
 	synctest.Wait()
 	select {
@@ -84,7 +84,7 @@ func verdict(ch <-chan wire.Code) wire.Code {
 	}
 }
 
-// untilSilent lets the time pass in which an unheard session is marked.
+// untilSilent waits until an unheard session is marked.
 func untilSilent() { time.Sleep(ttl*2/3 + 2*tick) }
 
 // scanning is a scan under way.
@@ -100,8 +100,8 @@ func (s *stage) scan(q replica.Scan) scanning {
 	return r
 }
 
-// answer returns the answer that has come by now, and false if the scan waits or
-// has failed.
+// answer returns the answer if there is an answer by now, and false if the scan
+// waits or has failed.
 func (r scanning) answer() (replica.Scanned, bool) {
 	synctest.Wait()
 	select {

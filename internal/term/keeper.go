@@ -14,36 +14,35 @@ import (
 // deadlines, and only a committed Expire, bound to the leader's term, ends a
 // session whose deadline has passed.
 //
-// No holder can still trust its locks when an Expire frees them. Proof:
+// When an Expire frees locks, no holder can still trust these locks. Proof:
 //
 //   - A beat moves the deadline when the leader receives the beat, to receipt +
-//     TTL. The client counts its trust from sending the beat, and for less than
-//     a TTL.
+//     TTL. The client counts trust from sending the beat, and for less than a TTL.
 //   - A beat is acknowledged only after a majority of the voters, asked after
-//     the beat had come, said that their term is not above this leader's (see
-//     rounds). The electors of a later leader include one of these voters, so
-//     the later leader was elected after the beat was sent, and gives every
-//     session a whole TTL from its own start.
+//     the beat had come, said: my term is not above this leader's (see rounds).
+//     The electors of a later leader include a voter of this majority, so the
+//     later leader was elected after the beat was sent, and gives every session
+//     a whole TTL from its own start.
 //   - While an Expire of a session is in flight, the session's beats wait for
 //     the verdict. Else a beat could be acknowledged and the session end a
 //     moment later.
 //
-// A new leader gives whole TTLs, so a leadership that flaps could keep a dead
-// session for ever. Silence prevents that: a session unheard for two thirds of
-// its TTL is marked in the table. Beats of a marked session are acknowledged only
+// A new leader gives whole TTLs, so a flapping leadership could keep a dead session
+// for ever. Silence prevents this: a session unheard for two thirds of the TTL is
+// marked in the table. Beats of a marked session are acknowledged only
 // after a committed Hear has removed the mark. So while the mark stands, no beat
 // sent after the mark was proposed has been acknowledged, and each voter may
-// count one TTL from its own Apply of the mark, under any leader.
+// count a TTL from its own Apply of the mark, under any leader.
 //
-// The keeper also ends the delays for which the grants of expired sessions keep
-// their keys taken. The leader counts a delay from its own Apply of the expiry,
-// and a new leader counts the whole delay again from its start. Both moments are
+// The keeper also ends the delays of the grants of expired sessions, during
+// which the keys stay taken. The leader counts a delay from its own Apply of the expiry,
+// and a new leader counts the whole delay again from taking over. Both moments are
 // later than the commit of the expiry, so no delay is too short.
 type keeper struct {
 	term    uint64
 	table   *Table
 	decide  func(machine.Command, func(machine.Outcome, wire.Code)) // proposes a command of the leader
-	confirm func(func(ok bool))                                     // a round that begins after now
+	confirm func(func(ok bool))                                     // a round beginning after now
 
 	mu       sync.Mutex
 	sessions map[machine.SessionID]*deadline
@@ -52,28 +51,28 @@ type keeper struct {
 	lastTick time.Time
 }
 
-// A deadline is one session as the keeper sees it.
+// A deadline is a session as seen by the keeper.
 type deadline struct {
 	dueAt
 	id      machine.SessionID
 	ttl     time.Duration
 	heard   time.Time // when the last beat was received
-	end     time.Time // heard + ttl, or the end that a mark or a new leader grants
+	end     time.Time // heard + ttl, or as granted by a mark or a new leader
 	silent  bool      // marked in the table
 	busy    bool      // a Silence, Hear or Expire of the session is in flight
-	waiting []beat    // beats that came while busy
+	waiting []beat    // beats received while busy
 	beats   uint64    // acknowledged
 }
 
-// A delay is a grant of an expired session that keeps its keys taken.
+// A delay is a grant of an expired session, with the keys still taken.
 type delay struct {
 	dueAt
 	token machine.Token
 	end   time.Time
 }
 
-// perTick bounds the proposals of one tick, so that clients' commands find room
-// beside them when very many sessions or delays end at once, for example a TTL
+// perTick bounds the proposals of a tick, so that clients' commands find room even
+// when very many sessions or delays end at once, for example a TTL
 // after a change of the leader.
 const perTick = maxProposals / 16
 
@@ -89,9 +88,9 @@ func newKeeper(t *Term) *keeper {
 	}
 }
 
-// begin gives every session of the table a whole TTL from now, or the rest that
-// the session's mark leaves, and every delay its whole time. A session that was
-// opened since the table is watched is known already.
+// begin gives every session of the table a whole TTL from now, or the rest left
+// by the session's mark, and every delay the whole time. The keeper knows a session
+// already if the session was opened since the table is watched.
 func (k *keeper) begin() {
 	now := time.Now()
 	k.mu.Lock()
@@ -117,7 +116,7 @@ func newDeadline(id machine.SessionID, ttl time.Duration, now time.Time) *deadli
 	return &deadline{id: id, ttl: ttl, heard: now, end: now.Add(ttl)}
 }
 
-// delayed notes a grant that keeps its keys taken for ms milliseconds from now.
+// delayed notes a grant with its keys taken for ms milliseconds from now.
 func (k *keeper) delayed(token machine.Token, ms uint64) {
 	end := time.Now().Add(time.Duration(ms) * time.Millisecond)
 	k.mu.Lock()
@@ -150,7 +149,7 @@ func (d *deadline) schedule() {
 	}
 }
 
-// opened notes a session that was just opened.
+// opened notes a newly opened session.
 func (k *keeper) opened(id machine.SessionID, ttl time.Duration) {
 	now := time.Now()
 	k.mu.Lock()
@@ -158,7 +157,7 @@ func (k *keeper) opened(id machine.SessionID, ttl time.Duration) {
 	k.addLocked(newDeadline(id, ttl, now))
 }
 
-// ended forgets a session and answers its waiting beats with CodeNoSession.
+// ended forgets a session and answers the waiting beats with CodeNoSession.
 func (k *keeper) ended(id machine.SessionID) {
 	k.mu.Lock()
 	d := k.sessions[id]
@@ -176,7 +175,7 @@ func (k *keeper) ended(id machine.SessionID) {
 	}
 }
 
-// describe adds to grants the facts that only the keeper knows: the time until a
+// describe adds to grants the facts known only to the keeper: the time until a
 // session or a delay ends, and the beats acknowledged.
 func (k *keeper) describe(grants []machine.Grant) {
 	if len(grants) == 0 {
@@ -197,20 +196,20 @@ func (k *keeper) describe(grants []machine.Grant) {
 	}
 }
 
-// tick proposes the marks, expiries and ends of delays that are due at now.
+// tick proposes the marks, expiries and ends of delays due at now.
 func (k *keeper) tick(now time.Time) {
 	for _, propose := range k.takeDue(now) {
 		propose()
 	}
 }
 
-// takeDue returns the proposals that are due at now.
+// takeDue returns the proposals due at now.
 func (k *keeper) takeDue(now time.Time) (proposals []func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if gap := now.Sub(k.lastTick); gap > timing.ProcessStalled {
-		// This process did not run while beats lay unread in its sockets, so
-		// the keeper cannot say that nobody beat.
+		// This process did not run while beats lay unread in the sockets, so
+		// the keeper does not know of silence.
 		for _, d := range k.sessions {
 			d.heard, d.end = d.heard.Add(gap), d.end.Add(gap)
 			d.schedule()

@@ -49,7 +49,7 @@ func TestANewLeaderGivesEverySessionAWholeTTL(t *testing.T) {
 	})
 }
 
-// A dead session ends in bounded time however often leaders change: the TTL of its
+// A dead session ends in bounded time however often leaders change: the TTL of the
 // mark runs on.
 func TestFlappingLeadersDoNotKeepADeadSession(t *testing.T) {
 	onStage(t, func(s *stage) {
@@ -70,7 +70,7 @@ func TestFlappingLeadersDoNotKeepADeadSession(t *testing.T) {
 }
 
 // Any voter counts a marked session's TTL from its own Apply of the mark: not from
-// an earlier moment, and not from a later one.
+// an earlier moment, and not from a later moment.
 func TestAMarkedSessionEndsATTLAfterItsMarkUnderAnyLeader(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.open(1)
@@ -78,7 +78,7 @@ func TestAMarkedSessionEndsATTLAfterItsMarkUnderAnyLeader(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		marked := time.Now()
-		time.Sleep(ttl / 6) // the leader that marked it would end it a third of a TTL after the mark
+		time.Sleep(ttl / 6) // the leader of the mark would end the session a third of a TTL after the mark
 		s.Lead()
 		time.Sleep(time.Until(marked.Add(ttl - 2*time.Millisecond)))
 		if !s.alive(1) {
@@ -91,8 +91,8 @@ func TestAMarkedSessionEndsATTLAfterItsMarkUnderAnyLeader(t *testing.T) {
 	})
 }
 
-// A table that came as a snapshot does not tell when a mark was applied, so its TTL
-// counts from the restoring.
+// A snapshot does not tell when a mark was applied, so the mark's TTL counts from
+// the restoring.
 func TestAMarkOfASnapshotCountsFromItsRestoring(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.open(1)
@@ -148,8 +148,8 @@ func TestALeaderThatStoodStillWaitsLonger(t *testing.T) {
 	})
 }
 
-// A late copy of a session's Open may stand in one entry with its end. Whichever
-// of them comes first, the keeper counts for the table's sessions.
+// A late copy of a session's Open may stand in one entry with the end of the session.
+// In either order, the keeper counts for the sessions of the table.
 func TestASessionThatEndsAndOpensInOneEntry(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.open(1)
@@ -181,24 +181,26 @@ func (s *stage) session(id byte) (open, marked bool) {
 	return open, marked
 }
 
-// soloLog is a log of a single voter that commits at once.
+var soloVoters = []string{"v"}
+
+// soloLog is the log of a single voter, with commits at once.
 type soloLog struct{ table *term.Table }
 
 func (l soloLog) ID() string             { return "v" }
-func (l soloLog) Voters() []string       { return []string{"v"} }
+func (l soloLog) Voters() []string       { return soloVoters }
 func (l soloLog) Leads(uint64) bool      { return true }
 func (l soloLog) Stalled() time.Duration { return 0 }
 func (l soloLog) Commit(entry []byte) (any, wire.Code) {
 	return l.table.Apply(entry, time.Now()), wire.CodeOK
 }
 
-// Sessions open while the term starts: the keeper must know each of them, or the
-// session would never end. The table is large, so that entries come while the
-// keeper reads it.
+// Sessions open while the term starts: the keeper must know each session, or the
+// session would never end. The table is large, so entries come while the keeper
+// reads the table.
 func TestNoSessionEscapesTheKeeperAtTheStart(t *testing.T) {
 	table := term.NewTable()
 	apply := func(commands ...machine.Command) {
-		for i, o := range table.Apply(machine.EncodeEntry(commands), time.Now()).([]machine.Outcome) {
+		for i, o := range table.Apply(machine.EncodeCommands(commands), time.Now()).([]machine.Outcome) {
 			if o.Code != machine.OK {
 				t.Errorf("%+v: %+v", commands[i], o)
 			}

@@ -1,7 +1,6 @@
 package term
 
 import (
-	"encoding/binary"
 	"sync"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -9,21 +8,21 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// A proposer turns the commands that arrive at the leader into log entries.
-// While one entry is in flight the next entry gathers, so an idle leader commits
+// A proposer turns the commands arriving at the leader into log entries. While an
+// entry is in flight the next entry gathers, so an idle leader commits
 // a lone command at once and a busy leader commits many commands together. No
 // timer decides.
 //
-// A command travels into its entry as bytes. A command of a stream was decoded
-// once, when it arrived, and its received bytes are copied once, into the entry.
-// A command of this process is encoded once, and decoded from that encoding: the
-// leader's own table must apply exactly the command that the other voters read.
+// A command travels into the entry as bytes. A command of a stream was decoded
+// once, on arrival, and the received bytes are copied once, into the entry. A
+// command of this process is encoded once and decoded from the encoding: the
+// leader's own table must apply exactly the command read by the other voters.
 type proposer struct {
 	table  *Table
 	commit func(entry []byte) ([]machine.Outcome, wire.Code) // blocks until the verdict
 
 	mu      sync.Mutex
-	batch   batch // commands that wait
+	batch   batch // waiting commands
 	spare   batch // the memory of the batch before, to be used again
 	stopped bool
 	wake    wakeup.One
@@ -33,7 +32,7 @@ type proposer struct {
 type batch struct {
 	queue []proposal
 	size  int    // bytes of all frames
-	arena []byte // the frames that were encoded here
+	arena []byte // the frames encoded here
 }
 
 type proposal struct {
@@ -42,11 +41,11 @@ type proposal struct {
 	done  func(machine.Outcome, wire.Code)
 }
 
-// Limits of the leader's queue and of one entry.
+// Limits of the leader's queue and of an entry.
 const (
-	maxProposals  = 64 << 10  // commands that wait
+	maxProposals  = 64 << 10  // waiting commands
 	maxQueueBytes = 64 << 20  // of the waiting commands, encoded
-	maxEntryBytes = 512 << 10 // of one entry; machine.MaxCommands bounds its commands
+	maxEntryBytes = 512 << 10 // of an entry; machine.MaxCommands bounds the commands
 
 	// A batch with more memory than this is not used again.
 	maxSpareQueue = 4 << 10
@@ -57,13 +56,14 @@ func newProposer(table *Table, commit func([]byte) ([]machine.Outcome, wire.Code
 	return &proposer{table: table, commit: commit, wake: wakeup.NewOne()}
 }
 
-// propose queues cmd. frame is the encoding that cmd was decoded from, or nil if
-// cmd was made by this process. The proposer keeps frame, which must not change.
+// propose queues cmd. frame is the received encoding of cmd, or nil for a command
+// made by this process. The proposer keeps frame: the caller must not change the
+// bytes.
 //
-// done is called once, from another goroutine or from this one, and must not
-// block. With CodeOK the table has applied the command and the outcome is its
-// answer. With CodeUnknown the command may have been applied, or may be applied
-// later. With any other code the command is in no log.
+// done is called once, by another goroutine or by the caller's, and must not
+// block. With CodeOK the table has applied the command, with this outcome. With
+// CodeUnknown the command may have been applied, or may be applied later. With
+// any other code the command is in no log.
 func (p *proposer) propose(cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) {
 	if code := p.add(cmd, frame, done); code != wire.CodeOK {
 		done(machine.Outcome{}, code)
@@ -83,8 +83,8 @@ func (p *proposer) add(cmd machine.Command, frame []byte, done func(machine.Outc
 		return wire.CodeBusy
 	}
 	if frame == nil {
-		// Frames encoded before stay valid when the arena moves: they keep the
-		// old memory.
+		// Earlier frames stay valid when the arena moves: the frames keep the old
+		// memory.
 		start := len(b.arena)
 		b.arena = machine.AppendCommand(b.arena, cmd)
 		frame, cmd = b.arena[start:len(b.arena):len(b.arena)], nil
@@ -94,7 +94,7 @@ func (p *proposer) add(cmd machine.Command, frame []byte, done func(machine.Outc
 	return wire.CodeOK
 }
 
-// run commits until stop is called and the entry in flight has its verdict.
+// run commits until stop is called and the entry in flight is decided.
 func (p *proposer) run() {
 	for range p.wake {
 		for {
@@ -115,7 +115,7 @@ func (p *proposer) run() {
 	}
 }
 
-// reuse keeps the memory of a batch that has its verdicts.
+// reuse keeps the memory of a decided batch.
 func (p *proposer) reuse(b batch) {
 	if cap(b.queue) > maxSpareQueue || cap(b.arena) > maxSpareArena {
 		return
@@ -134,21 +134,22 @@ func (p *proposer) commitAll(queue []proposal) {
 			size += len(queue[n].frame)
 			n++
 		}
-		p.commitEntry(queue[:n], size)
+		p.commitEntry(queue[:n])
 		queue = queue[n:]
 	}
 }
 
-// commitEntry commits proposals, whose frames have size bytes together, as one
-// entry and tells each its verdict.
-func (p *proposer) commitEntry(queue []proposal, size int) {
+// commitEntry commits proposals as one entry and tells the verdicts.
+func (p *proposer) commitEntry(queue []proposal) {
 	commands := make([]machine.Command, len(queue))
+	frames := make([][]byte, len(queue))
 	for i, q := range queue {
+		frames[i] = q.frame
 		if commands[i] = q.cmd; q.cmd == nil {
 			commands[i] = decodeFrame(q.frame)
 		}
 	}
-	entry := appendEntry(make([]byte, 0, 8+size+binary.MaxVarintLen16*len(queue)), queue)
+	entry := machine.EncodeEntry(frames)
 	p.table.expect(entry, commands)
 	outcomes, code := p.commit(entry)
 	p.table.expectNothing()
@@ -164,31 +165,18 @@ func (p *proposer) commitEntry(queue []proposal, size int) {
 	}
 }
 
-// decodeFrame decodes one frame of an entry as machine.DecodeEntry does.
+// decodeFrame decodes a frame of an entry as machine.DecodeEntry does.
 func decodeFrame(frame []byte) machine.Command {
-	c, rest, err := machine.DecodeCommand(frame)
-	if err != nil || len(rest) > 0 {
+	c, err := machine.DecodeCommand(frame)
+	if err != nil {
 		return machine.Unknown{Raw: string(frame)}
 	}
 	return c
 }
 
-// appendEntry appends the log entry of encoded commands to dst.
-//
-// TODO(machine): replace by the function of package machine.
-func appendEntry(dst []byte, queue []proposal) []byte {
-	dst = append(dst, machine.EntryVersion)
-	dst = binary.AppendUvarint(dst, uint64(len(queue)))
-	for _, q := range queue {
-		dst = binary.AppendUvarint(dst, uint64(len(q.frame)))
-		dst = append(dst, q.frame...)
-	}
-	return dst
-}
-
-// stop answers every queued command, and every later one, with CodeNotLeader.
-// run returns once the entry in flight has its verdict. stop does not wait for
-// run, which may wait for a disk that hangs.
+// stop answers every queued and every later command with CodeNotLeader. run returns
+// once the entry in flight is decided. stop does not wait for run, because run may
+// wait for a hanging disk.
 func (p *proposer) stop() {
 	p.mu.Lock()
 	p.stopped = true

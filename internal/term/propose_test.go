@@ -82,7 +82,7 @@ func TestAStoreThatDoesNotAnswerIsDoubted(t *testing.T) {
 	})
 }
 
-// Commands that arrive while an entry is in flight share the next entry.
+// Commands arriving while an entry is in flight share the next entry.
 func TestCommandsGatherWhileAnEntryIsInFlight(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.HoldEntries()
@@ -110,20 +110,20 @@ func TestCommandsGatherWhileAnEntryIsInFlight(t *testing.T) {
 	})
 }
 
-// While an entry is in flight, for however long its disk takes, the commands that
-// queue up behind it are bounded by their bytes.
+// While an entry is in flight, for however long its disk takes, the commands
+// queuing behind are bounded by their bytes.
 func TestCommandsThatWaitForAnEntryAreBounded(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
 		s.open(1)
 		token := s.acquire(1, 1, "k")
 		s.HoldEntries()
-		codes := make(map[wire.Code]int) // one goroutine at a time counts
+		codes := make(map[wire.Code]int) // never counted by two goroutines together
 		value := make([]byte, machine.MaxValue)
 		const commands = 3000 // of 64 KiB each
 		for i := range commands {
 			s.Term().Propose(nil, machine.SetValue{Session: sid(1), Token: token, Rev: uint64(i + 1), Value: value},
 				func(_ machine.Outcome, c wire.Code) { codes[c]++ })
-			synctest.Wait() // the first is on its way
+			synctest.Wait() // the first is in flight
 		}
 		if n := codes[wire.CodeBusy]; n < commands/2 || n > commands-term.MaxQueueBytes/(2*machine.MaxValue) {
 			t.Errorf("%d of %d refused", n, commands)
@@ -137,8 +137,8 @@ func TestCommandsThatWaitForAnEntryAreBounded(t *testing.T) {
 	})
 }
 
-// checkedLog compares the commands that a table expects with those that every
-// other voter decodes.
+// checkedLog compares the commands expected by the table with the commands decoded
+// by every other voter.
 type checkedLog struct {
 	soloLog
 	t       *testing.T
@@ -155,7 +155,7 @@ func (l *checkedLog) Commit(entry []byte) (any, wire.Code) {
 	if err != nil || len(decoded) != len(commands) {
 		l.t.Fatalf("%d commands decoded, %d expected, %v", len(decoded), len(commands), err)
 	}
-	if !bytes.Equal(machine.EncodeEntry(decoded), entry) && !strings.Contains(fmt.Sprintf("%T", decoded[0]), "Unknown") {
+	if !bytes.Equal(machine.EncodeCommands(decoded), entry) && !strings.Contains(fmt.Sprintf("%T", decoded[0]), "Unknown") {
 		l.t.Errorf("encoded anew, the entry differs: %+v", decoded)
 	}
 	for i := range decoded {
@@ -166,14 +166,14 @@ func (l *checkedLog) Commit(entry []byte) (any, wire.Code) {
 	return l.soloLog.Commit(entry)
 }
 
-// The leader's table applies the very commands that the other voters decode, also
-// if a command was made by this process and is not in its encoded form, or over a
-// limit of the encoding.
+// The leader's table applies the very commands decoded by the other voters, even if
+// a command of this process differs from its encoded form, or exceeds a limit of
+// the encoding.
 func TestTheLeaderAppliesTheCommandsThatOthersDecode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := term.NewTable()
 		log := &checkedLog{soloLog: soloLog{table}, t: t}
-		table.Apply(machine.EncodeEntry([]machine.Command{
+		table.Apply(machine.EncodeCommands([]machine.Command{
 			machine.LeaderStart{Term: 1}, machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 60_000},
 			machine.Raise{Term: 1, Format: machine.MaxFormat}, machine.Lift{Term: 1},
 		}), time.Now())
@@ -182,9 +182,9 @@ func TestTheLeaderAppliesTheCommandsThatOthersDecode(t *testing.T) {
 		defer tm.Stop()
 		n := 0
 		for _, cmd := range []machine.Command{
-			machine.Open{Session: sid(1), Client: "c", Node: "n", TTL: 3000, Meta: []byte{}},
+			machine.Open{Session: sid(1), Client: "c", Node: "n", TTL: 3000},
 			machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Keys: []string{}},
-			machine.Acquire{Session: sid(1), Seq: 2, Keys: []string{"a", "b"}, Meta: []byte("m"), Seen: []uint64{}},
+			machine.Acquire{Session: sid(1), Seq: 2, Keys: []string{"a", "b"}, Spec: machine.Spec{Meta: "m"}, Seen: []uint64{}},
 			machine.Acquire{Session: sid(1), Seq: 3, Key: "over", Seen: make([]uint64, machine.MaxSeen+1)},
 			machine.Acquire{Session: sid(1), Seq: 4, Key: strings.Repeat("x", machine.MaxKey+1)},
 			machine.SetValue{Session: sid(1), Token: 1, Rev: 1, Value: []byte{}},
@@ -205,7 +205,13 @@ func TestTheLeaderAppliesTheCommandsThatOthersDecode(t *testing.T) {
 }
 
 func TestACommandThatSomeVoterMayNotReadIsRefused(t *testing.T) {
-	onStageWith(t, termtest.Config{Format: 1}, func(s *stage) {
+	next := func(c machine.Command) int {
+		if _, ok := c.(machine.Ask); ok {
+			return machine.MaxFormat + 1
+		}
+		return machine.Format(c)
+	}
+	onStageWith(t, termtest.Config{Format: next}, func(s *stage) {
 		s.open(1)
 		before := len(s.Applied())
 		if c := verdict(s.propose(machine.Ask{Session: sid(1), Key: "k"})); c != wire.CodeVersion || len(s.Applied()) != before {

@@ -7,11 +7,11 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// maxHeld bounds the encoded bytes of the answers that wait for their round. A
+// maxHeld bounds the encoded bytes of the answers waiting for a round. A
 // round may take a second, and a member can ask for much with few bytes.
 const maxHeld = 64 << 20
 
-// Read answers q from the table, once a round that began after the reading has
+// Read answers q from the table, once a round begun after the reading has
 // confirmed the leader. With q.Version set, the reading waits until the version
 // differs; cancel ends the waiting. done gets CodeOK and the answer,
 // CodeNotLeader if the leader may have been replaced, or CodeBusy if too many
@@ -87,10 +87,10 @@ func (t *Term) scan(q replica.Scan, encode bool, done func(replica.Scanned, []by
 	})
 }
 
-// tells reports whether a says more than that nothing has changed.
+// tells reports whether a says more than "nothing has changed".
 func tells(a replica.Scanned) bool { return len(a.Keys) > 0 || a.Lost || a.More }
 
-// scanned answers q with a, which was read just now.
+// scanned answers q with a, read just now.
 func (t *Term) scanned(q replica.Scan, a replica.Scanned, encode bool, done func(replica.Scanned, []byte, wire.Code)) {
 	keys, size := t.fit(q, &a, encode)
 	parts := wire.EncodedScanned{Keys: keys, More: a.More, Version: a.Version, Lost: a.Lost}
@@ -109,9 +109,9 @@ func (t *Term) scanned(q replica.Scan, a replica.Scanned, encode bool, done func
 	})
 }
 
-// fit cuts a to one frame. An answer with fewer keys says that there are more.
-// After q.Since it also has an earlier version, so the table is read again with
-// the smaller limit; one key always fits.
+// fit cuts a to one frame. An answer with fewer keys says "more". After q.Since,
+// fewer keys also mean an earlier version, so the table is read again with the
+// smaller limit; a single key always fits.
 func (t *Term) fit(q replica.Scan, a *replica.Scanned, encode bool) (keys []wire.EncodedStatus, size int) {
 	for {
 		for i := range a.Keys {
@@ -131,7 +131,7 @@ func (t *Term) fit(q replica.Scan, a *replica.Scanned, encode bool) (keys []wire
 	}
 }
 
-// answerAfterRound calls answer once a round that begins after now has confirmed
+// answerAfterRound calls answer once a round begun after now has confirmed
 // the leader, and counts size bytes as held until then. CodeBusy if too much is
 // held.
 func (t *Term) answerAfterRound(size int, answer func(wire.Code)) {

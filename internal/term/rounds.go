@@ -11,24 +11,24 @@ import (
 
 // rounds asks the voters whether this leader has been replaced, round after
 // round for as long as anybody wants to know. One round is under way at a time;
-// questions that arrive meanwhile share the next round.
+// questions arriving meanwhile share the next round.
 //
 // A round begins at t0 and asks every voter of the configuration whether the
 // voter's term is not above the leader's. A majority of yes means: until t0 no
 // other leader had been elected. Proof:
 //
 //   - The first leader elected above term T had votes from a majority of this
-//     configuration or of an adjacent one: T's first entry is committed, so at
-//     most one change of the configuration is open.
-//   - That majority shares a voter with the majority of the round.
-//   - Raft stores and publishes a higher term before it votes in that term.
+//     configuration or of an adjacent configuration: T's first entry is committed,
+//     so at most a single change is open.
+//   - This majority shares a voter with the majority of the round.
+//   - Raft stores and publishes a higher term before voting in the term.
 //   - So had the election come before t0, the shared voter's term would have
 //     been above T when the voter was asked.
 //
 // Not raft.VerifyLeader: VerifyLeader counts non-voters, and counts answers to
 // questions asked before the beat came, so a deposed leader can pass.
 type rounds struct {
-	ask func(context.Context) bool // one round
+	ask func(context.Context) bool // a round
 
 	mu      sync.Mutex
 	waiting []func(bool)
@@ -40,8 +40,8 @@ func newRounds(ask func(context.Context) bool) *rounds {
 	return &rounds{ask: ask, wake: wakeup.NewOne()}
 }
 
-// add calls done with the verdict of a round that begins after now. done must
-// not block. After run has ended the verdict is false.
+// add calls done with the verdict of a round beginning after now. done must not
+// block. After run has ended the verdict is false.
 func (r *rounds) add(done func(ok bool)) {
 	r.mu.Lock()
 	stopped := r.stopped
@@ -87,16 +87,19 @@ func (r *rounds) run(ctx context.Context) {
 	}
 }
 
-// confirmTerm is one round. It reports whether a majority of the voters says that
-// their term is not above this leader's, and the configuration has not changed
+// confirmTerm is a round. confirmTerm reports true if a majority of the voters says
+// "my term is not above this leader's" and the configuration does not change
 // meanwhile. A single voter asks nobody.
 func (t *Term) confirmTerm(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, timing.ConfirmRound)
-	defer cancel()
 	before := t.cfg.Log.Voters()
 	if !t.cfg.Log.Leads(t.cfg.Term) {
 		return false
 	}
+	if len(before) == 1 && before[0] == t.cfg.Log.ID() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, timing.ConfirmRound)
+	defer cancel()
 	answers := make(chan bool, len(before))
 	asked, yes, need := 0, 0, len(before)/2+1
 	for _, voter := range before {

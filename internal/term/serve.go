@@ -10,10 +10,9 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// ServeMember serves the stream of one member, and returns when the stream has
-// ended and its goroutines are joined. current returns the term that this node
-// leads in now, or nil. hint says where the leader may be, for a member that
-// asks in vain.
+// ServeMember serves the stream of a member, and returns when the stream has ended
+// and all goroutines are joined. current returns this node's present Term, or nil.
+// hint says where the leader may be, for a member asking in vain.
 func ServeMember(conn net.Conn, current func() *Term, hint func() wire.Hint) {
 	m := &memberStream{current: current, hint: hint, reads: make(map[uint64]pendingRead)}
 	m.stream = stream.New(conn, m.handle)
@@ -28,8 +27,8 @@ func ServeMember(conn net.Conn, current func() *Term, hint func() wire.Hint) {
 	}
 }
 
-// Limits of one member's pending reads. They are below stream.MaxServing, so that
-// reads that wait leave room for the member's beats.
+// Limits of a member's pending reads, below stream.MaxServing: waiting reads leave
+// room for the member's beats.
 const (
 	maxReads    = stream.MaxServing / 2
 	maxReadKeys = 256 << 10 // keys of all pending reads
@@ -42,13 +41,13 @@ type pendingRead struct {
 }
 
 // memberStream is the leader's end of a member's stream. The stream belongs to the
-// term of its first Attach.
+// term of the first Attach.
 type memberStream struct {
 	current func() *Term
 	hint    func() wire.Hint
 	stream  *stream.Stream
 
-	// Used by handle only, which is called by one goroutine.
+	// Used by handle only, on the stream's reading goroutine.
 	term       *Term // nil before Attach
 	subscriber *Subscriber
 
@@ -122,8 +121,8 @@ func (m *memberStream) attach(q *stream.Request) {
 }
 
 // join makes the stream a subscriber of the present term. join reports false if
-// this node does not lead, or leads in an older term than seen, the highest term
-// that has served the member: such a leader is deposed and does not know yet.
+// this node does not lead, or leads in an older term than seen, the member's
+// highest term so far: such a leader is deposed and does not know yet.
 func (m *memberStream) join(seen uint64) bool {
 	t := m.current()
 	if t == nil || t.Number() < seen {
@@ -144,10 +143,10 @@ func (m *memberStream) join(seen uint64) bool {
 	return true
 }
 
-// propose decodes the command once; its received bytes go into the log.
+// propose decodes the command once; the received bytes go into the log.
 func (m *memberStream) propose(q *stream.Request) {
-	cmd, rest, err := machine.DecodeCommand(q.Body)
-	if err != nil || len(rest) > 0 {
+	cmd, err := machine.DecodeCommand(q.Body)
+	if err != nil {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
@@ -203,8 +202,8 @@ func (m *memberStream) startRead(q *stream.Request, n int, start func(answer fun
 		return
 	}
 	if _, taken := m.reads[q.ID]; taken {
-		// Nothing could cancel the pending read of that ID any more: it would
-		// wait for as long as this node leads.
+		// Nothing could cancel the pending read of the same ID any more: the
+		// read would wait for as long as this node leads.
 		m.mu.Unlock()
 		m.stream.Stop(stream.ErrBadID)
 		return
@@ -220,8 +219,8 @@ func (m *memberStream) startRead(q *stream.Request, n int, start func(answer fun
 	cancel := start(func(body []byte, c wire.Code) {
 		m.remove(q.ID)
 		if c == wire.CodeOK && m.stream.Full() {
-			// Many large answers in a row, for example about one key that many
-			// watch, must not cost the member its stream.
+			// Many large answers in a row, for example about a much watched
+			// key, must not cost the member the stream.
 			c, body = wire.CodeBusy, nil
 		}
 		q.Answer(c, body)

@@ -23,7 +23,7 @@ func TestAStreamCarriesCommandsBeatsAndEvents(t *testing.T) {
 			if f.Code != wire.CodeOK {
 				t.Fatalf("%#v: %v", cmd, f.Code)
 			}
-			if o, _, err := machine.DecodeOutcome(f.Body); err != nil || o.Code != machine.OK && o.Code != machine.Queued {
+			if o, err := machine.DecodeOutcome(f.Body); err != nil || o.Code != machine.OK && o.Code != machine.Queued {
 				t.Errorf("%#v: %+v, %v", cmd, o, err)
 			}
 		}
@@ -62,8 +62,8 @@ func TestAStreamCarriesCommandsBeatsAndEvents(t *testing.T) {
 	})
 }
 
-// A command that only a leader may propose is never taken from a stream, and
-// neither is a message that is malformed.
+// A command reserved to the leader is never taken from a stream, and neither is a
+// malformed message.
 func TestAStreamRefusesWhatItCannotTake(t *testing.T) {
 	var departed string
 	depart := func(name string, boot uint64, done func(wire.Code)) {
@@ -124,7 +124,7 @@ func TestAStreamBeginsWithAttach(t *testing.T) {
 	})
 }
 
-// However many reads of a member wait, its beats are answered; and when the reads
+// However many reads of a member wait, the beats are answered; and when the reads
 // are given up there is room for others.
 func TestWaitingReadsLeaveRoomForBeats(t *testing.T) {
 	onStageWith(t, termtest.Config{TTL: ttl}, func(s *stage) {
@@ -181,7 +181,7 @@ func TestWaitingReadsLeaveRoomForBeats(t *testing.T) {
 	})
 }
 
-// The end of a stream ends its waiting reads.
+// The end of a stream ends the waiting reads.
 func TestReadsAreCancelledWithTheirStream(t *testing.T) {
 	onStage(t, func(s *stage) {
 		p := s.connect()

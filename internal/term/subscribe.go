@@ -4,11 +4,10 @@ import (
 	"maps"
 
 	"github.com/wardmote/wardmote/internal/machine"
-	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// A Subscriber gets the events of sessions: one member's stream, or this node
+// A Subscriber gets the events of sessions: a member's stream, or this node
 // itself. No function may block.
 type Subscriber struct {
 	Event func(machine.Event)
@@ -28,7 +27,7 @@ func (t *Term) Join(s *Subscriber) bool {
 	return true
 }
 
-// Quit removes a subscriber and the routes of its sessions.
+// Quit removes a subscriber and all routes to the subscriber.
 func (t *Term) Quit(s *Subscriber) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,16 +35,16 @@ func (t *Term) Quit(s *Subscriber) {
 	maps.DeleteFunc(t.sessions, func(_ machine.SessionID, o *Subscriber) bool { return o == s })
 }
 
-// Attach routes the events of open sessions to s, and tells s every event that it
-// may have missed: the grants that a session has not marked as seen, and the ends
-// of sessions that are open no more.
+// Attach routes the events of open sessions to s, and tells s every event
+// possibly missed: the grants not marked as seen by the session, and the ends of
+// sessions.
 func (t *Term) Attach(s *Subscriber, ids []machine.SessionID) {
 	for _, id := range ids {
 		if t.route(s, id) {
 			continue
 		}
 		// A deposed leader may lack a newer session: only a confirmed leader may
-		// say that there is none.
+		// deny a session.
 		t.Confirm(func(ok bool) {
 			if ok {
 				s.Event(machine.Event{Kind: machine.EventEnded, Session: id, Reason: machine.Expired})
@@ -78,7 +77,7 @@ func (t *Term) AnnounceBound(ttl uint64) {
 }
 
 // tell tells an event to the subscriber of the session. A session without a
-// subscriber is told when its member attaches.
+// subscriber is told when the member attaches.
 func (t *Term) tell(e machine.Event) {
 	t.mu.Lock()
 	s := t.sessions[e.Session]
@@ -92,10 +91,10 @@ func (t *Term) tell(e machine.Event) {
 }
 
 // route routes the events of a session to s, and reports whether the session is
-// open; if not, its Open is on its way or its end has come. If the events went
-// elsewhere before, s is told the events that it may have missed. The route is
-// made first and the table read then, so no event falls between; an event that is
-// told twice does no harm.
+// open; if not, the Open is on the way or the session has ended. If the events went
+// elsewhere before, s is told the events possibly missed. The route is made first
+// and the table read then, so no event falls between; an event told twice does no
+// harm.
 func (t *Term) route(s *Subscriber, id machine.SessionID) (open bool) {
 	t.mu.Lock()
 	routed := t.sessions[id] == s
@@ -133,26 +132,26 @@ func (t *Term) route(s *Subscriber, id machine.SessionID) (open bool) {
 	return true
 }
 
-// Beat takes a keepalive of a session that belongs to s. done gets CodeOK once a
-// round that began after the call has confirmed the leader, CodeNoSession if the
-// session is not open, and CodeNotLeader if the leader may have been replaced.
+// Beat takes a keepalive of a session of s. done gets CodeOK once a round begun
+// after the call has confirmed the leader, CodeNoSession if the session is not
+// open, and CodeNotLeader if the leader may have been replaced.
 func (t *Term) Beat(s *Subscriber, id machine.SessionID, done func(wire.Code)) {
 	t.route(s, id)
 	t.keeper.beat(id, done)
 }
 
-// Propose proposes a client's command for a session that belongs to s. With
-// CodeOK the command is committed and the outcome is its answer. CodeUnknown
-// means that the command may have been applied or may yet be. With any other code
-// nothing happened: CodeBad, no client proposes such a command; CodeVersion, some
-// voter may not read the command yet; CodeBusy, too many commands wait;
+// Propose proposes a client's command for a session of s. With CodeOK the
+// command is committed, with this outcome. CodeUnknown means: the command may
+// have been applied, or may be applied later. With any other code nothing
+// happened: CodeBad, no client proposes such a command; CodeVersion, some voter
+// may not read the command yet; CodeBusy, too many commands wait;
 // CodeNotLeader.
 func (t *Term) Propose(s *Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) {
 	t.propose(s, cmd, nil, done)
 }
 
-// propose is Propose for a command that was decoded from frame; nil: for a
-// command made by this process.
+// propose is Propose for a command decoded from frame, or made by this process if
+// frame is nil.
 func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) {
 	id, ok := clientCommand(cmd)
 	if !ok {
@@ -160,15 +159,15 @@ func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done fu
 		return
 	}
 	t.route(s, id)
-	if f := machine.Format(cmd); f > member.LeastFormat && f > t.table.Format() {
+	if f := t.cfg.Format(cmd); f > 1 && f > t.table.Format() { // every table has format 1
 		done(machine.Outcome{}, wire.CodeVersion)
 		return
 	}
 	t.proposer.propose(cmd, frame, done)
 }
 
-// clientCommand returns the session of a command that clients propose. It reports
-// false for a command that only a leader may propose.
+// clientCommand returns the session of a client's command, and false for a command
+// reserved to the leader.
 func clientCommand(c machine.Command) (id machine.SessionID, ok bool) {
 	switch c := c.(type) {
 	case machine.Open:

@@ -13,7 +13,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// A recorder is a subscriber that writes down its events.
+// A recorder is a subscriber writing down all events.
 type recorder struct {
 	term.Subscriber
 	mu     sync.Mutex
@@ -30,7 +30,7 @@ func newRecorder() *recorder {
 	return r
 }
 
-// told returns the events so far, and forgets them.
+// told returns the events since the last call.
 func (r *recorder) told() string {
 	synctest.Wait()
 	r.mu.Lock()
@@ -46,19 +46,19 @@ func TestEventsOfNobodysSessionAreToldToNobody(t *testing.T) {
 		s.Must(machine.Open{Session: sid(2), Client: "other", Node: "n", TTL: 3000})
 		r := newRecorder()
 		s.Term().Join(&r.Subscriber)
-		// The session without an ID as a forged Attach might ask for it: the table
-		// has none, so the forger is told of its end.
+		// A forged Attach might name the session without an ID: the table has no
+		// such session, so the forger is told of an end.
 		s.Term().Attach(&r.Subscriber, []machine.SessionID{{}, sid(1), sid(2)})
 		if got := r.told(); got != "3 0 " {
 			t.Errorf("told %s", got)
 		}
-		s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Delay: 1000},
+		s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Spec: machine.Spec{Delay: 1000}},
 			machine.Acquire{Session: sid(2), Seq: 1, Key: "k"},
 			machine.Acquire{Session: sid(1), Seq: 2, Key: "j"},
 			machine.Ask{Session: sid(1), Key: "j"})
 		s.Must(machine.Expire{Session: sid(1), Term: 1})
-		// Contended, asked, twice lost, and ended. The leader alone is told that
-		// k is delayed.
+		// Contended, asked, twice lost, and ended. The leader alone is told of
+		// the delay of k.
 		if got := r.told(); got != "7 1 k, 6 1 j, 2 1 k, 2 1 j, 3 1 " {
 			t.Errorf("told %s", got)
 		}
@@ -90,7 +90,7 @@ func TestASubscriberThatAttachesIsToldWhatItMissed(t *testing.T) {
 		if got := first.told(); got != "3 3 " {
 			t.Errorf("the first is told %s", got)
 		}
-		// A session that has ended meanwhile, asked of a confirmed leader only.
+		// The end of a session is told by a confirmed leader only.
 		s.HoldRounds()
 		s.Term().Attach(&first.Subscriber, []machine.SessionID{sid(2), sid(3)})
 		if got := first.told(); got != "" {
@@ -108,7 +108,7 @@ func TestASubscriberThatAttachesIsToldWhatItMissed(t *testing.T) {
 	})
 }
 
-// The events of a session follow the stream that carries its commands and beats.
+// The events of a session follow the stream of the session's commands and beats.
 func TestEventsFollowTheSession(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.open(1)
@@ -166,8 +166,8 @@ func TestASubscriberIsStoppedWithTheTerm(t *testing.T) {
 	})
 }
 
-// A session that opens through a subscriber has its events routed by its next
-// command or beat.
+// The events of a newly opened session are routed by the session's next command or
+// beat.
 func TestAnOpenedSessionIsRouted(t *testing.T) {
 	onStage(t, func(s *stage) {
 		r := newRecorder()

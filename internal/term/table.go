@@ -12,8 +12,8 @@ import (
 )
 
 // A Table is this voter's copy of the lock table. Beside the table stand a few
-// times of this host's clock: they belong to this copy and must not be in the
-// table, which is equal on every voter.
+// times of this host's clock: such times belong to this copy and must not
+// be in the table itself, because the table is equal on every voter.
 //
 // Methods may be called from any goroutine. Apply, Configured and Restore are
 // called by raft's goroutine, in log order.
@@ -24,35 +24,35 @@ type Table struct {
 	marks   map[machine.SessionID]time.Time // when Silence was applied here
 	founded time.Time                       // when Found was applied here
 	watch   func(applied)                   // the term's; called in log order, without mu
-	beyond  bool                            // raised to a format that this version does not read
+	beyond  bool                            // raised to a format unknown to this version
 
 	expecting sync.Mutex
 	expected  entry // of the term's proposer
 }
 
-// applied is the effect of one log entry.
+// applied is the effect of a log entry.
 type applied struct {
 	commands []machine.Command
 	outcomes []machine.Outcome
 	events   []machine.Event
 }
 
-// entry is an encoded log entry and the commands that DecodeEntry makes of it.
+// entry is an encoded log entry and the commands in the entry.
 type entry struct {
 	bytes    []byte
 	commands []machine.Command
 }
 
-// NewTable returns the table of a cluster that is not founded yet.
+// NewTable returns the table of a cluster before founding.
 func NewTable() *Table {
 	return &Table{m: machine.New(), marks: make(map[machine.SessionID]time.Time)}
 }
 
-// Apply applies one log entry and returns its outcomes as []machine.Outcome, one
-// for each command. An entry that cannot be decoded changes nothing, on every
-// voter alike, and has no outcomes.
+// Apply applies a log entry and returns the outcomes of the commands as
+// []machine.Outcome. An entry in a foreign format changes nothing, on every voter
+// alike, and has no outcomes.
 //
-// at is the time when the leader put the entry in its log, by the leader's wall
+// at is the time when the leader put the entry in the log, by the leader's wall
 // clock. The time is part of the entry, in every store and on the way to every
 // voter, so the tables stay equal. Nothing keeps a wall clock from running
 // backward or from being wrong, so the table only keeps the time for people to
@@ -82,7 +82,7 @@ func (t *Table) Apply(data []byte, at time.Time) any {
 	return a.outcomes
 }
 
-// noteLocked keeps the times that belong to one applied command.
+// noteLocked keeps the times of an applied command.
 func (t *Table) noteLocked(c machine.Command, code machine.Code, events []machine.Event, now time.Time) {
 	for _, e := range events {
 		if e.Kind == machine.EventEnded {
@@ -107,28 +107,28 @@ func (t *Table) noteLocked(c machine.Command, code machine.Code, events []machin
 	}
 }
 
-// expect tells the table the commands of an entry that this process is about to
-// commit, so that Apply does not decode bytes that the proposer has decoded
-// already. commands must be equal to the result of DecodeEntry: the tables of
-// the other voters apply exactly that. One entry can be expected at a time.
+// expect tells the table the commands of an entry before this process commits
+// the entry, so that Apply does not decode bytes already decoded by the
+// proposer. commands must be equal to the result of DecodeEntry: the tables of
+// the other voters apply exactly the decoded commands. A later call replaces
+// the expected entry.
 func (t *Table) expect(bytes []byte, commands []machine.Command) {
 	t.expecting.Lock()
 	t.expected = entry{bytes, commands}
 	t.expecting.Unlock()
 }
 
-// expectNothing ends the expectation of expect. An entry with an unknown fate
-// that is applied later is decoded like the entry of any other voter.
+// expectNothing ends the expectation of expect. If an entry
+// with an unknown fate is applied later, Apply decodes the entry.
 func (t *Table) expectNothing() {
 	t.expecting.Lock()
 	t.expected = entry{}
 	t.expecting.Unlock()
 }
 
-// decode returns the commands of an entry. Raft hands the table of the leader
-// the slice that was proposed, so the expected entry is known by its address: no
-// other entry can stand there, because the expectation itself keeps the bytes in
-// memory.
+// decode returns the commands of an entry. Raft hands the proposed slice to
+// the table of the leader, so the expected entry is known by the address: no other
+// entry can stand there, because the expectation keeps the bytes in memory.
 func (t *Table) decode(data []byte) ([]machine.Command, error) {
 	t.expecting.Lock()
 	e := t.expected
@@ -141,7 +141,7 @@ func (t *Table) decode(data []byte) ([]machine.Command, error) {
 	return machine.DecodeEntry(data)
 }
 
-// ErrBeyond means that this table has parted from the tables of the other voters:
+// ErrBeyond means: this table has parted from the tables of the other voters:
 // this member was put back to an earlier version of the program after all voters
 // had read a later format.
 var ErrBeyond = errors.New("cluster: the table's format is of a later version of this program")
@@ -164,7 +164,7 @@ func (t *Table) setWatch(f func(applied)) {
 	t.mu.Unlock()
 }
 
-// Configured notes that a raft configuration was committed at index.
+// Configured notes the commit of a raft configuration at index.
 func (t *Table) Configured(index uint64) {
 	t.mu.Lock()
 	t.config = max(t.config, index)
@@ -178,7 +178,7 @@ func (t *Table) ConfigIndex() uint64 {
 	return t.config
 }
 
-// View runs f on the lock table, which does not change while f runs. f must be
+// View runs f on the lock table. The table does not change while f runs. f must be
 // short and must not keep the table: entries wait for f.
 func (t *Table) View(f func(*machine.State)) {
 	t.mu.RLock()
@@ -186,7 +186,7 @@ func (t *Table) View(f func(*machine.State)) {
 	f(t.m)
 }
 
-// Format returns the format of log entries that the table has been raised to.
+// Format returns the table's format of log entries.
 func (t *Table) Format() (f int) {
 	t.View(func(m *machine.State) { f = m.Format() })
 	return f
@@ -220,8 +220,8 @@ func (t *Table) Restore(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	// The marks and the founding of a snapshot count from now. They happened
-	// earlier, so the count is too long rather than too short: safe.
+	// The marks and the founding of a snapshot count from now. Both
+	// happened earlier, so the count is too long rather than too short: safe.
 	now := time.Now()
 	marks := make(map[machine.SessionID]time.Time)
 	m.Sessions(func(s machine.SessionStatus) bool {

@@ -12,21 +12,21 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// A Log is the replicated log, as one voter sees the log.
+// A Log is the replicated log as seen by a voter.
 type Log interface {
 	// ID returns the raft ID of this voter.
 	ID() string
 
 	// Voters returns the raft IDs of the voters in the latest configuration, in
-	// an order that is the same for the same voters.
+	// an order determined by the IDs.
 	Voters() []string
 
 	// Leads reports whether this voter's raft leads in term now.
 	Leads(term uint64) bool
 
 	// Commit commits an entry and blocks until the verdict. With CodeOK,
-	// outcomes is the result of Table.Apply. CodeNotLeader means that the entry
-	// is in no log, CodeUnknown that the entry may be committed or may yet be.
+	// outcomes is the result of Table.Apply. CodeNotLeader means: the entry is
+	// in no log; CodeUnknown: the entry may be committed, now or later.
 	// The log hands the very slice to Table.Apply of this voter.
 	Commit(entry []byte) (outcomes any, code wire.Code)
 
@@ -35,31 +35,35 @@ type Log interface {
 	Stalled() time.Duration
 }
 
-// Config describes one leader's term. Every field is needed unless its comment
-// says otherwise.
+// Config describes a leader's term. Every field is needed, unless the field's
+// comment says otherwise.
 type Config struct {
 	Log    Log
 	Table  *Table
 	Term   uint64
 	Logger *slog.Logger
 
-	// Ask asks a voter whether its term is not above term, for one round. Ask
+	// Ask asks a voter whether the voter's term is not above term, for a round. Ask
 	// does not block and calls answer at most once, from any goroutine. An
 	// answer after ctx has ended counts for nothing.
 	Ask func(ctx context.Context, voter string, term uint64, answer func(yes bool))
+
+	// Format returns the format of log entries that a command needs. Nil means
+	// machine.Format; tests make up a next format.
+	Format func(machine.Command) int
 
 	// MayLift is asked before the founding wait ends, at each tick until true.
 	// Nil means yes.
 	MayLift func() bool
 
-	// Depart is called for a member that wants to be replaced as a voter. done
+	// Depart is called for a member with the wish to be replaced as a voter. done
 	// is called once. Nil refuses every member with CodeBad.
 	Depart func(name string, boot uint64, done func(wire.Code))
 }
 
-// A Term is this node while it leads in one term. A Term takes the commands,
-// beats and reads of this node's own clients and of the other members, and tells
-// them events. Each term of leadership has its own Term.
+// A Term is this node while leading in a term. A Term takes the commands, beats and
+// reads of this node's own clients and of the other members, and tells both the
+// events of their sessions. Each term of leadership has a Term for itself.
 //
 // Methods may be called from any goroutine, and none blocks except Stop. Every
 // done is called once, by any goroutine, and must not block. After Stop, done is
@@ -78,7 +82,7 @@ type Term struct {
 	ready       []func(wire.Code) // wait for Lift
 	closed      bool
 
-	held    atomic.Int64 // bytes of answers that wait for their round
+	held    atomic.Int64 // bytes of answers waiting for a round
 	lifting atomic.Bool  // a Lift is in flight or done
 
 	doubt  chan struct{} // closed when an entry's fate is unknown
@@ -89,8 +93,11 @@ type Term struct {
 	wg     sync.WaitGroup
 }
 
-// New returns a Term that does nothing before Start.
+// New returns a Term, idle until Start.
 func New(cfg Config) *Term {
+	if cfg.Format == nil {
+		cfg.Format = machine.Format
+	}
 	t := &Term{
 		cfg:         cfg,
 		table:       cfg.Table,
@@ -109,8 +116,7 @@ func New(cfg Config) *Term {
 // Start begins to lead. The table must have applied LeaderStart of the term. The
 // order is part of the safety argument:
 //
-//  1. The table is watched, so that no session that opens from now on escapes the
-//     keeper.
+//  1. The table is watched, so no later Open escapes the keeper.
 //  2. The keeper gives every session of the table a whole TTL from now. An earlier
 //     leader acknowledged beats up to some moment before LeaderStart was
 //     committed; the TTLs of these beats end before the new ones.
@@ -124,7 +130,7 @@ func (t *Term) Start() {
 	t.wg.Go(t.tick)
 }
 
-// Stop ends the term on this node and joins its goroutines. Every waiting request
+// Stop ends the term on this node and joins the Term's goroutines. Every waiting request
 // is answered, and every subscriber's Stop is called. Stop waits for the verdict
 // on the entry in flight.
 func (t *Term) Stop() {
@@ -146,7 +152,7 @@ func (t *Term) Stop() {
 		done(wire.CodeNotLeader)
 	}
 	t.wg.Wait()
-	t.keeper.stop() // beats that came during the first call
+	t.keeper.stop() // beats received during the first call
 }
 
 // Number returns the number of the term.
@@ -156,8 +162,8 @@ func (t *Term) Number() uint64 { return t.cfg.Term }
 func (t *Term) Done() <-chan struct{} { return t.ctx.Done() }
 
 // Doubt is closed when the fate of an entry is unknown, or when the store has not
-// answered for timing.StoreStalled. The keeper no longer knows then which
-// promises still stand: stop this Term and establish a new one, behind a barrier.
+// answered for timing.StoreStalled. The keeper no longer knows the standing
+// promises then: stop this Term and establish another Term, behind a barrier.
 func (t *Term) Doubt() <-chan struct{} { return t.doubt }
 
 func (t *Term) doubtNow() { t.doubts.Do(func() { close(t.doubt) }) }
@@ -181,9 +187,8 @@ func (t *Term) tick() {
 		case <-t.ctx.Done():
 			return
 		case <-ticker.C:
-			// Not the ticker's own time, which is the moment when the ticker
-			// fired: a goroutine that was kept from running must see how late
-			// the tick is.
+			// Not the ticker's own time, the moment when the ticker fired: a
+			// goroutine kept from running must see how late the tick is.
 			now := time.Now()
 			t.keeper.tick(now)
 			if t.cfg.Log.Stalled() > timing.StoreStalled {
@@ -271,8 +276,8 @@ func (t *Term) Decide(cmd machine.Command, done func(machine.Outcome, wire.Code)
 	t.proposer.propose(cmd, nil, done)
 }
 
-// Confirm calls done with the verdict of a round that begins after now: true
-// means that no other leader had been elected when Confirm was called.
+// Confirm calls done with the verdict of a round beginning after now. True
+// means: no other leader had been elected when Confirm was called.
 func (t *Term) Confirm(done func(ok bool)) { t.rounds.add(done) }
 
 func (t *Term) confirmThen(done func(wire.Code)) {
@@ -307,7 +312,7 @@ func (t *Term) Depart(name string, boot uint64, done func(wire.Code)) {
 	t.cfg.Depart(name, boot, done)
 }
 
-// Bound returns the largest TTL that a session may have, in milliseconds.
+// Bound returns the largest TTL allowed to a session, in milliseconds.
 func (t *Term) Bound() (ttl uint64) {
 	t.table.View(func(m *machine.State) { ttl = m.Bound() })
 	return ttl
@@ -319,7 +324,7 @@ func (t *Term) Lifted() (lifted bool) {
 	return lifted
 }
 
-// Format returns the format of log entries that the table has been raised to.
+// Format returns the table's format of log entries.
 func (t *Term) Format() int { return t.table.Format() }
 
 // ConfigIndex returns the log index of the last committed raft configuration.

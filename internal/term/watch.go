@@ -10,7 +10,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// watches holds the reads and scans that wait for a change.
+// watches holds the reads and scans waiting for a change.
 type watches struct {
 	wake wakeup.One
 
@@ -23,14 +23,14 @@ type watches struct {
 	ended    bool
 }
 
-// A watch is one read or scan that waits: for changes of keys, or of the keys
-// with a prefix.
+// A watch is a read waiting for changes of keys, or a scan waiting for changes of
+// the keys with a prefix.
 type watch struct {
 	keys   []string // nil: prefix is watched
 	prefix string
 
 	// look returns nil if there is nothing to tell yet, and otherwise the
-	// function that answers. Only the goroutine of run calls look.
+	// answering function. Only the goroutine of run calls look.
 	look func() (answer func())
 	fail func(wire.Code)
 
@@ -114,9 +114,9 @@ func erase(m map[string]map[*watch]struct{}, key string, w *watch) bool {
 	return true
 }
 
-// changed marks the watches of a key. Raft's goroutine does no more than that.
-// Prefixes are looked up by the lengths in use, which are few, so that a changed
-// key costs the same for any number of watched prefixes.
+// changed marks the watches of a key. Raft's goroutine does no more. Prefixes
+// are looked up by the few lengths in use, so that a changed key costs the same
+// for any number of watched prefixes.
 func (ws *watches) changed(key string) {
 	ws.mu.Lock()
 	for w := range ws.keys[key] {
@@ -130,7 +130,7 @@ func (ws *watches) changed(key string) {
 		}
 	}
 	// The table remembers a number of changes of all keys together. A scan of a
-	// quiet prefix would fall behind them and have to list anew, so every scan
+	// quiet prefix would fall behind and have to list anew, so every scan
 	// is moved on in time.
 	if ws.changes++; ws.changes >= machine.MaxChanges/4 {
 		ws.changes = 0
@@ -145,7 +145,7 @@ func (ws *watches) changed(key string) {
 	}
 }
 
-// run answers watches until ctx ends, and then fails all of them.
+// run answers watches until ctx ends, and then fails all watches.
 func (ws *watches) run(ctx context.Context) {
 	for {
 		select {
@@ -166,7 +166,7 @@ func (ws *watches) run(ctx context.Context) {
 	}
 }
 
-// close fails every waiting watch, and every later one, with CodeNotLeader.
+// close fails every waiting and every later watch with CodeNotLeader.
 func (ws *watches) close() {
 	ws.mu.Lock()
 	ws.ended = true

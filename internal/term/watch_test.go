@@ -45,7 +45,7 @@ func TestAScanWaitsForChangesOfItsPrefixOnly(t *testing.T) {
 		if !ok || keysOf(a) != "a/3*" || a.More {
 			t.Fatalf("%+v", a)
 		}
-		// A scan that is given up leaves nothing behind.
+		// A cancelled scan leaves nothing behind.
 		w = s.scan(replica.Scan{Prefix: "a/", Limit: 10, Since: a.Version})
 		v := s.scan(replica.Scan{Prefix: "a/", Limit: 10, Since: a.Version})
 		synctest.Wait()
@@ -58,8 +58,8 @@ func TestAScanWaitsForChangesOfItsPrefixOnly(t *testing.T) {
 	})
 }
 
-// The end of the scans of one prefix is not the end of the scans of another prefix
-// of the same length; and a key begins with itself.
+// The end of the scans of a prefix is not the end of the scans of another prefix of
+// the same length; and a key is a prefix of the same key.
 func TestAScanIsNotEndedWithAnother(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.open(1)
@@ -75,8 +75,8 @@ func TestAScanIsNotEndedWithAnother(t *testing.T) {
 	})
 }
 
-// The change comes between the look at the table and the registering, or beside it,
-// or after it: the reader is told in any case.
+// The change comes between the look at the table and the registering, or during the
+// registering, or later: the reader is told in any case.
 func TestReadersThatRegisterBesideAChangeMissNothing(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
 		s.open(1)
@@ -156,7 +156,7 @@ func TestAScanThatCannotGoOnSaysSo(t *testing.T) {
 		if !slices.Equal(all, keys) {
 			t.Errorf("listed %d keys: %q", len(all), all)
 		}
-		// A table that came from a snapshot does not know the changes before.
+		// A restored table does not know the changes before.
 		s.LeadFromSnapshot()
 		if a, ok := s.scan(replica.Scan{Prefix: "k/", Limit: 256, Since: list.Version}).answer(); !ok || !a.Lost {
 			t.Errorf("after a restore: %+v", a)
@@ -208,7 +208,7 @@ func TestAReaderOfItsPositionIsWokenWhenItMoves(t *testing.T) {
 	})
 }
 
-// A read or scan that waits is answered when the term ends, and later ones at once.
+// A waiting read or scan is answered when the term ends, and later reads at once.
 func TestWaitingReadsAreAnsweredWhenTheTermEnds(t *testing.T) {
 	onStage(t, func(s *stage) {
 		list, _ := s.scan(replica.Scan{Limit: 10}).answer()

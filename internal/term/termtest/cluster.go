@@ -18,14 +18,14 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// Config describes a Cluster. The zero Config is that of most tests.
+// Config describes a Cluster. Most tests use the zero Config.
 type Config struct {
-	TTL      time.Duration // bound of sessions' TTLs; 0: DefaultTTL
-	Voters   int           // 0: three
-	Founding bool          // leave the founding wait to the leader
-	Format   int           // raise the table to this format; 0: to machine.MaxFormat
-	Seed     uint64        // of the network's faults
-	NoCheck  bool          // see SetCheck
+	TTL      time.Duration             // bound of sessions' TTLs; 0: DefaultTTL
+	Voters   int                       // 0: three
+	Founding bool                      // leave the founding wait to the leader
+	Format   func(machine.Command) int // like term.Config.Format
+	Seed     uint64                    // of the network's faults
+	NoCheck  bool                      // see SetCheck
 	Depart   func(name string, boot uint64, done func(wire.Code))
 	MayLift  func() bool
 }
@@ -44,7 +44,7 @@ type Cluster struct {
 	entries gate[Fate]
 	rounds  rounds
 
-	applying sync.Mutex // one entry at a time; before mu
+	applying sync.Mutex // an entry; locked before mu
 	tables   [2]*term.Table
 
 	mu       sync.Mutex
@@ -52,7 +52,7 @@ type Cluster struct {
 	applied  []machine.Command // all commands, in log order
 	elected  uint64            // the highest term won
 	promised map[string]uint64 // each voter's term
-	cut      map[string]bool   // voters that answer no round
+	cut      map[string]bool   // voters without an answer to rounds
 	leader   *leadership       // nil: nobody leads
 	latest   *leadership       // the leader, or the leader before
 	former   []*leadership     // deposed, and running still
@@ -61,9 +61,9 @@ type Cluster struct {
 	stalled  time.Duration
 }
 
-var made atomic.Uint64 // clusters so far: each has an ID of its own
+var made atomic.Uint64 // clusters so far: every ID is another
 
-// New founds a cluster and elects its first leader, in term 1. The Cluster stops at
+// New founds a cluster and elects the first leader, in term 1. The Cluster stops at
 // the end of the test.
 func New(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
@@ -72,9 +72,6 @@ func New(t testing.TB, cfg Config) *Cluster {
 	}
 	if cfg.Voters == 0 {
 		cfg.Voters = 3
-	}
-	if cfg.Format == 0 {
-		cfg.Format = machine.MaxFormat
 	}
 	c := &Cluster{
 		t:        t,
@@ -123,7 +120,7 @@ func (c *Cluster) stop() {
 }
 
 // Lead elects a leader in the next term. The leader before is stopped, or goes on
-// frozen if it is paused. The new leader has the other voter's table.
+// frozen if paused. The new leader has the other voter's table.
 func (c *Cluster) Lead() {
 	c.t.Helper()
 	old := c.unseat()
@@ -137,9 +134,10 @@ func (c *Cluster) Lead() {
 	c.elect()
 }
 
-// Depose elects a leader in the next term, on the other voter's table, and leaves
-// the leader before running: that leader has not heard of the election. Members go
-// on with the new leader. Depose returns the Term of the leader before.
+// Depose elects a leader in the next term, on the other voter's table, and
+// leaves the leader before running: the old leader has not heard of the
+// election, and the members go on with the old leader for their Faults.Stale.
+// Depose returns the Term of the leader before.
 func (c *Cluster) Depose() *term.Term {
 	c.t.Helper()
 	old := c.unseat()
@@ -150,7 +148,7 @@ func (c *Cluster) Depose() *term.Term {
 	return old.term
 }
 
-// LeadFromSnapshot is Lead with a table that came to the new leader as a snapshot.
+// LeadFromSnapshot is Lead, with a snapshot as the new leader's table.
 func (c *Cluster) LeadFromSnapshot() {
 	c.t.Helper()
 	old := c.last()
@@ -166,7 +164,7 @@ func (c *Cluster) LeadFromSnapshot() {
 	c.Lead()
 }
 
-// unseat takes the leader away: from now on no entry of its term is committed.
+// unseat takes the leader away: from now on no entry of the old term is committed.
 func (c *Cluster) unseat() *leadership {
 	c.applying.Lock() // no entry is half applied
 	defer c.applying.Unlock()
@@ -179,7 +177,7 @@ func (c *Cluster) unseat() *leadership {
 }
 
 // elect has a majority of the voters vote for a leader in the term of c.elected,
-// and starts its Term.
+// and starts the Term.
 func (c *Cluster) elect() {
 	c.t.Helper()
 	c.mu.Lock()
@@ -192,8 +190,8 @@ func (c *Cluster) elect() {
 	c.mu.Unlock()
 	t, err := term.Establish(term.Config{
 		Log: l, Table: c.tables[l.place], Term: number, Logger: slog.New(slog.DiscardHandler),
-		Ask: c.ask, Depart: c.cfg.Depart, MayLift: c.cfg.MayLift,
-	}, func() error { return nil }, c.founding(), c.cfg.Format)
+		Ask: c.ask, Depart: c.cfg.Depart, MayLift: c.cfg.MayLift, Format: c.cfg.Format,
+	}, func() error { return nil }, c.founding(), machine.MaxFormat)
 	if err != nil {
 		c.t.Fatalf("term %d: %v", number, err)
 	}
@@ -203,7 +201,8 @@ func (c *Cluster) elect() {
 	members := slices.Clone(c.members)
 	c.mu.Unlock()
 	for _, m := range members {
-		m.Reconnect()
+		faults, _ := m.network()
+		m.after(faults.Stale, m.Reconnect)
 	}
 	c.next.Wake()
 }
@@ -242,13 +241,13 @@ func (c *Cluster) ID() machine.ClusterID { return c.id }
 func (c *Cluster) Apply(commands ...machine.Command) (outcomes []machine.Outcome) {
 	for part := range slices.Chunk(commands, machine.MaxCommands) {
 		c.applying.Lock()
-		outcomes = append(outcomes, c.applyLocked(c.last().place, machine.EncodeEntry(part))...)
+		outcomes = append(outcomes, c.applyLocked(c.last().place, machine.EncodeCommands(part))...)
 		c.applying.Unlock()
 	}
 	return outcomes
 }
 
-// Must is Apply for commands that the table accepts; any other outcome fails the
+// Must is Apply for commands accepted by the table; any other outcome fails the
 // test. Must returns the last outcome.
 func (c *Cluster) Must(commands ...machine.Command) (last machine.Outcome) {
 	c.t.Helper()
@@ -293,7 +292,7 @@ func (c *Cluster) SetCheck(check bool) {
 	c.check = check
 }
 
-// Check returns the first invariant that the table breaks, or nil.
+// Check returns the first broken invariant of the table, or nil.
 func (c *Cluster) Check() (err error) {
 	c.View(func(m *machine.State) { err = m.Check() })
 	return err
@@ -340,7 +339,7 @@ func (c *Cluster) Applied() []machine.Command {
 	return slices.Clone(c.applied)
 }
 
-// Sent counts the applied commands that f accepts.
+// Sent counts the applied commands accepted by f.
 func (c *Cluster) Sent(f func(machine.Command) bool) (n int) {
 	for _, cmd := range c.Applied() {
 		if f(cmd) {
@@ -364,7 +363,7 @@ func (c *Cluster) ExpireNow() {
 }
 
 // Pause stops the leader like SIGSTOP until resume is called: the leader hears,
-// says and decides nothing. A leader that is elected meanwhile is not paused.
+// says and decides nothing. A leader elected meanwhile is not paused.
 func (c *Cluster) Pause() (resume func()) {
 	l := c.last()
 	l.pause()

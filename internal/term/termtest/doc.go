@@ -1,22 +1,23 @@
 // Package termtest runs a real term.Term for tests, on a log in memory. The keeper,
-// the rounds, the proposer, the watches and the answers are those of package term;
-// termtest has only the world around them: the log, the other voters and the
-// network. Package term's safety tests use it, and package locks' random tests.
+// the rounds, the proposer, the watches and the answers are the parts of package
+// term; termtest adds only the world around: the log, the other voters and the
+// network. The safety tests of package term and the random tests of package locks
+// use termtest.
 //
 // The types are:
 //
-//   - Cluster, a lock table on two voters' tables, with one leader. The test decides
+//   - Cluster, a lock table on the tables of two voters, with a leader. The test decides
 //     when an entry is committed, how a round is answered, and when another leader
 //     takes over.
-//   - Member, a replica.Replica that reaches the leader over a network with Faults.
-//     Hooks let a test see and refuse what a client sends.
+//   - Member, a replica.Replica with a faulty network between client and leader.
+//     Hooks let a test see and refuse the client's commands.
 //
-// A Cluster checks after every entry that the table keeps its invariants, and at
-// the end that both tables are equal: the leader's table applies the commands that
-// the proposer decoded, and the other table decodes every entry.
+// A Cluster checks the invariants of the table after every entry, and compares the
+// two tables at the end: the leader's table applies the commands decoded by the
+// proposer, and the other table decodes every entry.
 //
 // Time is package time, so a test runs inside a testing/synctest bubble. A Cluster
-// has no goroutines besides the Term's; everything that comes later is a timer.
+// has no goroutines besides the Term's; all delays are timers.
 // The Cluster stops with the test, by testing.TB.Cleanup.
 //
 //	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// A sink is a session's receiver of events on its member.
+// A sink is a session's receiver of events on the member.
 type sink struct {
 	to func(machine.Event)
 
@@ -26,12 +26,12 @@ func (m *Member) Attach(id machine.SessionID, to func(machine.Event)) {
 // Detach implements replica.Replica.
 func (m *Member) Detach(id machine.SessionID) {
 	m.mu.Lock()
-	s, t := m.sinks[id], m.term
+	s, l := m.sinks[id], m.leader
 	delete(m.sinks, id)
 	delete(m.heard, id)
 	m.mu.Unlock()
-	if t != nil {
-		t.Detach(id)
+	if l != nil {
+		l.term.Detach(id)
 	}
 	if s != nil {
 		s.mu.Lock()
@@ -54,7 +54,7 @@ func (m *Member) push(e machine.Event) {
 	}
 }
 
-// tell calls the sink after d, and after the events that came earlier.
+// tell calls the sink after d, and after all earlier events.
 func (s *sink) tell(e machine.Event, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

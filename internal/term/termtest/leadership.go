@@ -11,7 +11,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// A leadership is one voter's lead in one term. It is the term.Log of its Term.
+// A leadership is a voter's lead in a term, and the term.Log of the Term.
 type leadership struct {
 	c      *Cluster
 	number uint64
@@ -20,7 +20,7 @@ type leadership struct {
 
 	mu       sync.Mutex
 	frozen   chan struct{} // closed by resume; nil: not paused
-	arrivals []func()      // of messages that came while paused
+	arrivals []func()      // of messages received while paused
 }
 
 func (c *Cluster) voter(i int) string { return fmt.Sprintf("v%d#1", i+1) }
@@ -34,8 +34,13 @@ func (l *leadership) Voters() (ids []string) {
 	return ids
 }
 
-// Leads says yes even after an election: the loser has not heard of it.
-func (l *leadership) Leads(number uint64) bool { return number == l.number }
+// Leads says yes even after an election, unless this very voter has voted in it:
+// only then has the loser heard of the election.
+func (l *leadership) Leads(number uint64) bool {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return number == l.number && l.c.promised[l.ID()] <= number
+}
 
 // Commit applies the entry to both tables, unless the test decides otherwise or
 // another leader has been elected.
@@ -92,7 +97,7 @@ func (l *leadership) paused() bool {
 	return l.frozen != nil
 }
 
-// resume lets a paused leader go on, with the messages that came meanwhile.
+// resume lets a paused leader go on, with the messages received meanwhile.
 func (l *leadership) resume() {
 	l.mu.Lock()
 	frozen, arrivals := l.frozen, l.arrivals
@@ -108,8 +113,7 @@ func (l *leadership) resume() {
 }
 
 // wait waits while the leader is paused. The Term's goroutines come here at every
-// tick and every entry, so a paused Term stands still and sees later that time has
-// passed.
+// tick and every entry, so a paused Term stands still and sees the lost time later.
 func (l *leadership) wait() {
 	l.mu.Lock()
 	frozen := l.frozen
@@ -130,7 +134,7 @@ func (l *leadership) later(arrive func()) bool {
 	return true
 }
 
-// A Fate is what becomes of a held entry.
+// A Fate is the end of a held entry.
 type Fate int
 
 const (
@@ -140,16 +144,27 @@ const (
 )
 
 // HoldEntries has every entry of the leader wait, from now on, until the test
-// decides its fate with Decide or ReleaseEntries.
+// decides with Decide or ReleaseEntries.
 func (c *Cluster) HoldEntries() { c.entries.hold() }
 
-// Decide waits for a held entry and decides its fate.
-func (c *Cluster) Decide(f Fate) { c.entries.decide(f) }
+// patient is how long the test waits for the leader to make an entry or a round.
+const patient = time.Minute
+
+// Decide waits for a held entry and decides the entry's fate. The test fails if
+// the leader commits no entry.
+func (c *Cluster) Decide(f Fate) {
+	c.t.Helper()
+	select {
+	case c.entries.held() <- f:
+	case <-time.After(patient):
+		c.t.Fatal("the leader commits no entry")
+	}
+}
 
 // ReleaseEntries commits the held entry and ends HoldEntries.
 func (c *Cluster) ReleaseEntries() { c.entries.release() }
 
-// A gate makes its visitors wait for a decision while it is held.
+// A held gate makes every visitor wait for a decision.
 type gate[T any] struct {
 	mu        sync.Mutex
 	decisions chan T // nil: not held
@@ -177,8 +192,6 @@ func (g *gate[T]) wait() (decision T, ok bool) {
 	return decision, ok
 }
 
-func (g *gate[T]) decide(decision T) { g.held() <- decision }
-
 func (g *gate[T]) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -194,10 +207,10 @@ type rounds struct {
 	held     bool
 	waiting  []question
 	arrived  wakeup.All
-	answered context.Context // of the last round that AnswerRound answered
+	answered context.Context // of the last round answered by AnswerRound
 	yes      bool            // the answer
-	asked    int             // rounds that have begun
-	last     context.Context // of the last round that has begun
+	asked    int             // rounds begun
+	last     context.Context // of the last round begun
 }
 
 type question struct {
@@ -212,9 +225,12 @@ func (c *Cluster) HoldRounds() {
 	c.rounds.held = true
 }
 
-// AnswerRound waits for a held round and has every voter answer alike.
+// AnswerRound waits for a held round and has every voter answer alike. The test
+// fails if the leader asks nobody.
 func (c *Cluster) AnswerRound(yes bool) {
+	c.t.Helper()
 	r := &c.rounds
+	late := time.After(patient)
 	for {
 		arrived := r.arrived.Wait()
 		r.mu.Lock()
@@ -239,7 +255,11 @@ func (c *Cluster) AnswerRound(yes bool) {
 			}
 			return
 		}
-		<-arrived
+		select {
+		case <-arrived:
+		case <-late:
+			c.t.Fatal("the leader begins no round")
+		}
 	}
 }
 
@@ -255,7 +275,7 @@ func (c *Cluster) ReleaseRounds() {
 	}
 }
 
-// Rounds counts the rounds that have asked any voter.
+// Rounds counts the rounds with a question to a voter.
 func (c *Cluster) Rounds() int {
 	c.rounds.mu.Lock()
 	defer c.rounds.mu.Unlock()
@@ -274,7 +294,7 @@ func (c *Cluster) CutVoters(n int) {
 	}
 }
 
-// ask is term.Config.Ask: a voter says whether its term is not above the leader's.
+// ask is term.Config.Ask: a voter compares terms with the leader.
 func (c *Cluster) ask(ctx context.Context, voter string, number uint64, answer func(bool)) {
 	r := &c.rounds
 	r.mu.Lock()

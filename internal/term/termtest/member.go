@@ -12,9 +12,10 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// Faults are those of a member's network. All but Latency are probabilities.
+// Faults are the faults of a member's network: two durations, then probabilities.
 type Faults struct {
 	Latency    time.Duration // of one way: up to this much
+	Stale      time.Duration // until the member hears of an election: up to this much
 	LoseAsk    float64
 	LoseAnswer float64
 	Twice      float64 // a late second copy of a command arrives
@@ -29,7 +30,7 @@ type Hooks struct {
 	Beat     func(ctx context.Context) (bool, error) // answers in place of the leader, if true
 }
 
-// A Member reaches a Cluster's leader over a network that may misbehave.
+// A Member reaches a Cluster's leader over a faulty network.
 type Member struct {
 	c    *Cluster
 	name string
@@ -44,8 +45,8 @@ type Member struct {
 	cut        chan struct{} // not nil while isolated; closed when healed
 	sinks      map[machine.SessionID]*sink
 	heard      map[machine.SessionID]time.Time // when the leader last heard a session
-	subscriber *term.Subscriber                // of term; nil while isolated
-	term       *term.Term
+	leader     *leadership                     // at the other end of the connection; nil while isolated
+	subscriber *term.Subscriber                // of the leader's Term
 }
 
 var _ replica.Replica = (*Member)(nil)
@@ -78,7 +79,7 @@ func (m *Member) SetHooks(h Hooks) {
 	m.hooks = h
 }
 
-// Beats returns the number of beats that the leader has acknowledged.
+// Beats returns the number of acknowledged beats.
 func (m *Member) Beats() int64 { return m.beats.Load() }
 
 // Slept returns how long the member's host was suspended.
@@ -95,7 +96,7 @@ func (m *Member) Isolate() {
 	m.leave()
 }
 
-// Heal ends Isolate. The member's sessions are told what they have missed.
+// Heal ends Isolate. The member's sessions are told the missed events.
 func (m *Member) Heal() {
 	m.mu.Lock()
 	close(m.cut)
@@ -105,7 +106,7 @@ func (m *Member) Heal() {
 }
 
 // Reconnect ends the member's connection to the leader and makes another. The
-// member's sessions are told again every event that they have not marked as seen.
+// member's sessions are told again every event not marked as seen.
 func (m *Member) Reconnect() {
 	m.leave()
 	l := m.c.leading()
@@ -118,7 +119,7 @@ func (m *Member) Reconnect() {
 		m.mu.Unlock()
 		return
 	}
-	m.term, m.subscriber = l.term, s
+	m.leader, m.subscriber = l, s
 	ids := make([]machine.SessionID, 0, len(m.sinks))
 	for id := range m.sinks {
 		ids = append(ids, id)
@@ -130,16 +131,16 @@ func (m *Member) Reconnect() {
 // leave ends the connection.
 func (m *Member) leave() {
 	m.mu.Lock()
-	t, s := m.term, m.subscriber
-	m.term, m.subscriber = nil, nil
+	l, s := m.leader, m.subscriber
+	m.leader, m.subscriber = nil, nil
 	m.mu.Unlock()
-	if t != nil {
-		t.Quit(s)
+	if l != nil {
+		l.term.Quit(s)
 	}
 }
 
 // Sleep suspends the member's host for d: the host's clock stands still while the
-// leader's goes on. A bubble has one clock, so the leader's verdict comes early
+// leader's goes on. A bubble has a single clock, so the leader's verdict comes early
 // instead: a session whose deadline is closer than d expires then.
 func (m *Member) Sleep(d time.Duration) {
 	m.slept.Add(int64(d))
@@ -170,7 +171,7 @@ func (m *Member) expireUnheard(id machine.SessionID, heard time.Time) {
 	})
 }
 
-// hear notes that the leader hears a session now.
+// hear notes the moment when the leader hears a session.
 func (m *Member) hear(id machine.SessionID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

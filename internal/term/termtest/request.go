@@ -14,7 +14,7 @@ import (
 
 const (
 	retryAfter     = 300 * time.Millisecond // a request without an answer is sent again
-	retryWaitAfter = 3 * time.Second        // the same for a request that waits for a change
+	retryWaitAfter = 3 * time.Second        // the same for a request waiting for a change
 	twiceWithin    = 3 * time.Second        // a second copy arrives
 	pushAgain      = 2 * time.Second        // a lost event is told again
 )
@@ -33,7 +33,7 @@ type request[T any] struct {
 	send     func(*term.Term, *term.Subscriber, func(T, wire.Code)) (cancel func())
 }
 
-// A call is one request of a client, with all its attempts.
+// A call is a request of a client, with all attempts.
 type call[T any] struct {
 	m        *Member
 	r        request[T]
@@ -121,16 +121,15 @@ func (c *call[T]) attempt(f Faults) {
 	}
 	var arrive func()
 	arrive = func() {
-		l := m.c.leading()
+		m.mu.Lock()
+		l, s := m.leader, m.subscriber
+		m.mu.Unlock()
+		if l == nil {
+			// The member is cut off by now: nobody hears the events.
+			l, s = m.c.leading(), &term.Subscriber{Event: func(machine.Event) {}}
+		}
 		if l == nil || l.later(arrive) {
 			return
-		}
-		m.mu.Lock()
-		s := m.subscriber
-		m.mu.Unlock()
-		if s == nil {
-			// The member is cut off by now: nobody hears the events.
-			s = &term.Subscriber{Event: func(machine.Event) {}}
 		}
 		if cancel := c.r.send(l.term, s, answer); cancel != nil {
 			c.keep(cancel)
@@ -168,7 +167,7 @@ func (c *call[T]) answered(v T, code wire.Code) {
 	}
 }
 
-// keep keeps the function that ends an attempt's waiting at the leader.
+// keep keeps the function to end an attempt's waiting at the leader.
 func (c *call[T]) keep(cancel func()) {
 	c.mu.Lock()
 	ended := c.ended

@@ -99,7 +99,7 @@ func TestALeaderTakesOverFromAPausedOne(t *testing.T) {
 		if err := m.Beat(t.Context(), sid(1)); err != nil {
 			t.Error(err)
 		}
-		resume() // and hears that it leads no more
+		resume() // and hears of the election
 		time.Sleep(time.Minute)
 		if c.TermNumber() != 2 || c.Alive(sid(1)) {
 			t.Errorf("term %d, alive %t", c.TermNumber(), c.Alive(sid(1)))
@@ -125,9 +125,10 @@ func TestASleepingHostsSessionExpires(t *testing.T) {
 	})
 }
 
-// A holder trusts a grant until a TTL after it sent its last acknowledged beat. At
-// no time do two holders trust a grant of one key, whatever the network and the
-// leaders do. This is promise P3 with the smallest client there can be.
+// A holder trusts a grant until a TTL after sending the last acknowledged beat. At
+// no time do two holders trust grants of the same key, under any fault of the
+// network and any change of the leader: the argument of package locks, with the
+// smallest possible client.
 func TestTwoHoldersNeverTrustOneKey(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -179,7 +180,7 @@ func stormyRound(t *testing.T, seed uint64) {
 			c.LeadFromSnapshot()
 		default:
 			m.SetFaults(termtest.Faults{
-				Latency: time.Duration(rng.IntN(400)) * time.Millisecond,
+				Latency: time.Duration(rng.IntN(400)) * time.Millisecond, Stale: time.Duration(rng.IntN(6000)) * time.Millisecond,
 				LoseAsk: rng.Float64() / 3, LoseAnswer: rng.Float64() / 3, Twice: rng.Float64() / 3, LosePush: rng.Float64() / 3,
 			})
 		}
@@ -237,7 +238,7 @@ func (w *watchman) released(h *holder) {
 	}
 }
 
-// A holder is one session that acquires the key, holds it and releases it.
+// A holder is a session acquiring, holding and releasing the key.
 type holder struct {
 	w  *watchman
 	m  *termtest.Member

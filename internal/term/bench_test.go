@@ -1,0 +1,92 @@
+package term_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+func benchTerm(b *testing.B) *term.Term {
+	table := foundedTable()
+	tm := term.New(term.Config{Log: soloLog{table}, Table: table, Term: 1, Logger: slog.New(slog.DiscardHandler)})
+	tm.Start()
+	b.Cleanup(tm.Stop)
+	return tm
+}
+
+// Each iteration is an acquire and a release by a client of this node.
+func BenchmarkPropose(b *testing.B) {
+	tm := benchTerm(b)
+	b.ReportAllocs()
+	outcomes := make(chan machine.Outcome, 1)
+	done := func(o machine.Outcome, c wire.Code) { outcomes <- o }
+	for i := range b.N {
+		seq := uint64(i + 1)
+		tm.Propose(nil, machine.Acquire{Session: sid(1), Seq: seq, Key: "invoices/1"}, done)
+		o := <-outcomes
+		tm.Propose(nil, machine.Release{Session: sid(1), Token: o.Token, Seen: []uint64{seq}}, done)
+		<-outcomes
+	}
+}
+
+// Each iteration is 64 commands of members, arriving together.
+func BenchmarkForwarded(b *testing.B) {
+	tm := benchTerm(b)
+	b.ReportAllocs()
+	outcomes := make(chan machine.Outcome, 64)
+	done := func(o machine.Outcome, c wire.Code) { outcomes <- o }
+	seq := uint64(0)
+	for range b.N {
+		for range 64 {
+			seq++
+			tm.Forward(machine.AppendCommand(nil, machine.Acquire{Session: sid(1), Seq: seq, Key: "invoices/1", Spec: machine.Spec{Mode: machine.Shared}, Try: true}), done)
+		}
+		for range 64 {
+			o := <-outcomes
+			tm.Forward(machine.AppendCommand(nil, machine.Release{Session: sid(1), Token: o.Token, Seen: []uint64{seq}}), done)
+		}
+		for range 64 {
+			<-outcomes
+		}
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	tm := benchTerm(b)
+	tm.Propose(nil, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}, func(machine.Outcome, wire.Code) {})
+	time.Sleep(time.Millisecond)
+	answers := make(chan replica.Answer, 1)
+	b.ReportAllocs()
+	for range b.N {
+		tm.Read(replica.Query{Key: "k", Waiters: 10}, func(a replica.Answer, c wire.Code) { answers <- a })
+		<-answers
+	}
+}
+
+func BenchmarkReadEncoded(b *testing.B) {
+	tm := benchTerm(b)
+	tm.Propose(nil, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}, func(machine.Outcome, wire.Code) {})
+	time.Sleep(time.Millisecond)
+	answers := make(chan []byte, 1)
+	b.ReportAllocs()
+	for range b.N {
+		tm.ReadEncoded(replica.Query{Key: "k", Waiters: 10}, func(body []byte, c wire.Code) { answers <- body })
+		<-answers
+	}
+}
+
+func BenchmarkBeat(b *testing.B) {
+	tm := benchTerm(b)
+	codes := make(chan wire.Code, 1)
+	done := func(c wire.Code) { codes <- c }
+	b.ReportAllocs()
+	for range b.N {
+		tm.Beat(nil, sid(1), done)
+		<-codes
+	}
+}

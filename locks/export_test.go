@@ -1,4 +1,0 @@
-package locks
-
-// RaceDetector tells the tests of package locks_test that they run under it.
-const RaceDetector = raceDetector
