@@ -170,5 +170,6 @@ func (n *Node) voterChanged(change voters.Change, p member.Process) {
 	if change == voters.Removed {
 		kind = VoterRemoved
 	}
-	n.event(Event{Kind: kind, Member: memberOf(p)})
+	// Without the boot: the process at that address may be a newer one.
+	n.event(Event{Kind: kind, Member: Member{Name: p.Name, Addr: p.Addr}})
 }

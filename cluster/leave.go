@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/consensus"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/timing"
 )
@@ -58,7 +59,7 @@ func (n *Node) Leave(ctx context.Context) error {
 func (n *Node) giveUpVote(ctx context.Context) error {
 	for {
 		r := n.seat.Current()
-		if r == nil || n.lastOne() {
+		if r == nil || n.lastOne(r) {
 			return nil
 		}
 		if l := n.leading.Load(); l != nil {
@@ -87,8 +88,7 @@ func (n *Node) giveUpVote(ctx context.Context) error {
 
 // lastOne reports whether this member is the only server of its raft, and every
 // other living member leaves too.
-func (n *Node) lastOne() bool {
-	r := n.seat.Current()
+func (n *Node) lastOne(r *consensus.Raft) bool {
 	servers := r.Servers()
 	if len(servers) != 1 || servers[0].ID != r.ID() || !servers[0].Voter {
 		return false

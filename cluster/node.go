@@ -77,12 +77,12 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if n.record, err = identity.Open(cfg.Dir, cfg.Name, cfg.Cluster, named); err != nil {
 		return nil, &ConfigError{"Config.Dir", cfg.Dir + ": " + err.Error()}
 	}
-	name := n.record.Get().Name
+	n.cfg.Name = n.record.Get().Name
 	n.self = member.Self{
-		Name:    name,
+		Name:    n.cfg.Name,
 		Boot:    uint64(time.Now().UnixNano()),
 		Cluster: cfg.Cluster,
-		Log:     cfg.Logger.With("member", name),
+		Log:     cfg.Logger.With("member", n.cfg.Name),
 	}
 	if err := n.start(); err != nil {
 		n.cancel(ErrStopped)
