@@ -42,7 +42,7 @@ func (cfg *Config) checkAddresses() error {
 }
 
 // checkPlainText refuses plain text beyond loopback, unless Insecure allows it.
-// A network in memory carries its bytes nowhere.
+// On a network in memory the bytes stay in this process.
 func (cfg *Config) checkPlainText() error {
 	cfg.Secret = slices.Clone(cfg.Secret)
 	if n := len(cfg.Secret); n > 0 && n < minSecret {

@@ -17,9 +17,9 @@ import (
 	"github.com/wardmote/wardmote/transport"
 )
 
-// Config says who this member is and how it finds the others. The zero values
-// are sound, but a member needs one way into a cluster: Join, Founders or
-// InitialSize. Start copies the Config and never changes it.
+// Config names this member and its ways to the other members. The zero values
+// are sound, but a member needs a way into a cluster: Join, Founders or
+// InitialSize. Start copies the Config and leaves the original unchanged.
 type Config struct {
 	// Name of this member, unique in the cluster: 1 to 64 bytes of letters,
 	// digits, '-', '_' and '.'. A process that restarts may take its name
@@ -45,7 +45,7 @@ type Config struct {
 
 	// Founders names the members that found the cluster; all members have the
 	// same list. Safest together with Dir: a founder then remembers its
-	// promises. A member that is not named only joins.
+	// promises. A member without its name in the list only joins.
 	Founders []string
 
 	// InitialSize is how many members are started first and found the cluster
@@ -90,8 +90,8 @@ type Config struct {
 	// Logger receives the records meant for operators. nil: silent.
 	Logger *slog.Logger
 
-	// Events is called with each event, one at a time, in order. It must not
-	// block, nor call into the Node.
+	// Events is called with each event, one at a time, in order. Events must
+	// not block, nor call into the Node.
 	Events func(Event)
 
 	engine raftstore.Engine // tests: the store of an in-memory member's raft
@@ -99,7 +99,7 @@ type Config struct {
 	_ struct{}
 }
 
-// Limits of a Config, beside those named in its fields' comments.
+// Limits of a Config. Fields name further limits in their comments.
 const (
 	minSecret   = 16
 	maxFounding = 64 // members in the founding group
@@ -144,7 +144,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	return cfg, nil
 }
 
-// checkFirstMembers checks the two ways to declare who founds, and Voters.
+// checkFirstMembers checks Founders, InitialSize and Voters.
 func (cfg *Config) checkFirstMembers() error {
 	cfg.Founders = slices.Clone(cfg.Founders)
 	switch {

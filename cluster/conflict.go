@@ -12,8 +12,8 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// conflictLog remembers the conflicts that were told, so that each is told once,
-// and so that strangers cannot make it grow.
+// conflictLog remembers the conflicts told so far: each conflict is told once, and
+// strangers cannot fill the memory.
 type conflictLog struct {
 	mu   sync.Mutex
 	told map[string]bool
@@ -21,7 +21,7 @@ type conflictLog struct {
 
 const maxConflicts = 256
 
-// first reports whether a conflict is new, and remembers it.
+// first reports whether a conflict is new, and remembers the conflict.
 func (c *conflictLog) first(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,8 +35,8 @@ func (c *conflictLog) first(key string) bool {
 	return true
 }
 
-// conflict tells, once for each process and detail, that members are configured
-// in a way that cannot work.
+// conflict reports members whose configurations exclude each other, once for each
+// process and detail.
 func (n *Node) conflict(p member.Process, detail string) {
 	if !n.conflicts.first(fmt.Sprintf("%s.%d %s", p.Name, p.Boot, detail)) {
 		return
@@ -47,7 +47,7 @@ func (n *Node) conflict(p member.Process, detail string) {
 
 func clusterText(id [16]byte) string { return hex.EncodeToString(id[:4]) }
 
-// foreign is told of a connection from or to a member of another cluster.
+// foreign is called after a connection from or to a member of another cluster.
 func (n *Node) foreign(h port.Hello, addr string) {
 	if h.Cluster == n.self.Cluster {
 		n.beside.Store(true)
@@ -56,17 +56,16 @@ func (n *Node) foreign(h port.Hello, addr string) {
 	n.conflict(member.Process{Name: h.From.Name, Addr: addr, Boot: h.From.Boot}, detail)
 }
 
-// foreignGossip is told of a member of another cluster that gossips with this
-// one.
+// foreignGossip is called after gossip from a member of another cluster.
 func (n *Node) foreignGossip(p member.Process) {
 	n.beside.Store(true)
 	n.conflict(p, "a member of another cluster of this name gossips with us")
 }
 
 // namesake looks into another process with this member's name: an earlier
-// process of this member that gossip still takes to be alive, or a second one by
-// mistake. Of two that run, the one that is in the cluster stays, or else the
-// older one.
+// process of this member, still believed alive by gossip, or a second process by
+// mistake. Of two running processes the member of the cluster stays, or else the
+// older process.
 func (n *Node) namesake(s member.Sighting) {
 	ready := n.granted.Load()
 	n.spawn(func() {
@@ -84,8 +83,8 @@ func (n *Node) namesake(s member.Sighting) {
 	})
 }
 
-// fail stops a node that cannot take part. Its calls return err from then on. A
-// later Stop waits for the end of this one.
+// fail stops a node without a part in the cluster. Calls return err from then on.
+// A later Stop waits for the end of this one.
 func (n *Node) fail(err error) {
 	if n.ctx.Err() != nil {
 		return

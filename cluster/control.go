@@ -11,9 +11,9 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// serveControl answers the questions that any member may ask any other, until
-// the connection ends. To add a control message: declare its type and body in
-// internal/wire, answer it here, and ask it through stream.Peers.
+// serveControl answers the questions of any member until the connection ends. To
+// add a control message: declare type and body in internal/wire, add the answer
+// here, and ask through stream.Peers.
 func (n *Node) serveControl(c *port.Conn) {
 	var slow sync.WaitGroup
 	s := stream.New(c, func(q *stream.Request) {

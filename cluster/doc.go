@@ -46,11 +46,11 @@
 // Every other member joins, and so does a declared member that meets a cluster.
 //
 // A founded cluster grants nothing for a TTL, and for at least a second. Members
-// look for the addresses in their Join more often than that. So members that
-// restart without memory and found again, beside a cluster that lives on without
-// them, meet that cluster before they have granted anything. They then fail with
-// an error that says so; started again with a Join that leads to the living
-// cluster, they join it.
+// look for the addresses in their Join more often. Suppose that members restart
+// without memory and found again, beside a cluster that lives on without them.
+// The new cluster then meets the living cluster before granting anything, and its
+// members fail with an error that names the reason. Started again with a Join
+// that leads to the living cluster, they join.
 //
 // Founders with a Dir is the safest form: the members that may found are a fixed
 // set, and none of them forgets its promises. With InitialSize, or in memory,

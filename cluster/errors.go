@@ -10,7 +10,7 @@ import (
 var ErrStopped = replica.ErrStopped
 
 // ErrNoQuorum says that no leader backed by a majority of the voters could be
-// reached. Calls that return it also wrap the end of the caller's context.
+// reached. The error of a call also wraps the end of the caller's context.
 var ErrNoQuorum = replica.ErrNoQuorum
 
 // ErrFounding says that the cluster was founded less than a TTL ago and grants
@@ -32,5 +32,5 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string { return "wardmote: " + e.Field + ": " + e.Reason }
 
-// errBeside ends a cluster that was founded beside a living one.
+// errBeside ends a cluster founded beside a living cluster.
 var errBeside = errors.New("cluster: founded beside a living cluster of the same name; restart this member so that it joins that one")

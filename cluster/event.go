@@ -7,7 +7,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wakeup"
 )
 
-// EventKind is the kind of change that an Event tells.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 const (
@@ -38,9 +38,8 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
-// Event is a change that an operator or a program may want to know. It is told
-// as this member saw it: members may see events in different orders, or not at
-// all.
+// Event is a change of the cluster, for operators and programs, as this member
+// saw the change: members may see events in different orders, or not at all.
 type Event struct {
 	Kind   EventKind
 	Member Member // the member concerned; zero if the event concerns none in particular
@@ -76,7 +75,7 @@ func newEventQueue(call func(Event)) *eventQueue {
 	return &eventQueue{call: call, more: wakeup.NewOne()}
 }
 
-// put queues an event. It does not block.
+// put queues an event without blocking.
 func (q *eventQueue) put(e Event) {
 	q.mu.Lock()
 	if len(q.q) >= maxEvents {
@@ -87,7 +86,7 @@ func (q *eventQueue) put(e Event) {
 	q.more.Wake()
 }
 
-// run tells events until done is closed, and then those that are queued.
+// run tells events until done is closed, and then the events still queued.
 func (q *eventQueue) run(done <-chan struct{}) {
 	for stopping := false; !stopping; {
 		select {

@@ -35,10 +35,9 @@ func (n *Node) Ready(ctx context.Context) error {
 	return err
 }
 
-// Members lists the members that this one takes to be alive, itself included,
-// by name. The list is gossip's view: a hint, some seconds old. Each member says
-// of itself whether it votes; on the leader, Voter is as the raft configuration
-// has it, since a member that was cut off may not know of its last change.
+// Members lists the members believed alive, this member included, by name. The list is gossip's view: a hint, some seconds old. Each member
+// advertises its own vote; on the leader, Voter comes from the raft configuration,
+// since a member behind a partition may not know of the last change.
 func (n *Node) Members() []Member {
 	leader, addr, attached := n.link.Leader()
 	leading := n.leading.Load()
@@ -64,8 +63,8 @@ func (n *Node) Members() []Member {
 	return out
 }
 
-// Leader returns the member that leads, as far as this member knows: the leader
-// that answered this member last.
+// Leader returns the leading member, as far as this member knows: the leader of
+// the last answer.
 func (n *Node) Leader() (Member, bool) {
 	members := n.Members()
 	if i := slices.IndexFunc(members, func(m Member) bool { return m.Leader }); i >= 0 {
@@ -85,9 +84,9 @@ type Health struct {
 	Err      error // why Quorum is false
 }
 
-// Health asks the leader whether it still leads. It never fails: trouble stands
-// in the answer. It blocks until the leader has answered or ctx has ended, and
-// for two seconds at most.
+// Health asks the leader for a confirmation of its leadership, and never fails:
+// trouble stands in the answer. The call blocks until the leader has answered or
+// ctx has ended, and for two seconds at most.
 func (n *Node) Health(ctx context.Context) Health {
 	ctx, cancel := context.WithTimeout(ctx, timing.HealthPatience)
 	defer cancel()
@@ -102,7 +101,7 @@ func (n *Node) Health(ctx context.Context) Health {
 	return h
 }
 
-// noQuorumReason tells what stands in the way of a quorum.
+// noQuorumReason tells why there is no quorum.
 func (n *Node) noQuorumReason() string {
 	if n.founding.Value() == nil {
 		return n.founding.Progress()

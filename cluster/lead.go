@@ -13,7 +13,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// leadership is this node while it leads in one term.
+// leadership is the term in which this node leads, with the reconciler of voters.
 type leadership struct {
 	raft   *consensus.Raft
 	term   *term.Term
@@ -23,10 +23,10 @@ type leadership struct {
 	ended     chan struct{} // closed when voters.Run has returned
 }
 
-// lead follows the leadership of r until ctx ends: it establishes a term each
+// lead follows the leadership of r until ctx ends: lead establishes a term each
 // time raft elects this node, and ends the term when raft follows another leader
-// or when the term doubts itself. The seat that runs r calls lead on a goroutine
-// of its own and joins it.
+// or when the term doubts itself. The seat calls lead on a goroutine for each raft
+// and joins the goroutine.
 func (n *Node) lead(ctx context.Context, r *consensus.Raft) {
 	var l *leadership
 	defer func() {
@@ -69,8 +69,8 @@ func (n *Node) lead(ctx context.Context, r *consensus.Raft) {
 	}
 }
 
-// establish makes this node the leader of a term, or returns nil if that cannot
-// be done now.
+// establish makes this node the leader of a term, or returns nil after a failure:
+// lead tries again.
 func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 	l := &leadership{raft: r, ended: make(chan struct{})}
 	t, err := term.Establish(term.Config{
@@ -112,7 +112,7 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 	return l
 }
 
-// endLeadership ends the term and the reconciler, and joins everything that they ran.
+// endLeadership ends the term and the reconciler, and joins their goroutines.
 func (n *Node) endLeadership(l *leadership) {
 	n.leading.CompareAndSwap(l, nil)
 	n.gossip.Update(func(m *member.Metadata) { m.Leads = 0 })
@@ -123,7 +123,7 @@ func (n *Node) endLeadership(l *leadership) {
 	<-l.ended
 }
 
-// doubts reports whether a term no longer knows which of its promises stand.
+// doubts reports whether the promises of a term are in doubt: see term.Doubt.
 func doubts(t *term.Term) bool {
 	select {
 	case <-t.Doubt():
@@ -133,7 +133,7 @@ func doubts(t *term.Term) bool {
 	}
 }
 
-// currentTerm is the term in which this node leads, or nil.
+// currentTerm returns the term of this node's leadership, or nil.
 func (n *Node) currentTerm() *term.Term {
 	if l := n.leading.Load(); l != nil {
 		return l.term
@@ -141,8 +141,8 @@ func (n *Node) currentTerm() *term.Term {
 	return nil
 }
 
-// confirmTerm asks one voter whether its term is not above the given one. answer
-// is called once.
+// confirmTerm asks one voter whether its term is at most the given term, and calls
+// answer once.
 func (n *Node) confirmTerm(ctx context.Context, voter string, number uint64, answer func(yes bool)) {
 	to, err := n.locate(voter)
 	if err != nil {
@@ -155,8 +155,9 @@ func (n *Node) confirmTerm(ctx context.Context, voter string, number uint64, ans
 	})
 }
 
-// mayLift refuses to end the founding wait of a cluster that met another cluster
-// of its name: the other one lived first, since this one has granted nothing.
+// mayLift refuses to end the founding wait once this cluster has met another
+// cluster of its name: the other cluster lived first, since this one has granted
+// nothing.
 func (n *Node) mayLift() bool {
 	if n.beside.Load() {
 		n.fail(errBeside)
@@ -170,6 +171,6 @@ func (n *Node) voterChanged(change voters.Change, p member.Process) {
 	if change == voters.Removed {
 		kind = VoterRemoved
 	}
-	// Without the boot: the process at that address may be a newer one.
+	// Without the boot: a newer process may have the address.
 	n.event(Event{Kind: kind, Member: Member{Name: p.Name, Addr: p.Addr}})
 }

@@ -21,7 +21,7 @@ func (n *Node) Stop() error {
 	return n.stopErr
 }
 
-// stop ends everything that start began, in the opposite order.
+// stop ends the list of start, in the opposite order.
 func (n *Node) stop(cause error) error {
 	if l := n.leading.Load(); l != nil && len(l.raft.Voters()) > 1 {
 		// Hand over, so that nobody waits for an election. If the transfer
@@ -63,8 +63,8 @@ func (n *Node) giveUpVote(ctx context.Context) error {
 			return nil
 		}
 		if l := n.leading.Load(); l != nil {
-			// A leader hands over before it departs. The only voter, but not the
-			// only member, waits until its successor votes: before that, nobody
+			// A leader hands over before departing. The only voter, if other
+			// members live, first waits for a second voter: without one, nobody
 			// can take over leadership.
 			if len(l.raft.Voters()) > 1 {
 				if err := l.raft.Transfer(ctx); err != nil {

@@ -59,7 +59,7 @@ type Node struct {
 // runs; see Ready. ctx bounds only the call. On error nothing is left running;
 // bad input gives a *ConfigError.
 //
-// Stop the node when it is no longer needed.
+// The caller must Stop the node in the end.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -135,7 +135,7 @@ func (n *Node) start() error {
 	return nil
 }
 
-// ensureGeneration gives a new member its first raft generation.
+// ensureGeneration gives a new member a first raft generation.
 func (n *Node) ensureGeneration() error {
 	if n.record.Get().Generation != 0 {
 		return nil
@@ -168,13 +168,13 @@ func (n *Node) spawn(f func()) {
 	}
 }
 
-// Addr is the host:port at which other members reach this one.
+// Addr returns the host:port under which other members reach this member.
 func (n *Node) Addr() string { return n.self.Addr }
 
 // Name is the member's name.
 func (n *Node) Name() string { return n.self.Name }
 
-// event logs an event, and tells it to the user's function if there is one.
+// event logs an event and queues the event for the user's function.
 func (n *Node) event(e Event) {
 	n.self.Log.Info(e.Kind.String(), "about", e.Member.Name, "detail", e.Detail)
 	if n.events != nil {

@@ -17,10 +17,9 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// This file connects the rooms: each constructor below gives a room the few
-// functions of the others that it needs. Rooms that need each other get
-// functions that look the other one up when they are called; nothing runs before
-// all of them exist.
+// This file connects the rooms: each constructor below gives a room a few
+// functions of the other rooms. Two rooms with need of each other get functions
+// with a late look-up; no room runs before all rooms exist.
 
 func (n *Node) openPort() error {
 	p, err := port.Open(port.Config{
@@ -146,7 +145,7 @@ func (n *Node) newFounding() *founding.Runner {
 	return founding.New(cfg)
 }
 
-// adopted is called once, when this member learns which cluster it belongs to.
+// adopted is called once, when this member learns its cluster.
 func (n *Node) adopted(v wire.Founding, votes bool) {
 	n.gossip.Update(func(m *member.Metadata) { m.Cluster = v.Cluster })
 	n.event(Event{Kind: ClusterFounded, Detail: clusterText(v.Cluster)})
@@ -181,7 +180,7 @@ func (n *Node) newSeat() *consensus.Seat {
 	})
 }
 
-// lastToken is the highest token that a table knows.
+// lastToken returns the highest token of a table.
 func lastToken(fsm consensus.FSM) (token uint64) {
 	fsm.(*term.Table).View(func(s *machine.State) { token = uint64(s.LastToken()) })
 	return token
@@ -219,7 +218,7 @@ func (n *Node) newLink() *link.Link {
 	})
 }
 
-// guessLeader returns the leader that this node's own raft follows.
+// guessLeader returns the leader of this node's own raft.
 func (n *Node) guessLeader() (member.Process, bool) {
 	r := n.seat.Current()
 	if r == nil || r.LeaderID() == "" {
@@ -229,7 +228,7 @@ func (n *Node) guessLeader() (member.Process, bool) {
 	return p, err == nil
 }
 
-// locate finds the process that holds a raft ID.
+// locate finds the process behind a raft ID.
 func (n *Node) locate(raftID string) (member.Process, error) {
 	if name, _, err := member.ParseRaftID(raftID); err == nil && name == n.self.Name {
 		return member.Process{Name: name, Addr: n.self.Addr}, nil
@@ -237,7 +236,7 @@ func (n *Node) locate(raftID string) (member.Process, error) {
 	return member.Locate(n.gossip.All(), raftID)
 }
 
-// hint tells which member leads, as far as this node knows.
+// hint names the leading member, as far as this node knows.
 func (n *Node) hint() wire.Hint {
 	if t := n.currentTerm(); t != nil {
 		return wire.Hint{Term: t.Number(), Leader: n.self.Name, Addr: n.self.Addr}
