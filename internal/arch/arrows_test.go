@@ -39,7 +39,7 @@ const (
 	wired     = "cluster makes the room and connects it to the others"
 )
 
-// Every arrow of the house, with its reason. A third party's arrow includes its
+// Every arrow of the house, with the reason. A third party's arrow includes the
 // sub-packages.
 var arrows = []arrow{
 	{"locks/lockstest", "locks", "a test takes locks through clients"},

@@ -21,7 +21,7 @@ func source(name string, imports ...string) *file {
 	return &file{name: name, text: b.String()}
 }
 
-// Arrows of a small house, on the floors of the real one.
+// Arrows of a small house, on the floors of the real house.
 var soundArrows = []arrow{
 	{"cluster", "transport", "a reason"},
 	{"cluster", "internal/wire", "a reason"},
@@ -29,7 +29,7 @@ var soundArrows = []arrow{
 	{"internal/wire", "github.com/vmihailenco/msgpack", "a reason"},
 }
 
-// sound is a small house that keeps all rules, tests that import more included.
+// sound is a small house without a broken rule. Its tests import more.
 func sound() []*file {
 	return []*file{
 		source("internal/machine/apply.go", "slices", "encoding/binary"),
@@ -70,8 +70,8 @@ func TestSoundHousePasses(t *testing.T) {
 	}
 }
 
-// Each case damages the sound house in one place; the verdict must name the
-// place and nothing else, so that each rule is seen to bite by itself.
+// Each case damages the sound house in one place; the only verdict must name
+// this place: each rule bites by itself.
 func TestEveryRuleBites(t *testing.T) {
 	code := func(name, text string) *file { return &file{name: name, text: "package p\n" + text} }
 	wire := `import "` + module + `/internal/wire"; `
@@ -140,7 +140,8 @@ func TestEveryRuleBites(t *testing.T) {
 	}
 }
 
-// An arrow that is not used, has no reason, or leads up is no part of the house.
+// Arrows without use, without a reason or with the wrong direction are no part of
+// the house.
 func TestArrowsAreKeptInOrder(t *testing.T) {
 	for _, c := range []struct {
 		add  arrow

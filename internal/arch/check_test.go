@@ -35,7 +35,7 @@ func (f *file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
 func (f *file) parse() (err error) {
 	f.fset = token.NewFileSet()
-	// Objects are resolved so that a variable called os is not the package.
+	// Objects are resolved: a variable called os is not the package.
 	f.ast, err = parser.ParseFile(f.fset, f.name, f.text, 0)
 	if err != nil {
 		return err
@@ -97,8 +97,8 @@ func topDirs(root string) (dirs []string, err error) {
 	return dirs, err
 }
 
-// matches reports whether name is one of the patterns: a path, a path and
-// everything below it ("net/..."), or std.
+// matches reports whether name matches a pattern: a path, a path and everything
+// below ("net/..."), or std.
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		if p == std {
@@ -113,8 +113,8 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
-// An arrow is an import that is allowed: a package of this module, or a third
-// party with its major versions and sub-packages.
+// An arrow is an allowed import: a package of this module, or a third party with
+// all major versions and sub-packages.
 type arrow struct {
 	from, to string
 	because  string
@@ -167,8 +167,8 @@ func checkArrows(arrows []arrow, files []*file) (broken []string) {
 	return broken
 }
 
-// checkDown finds arrows that do not lead down: the packages stand on floors in
-// the order of the list, and an arrow leads to a later one.
+// checkDown finds arrows with a wrong direction: the packages stand on floors in
+// the order of the list, and every arrow leads to a later package.
 func checkDown(floors []string, arrows []arrow) (broken []string) {
 	for _, a := range arrows {
 		if a.third() {
@@ -192,8 +192,7 @@ const (
 	testFiles
 )
 
-// importRule says which packages a package must not import, the standard library
-// included.
+// importRule forbids imports, of the standard library too.
 type importRule struct {
 	in      []string
 	files   fileKind
@@ -215,7 +214,7 @@ func (r importRule) check(files []*file) (broken []string) {
 	return broken
 }
 
-// callRule says which functions are not mentioned, neither called nor passed on.
+// callRule forbids functions: neither called nor passed on.
 type callRule struct {
 	names   []string // package path, dot, function
 	except  []string
@@ -258,8 +257,8 @@ func (r callRule) check(files []*file) (broken []string) {
 	return broken
 }
 
-// roomRule says which directories the module's root has. Directories whose name
-// begins with a dot do not count.
+// roomRule lists the directories of the module's root. Directories with a leading
+// dot do not count.
 type roomRule struct {
 	must, may []string
 	because   string
@@ -306,8 +305,8 @@ func (r sizeRule) check(files []*file) (broken []string) {
 	return broken
 }
 
-// surfaceRule says that exported functions, methods and struct fields of a
-// package name no type of an internal package: users cannot write its name.
+// surfaceRule keeps internal types out of exported functions, methods and struct
+// fields: users cannot write the name of an internal type.
 type surfaceRule struct {
 	in      []string
 	because string
@@ -356,8 +355,8 @@ func (r surfaceRule) check(files []*file) (broken []string) {
 }
 
 // lookAtType looks at the exported fields of a struct, the exported methods of an
-// interface, or the whole of another type. An alias gives the type a name that
-// users can write, and basic types behind a new name are hidden by it.
+// interface, or the whole of another type. An alias is a name for users, and a new
+// name hides a basic type.
 func lookAtType(ts *ast.TypeSpec, look func(string, ast.Node)) {
 	var fields *ast.FieldList
 	switch t := ts.Type.(type) {

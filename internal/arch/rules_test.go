@@ -11,7 +11,7 @@ import (
 // library as any program does.
 var free = []string{"examples/..."}
 
-// Imports that a package must do without, the standard library included.
+// Forbidden imports, of the standard library too.
 var importRules = []importRule{
 	{
 		in:      []string{"internal/machine"},
@@ -63,7 +63,7 @@ var surface = surfaceRule{
 	because: "users cannot write the name of an internal type",
 }
 
-// The rooms of the house. A reader finds the way by them, so a new one is a
+// The rooms of the house. Readers find their way by the rooms, so a new room is a
 // decision.
 var rooms = roomRule{
 	must: []string{"cluster", "examples", "fence", "internal", "locks", "transport"},
