@@ -167,7 +167,7 @@ func TestModelOfModesRefusesWrongHistories(t *testing.T) {
 // key 1 has permits.
 func TestHistoriesOfModesAreLinearizable(t *testing.T) {
 	unknowns, shared := 0, 0
-	for round := range testrounds.Rounds(3, 10) {
+	for round := range testrounds.Rounds(2, 10) {
 		synctest.Test(t, func(t *testing.T) {
 			c := lockstest.New(t, 3, lockstest.TTL(time.Minute))
 			var mu sync.Mutex

@@ -114,7 +114,7 @@ func TestModelRefusesWrongHistories(t *testing.T) {
 // the faults.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	unknowns := 0
-	for round := range testrounds.Rounds(3, 10) {
+	for round := range testrounds.Rounds(2, 10) {
 		synctest.Test(t, func(t *testing.T) {
 			c := lockstest.New(t, 3, lockstest.TTL(time.Minute))
 			const keys = 3

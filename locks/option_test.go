@@ -533,14 +533,14 @@ func TestOldIfTokenIsRefusedWhenNobodyKnows(t *testing.T) {
 		other := acquire(t, a, "held")
 		s := a.currentSession()
 		// More keys than the table remembers.
-		var commands []machine.Command
-		for i := range machine.MaxPast + 10 {
+		for i := range machine.MaxPast/machine.MaxKeys + 1 {
+			var keys []string
+			for j := range machine.MaxKeys {
+				keys = append(keys, fmt.Sprintf("k%d-%04d", i, j))
+			}
 			seq := uint64(1_000_000 + i)
-			commands = append(commands,
-				machine.Acquire{Session: s.id, Seq: seq, Key: fmt.Sprint("k", i)},
-				machine.Withdraw{Session: s.id, Seq: seq})
+			w.Must(machine.Acquire{Session: s.id, Seq: seq, Keys: keys}, machine.Withdraw{Session: s.id, Seq: seq})
 		}
-		w.Apply(commands...)
 		if _, err := a.Acquire(bg, "k", IfToken(l.Token())); !errors.Is(err, ErrTooOld) {
 			t.Errorf("acquire: %v", err)
 		}

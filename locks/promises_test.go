@@ -21,7 +21,7 @@ import (
 // before anybody's next grant of the key returns, by the bubble's clock; and tokens
 // rise. The contenders run on three voters and two thin members.
 func TestHolderIsToldBeforeTheNextGrantReturns(t *testing.T) {
-	underFaults(t, testrounds.Rounds(24, 200), func(c *contender) {
+	underFaults(t, testrounds.Rounds(12, 200), func(c *contender) {
 		c.hold(c.acquire(at("k")))
 	})
 }
@@ -30,7 +30,7 @@ func TestHolderIsToldBeforeTheNextGrantReturns(t *testing.T) {
 // upgraded and downgraded, nested, with priorities and delays, and while an operator
 // breaks locks.
 func TestConflictingLocksAreNeverHeldTogether(t *testing.T) {
-	underFaults(t, testrounds.Rounds(20, 120), func(c *contender) {
+	underFaults(t, testrounds.Rounds(10, 120), func(c *contender) {
 		key := []string{"k", "k/a", "k/b", "k/a/x"}[c.r.IntN(4)]
 		switch c.r.IntN(12) {
 		case 0, 1:

@@ -117,7 +117,7 @@ func (o *hold) conflicts(h *hold) bool {
 
 func TestRandomFaultsInAllModes(t *testing.T) {
 	var sum register
-	rounds := eachSeed(t, testrounds.Rounds(12, 150), func(t *testing.T, w *world, seed uint64) {
+	rounds := eachSeed(t, testrounds.Rounds(10, 150), func(t *testing.T, w *world, seed uint64) {
 		b := randomModesRound(t, w, seed)
 		sum.n += b.n
 		sum.upgrades += b.upgrades

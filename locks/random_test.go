@@ -130,7 +130,7 @@ func eachSeed(t *testing.T, seeds int, f func(t *testing.T, w *world, seed uint6
 
 func TestRandomFaults(t *testing.T) {
 	grants := 0
-	rounds := eachSeed(t, testrounds.Rounds(12, 150), func(t *testing.T, w *world, seed uint64) { grants += randomRound(t, w, seed) })
+	rounds := eachSeed(t, testrounds.Rounds(10, 150), func(t *testing.T, w *world, seed uint64) { grants += randomRound(t, w, seed) })
 	if grants < rounds*20 {
 		t.Errorf("only %d grants in %d rounds", grants, rounds)
 	}

@@ -17,7 +17,7 @@ import (
 // lost update.
 func TestSixteenMembersLoseNoIncrement(t *testing.T) {
 	const members = 16
-	rounds := testrounds.Rounds(20, 100)
+	rounds := testrounds.Rounds(10, 100)
 	play(t, members, 5*time.Second, func(s *stage) {
 		t := s.t
 		count := 0

@@ -8,8 +8,8 @@ import (
 	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
-// A link is cut for a second, works for a second, and so on, for half a minute,
-// or for one to ten minutes with WARDMOTE_FULL.
+// A link is cut for a second, works for a second, and so on, for a quarter of
+// a minute, or for one to ten minutes with WARDMOTE_FULL.
 //
 // A voter that hears from a living leader denies others its vote. A link that
 // leaves the leader a majority therefore changes no leader. A leader that is cut
@@ -24,8 +24,8 @@ import (
 // links can depose leaders at all.
 func TestFlappingLinkCausesNoElectionStorm(t *testing.T) {
 	const lease, flap = 10 * time.Second, time.Second
-	short := time.Duration(testrounds.Rounds(30, 60)) * time.Second
-	long := time.Duration(testrounds.Rounds(30, 600)) * time.Second
+	short := time.Duration(testrounds.Rounds(16, 60)) * time.Second
+	long := time.Duration(testrounds.Rounds(16, 600)) * time.Second
 	const few = 20
 	for _, test := range []struct {
 		name   string

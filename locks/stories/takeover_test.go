@@ -76,7 +76,7 @@ func TestStandbyTakesOverWithinALease(t *testing.T) {
 				const crash = 32 * time.Second
 				s.at(crash)
 				s.Kill(stand[0])
-				s.at(crash + lease + election + time.Minute)
+				s.at(crash + lease + election + lease)
 				stop()
 				wg.Wait()
 				if len(terms) != 2 || terms[0].by != 0 || terms[1].by != 1 || terms[1].token <= terms[0].token {
