@@ -17,8 +17,23 @@ type mutant struct {
 	breaks   string // the promise or rule
 	file     string
 	old, new string
-	pkg      string // whose tests are run
-	run      string // the tests' pattern
+	and      [2]string // another old and new text of the file, if the rule is kept twice
+	pkg      string    // the package with the tests
+	run      string    // the tests' pattern
+}
+
+// plant returns the text with the bug.
+func (m mutant) plant(t *testing.T, text string) string {
+	for _, edit := range [][2]string{{m.old, m.new}, m.and} {
+		if edit[0] == "" {
+			continue
+		}
+		if n := strings.Count(text, edit[0]); n != 1 {
+			t.Fatalf("%s has the text to replace %d times:\n%s", m.file, n, edit[0])
+		}
+		text = strings.Replace(text, edit[0], edit[1], 1)
+	}
+	return text
 }
 
 func TestMutants(t *testing.T) {
@@ -34,10 +49,7 @@ func TestMutants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := strings.Count(string(text), m.old); n != 1 {
-				t.Fatalf("%s has the text to replace %d times:\n%s", m.file, n, m.old)
-			}
-			if err := os.WriteFile(path, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600); err != nil {
+			if err := os.WriteFile(path, []byte(m.plant(t, string(text))), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			defer func() {
