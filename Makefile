@@ -4,13 +4,16 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
 COUNT       ?= 50
 
-.PHONY: help test race vet lint cross quickstart ci fuzz stress
+.PHONY: help test full race vet lint cross quickstart ci fuzz stress
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-test: ## run all tests
+test: ## run all tests, the giant ones cut short
 	go test ./...
+
+full: ## run all tests with all their rounds
+	WARDMOTE_FULL=1 go test -timeout 20m ./...
 
 race: ## run all tests under the race detector (needs a C compiler)
 	go test -race -exec 'env GOMAXPROCS=1' -timeout 20m ./... # one thread: see .ci/run

@@ -2,18 +2,24 @@ package cluster
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/wardmote/wardmote/internal/consensus"
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/raftstore"
+	"github.com/wardmote/wardmote/internal/timing"
 )
 
-// A sickDisk is a member's store whose writes hang, or fail, when told to.
+// A sickDisk is a member's store with writes that a test can make hang or fail.
 type sickDisk struct {
-	memoryEngine
+	raftstore.Engine
 	mu   sync.Mutex
-	hang chan struct{} // writes wait for its end; nil: none does
-	err  error         // what writes fail with
+	hang chan struct{} // writes wait until hang is closed; nil: no write waits
+	err  error         // the result of writes
 }
 
 func (d *sickDisk) set(hang chan struct{}, err error) {
@@ -35,60 +41,44 @@ func (d *sickDisk) write(f func() error) error {
 	return f()
 }
 
-func (d *sickDisk) StoreLogs(logs []*raftLog) error {
-	return d.write(func() error { return d.memoryEngine.StoreLogs(logs) })
+func (d *sickDisk) StoreLogs(logs []*raft.Log) error {
+	return d.write(func() error { return d.Engine.StoreLogs(logs) })
 }
 
 func (d *sickDisk) Set(key, value []byte) error {
-	return d.write(func() error { return d.memoryEngine.Set(key, value) })
+	return d.write(func() error { return d.Engine.Set(key, value) })
 }
 
-// withDisks forms three members on disks that can be made sick.
-func withDisks(t *testing.T, f func(b *bubble, disks map[string]*sickDisk)) {
+// onSickDisks forms three members on disks that can be made sick.
+func onSickDisks(t *testing.T, f func(b *bubble, disks map[string]*sickDisk)) {
 	inBubble(t, func(b *bubble) {
 		disks := make(map[string]*sickDisk)
-		var nodes []*Node
-		for _, name := range []string{"n1", "n2", "n3"} {
-			disks[name] = &sickDisk{}
-			nodes = append(nodes, b.start(name, func(c *Config) { c.engine = disks[name] }))
-		}
-		b.ready(nodes...)
+		b.form(func(c *Config) {
+			disks[c.Name] = &sickDisk{Engine: raftstore.NewMemoryEngine()}
+			c.engine = disks[c.Name]
+		})
 		f(b, disks)
 	})
 }
 
-func (b *bubble) told(what string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Contains(strings.Join(b.events, "\n"), what)
-}
-
 func TestALeaderWithAHungDiskStepsAside(t *testing.T) {
-	withDisks(t, func(b *bubble, disks map[string]*sickDisk) {
-		sick := b.leader()
-		var other *Node
-		for _, n := range b.nodes {
-			if n != sick {
-				other = n
-			}
-		}
-		b.holder(other, 1, "k")
-		stop := b.beating(other, 1)
+	onSickDisks(t, func(b *bubble, disks map[string]*sickDisk) {
+		sick, other := b.leader(), b.followers()[0]
+		b.hold(other, 1, "k")
+		stop := b.beat(other, 1)
 		hang := make(chan struct{})
 		disks[sick.Name()].set(hang, nil)
-		start := time.Now()
-		// This command's entry is what the disk hangs on; it must get through.
-		b.holder(other, 2, "other")
-		took := time.Since(start)
-		if took > stallLimit+5*time.Second {
+		began := time.Now()
+		// The disk hangs on the entry of this session, which must open all the same.
+		b.hold(other, 2, "other")
+		if took := time.Since(began); took > timing.StoreStalled+5*time.Second {
 			t.Errorf("commits went on after %v", took)
 		}
-		t.Logf("commits went on after %v", took)
 		if err := stop(); err != nil {
 			t.Errorf("a lock was lost: %v", err)
 		}
-		time.Sleep(hungAfter + 5*time.Second)
-		if !b.told(sick.Name() + ": node failed") {
+		time.Sleep(timing.StoreHung + 5*time.Second)
+		if !b.wasTold(sick.Name() + ": node failed: raft store: cluster: the disk does not answer") {
 			t.Error("nobody was told of the disk")
 		}
 		b.ready(sick) // thin, but able to lock
@@ -97,20 +87,37 @@ func TestALeaderWithAHungDiskStepsAside(t *testing.T) {
 	})
 }
 
-func TestAVoterWhoseDiskFailsVotesNoMore(t *testing.T) {
-	withDisks(t, func(b *bubble, disks map[string]*sickDisk) {
-		for _, n := range b.nodes {
-			if n.leader.Load() != nil {
-				continue
-			}
-			disks[n.Name()].set(nil, errors.New("input/output error"))
-			b.holder(b.leader(), 1, "k")
-			time.Sleep(5 * time.Second)
-			if n.roles.current() != nil || !b.told(n.Name()+": node failed: raft store") {
-				t.Errorf("%s goes on voting", n.Name())
-			}
-			b.holder(n, 2, "other") // as a thin member
-			return
+func TestAVoterWithAFailedDiskVotesNoMore(t *testing.T) {
+	onSickDisks(t, func(b *bubble, disks map[string]*sickDisk) {
+		n := b.followers()[0]
+		disks[n.Name()].set(nil, errors.New("input/output error"))
+		b.hold(b.leader(), 1, "k")
+		time.Sleep(5 * time.Second)
+		if n.seat.Current() != nil || !b.wasTold(n.Name()+": node failed: raft store") {
+			t.Errorf("%s still votes", n.Name())
 		}
+		b.hold(n, 2, "other") // as a thin member
+	})
+}
+
+// The entry in flight never ends. The leader has doubted its term already, and
+// raft is given up.
+func TestStopIsBoundedOnAHungDisk(t *testing.T) {
+	onSickDisks(t, func(b *bubble, disks map[string]*sickDisk) {
+		n := b.leader()
+		hang := make(chan struct{})
+		disks[n.Name()].set(hang, nil)
+		go n.link.Propose(b.within(time.Second), machine.Open{Session: sid(1), Client: "c", Node: "n", TTL: 2000})
+		time.Sleep(timing.StoreStalled + 2*time.Second)
+		delete(b.nodes, n.Name())
+		began := time.Now()
+		if err := n.Stop(); !errors.Is(err, consensus.ErrDiskStalled) {
+			t.Errorf("Stop: %v", err)
+		}
+		if took := time.Since(began); took > timing.StopWithoutDisk+2*time.Second {
+			t.Errorf("Stop took %v", took)
+		}
+		close(hang)
+		time.Sleep(10 * time.Second)
 	})
 }

@@ -10,7 +10,7 @@ import (
 var ErrStopped = replica.ErrStopped
 
 // ErrNoQuorum says that no leader backed by a majority of the voters could be
-// reached. Calls that return it also wrap the end of the caller's context.
+// reached. The error of a call also wraps the end of the caller's context.
 var ErrNoQuorum = replica.ErrNoQuorum
 
 // ErrFounding says that the cluster was founded less than a TTL ago and grants
@@ -18,12 +18,12 @@ var ErrNoQuorum = replica.ErrNoQuorum
 // locks. Only calls that do not wait return it.
 var ErrFounding = errors.New("cluster: founded less than a TTL ago, grants nothing yet")
 
-// ErrVersion says that a member which has a say in this does not understand it
-// yet: the cluster is being upgraded, and a voter or the leader is of an earlier
-// version. Nothing was changed by that try; it works once all are upgraded.
+// ErrVersion says that a voter or the leader does not understand the request
+// yet: the cluster is being upgraded, and that member is of an earlier version.
+// Nothing was changed by the attempt. It works once all members are upgraded.
 var ErrVersion = replica.ErrVersion
 
-// ConfigError reports a value that cannot be used: which, and why. Nothing was
+// ConfigError reports a value that cannot be used, and the reason. Nothing was
 // started or changed.
 type ConfigError struct {
 	Field  string // for example "Config.TTL", "key"
@@ -32,5 +32,5 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string { return "wardmote: " + e.Field + ": " + e.Reason }
 
-// errBeside ends a cluster that was founded beside a living one.
+// errBeside ends a cluster founded beside a living cluster.
 var errBeside = errors.New("cluster: founded beside a living cluster of the same name; restart this member so that it joins that one")

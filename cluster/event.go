@@ -3,23 +3,25 @@ package cluster
 import (
 	"fmt"
 	"sync"
+
+	"github.com/wardmote/wardmote/internal/wakeup"
 )
 
-// EventKind says what an Event tells.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 const (
 	MemberJoined   EventKind = iota + 1 // Member, of that Boot, is alive
-	MemberLeft                          // it left, or is taken for dead; if it was killed, maybe after its next start joined
+	MemberLeft                          // Member left or is taken for dead; the end of a killed process may be told after its next start joined
 	ClusterFounded                      // this member learned of the founding; nothing is granted for one TTL
 	Granting                            // the founding wait is over: locks are granted
 	LeaderChanged                       // Member leads, and serves
 	VoterAdded                          // Member became a voter
-	VoterRemoved                        // Member is a voter no more
+	VoterRemoved                        // Member is no longer a voter
 	QuorumLost                          // this member reaches no leader
-	QuorumRegained                      // it reaches one again
-	Conflict                            // two members of one name, or two clusters, met; Detail says which
-	NodeFailed                          // this member can take no part any more; Detail says why
+	QuorumRegained                      // this member reaches a leader again
+	Conflict                            // two members of one name, or two clusters, met; see Detail
+	NodeFailed                          // this member can take no part any more; see Detail
 )
 
 var eventNames = [...]string{
@@ -36,11 +38,11 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
-// Event is something an operator or a program may want to know. It is told as
-// this member saw it: members may see events in different orders, or not at all.
+// Event is a change of the cluster, for operators and programs, as this member
+// saw the change: members may see events in different orders, or not at all.
 type Event struct {
 	Kind   EventKind
-	Member Member // whom it is about; zero if nobody in particular
+	Member Member // the member concerned; zero if the event concerns none in particular
 	Term   uint64 // LeaderChanged
 	Detail string
 }
@@ -56,18 +58,24 @@ func (e Event) String() string {
 	return s
 }
 
-// An eventQueue calls a user's function in order, one at a time, from one
-// goroutine, so that no lock of ours is held and no loop of ours waits. It is
-// bounded: of a user who blocks it the oldest events are dropped.
+// eventQueue calls the user's function with each event, in order, one at a time,
+// on a goroutine of its own, so that no mutex is held and no loop waits for the
+// user. The queue is bounded: while the user's function blocks, the oldest
+// events are dropped.
 type eventQueue struct {
 	call func(Event)
 	mu   sync.Mutex
 	q    []Event
-	wake chan struct{}
+	more wakeup.One
 }
 
 const maxEvents = 1024
 
+func newEventQueue(call func(Event)) *eventQueue {
+	return &eventQueue{call: call, more: wakeup.NewOne()}
+}
+
+// put queues an event without blocking.
 func (q *eventQueue) put(e Event) {
 	q.mu.Lock()
 	if len(q.q) >= maxEvents {
@@ -75,20 +83,16 @@ func (q *eventQueue) put(e Event) {
 	}
 	q.q = append(q.q, e)
 	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.more.Wake()
 }
 
-// run tells events until done is closed, and then those left.
+// run tells events until done is closed, and then the events still queued.
 func (q *eventQueue) run(done <-chan struct{}) {
-	for {
-		stop := false
+	for stopping := false; !stopping; {
 		select {
-		case <-q.wake:
+		case <-q.more:
 		case <-done:
-			stop = true
+			stopping = true
 		}
 		q.mu.Lock()
 		events := q.q
@@ -96,9 +100,6 @@ func (q *eventQueue) run(done <-chan struct{}) {
 		q.mu.Unlock()
 		for _, e := range events {
 			q.call(e)
-		}
-		if stop {
-			return
 		}
 	}
 }

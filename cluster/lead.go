@@ -4,116 +4,173 @@ import (
 	"context"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/consensus"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/voters"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// lead follows this raft's leadership for as long as it runs: one goroutine
-// makes a leader of the node in each term that raft wins, and unmakes it. stop
-// joins it; not the node itself, which must be able to give up a raft whose
-// disk hangs.
-func (r *raftNode) lead(n *Node) {
-	ctx, cancel := context.WithCancel(context.Background())
-	r.ended, r.left = cancel, make(chan struct{})
-	go func() {
-		defer close(r.left)
-		r.leadLoop(ctx, n)
-	}()
+// leadership is the term in which this node leads, with the reconciler of voters.
+type leadership struct {
+	raft   *consensus.Raft
+	term   *term.Term
+	voters *voters.Reconciler
+
+	endVoters context.CancelFunc
+	ended     chan struct{} // closed when voters.Run has returned
 }
 
-func (r *raftNode) leadLoop(ctx context.Context, n *Node) {
-	var l *leader
-	revoke := func() {
+// lead follows the leadership of r until ctx ends: lead establishes a term each
+// time raft elects this node, and ends the term when raft follows another leader
+// or when the term doubts itself. The seat calls lead on a goroutine for each raft
+// and joins the goroutine.
+func (n *Node) lead(ctx context.Context, r *consensus.Raft) {
+	var l *leadership
+	defer func() {
 		if l != nil {
-			n.leader.CompareAndSwap(l, nil)
-			n.gossip.update(func(m *metadata) { m.Leads = 0 })
-			n.link.wake()
-			l.stop()
+			n.endLeadership(l)
+		}
+	}()
+	news, unfollow := r.Followed()
+	defer unfollow()
+	for {
+		number, elected := r.Leadership()
+		if l != nil && (!elected || l.term.Number() != number || doubts(l.term)) {
+			n.endLeadership(l)
 			l = nil
 		}
-	}
-	defer revoke()
-	news, end := r.followed()
-	defer end()
-	for {
-		var retry <-chan time.Time
-		term, leads := r.leadership()
-		if l != nil && (!leads || l.term != term || l.failed()) {
-			revoke()
-		}
-		if l == nil && leads {
-			if l = r.establish(n, term); l == nil {
-				retry = time.After(100 * time.Millisecond)
-				if r.stuck() {
-					n.roles.restart(r)
+		var again <-chan time.Time
+		if l == nil && elected {
+			if l = n.establish(r, number); l == nil {
+				again = time.After(timing.EstablishAgain)
+				if r.Stuck() {
+					n.seat.Restart(r)
 				}
-			} else {
-				n.leader.Store(l)
-				n.gossip.update(func(m *metadata) { m.Leads = term })
-				n.link.wake()
 			}
 		}
-		var failed <-chan struct{}
+		var doubt <-chan struct{}
 		if l != nil {
-			failed = l.doubt
+			doubt = l.term.Doubt()
 		}
-		// raft's channel holds one change and drops flaps, hence the fresh
-		// look at state and term each time.
+		// The channel of leadership changes keeps one change and drops the
+		// others, hence the fresh look at raft's state and term each time.
 		select {
-		case <-r.leaderChanged():
+		case <-r.LeaderChanged():
 		case <-news:
-			n.link.wake()
-		case <-failed:
-		case <-retry:
+			n.link.Wake()
+		case <-doubt:
+		case <-again:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// establish makes the node leader in term: everything committed before is
-// applied, and LeaderStart of the term. Only then does it serve. It returns nil
-// if that could not be done now.
-func (r *raftNode) establish(n *Node, term uint64) *leader {
-	if r.store.StalledFor() > stallLimit {
+// establish makes this node the leader of a term, or returns nil after a failure:
+// lead tries again.
+func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
+	l := &leadership{raft: r, ended: make(chan struct{})}
+	t, err := term.Establish(term.Config{
+		Log:     r,
+		Table:   r.Table().(*term.Table),
+		Term:    number,
+		Logger:  n.self.Log,
+		Ask:     n.confirmTerm,
+		MayLift: n.mayLift,
+		// Called by members' streams, which find the term below, in n.leading.
+		Depart: func(name string, boot uint64, done func(wire.Code)) { l.voters.Depart(name, boot, done) },
+	}, r.Barrier, n.founding.Value(), voters.Readable(r.Servers(), n.gossip.All(), machine.MaxFormat))
+	if err != nil {
+		n.self.Log.Debug("term not established", "term", number, "error", err)
 		return nil
 	}
-	// Raft announces leadership before the table has caught up.
-	if err := r.barrier(); err != nil || !r.leads(term) || r.table.parted() != nil {
-		return nil
-	}
-	founding := n.founding.Load()
-	if founding == nil {
-		return nil
-	}
-	commands := []machine.Command{machine.LeaderStart{Term: term}}
-	founded := false
-	r.table.view(func(t *machine.State) { _, founded = t.Cluster() })
-	if !founded {
-		commands = append(commands, machine.Found{
-			Cluster: founding.Cluster,
-			Floor:   machine.Token(founding.Floor),
-			TTL:     founding.TTL,
-		})
-	}
-	if f := n.readable(r); f > r.table.format() {
-		commands = append(commands, machine.Raise{Term: term, Format: uint64(f)})
-	}
-	outcomes, code := r.commit(machine.EncodeEntry(commands))
-	if code != wire.CodeOK || len(outcomes) != len(commands) {
-		return nil
-	}
-	// WrongTerm with our own term: we led in it before, and doubted. What the
-	// earlier leader had in flight came before our barrier.
-	if o := outcomes[0]; o.Code != machine.OK && (o.Code != machine.WrongTerm || o.Limit != term) {
-		n.log.Warn("leadership refused by the table", "term", term, "table term", o.Limit)
-		return nil
-	}
-	if !r.leads(term) {
-		return nil
-	}
-	l := newLeader(n, r, term)
-	l.start()
-	n.log.Info("leading", "term", term)
+	l.term = t
+	l.voters = voters.New(voters.Config{
+		Self:    n.self,
+		Want:    n.cfg.Voters,
+		Durable: n.cfg.Dir != "",
+		Format:  machine.MaxFormat,
+		Raft:    r,
+		Term:    t,
+		Peers:   n.peers,
+		Members: n.gossip.All,
+		Locate:  n.locate,
+		Changed: n.voterChanged,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	l.endVoters = cancel
+	go func() {
+		defer close(l.ended)
+		l.voters.Run(ctx)
+	}()
+	n.leading.Store(l)
+	n.gossip.Update(func(m *member.Metadata) { m.Leads = number })
+	n.link.Wake()
 	return l
+}
+
+// endLeadership ends the term and the reconciler, and joins their goroutines.
+func (n *Node) endLeadership(l *leadership) {
+	n.leading.CompareAndSwap(l, nil)
+	n.gossip.Update(func(m *member.Metadata) { m.Leads = 0 })
+	n.link.Wake()
+	l.endVoters()
+	l.voters.Stop()
+	l.term.Stop()
+	<-l.ended
+}
+
+// doubts reports whether the promises of a term are in doubt: see term.Doubt.
+func doubts(t *term.Term) bool {
+	select {
+	case <-t.Doubt():
+		return true
+	default:
+		return false
+	}
+}
+
+// currentTerm returns the term of this node's leadership, or nil.
+func (n *Node) currentTerm() *term.Term {
+	if l := n.leading.Load(); l != nil {
+		return l.term
+	}
+	return nil
+}
+
+// confirmTerm asks one voter whether its term is at most the given term, and calls
+// answer once.
+func (n *Node) confirmTerm(ctx context.Context, voter string, number uint64, answer func(yes bool)) {
+	to, err := n.locate(voter)
+	if err != nil {
+		answer(false)
+		return
+	}
+	body := wire.Marshal(&wire.ConfirmRequest{Term: number, Voter: voter})
+	n.peers.Begin(ctx, to, wire.Confirm, body, func(f wire.Frame, err error) {
+		answer(err == nil && f.Code == wire.CodeOK)
+	})
+}
+
+// mayLift refuses to end the founding wait once this cluster has met another
+// cluster of its name: the other cluster lived first, since this one has granted
+// nothing.
+func (n *Node) mayLift() bool {
+	if n.beside.Load() {
+		n.fail(errBeside)
+		return false
+	}
+	return true
+}
+
+func (n *Node) voterChanged(change voters.Change, p member.Process) {
+	kind := VoterAdded
+	if change == voters.Removed {
+		kind = VoterRemoved
+	}
+	// Without the boot: a newer process may have the address.
+	n.event(Event{Kind: kind, Member: Member{Name: p.Name, Addr: p.Addr}})
 }

@@ -23,7 +23,7 @@ import (
 type Client struct {
 	rep    replica.Replica
 	opts   Options
-	meta   []byte               // Options.Meta, encoded
+	meta   string               // Options.Meta, encoded
 	bad    *cluster.ConfigError // not nil: every call fails with this error
 	slept  func() time.Duration // how long the host has been suspended
 	trace  *tracer
@@ -49,7 +49,7 @@ type Client struct {
 // fail: if options cannot be used, every call of the client fails with a
 // *cluster.ConfigError. A client must be closed after use.
 func New(node *cluster.Node, opts Options) *Client {
-	return newClient(node.Replica(), opts)
+	return newClient(replica.Of(node), opts)
 }
 
 func newClient(rep replica.Replica, opts Options) *Client {
@@ -217,20 +217,20 @@ type Options struct {
 const minTTL = machine.MinTTL * time.Millisecond
 
 // validate returns the encoded Meta, or the error of the first unusable option.
-func (o *Options) validate() ([]byte, *cluster.ConfigError) {
+func (o *Options) validate() (string, *cluster.ConfigError) {
 	switch {
 	case len(o.Name) > machine.MaxName:
-		return nil, configError("Options.Name", "%d bytes exceed %d", len(o.Name), machine.MaxName)
+		return "", configError("Options.Name", "%d bytes exceed %d", len(o.Name), machine.MaxName)
 	case !utf8.ValidString(o.Name):
-		return nil, configError("Options.Name", "not valid UTF-8")
+		return "", configError("Options.Name", "not valid UTF-8")
 	case o.TTL < 0:
-		return nil, configError("Options.TTL", "%v is negative", o.TTL)
+		return "", configError("Options.TTL", "%v is negative", o.TTL)
 	case o.TTL > 0 && o.TTL < minTTL:
-		return nil, configError("Options.TTL", "%v is below the least, %v", o.TTL, minTTL)
+		return "", configError("Options.TTL", "%v is below the least, %v", o.TTL, minTTL)
 	}
 	meta := encodeMeta(o.Meta)
 	if len(meta) > machine.MaxMeta {
-		return nil, configError("Options.Meta", "%d bytes when encoded exceed %d", len(meta), machine.MaxMeta)
+		return "", configError("Options.Meta", "%d bytes when encoded exceed %d", len(meta), machine.MaxMeta)
 	}
 	return meta, nil
 }

@@ -138,7 +138,7 @@ func TestErrorTexts(t *testing.T) {
 		{&DeadlockError{Key: "b", verb: "upgrade", Cycle: []Wait{{"x", "b", 0}}}, `locks: upgrade "b": deadlock: x waits for "b"`, []error{ErrDeadlock}},
 		{&ChangedError{"k", 5, 7}, `locks: acquire "k": granted again since token 5, last under token 7`, []error{ErrChanged}},
 		{&CapacityError{"k", 3, 5}, `locks: acquire "k": asked for a permit of 3, but the capacity is 5`, []error{ErrCapacity}},
-		{refusalError(&acquireRequest{key: "k", cmd: machine.Acquire{IfToken: 5}}, machine.Outcome{Code: machine.TooOld, Token: 9}),
+		{refusalError(&acquireRequest{key: "k", cmd: machine.Acquire{Spec: machine.Spec{IfToken: 5}}}, machine.Outcome{Code: machine.TooOld, Token: 9}),
 			`locks: the token is too old: "k", token 5; grants up to token 9 are forgotten`, []error{ErrTooOld}},
 		{&BudgetError{"k", 7, 2 * time.Second, time.Second}, `locks: "k" (token 7) can be trusted for 1s, need 2s`, nil},
 		{refusalError(&acquireRequest{key: "k"}, machine.Outcome{Code: machine.TooManyWaiters, Limit: 5}), `locks: too many waiters: 5 wait for "k"`, []error{ErrTooManyWaiters}},

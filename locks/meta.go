@@ -8,7 +8,7 @@ import (
 
 // encodeMeta encodes m as its keys in ascending order, each with its value.
 // Each string comes after its length. An empty m has an empty encoding.
-func encodeMeta(m map[string]string) []byte {
+func encodeMeta(m map[string]string) string {
 	var b []byte
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		b = binary.AppendUvarint(b, uint64(len(k)))
@@ -16,15 +16,16 @@ func encodeMeta(m map[string]string) []byte {
 		b = binary.AppendUvarint(b, uint64(len(m[k])))
 		b = append(b, m[k]...)
 	}
-	return b
+	return string(b)
 }
 
-// decodeMeta decodes the result of encodeMeta. If b was encoded otherwise,
+// decodeMeta decodes the result of encodeMeta. If encoded is of another form,
 // perhaps by another version's client, the result is the decodable part.
-func decodeMeta(b []byte) map[string]string {
-	if len(b) == 0 {
+func decodeMeta(encoded string) map[string]string {
+	if encoded == "" {
 		return nil
 	}
+	b := []byte(encoded)
 	m := make(map[string]string)
 	next := func() (string, bool) {
 		n, size := binary.Uvarint(b)

@@ -273,7 +273,7 @@ func (sp *spread) applyPlan(ctx context.Context, running *sync.WaitGroup) {
 // runShard waits for a shard's lock, runs the work, and releases the lock.
 func (sp *spread) runShard(ctx context.Context, shard int) report {
 	r := report{shard: shard}
-	req := acquireRequest{key: sp.keys[shard], cmd: machine.Acquire{Meta: sp.group.cmd.Meta}}
+	req := acquireRequest{key: sp.keys[shard], cmd: machine.Acquire{Spec: machine.Spec{Meta: sp.group.cmd.Meta}}}
 	l, err := sp.s.acquire(ctx, ctx, req)
 	if err != nil {
 		if ctx.Err() == nil {

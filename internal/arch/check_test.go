@@ -19,8 +19,8 @@ const (
 	std    = "std" // in a pattern: any package of the standard library
 )
 
-// file is one Go file of the module, whatever its build tags: a rule holds on
-// every system.
+// file is one Go file of the module. Build tags are ignored: a rule holds on
+// every operating system.
 type file struct {
 	name string // slash-separated, from the module's root
 	text string
@@ -35,7 +35,7 @@ func (f *file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
 func (f *file) parse() (err error) {
 	f.fset = token.NewFileSet()
-	// Objects are resolved so that a variable called os is not the package.
+	// Objects are resolved: a variable called os is not the package.
 	f.ast, err = parser.ParseFile(f.fset, f.name, f.text, 0)
 	if err != nil {
 		return err
@@ -51,8 +51,8 @@ func (f *file) parse() (err error) {
 	return nil
 }
 
-// readTree reads the Go files of the module in root. Directories that the go
-// command passes over, and modules within, are no part of it.
+// readTree reads the Go files of the module in root, without the directories that
+// the go command passes over and without nested modules.
 func readTree(root string) (files []*file, err error) {
 	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -97,8 +97,8 @@ func topDirs(root string) (dirs []string, err error) {
 	return dirs, err
 }
 
-// matches reports whether name is one of the patterns: a path, a path and all
-// below it ("net/..."), or std.
+// matches reports whether name matches a pattern: a path, a path and everything
+// below ("net/..."), or std.
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		if p == std {
@@ -113,6 +113,78 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
+// An arrow is an allowed import: a package of this module, or a third party with
+// all major versions and sub-packages.
+type arrow struct {
+	from, to string
+	because  string
+}
+
+func (a arrow) String() string { return a.from + " → " + a.to }
+
+// third reports whether the arrow leads out of the module.
+func (a arrow) third() bool { return strings.Contains(a.to, ".") }
+
+func (a arrow) allows(f *file, imp string) bool {
+	if f.dir() != a.from {
+		return false
+	}
+	if a.third() {
+		return matches([]string{a.to + "/..."}, imp)
+	}
+	return imp == module+"/"+a.to
+}
+
+// checkArrows finds imports without an arrow, and arrows without an import: the
+// table shows the house as it is, no more and no less. Imports of the standard
+// library need no arrow, and test files may import more.
+func checkArrows(arrows []arrow, files []*file) (broken []string) {
+	used := make(map[arrow]bool)
+	for _, f := range files {
+		if f.isTest() || matches(free, f.dir()) {
+			continue
+		}
+		for _, imp := range f.imports {
+			if matches([]string{std}, imp) {
+				continue
+			}
+			i := slices.IndexFunc(arrows, func(a arrow) bool { return a.allows(f, imp) })
+			if i < 0 {
+				broken = append(broken, fmt.Sprintf("%s imports %s, and no arrow from %s allows it", f.name, imp, f.dir()))
+				continue
+			}
+			used[arrows[i]] = true
+		}
+	}
+	for _, a := range arrows {
+		if !used[a] {
+			broken = append(broken, fmt.Sprintf("arrow %v is not used: remove it", a))
+		}
+		if a.because == "" {
+			broken = append(broken, fmt.Sprintf("arrow %v has no reason", a))
+		}
+	}
+	return broken
+}
+
+// checkDown finds arrows with a wrong direction: the packages stand on floors in
+// the order of the list, and every arrow leads to a later package.
+func checkDown(floors []string, arrows []arrow) (broken []string) {
+	for _, a := range arrows {
+		if a.third() {
+			continue
+		}
+		from, to := slices.Index(floors, a.from), slices.Index(floors, a.to)
+		switch {
+		case from < 0 || to < 0:
+			broken = append(broken, fmt.Sprintf("arrow %v: a package without a floor", a))
+		case from >= to:
+			broken = append(broken, fmt.Sprintf("arrow %v does not lead down", a))
+		}
+	}
+	return broken
+}
+
 type fileKind int
 
 const (
@@ -120,22 +192,21 @@ const (
 	testFiles
 )
 
-// importRule says what packages may import: only what allow matches, if it is
-// set, and nothing that deny matches.
+// importRule forbids imports, of the standard library too.
 type importRule struct {
-	in, except  []string
-	files       fileKind
-	allow, deny []string
-	because     string
+	in      []string
+	files   fileKind
+	deny    []string
+	because string
 }
 
 func (r importRule) check(files []*file) (broken []string) {
 	for _, f := range files {
-		if f.isTest() != (r.files == testFiles) || !matches(r.in, f.dir()) || matches(r.except, f.dir()) {
+		if f.isTest() != (r.files == testFiles) || !matches(r.in, f.dir()) {
 			continue
 		}
 		for _, imp := range f.imports {
-			if r.allow != nil && !matches(r.allow, imp) || matches(r.deny, imp) {
+			if matches(r.deny, imp) {
 				broken = append(broken, fmt.Sprintf("%s must not import %s: %s", f.name, imp, r.because))
 			}
 		}
@@ -143,33 +214,7 @@ func (r importRule) check(files []*file) (broken []string) {
 	return broken
 }
 
-// singleRule says that path, at any major version and with its sub-packages, is
-// imported by exactly one file, in package in.
-type singleRule struct{ path, in string }
-
-func (r singleRule) check(files []*file) (broken []string) {
-	var by []string
-	for _, f := range files {
-		if f.isTest() || !slices.ContainsFunc(f.imports, func(i string) bool { return matches([]string{r.path + "/..."}, i) }) {
-			continue
-		}
-		by = append(by, f.name)
-		if f.dir() != r.in {
-			broken = append(broken, fmt.Sprintf("%s must not import %s: only %s does, so that nothing of its own reaches a user",
-				f.name, r.path, r.in))
-		}
-	}
-	switch {
-	case len(by) == 0:
-		broken = append(broken, fmt.Sprintf("nothing imports %s: every user of the module would carry it for nothing", r.path))
-	case len(by) > 1:
-		broken = append(broken, fmt.Sprintf("%s is imported by %s: it lives behind one file, so that a change of its is a change of that file",
-			r.path, strings.Join(by, " and ")))
-	}
-	return broken
-}
-
-// callRule says which functions are not mentioned, called or not.
+// callRule forbids functions: neither called nor passed on.
 type callRule struct {
 	names   []string // package path, dot, function
 	except  []string
@@ -181,7 +226,7 @@ func (r callRule) check(files []*file) (broken []string) {
 		if f.isTest() || matches(r.except, f.dir()) {
 			continue
 		}
-		// How this file calls the packages.
+		// The packages by their names in this file.
 		local := make(map[string]string)
 		for i, spec := range f.ast.Imports {
 			imp := f.imports[i]
@@ -212,8 +257,8 @@ func (r callRule) check(files []*file) (broken []string) {
 	return broken
 }
 
-// roomRule says which directories the module's root has, apart from those whose
-// name begins with a dot.
+// roomRule lists the directories of the module's root. Directories with a leading
+// dot do not count.
 type roomRule struct {
 	must, may []string
 	because   string
@@ -231,4 +276,116 @@ func (r roomRule) check(dirs []string) (broken []string) {
 		}
 	}
 	return broken
+}
+
+// sizeRule bounds product files and functions, in lines.
+type sizeRule struct {
+	file, function int
+	because        string
+}
+
+func (r sizeRule) check(files []*file) (broken []string) {
+	for _, f := range files {
+		if f.isTest() || matches(free, f.dir()) {
+			continue
+		}
+		if n := strings.Count(f.text, "\n"); n > r.file {
+			broken = append(broken, fmt.Sprintf("%s has %d lines, over %d: %s", f.name, n, r.file, r.because))
+		}
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			if n := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1; n > r.function {
+				broken = append(broken, fmt.Sprintf("%s: %s has %d lines, over %d: %s", f.name, fn.Name.Name, n, r.function, r.because))
+			}
+		}
+	}
+	return broken
+}
+
+// surfaceRule keeps internal types out of exported functions, methods and struct
+// fields: users cannot write the name of an internal type.
+type surfaceRule struct {
+	in      []string
+	because string
+}
+
+func (r surfaceRule) check(files []*file) (broken []string) {
+	for _, f := range files {
+		if f.isTest() || !matches(r.in, f.dir()) {
+			continue
+		}
+		hidden := make(map[string]bool)
+		for i, spec := range f.ast.Imports {
+			if name := path.Base(f.imports[i]); strings.HasPrefix(f.imports[i], module+"/internal/") {
+				if spec.Name != nil {
+					name = spec.Name.Name
+				}
+				hidden[name] = true
+			}
+		}
+		look := func(what string, n ast.Node) {
+			ast.Inspect(n, func(n ast.Node) bool {
+				if sel, ok := n.(*ast.SelectorExpr); ok {
+					if x, ok := sel.X.(*ast.Ident); ok && hidden[x.Name] {
+						broken = append(broken, fmt.Sprintf("%s: %s shows %s.%s: %s", f.name, what, x.Name, sel.Sel.Name, r.because))
+					}
+				}
+				return true
+			})
+		}
+		for _, d := range f.ast.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Name.IsExported() && (d.Recv == nil || ast.IsExported(receiver(d))) {
+					look(d.Name.Name, d.Type)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if ts, ok := spec.(*ast.TypeSpec); ok && ts.Name.IsExported() {
+						lookAtType(ts, look)
+					}
+				}
+			}
+		}
+	}
+	return broken
+}
+
+// lookAtType looks at the exported fields of a struct, the exported methods of an
+// interface, or the whole of another type. An alias is a name for users, and a new
+// name hides a basic type.
+func lookAtType(ts *ast.TypeSpec, look func(string, ast.Node)) {
+	var fields *ast.FieldList
+	switch t := ts.Type.(type) {
+	case *ast.StructType:
+		fields = t.Fields
+	case *ast.InterfaceType:
+		fields = t.Methods
+	case *ast.FuncType:
+		look(ts.Name.Name, t)
+		return
+	default:
+		return
+	}
+	for _, field := range fields.List {
+		for _, name := range field.Names {
+			if name.IsExported() {
+				look(ts.Name.Name+"."+name.Name, field.Type)
+			}
+		}
+	}
+}
+
+func receiver(d *ast.FuncDecl) string {
+	t := d.Recv.List[0].Type
+	if p, ok := t.(*ast.StarExpr); ok {
+		t = p.X
+	}
+	if id, ok := t.(*ast.Ident); ok {
+		return id.Name
+	}
+	return ""
 }

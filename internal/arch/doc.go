@@ -1,7 +1,6 @@
-// Package arch holds the tests that keep the house as ARCHITECTURE.md draws it:
-// which package may import which, what code must not call, and which directories
-// there are. Each rule carries its reason and prints it when it is broken.
-//
-// There is nothing to import here. To see the rules, open arch_test.go; to change
-// one, change its reason first.
+// Package arch keeps the rules of the house: the arrows between packages, the
+// functions that no library code calls, the sizes of files and functions, and
+// the names that users see. arrows_test.go and rules_test.go are the rules, each
+// with its reason; check_test.go finds where the tree breaks them; bite_test.go
+// breaks each rule on purpose.
 package arch

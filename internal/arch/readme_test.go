@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The README's program is one that compiles: examples/nightly, but for its
-// package comment.
+// The README's program compiles: it is examples/nightly without the package
+// comment.
 func TestReadmeProgramIsTheExample(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

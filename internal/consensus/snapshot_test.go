@@ -74,7 +74,7 @@ func session(id int) machine.SessionID { return machine.SessionID{byte(id)} }
 // propose commits a command on a leader and returns its outcome.
 func propose(t *testing.T, r *Raft, c machine.Command) machine.Outcome {
 	t.Helper()
-	out, code := r.Commit(machine.EncodeEntry([]machine.Command{c}))
+	out, code := r.Commit(machine.EncodeCommands([]machine.Command{c}))
 	if code != wire.CodeOK {
 		t.Fatalf("%T: %v", c, code)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// Record is everything that a member must not forget.
+// Record is a member's memory.
 type Record struct {
 	Version    uint8
 	Name       string
@@ -153,8 +153,8 @@ func (s *Store) Update(change func(*Record)) error {
 // Durable reports whether the record outlives the process.
 func (s *Store) Durable() bool { return s.db != nil }
 
-// RememberPeers keeps up to 64 addresses for a start at which Join leads
-// nowhere. It does nothing in memory.
+// RememberPeers keeps up to 64 addresses for a start without a working Join, and
+// does nothing in memory.
 func (s *Store) RememberPeers(addrs []string) error {
 	addrs = slices.Clone(addrs)
 	slices.Sort(addrs)

@@ -42,7 +42,7 @@ func TestACommandIsForwarded(t *testing.T) {
 		if err != nil || o.Code != machine.Granted || o.Token != 42 {
 			t.Errorf("%+v, %v", o, err)
 		}
-		cmd, _, err := machine.DecodeCommand(a.requests[0].Body)
+		cmd, err := machine.DecodeCommand(a.requests[0].Body)
 		if err != nil || !reflect.DeepEqual(cmd, machine.Command(acquire)) {
 			t.Errorf("the leader received %+v, %v", cmd, err)
 		}

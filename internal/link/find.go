@@ -150,7 +150,7 @@ func (k *Link) attach(ctx context.Context, s *stream.Stream) (a wire.AttachAnswe
 func (k *Link) handle(q *stream.Request) {
 	switch q.Type {
 	case wire.Event:
-		if e, _, err := machine.DecodeEvent(q.Body); err == nil {
+		if e, err := machine.DecodeEvent(q.Body); err == nil {
 			k.deliver(e)
 		}
 	case wire.Bound:

@@ -26,7 +26,7 @@ func (u *remote) propose(cmd machine.Command, done func(machine.Outcome, wire.Co
 		var o machine.Outcome
 		if f.Code == wire.CodeOK {
 			var err error
-			if o, _, err = machine.DecodeOutcome(f.Body); err != nil {
+			if o, err = machine.DecodeOutcome(f.Body); err != nil {
 				f.Code = wire.CodeUnknown
 			}
 		}

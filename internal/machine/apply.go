@@ -1,105 +1,87 @@
 package machine
 
-import (
-	"slices"
-)
+import "slices"
 
-// Apply takes one step. The outcome answers the proposer; the events are the
-// step's effects on others, in an order that is part of the contract: losses,
-// then the grants that follow from them, then the session's end, then one
-// EventChanged for each key, sorted. Apply never panics on a command that was
-// decoded; a nil or unknown one is refused as BadCommand.
+// Apply takes one step. The outcome answers the proposer. The events are the step's
+// effects on others. The contract includes their order: losses, then the resulting
+// grants, then the session's end, then one EventChanged for each changed key, in
+// ascending order. Apply never panics on a decoded command, and refuses a nil or
+// unknown command as BadCommand.
 //
 // The caller owns the events.
 func (s *State) Apply(c Command) (Outcome, []Event) {
 	s.commands++
-	s.events, s.touched = nil, s.touched[:0]
+	p := &s.step
+	p.events, p.touched = nil, p.touched[:0]
 	out := s.apply(c)
 
-	if len(s.touched) > 1 {
-		slices.Sort(s.touched)
-		s.touched = slices.Compact(s.touched)
+	if len(p.touched) > 1 {
+		slices.Sort(p.touched)
+		p.touched = slices.Compact(p.touched)
 	}
-	events := slices.Grow(s.events, len(s.touched))
-	for _, key := range s.touched {
+	events := slices.Grow(p.events, len(p.touched))
+	for _, key := range p.touched {
 		events = append(events, Event{Kind: EventChanged, Key: key})
 		s.changes.add(s.commands, key)
 	}
-	if cap(s.touched) > maxScratch {
-		s.touched = nil
+	if cap(p.touched) > maxScratch {
+		p.touched = nil
 	}
-	clear(s.touched)
-	s.events = nil
+	clear(p.touched)
+	p.events = nil
 	return out, events
 }
 
-// maxScratch bounds what is kept from one command to the next.
+// maxScratch bounds the memory kept from one command for the next.
 const maxScratch = 1024
 
 func (s *State) apply(c Command) Outcome {
-	if !s.founded {
-		switch c.(type) {
-		case Lift, Bound, Raise, Open, Acquire, Upgrade, Downgrade, SetValue, Withdraw, Release, Ask, Break, EndDelay,
-			Silence, Hear, Expire, Close:
-			return Outcome{Code: NotFounded}
-		}
-	}
-	if Format(c) > int(s.format) {
-		switch c.(type) {
-		case Acquire, Upgrade, Downgrade, SetValue, Release, Ask, Break, EndDelay:
-			return Outcome{Code: WrongFormat, Limit: s.format}
-		}
-	}
 	switch c := c.(type) {
 	case Found:
 		return s.found(c)
+	case LeaderStart:
+		return s.leaderStart(c)
+	}
+	switch {
+	case !needsFounding(c):
+		return bad("Command", 0)
+	case !s.founded:
+		return Outcome{Code: NotFounded}
+	case s.formats.of(c) > int(s.format):
+		return Outcome{Code: WrongFormat, Limit: s.format}
+	}
+	switch c := c.(type) {
 	case Raise:
 		return s.raise(c)
-	case LeaderStart:
-		if c.Term <= s.term {
-			return s.wrongTerm()
-		}
-		s.term = c.Term
-		return Outcome{Code: OK}
 	case Lift:
 		return s.lift(c)
 	case Bound:
-		if out, ok := checkTTL(c.TTL, MaxTTL); !ok {
-			return out
-		}
-		if c.Term != s.term {
-			return s.wrongTerm()
-		}
-		// The founding wait is the bound's: nothing shortens it.
-		if s.lifted || c.TTL > s.bound {
-			s.bound = c.TTL
-		}
-		return Outcome{Code: OK}
+		return s.setBound(c)
 	case Open:
 		return s.open(c)
-	case Acquire:
-		return s.acquire(c)
-	case Withdraw:
-		return s.withdraw(c)
-	case Release:
-		return s.release(c)
+	case Close:
+		return s.endSession(c.Session, Closed)
 	case Silence:
-		return s.mark(c.Session, c.Term, true)
+		return s.markSilent(c.Session, c.Term, true)
 	case Hear:
-		return s.mark(c.Session, c.Term, false)
+		return s.markSilent(c.Session, c.Term, false)
 	case Expire:
 		if c.Term != s.term {
 			return s.wrongTerm()
 		}
-		return s.finish(c.Session, Expired)
-	case Close:
-		return s.finish(c.Session, Closed)
+		return s.endSession(c.Session, Expired)
+	case Acquire:
+		return s.acquire(c)
 	case Upgrade:
 		return s.upgrade(c)
 	case Downgrade:
 		return s.downgrade(c)
 	case SetValue:
 		return s.setValue(c)
+	case Withdraw:
+		return s.withdraw(c)
+	case Release:
+		return s.release(c)
 	case Ask:
 		return s.ask(c)
 	case Break:
@@ -113,6 +95,16 @@ func (s *State) apply(c Command) Outcome {
 	return bad("Command", 0)
 }
 
+// needsFounding reports whether c is a command for a founded table.
+func needsFounding(c Command) bool {
+	switch c.(type) {
+	case Raise, Lift, Bound, Open, Close, Silence, Hear, Expire, Acquire, Upgrade, Downgrade, SetValue,
+		Withdraw, Release, Ask, Break, EndDelay:
+		return true
+	}
+	return false
+}
+
 func (s *State) found(c Found) Outcome {
 	if s.founded {
 		return Outcome{Code: Founded}
@@ -123,29 +115,22 @@ func (s *State) found(c Found) Outcome {
 	if c.Floor == 0 || c.Floor > MaxToken {
 		return bad("Floor", uint64(MaxToken))
 	}
-	if out, ok := checkTTL(c.TTL, MaxTTL); !ok {
+	if out := checkTTL(c.TTL, MaxTTL); out.Code != 0 {
 		return out
 	}
 	s.cluster = c.Cluster
 	s.founded = true
 	s.last = c.Floor - 1
 	s.bound = c.TTL
+	s.forgotten = s.last // grants of an earlier cluster are not known
 	return Outcome{Code: OK}
 }
 
-func (s *State) raise(c Raise) Outcome {
-	if c.Term != s.term {
+func (s *State) leaderStart(c LeaderStart) Outcome {
+	if c.Term <= s.term {
 		return s.wrongTerm()
 	}
-	if c.Format > MaxFormat {
-		return bad("Format", MaxFormat)
-	}
-	if c.Format > s.format {
-		s.format = c.Format
-		// Nothing is known of keys that were held before, or in an earlier
-		// cluster of that name.
-		s.forgotten = s.last
-	}
+	s.term = c.Term
 	return Outcome{Code: OK}
 }
 
@@ -157,28 +142,60 @@ func (s *State) lift(c Lift) Outcome {
 		return Outcome{Code: OK}
 	}
 	s.lifted = true
-	// Every record is a queue, since nobody holds before this. In key order, so
-	// that tokens do not hang on a map's.
-	for key := range s.busy.from("", "") {
-		s.dirty = append(s.dirty, key)
+	// Nobody holds before this, so every key in use has a queue. Keys in ascending
+	// order, so that tokens do not depend on the order of a map.
+	s.step.revisit = append(s.step.revisit, s.keys.inUse.all()...)
+	s.admitWaiters()
+	return Outcome{Code: OK}
+}
+
+func (s *State) setBound(c Bound) Outcome {
+	if out := checkTTL(c.TTL, MaxTTL); out.Code != 0 {
+		return out
 	}
-	s.settle()
+	if c.Term != s.term {
+		return s.wrongTerm()
+	}
+	// The founding wait is as long as the bound: nothing shortens it.
+	if s.lifted || c.TTL > s.bound {
+		s.bound = c.TTL
+	}
 	return Outcome{Code: OK}
 }
 
 func (s *State) wrongTerm() Outcome { return Outcome{Code: WrongTerm, Limit: s.term} }
 
+// bad returns the refusal of a command for a bad field.
 func bad(field string, limit uint64) Outcome {
 	return Outcome{Code: BadCommand, Field: field, Limit: limit}
 }
 
-// checkTTL names the limit that ttl, in milliseconds, breaks.
-func checkTTL(ttl, most uint64) (Outcome, bool) {
+// checkTTL returns the refusal of a TTL, in milliseconds, beyond its limits.
+func checkTTL(ttl, most uint64) Outcome {
 	if ttl < MinTTL {
-		return bad("TTL", MinTTL), false
+		return bad("TTL", MinTTL)
 	}
 	if ttl > most {
-		return bad("TTL", most), false
+		return bad("TTL", most)
 	}
-	return Outcome{}, true
+	return Outcome{}
+}
+
+// change has f change key's record, and counts this as a change of the key's
+// holders, queue or value.
+func (s *State) change(key string, f func(*record)) *record {
+	r, _ := s.keys.get(key)
+	return s.changeRecord(key, r, f)
+}
+
+// changeRecord is change with the record at hand, which saves a search.
+func (s *State) changeRecord(key string, r *record, f func(*record)) *record {
+	r = s.keys.editRecord(key, r, f)
+	s.touch(key, r)
+	return r
+}
+
+func (s *State) touch(key string, r *record) {
+	r.version = s.commands
+	s.step.touched = append(s.step.touched, key)
 }

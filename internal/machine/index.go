@@ -8,217 +8,192 @@ import (
 
 // index finds a session's requests. It is derived from the tables.
 type index struct {
-	refs    map[uint64]ref
-	tokens  map[Token]uint64    // of its grants, to their seqs
-	former  map[Token]uint64    // the same for their first tokens, and those before the last upgrade
-	pending map[uint64]struct{} // requests that there is something to tell about again: see Pending
-	waits   int
-	unseen  int // outcomes remembered: waiters, unseen grants, answers
+	requests map[uint64]location
+	tokens   map[Token]uint64    // of its grants, to their seqs
+	former   map[Token]uint64    // the same for the first tokens, and those before the last upgrade
+	pending  map[uint64]struct{} // requests with something to tell the client: see State.Pending
+	waits    int
+	unseen   int // remembered outcomes: waiters, unseen grants, answers
 }
 
-// ref says where a request is.
-type ref struct {
-	key   string // the first of its keys; none if refused at once
-	token Token  // of its grant, as it is now
+// location says where a request is.
+type location struct {
+	key   string // the first of its keys; none if it was refused at once
+	token Token  // the present token of its grant
 	set   bool   // it is for several keys
-	state state
+	phase phase
 }
 
-type state uint8
+type phase uint8
 
 const (
-	waiting  state = iota
+	waiting  phase = iota
 	granted        // the outcome is not seen yet
 	seen           // granted, and the outcome seen
-	answered       // the outcome is in no record
+	answered       // the outcome is in no record: see answer
 )
 
 func newIndex() *index {
-	return &index{refs: make(map[uint64]ref), tokens: make(map[Token]uint64)}
+	return &index{requests: make(map[uint64]location), tokens: make(map[Token]uint64)}
 }
 
-// await notes a request that the client must be told about by an event.
-func (x *index) await(seq uint64) {
+// queued notes that the request of seq waits at a location.
+func (x *index) queued(seq uint64, at location) {
+	x.requests[seq] = at
+	x.waits++
+	x.unseen++
+}
+
+// dequeued notes that the request of seq has left all queues without an outcome.
+func (x *index) dequeued(seq uint64) {
+	delete(x.requests, seq)
+	x.waits--
+	x.unseen--
+}
+
+// addPending notes a request about which an event told the client something.
+func (x *index) addPending(seq uint64) {
 	if x.pending == nil {
 		x.pending = make(map[uint64]struct{})
 	}
 	x.pending[seq] = struct{}{}
 }
 
-// was notes the token that the grant of seq had before an upgrade.
-func (x *index) was(former Token, seq uint64) {
+// addFormer notes a token that the grant of seq had before an upgrade.
+func (x *index) addFormer(former Token, seq uint64) {
 	if x.former == nil {
 		x.former = make(map[Token]uint64)
 	}
 	x.former[former] = seq
 }
 
-// pends reports whether the client must be told about g again when it comes back.
-func (g *grant) pends() bool { return g.unseen && g.waited || g.asked || g.contended || g.broken }
-
-// reindex fills the empty indexes of the State and of all sessions from the
-// tables. It fails if a request has no session, no seq of its own, or is in more
-// than one place.
-func (s *State) reindex() error {
-	var err error
-	enter := func(q request, to ref) *index {
-		o, ok := s.sessions.get(q.session)
-		if !ok {
-			err = broken(3, "session %x of %q is not open", q.session, to.key)
-			return nil
-		}
-		x := o.index
-		if before, ok := x.refs[q.seq]; ok {
-			err = broken(8, "session %x seq %d is at %q and at %q", q.session, q.seq, before.key, to.key)
-			return nil
-		}
-		if q.seq == 0 || !o.spent.has(q.seq) {
-			err = broken(8, "session %x seq %d of %q is not spent", q.session, q.seq, to.key)
-			return nil
-		}
-		x.refs[q.seq] = to
-		if to.state != seen {
-			x.unseen++
-		}
-		if x.unseen > MaxUnseen {
-			err = broken(10, "session %x remembers more than %d outcomes", q.session, MaxUnseen)
-			return nil
-		}
-		return x
-	}
-	// first reports whether key is the first of a request's, where it is entered.
-	first := func(q request, set bool, key string) bool {
-		if !set {
-			return true
-		}
-		keys, _ := s.sets.get(q)
-		if !slices.Contains(keys, key) {
-			err = broken(8, "session %x seq %d is at %q, which is not among its keys", q.session, q.seq, key)
-			return false
-		}
-		return keys[0] == key
-	}
-	rests := make([]resting, 0)
-	busy := make([]string, 0, s.keys.n)
-	s.keys.all(func(key string, r *record) bool {
-		if r.rest == 0 {
-			busy = append(busy, key)
-		}
-		s.keep(r, 1)
-		if r.rest != 0 {
-			rests = append(rests, resting{key, r.rest})
-		} else {
-			s.hold(r, 1)
-		}
-		for i := range r.holders {
-			g := &r.holders[i]
-			s.grants++
-			s.countTrees(g.tree, 1)
-			if g.ghost != nil {
-				s.delays[g.token] = key
-				continue
-			}
-			q := request{g.session, g.seq}
-			if !first(q, g.set, key) {
-				if err != nil {
-					return false
-				}
-				continue
-			}
-			to := ref{key: key, token: g.token, set: g.set, state: seen}
-			if g.unseen {
-				to.state = granted
-			}
-			x := enter(q, to)
-			if x == nil {
-				return false
-			}
-			if g.pends() {
-				x.await(g.seq)
-			}
-			x.tokens[g.token] = g.seq
-			if g.former != 0 {
-				x.was(g.former, g.seq)
-				x.was(g.first, g.seq)
-			}
-		}
-		for i := range r.queue {
-			w := &r.queue[i]
-			q := request{w.session, w.seq}
-			s.waiters++
-			s.countTrees(w.tree, 1)
-			if w.conditional {
-				s.conditions++
-			}
-			if !first(q, w.set, key) {
-				if err != nil {
-					return false
-				}
-				continue
-			}
-			x := enter(q, ref{key: key, set: w.set, state: waiting})
-			if x == nil {
-				return false
-			}
-			x.waits++
-			s.nest(w.under, q)
-		}
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	slices.Sort(busy)
-	s.busy.fill(busy)
-	var in [len(s.below)][]string
-	for _, key := range busy {
-		if !below(key) {
-			continue
-		}
-		r, _ := s.keys.get(key)
-		want := s.spots(r)
-		for i := range in {
-			if want&(1<<i) != 0 {
-				in[i] = append(in[i], key)
-			}
-		}
-		if r.in != want {
-			r.in = want
-		}
-	}
-	for i := range in {
-		s.below[i].fill(in[i])
-	}
-	slices.SortFunc(rests, func(a, b resting) int { return compareUint(a.rest, b.rest) })
-	for _, e := range rests {
-		r, _ := s.keys.get(e.key)
-		s.enter(e.key, r)
-	}
-	s.answers.all(func(q request, a *answer) bool {
-		x := enter(q, ref{key: a.key, state: answered})
-		if x != nil && a.late {
-			x.await(q.seq)
-		}
-		return x != nil
-	})
-	return err
+// deriver derives the indexes of all sessions, the lineage and the delays from
+// the tables.
+type deriver struct {
+	s   *State
+	err error // the first broken invariant
 }
 
-// diff names a difference between what was kept and what was derived.
+// derive fills all derived data, which must be empty. The error names a broken
+// invariant: a request without a session, without a spent seq of its own, or in two
+// states.
+func (s *State) derive() error {
+	s.keys.derive()
+	d := deriver{s: s}
+	s.keys.all(func(key string, r *record) bool {
+		for i := range r.holders {
+			d.addGrant(key, &r.holders[i])
+		}
+		for i := range r.queue {
+			d.addWaiter(key, &r.queue[i])
+		}
+		return d.err == nil
+	})
+	s.answers.all(func(q requestID, a *answer) bool {
+		if x := d.add(q, location{key: a.key, phase: answered}); x != nil && a.late {
+			x.addPending(q.seq)
+		}
+		return d.err == nil
+	})
+	return d.err
+}
+
+func (d *deriver) addGrant(key string, g *grant) {
+	if g.ghost != nil {
+		d.s.delays[g.token] = key
+		return
+	}
+	if !d.isFirstKey(g.request(), g.set, key) {
+		return
+	}
+	at := location{key: key, token: g.token, set: g.set, phase: seen}
+	if g.unseen {
+		at.phase = granted
+	}
+	x := d.add(g.request(), at)
+	if x == nil {
+		return
+	}
+	if g.pends() {
+		x.addPending(g.seq)
+	}
+	x.tokens[g.token] = g.seq
+	if g.former != 0 {
+		x.addFormer(g.former, g.seq)
+		x.addFormer(g.first, g.seq)
+	}
+}
+
+func (d *deriver) addWaiter(key string, w *waiter) {
+	if !d.isFirstKey(w.request(), w.set, key) {
+		return
+	}
+	if x := d.add(w.request(), location{key: key, set: w.set, phase: waiting}); x != nil {
+		x.waits++
+		d.s.lineage.add(w.under, w.request())
+	}
+}
+
+// isFirstKey reports whether key is the first key of a request. The index has a
+// request under the first key.
+func (d *deriver) isFirstKey(q requestID, set bool, key string) bool {
+	if !set || d.err != nil {
+		return d.err == nil
+	}
+	keys, _ := d.s.sets.get(q)
+	if !slices.Contains(keys, key) {
+		d.fail(8, "session %x seq %d is at %q, which is not among its keys", q.session, q.seq, key)
+		return false
+	}
+	return keys[0] == key
+}
+
+// add puts a request in the index of its session, and returns the index; nil if an
+// invariant is broken.
+func (d *deriver) add(q requestID, at location) *index {
+	o, ok := d.s.sessions.get(q.session)
+	if !ok {
+		return d.fail(3, "session %x of %q is not open", q.session, at.key)
+	}
+	x := o.index
+	if before, ok := x.requests[q.seq]; ok {
+		return d.fail(8, "session %x seq %d is at %q and at %q", q.session, q.seq, before.key, at.key)
+	}
+	if q.seq == 0 || !o.spent.has(q.seq) {
+		return d.fail(8, "session %x seq %d of %q is not spent", q.session, q.seq, at.key)
+	}
+	x.requests[q.seq] = at
+	if at.phase != seen {
+		x.unseen++
+	}
+	if x.unseen > MaxUnseen {
+		return d.fail(10, "session %x remembers more than %d outcomes", q.session, MaxUnseen)
+	}
+	return x
+}
+
+func (d *deriver) fail(invariant int, format string, args ...any) *index {
+	if d.err == nil {
+		d.err = broken(invariant, format, args...)
+	}
+	return nil
+}
+
+// diff describes a difference from an index derived anew.
 func (x *index) diff(want *index) string {
 	switch {
-	case !maps.Equal(x.refs, want.refs):
-		return fmt.Sprintf("requests %v of %v", x.refs, want.refs)
+	case !maps.Equal(x.requests, want.requests):
+		return fmt.Sprintf("requests %v, derived %v", x.requests, want.requests)
 	case !maps.Equal(x.tokens, want.tokens):
-		return fmt.Sprintf("tokens %v of %v", x.tokens, want.tokens)
+		return fmt.Sprintf("tokens %v, derived %v", x.tokens, want.tokens)
 	case !maps.Equal(x.former, want.former):
-		return fmt.Sprintf("former tokens %v of %v", x.former, want.former)
+		return fmt.Sprintf("former tokens %v, derived %v", x.former, want.former)
 	case !maps.Equal(x.pending, want.pending):
-		return fmt.Sprintf("pending %v of %v", x.pending, want.pending)
+		return fmt.Sprintf("pending %v, derived %v", x.pending, want.pending)
 	case x.waits != want.waits:
-		return fmt.Sprintf("counts %d waiters of %d", x.waits, want.waits)
+		return fmt.Sprintf("%d waiters, derived %d", x.waits, want.waits)
 	case x.unseen != want.unseen:
-		return fmt.Sprintf("counts %d unseen outcomes of %d", x.unseen, want.unseen)
+		return fmt.Sprintf("%d unseen outcomes, derived %d", x.unseen, want.unseen)
 	}
 	return ""
 }

@@ -2,26 +2,25 @@ package machine
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 )
 
-// One reader more than MaxHolders waits.
+// TestSharedHoldersAreBounded: beyond MaxHolders a reader waits.
 func TestSharedHoldersAreBounded(t *testing.T) {
 	s := withA(t)
 	a := session16("a")
 	for i := range uint64(MaxHolders) {
-		apply(t, s, Acquire{Session: a, Seq: i + 1, Key: "k", Mode: Shared}, Granted)
+		apply(t, s, Acquire{Session: a, Seq: i + 1, Key: "k", Spec: Spec{Mode: Shared}}, Granted)
 	}
-	apply(t, s, Acquire{Session: a, Seq: MaxHolders + 1, Key: "k", Mode: Shared}, Queued)
+	apply(t, s, Acquire{Session: a, Seq: MaxHolders + 1, Key: "k", Spec: Spec{Mode: Shared}}, Queued)
 	_, events := apply(t, s, Withdraw{Session: a, Seq: 5}, OK)
 	if events[0].Kind != EventGranted {
 		t.Error(events)
 	}
 }
 
-// What is too large is refused, whatever asks.
+// TestSizesOfRequestsAreBounded: a command over a size limit is refused.
 func TestSizesOfRequestsAreBounded(t *testing.T) {
 	s := withA(t)
 	a := session16("a")
@@ -32,95 +31,94 @@ func TestSizesOfRequestsAreBounded(t *testing.T) {
 	if out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Keys: keys}, BadCommand); out.Field != "Keys" || out.Limit != MaxKeyBytes {
 		t.Error(out)
 	}
-	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Mode: Shared}, Granted)
+	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Spec: Spec{Mode: Shared}}, Granted)
 	if out, _ := apply(t, s, Upgrade{Session: a, Seq: 2, Token: 1, Under: make([]Token, MaxUnder+1)}, BadCommand); out.Field != "Under" {
 		t.Error(out)
 	}
 }
 
-// Keys that are free are not listed, even if they are remembered.
-func TestKeysAreThoseInUse(t *testing.T) {
-	s, seq := withA(t), uint64(0)
-	visit(t, s, &seq, "p/rests", "", false)
-	apply(t, s, Acquire{Session: session16("a"), Seq: 9, Key: "p/held"}, Granted)
-	if k := s.Keys("p/", "", 5); !slices.Equal(k, []string{"p/held"}) {
-		t.Error(k)
-	}
-}
-
-// A value that is set is a change of its key.
-func TestSetValueIsTold(t *testing.T) {
-	s := withA(t)
+func TestQueueHoldsMaxWaiters(t *testing.T) {
+	s := founded()
 	a := session16("a")
+	apply(t, s, Open{Session: a, Client: "a", TTL: 1000}, OK)
 	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k"}, Granted)
-	_, events := apply(t, s, SetValue{Session: a, Rev: 1, Token: 1, Value: []byte("v")}, OK)
-	if !slices.Contains(events, Event{Kind: EventChanged, Key: "k"}) || s.Version("k") != s.Commands() {
-		t.Error(events)
+	for i := range uint64(MaxWaiters) {
+		out, _ := apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "k", MaxWaiters: 1 << 31}, Queued)
+		if out.Behind != uint32(i+1) {
+			t.Fatalf("behind %d, want %d", out.Behind, i+1)
+		}
 	}
-}
-
-// A value that may fade counts as resting only while its key rests.
-func TestFadingValuesThatAreHeldAreNotCounted(t *testing.T) {
-	s, seq := withA(t), uint64(0)
-	visit(t, s, &seq, "k", "value", true)
-	apply(t, s, Acquire{Session: session16("a"), Seq: 9, Key: "k"}, Granted)
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 20_000, Key: "k", MaxWaiters: 1 << 31}, TooManyWaiters)
+	if out.Limit != MaxWaiters {
+		t.Errorf("limit %d", out.Limit)
+	}
+	apply(t, s, Withdraw{Session: a, Seq: 5000}, OK)
+	apply(t, s, Acquire{Session: a, Seq: 20_001, Key: "k"}, Queued)
 	if err := s.Check(); err != nil {
-		t.Error(err)
+		t.Fatal(err)
+	}
+	_, events := apply(t, s, Close{Session: a}, OK)
+	if len(events) != 3 || s.Counts() != (Counts{Keys: 1}) {
+		t.Errorf("%d events, left %+v", len(events), s.Counts())
 	}
 }
 
-// An upgrade that waits when the tokens are spent goes on waiting.
-func TestAnUpgradeNeedsAToken(t *testing.T) {
-	s := New()
-	a, b := session16("a"), session16("b")
-	for _, c := range []Command{Found{Cluster: ClusterID{1}, Floor: MaxToken - 1, TTL: 1000}, LeaderStart{Term: 1}, Raise{Term: 1, Format: 2}, Lift{Term: 1},
-		Open{Session: a, Client: "a", TTL: 1000}, Open{Session: b, Client: "b", TTL: 1000}} {
-		apply(t, s, c, OK)
-	}
-	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Mode: Shared}, Granted)
-	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k", Mode: Shared}, Granted)
-	apply(t, s, Upgrade{Session: a, Seq: 2, Token: MaxToken - 1}, TokensSpent)
-	// before the last token: it waits, and somebody else takes that one
-	s = New()
-	for _, c := range []Command{Found{Cluster: ClusterID{1}, Floor: MaxToken - 2, TTL: 1000}, LeaderStart{Term: 1}, Raise{Term: 1, Format: 2}, Lift{Term: 1},
-		Open{Session: a, Client: "a", TTL: 1000}, Open{Session: b, Client: "b", TTL: 1000}} {
-		apply(t, s, c, OK)
-	}
-	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Mode: Shared}, Granted)
-	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k", Mode: Shared}, Granted)
-	apply(t, s, Upgrade{Session: a, Seq: 2, Token: MaxToken - 2}, Queued)
-	apply(t, s, Acquire{Session: b, Seq: 2, Key: "l"}, Granted)
-	_, events := apply(t, s, Release{Session: b, Token: MaxToken - 1}, OK)
-	if s.LastToken() > MaxToken || s.Check() != nil {
-		t.Error(s.LastToken(), s.Check(), events)
-	}
-}
-
-// In format 1 no clock is written down.
-func TestClockIsNotKeptInFormat1(t *testing.T) {
-	a, b := New(), New()
-	a.Clock(7)
-	if a.Digest() != b.Digest() {
-		t.Error("format 1 keeps the clock")
-	}
-}
-
-// Of a long cycle the first links are told.
-func TestCyclesAreToldInPart(t *testing.T) {
-	s := withA(t)
+// TestUnseenOutcomesAreBounded: beyond MaxUnseen a request is refused, and so is a
+// late copy when there is room again. The test sets the count by hand: a million
+// refusals would take seconds, and minutes under the race detector.
+func TestUnseenOutcomesAreBounded(t *testing.T) {
+	s := founded()
 	a := session16("a")
-	const n = MaxCycle + 10
-	for i := range uint64(n) {
-		apply(t, s, Acquire{Session: a, Seq: i + 1, Key: fmt.Sprint("k", i)}, Granted)
+	apply(t, s, Open{Session: a, Client: "a", TTL: 1000}, OK)
+	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k"}, Granted)
+	o, _ := s.sessions.get(a)
+	before := o.index.unseen
+	o.index.unseen = MaxUnseen - 1
+	apply(t, s, Acquire{Session: a, Seq: 2, Key: "k", Try: true}, Held)
+	if out, _ := apply(t, s, Acquire{Session: a, Seq: 3, Key: "free"}, TooManyUnseen); out.Limit != MaxUnseen {
+		t.Errorf("%+v", out)
 	}
-	for i := range uint64(n) {
-		c := Acquire{Session: a, Seq: n + i + 1, Key: fmt.Sprint("k", (i+1)%n), Under: []Token{Token(i + 1)}}
-		want := Queued
-		if i == n-1 {
-			want = Deadlock
+	apply(t, s, Acquire{Session: a, Seq: 3, Key: "free"}, Withdrawn)
+	apply(t, s, Acquire{Session: a, Seq: 4, Key: "free", Seen: []uint64{2}}, Granted)
+	apply(t, s, Acquire{Session: a, Seq: 3, Key: "k"}, Withdrawn)
+	o.index.unseen -= MaxUnseen - 1 - before
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGapsAreBounded: a client with a gap at every other seq is refused at MaxGaps
+// gaps, and goes on after closing some.
+func TestGapsAreBounded(t *testing.T) {
+	s := founded()
+	a := session16("a")
+	apply(t, s, Open{Session: a, Client: "a", TTL: 1000}, OK)
+	seq := uint64(0)
+	for n := 0; n <= MaxGaps; {
+		var seen []uint64
+		for range min(MaxSeen, MaxGaps+1-n) {
+			seq += 2
+			seen = append(seen, seq)
+			n++
 		}
-		if out, _ := apply(t, s, c, want); len(out.Cycle) > MaxCycle || want == Deadlock && len(out.Cycle) != MaxCycle {
-			t.Error(len(out.Cycle))
-		}
+		apply(t, s, Withdraw{Session: a, Seq: seq, Seen: seen}, OK)
+	}
+	if out, _ := apply(t, s, Acquire{Session: a, Seq: seq + 2, Key: "k"}, BadCommand); out.Field != "Seq" || out.Limit != MaxGaps {
+		t.Errorf("%+v", out)
+	}
+	if out, _ := apply(t, s, Withdraw{Session: a, Seq: seq + 2}, BadCommand); out.Field != "Seq" {
+		t.Errorf("%+v", out)
+	}
+	if out, _ := apply(t, s, Withdraw{Session: a, Seq: 1, Seen: []uint64{seq + 2}}, BadCommand); out.Field != "Seen" {
+		t.Errorf("%+v", out)
+	}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, s, Acquire{Session: a, Seq: 3, Key: "k"}, Granted)
+	apply(t, s, Acquire{Session: a, Seq: seq + 2, Key: "l"}, Granted)
+	r, err := restored(s)
+	if err != nil || r.Digest() != s.Digest() {
+		t.Errorf("restored: %v", err)
 	}
 }

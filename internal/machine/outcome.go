@@ -1,51 +1,50 @@
 package machine
 
-// Code is the verdict on a command. Codes travel on the wire: never renumber.
+// Code is the verdict on a command. Codes are part of messages: never renumber.
 type Code uint8
 
 const (
 	OK      Code = 1 // done, or done before
-	Granted Code = 2 // Token holds the grant's token
-	Queued  Code = 3 // waiting; Behind says behind how many holders and waiters
+	Granted Code = 2 // Token is the grant's token
+	Queued  Code = 3 // the request waits behind the number of holders and waiters in Behind
 
-	// Refusals. Nothing was changed, except that a command's Seen list has
-	// been taken note of, and that the seq of a refused Acquire may be spent.
-	Held           Code = 16 // Try: the key is held; Holder says by whom
-	TooManyWaiters Code = 17 // Limit says how many may wait
+	// Refusals. Nothing was changed, except that the command's Seen list was noted,
+	// and that the seq of a refused Acquire may be spent.
+	Held           Code = 16 // Try: the key is held, by Holder
+	TooManyWaiters Code = 17 // Limit waiters are allowed
 	Founding       Code = 18 // Try: nothing is granted before the founding wait is over
 	NoSession      Code = 19 // the session is not open
-	NotHeld        Code = 20 // Release: the session does not hold that token
-	Withdrawn      Code = 21 // Acquire: this seq was withdrawn, or its outcome was seen and forgotten
-	WrongTerm      Code = 22 // proposed in another term than the present one; Limit is the present term
+	NotHeld        Code = 20 // the session does not hold that token
+	Withdrawn      Code = 21 // this seq was withdrawn, or its outcome was seen and forgotten
+	WrongTerm      Code = 22 // the present term, in Limit, is another than the command's
 	Founded        Code = 23 // Found: founded already
-	NotFounded     Code = 24 // nothing but Found and LeaderStart before Found
-	BadCommand     Code = 25 // malformed, unknown or over a limit; Field and Limit say which
+	NotFounded     Code = 24 // only Found and LeaderStart come before Found
+	BadCommand     Code = 25 // malformed, unknown or over a limit: see Field and Limit
 	TokensSpent    Code = 26 // the token counter has reached MaxToken
 	TooManyUnseen  Code = 27 // the session remembers MaxUnseen outcomes already; a second copy is Withdrawn
-	Deadlock       Code = 28 // waiting would close the cycle that Cycle tells
-	WrongCapacity  Code = 29 // Permit: others hold or wait for permits of the capacity in Limit
-	Changed        Code = 30 // Conditional: granted since, last under Token
-	TooOld         Code = 31 // Conditional: grants up to Token are forgotten, so nobody knows
-	WrongMode      Code = 32 // the grant is not of the mode that this can be done with
+	Deadlock       Code = 28 // waiting would close the cycle in Cycle
+	WrongCapacity  Code = 29 // Permit: the key's other permits have the capacity in Limit
+	Changed        Code = 30 // Conditional: the key was granted since, last under Token
+	TooOld         Code = 31 // Conditional: grants up to Token are forgotten, so the answer is not known
+	WrongMode      Code = 32 // the command does not apply to a grant of this mode
 	NoSuccessor    Code = 33 // Release: no waiter of that client may go first
-	ValuesFull     Code = 34 // SetValue: no room; Limit says how many values or bytes there may be
+	ValuesFull     Code = 34 // SetValue: no room; Limit values or bytes are allowed
 	WrongFormat    Code = 35 // the table's format, in Limit, has no such command: see Raise
 )
 
-// Holder describes the grant that stands in somebody's way; with Token 0, a
-// waiter that does. Session is zero if it has ended and its delay runs.
+// Holder describes a grant in conflict with a request or, with Token 0, a waiter in
+// conflict. Session is zero if the session has expired and the grant's delay runs.
 type Holder struct {
 	Session SessionID
 	Client  string
 	Node    string
 	Token   Token
-	Key     string // that it holds or waits for, if not the one asked for
+	Key     string // the key that it holds or waits for, if not the one asked for
 }
 
-// Link is one step of a cycle of waits: who waits, and for what. The next
-// link's client is the holder of Key under Token or, with Token 0, a waiter that
-// goes first. The first link's client is who closes the cycle, and the last
-// link's Token is one that it holds.
+// Link is one step of a cycle of waits: Client waits for Key. The next link's client
+// holds Key under Token or, with Token 0, waits for Key and goes first. The client
+// of the first link would close the cycle, and holds the Token of the last link.
 type Link struct {
 	Client string
 	Key    string
@@ -55,19 +54,19 @@ type Link struct {
 // Outcome is the answer to a command, the same on every voter.
 type Outcome struct {
 	Code    Code
-	Token   Token  // Granted, Changed, TooOld; OK of a Withdraw of an upgrade: the grant's now
+	Token   Token  // Granted, Changed, TooOld; OK of a Withdraw of an upgrade: the grant's present token
 	Behind  uint32 // Queued
-	Waiters uint32 // Granted: how many wait for the key
-	Value   string // Granted: left with the key
+	Waiters uint32 // Granted: number of waiters for the keys
+	Value   string // Granted: the key's value
 	Unclean bool   // Granted: the exclusive holder before did not release
 	Holder  Holder // Held
-	Cycle   []Link // Deadlock
-	Field   string // BadCommand: what was wrong
-	Limit   uint64 // BadCommand, TooManyWaiters, WrongTerm, WrongCapacity, ValuesFull
+	Cycle   []Link // Deadlock; at most MaxCycle links
+	Field   string // BadCommand: the field that is wrong
+	Limit   uint64 // BadCommand, TooManyWaiters, WrongTerm, WrongCapacity, ValuesFull, WrongFormat
 }
 
-// Reason says why a grant or session ended. Reasons travel on the wire: never
-// renumber.
+// Reason is the reason for which a grant or session ended. Reasons are part of
+// messages: never renumber.
 type Reason uint8
 
 const (
@@ -76,7 +75,7 @@ const (
 	Broken  Reason = 3 // by a Break
 )
 
-// EventKind says what an Event tells. Kinds travel on the wire: never renumber.
+// EventKind is the kind of an Event. Kinds are part of messages: never renumber.
 type EventKind uint8
 
 const (
@@ -85,13 +84,13 @@ const (
 	EventEnded     EventKind = 3 // a session ended: Session, Reason; after its EventLost
 	EventChanged   EventKind = 4 // a key's holders, queue or value changed: Key; once per command and key, last
 	EventRefused   EventKind = 5 // a waiter was refused: Session, Seq, Key, Code, Token
-	EventAsked     EventKind = 6 // a holder is asked to let go: Session, Seq, Key, Token, By
-	EventContended EventKind = 7 // somebody waits for what a holder holds, the first since its grant: Session, Seq, Key, Token
+	EventAsked     EventKind = 6 // a holder is asked to release: Session, Seq, Key, Token, By
+	EventContended EventKind = 7 // a grant has its first waiter: Session, Seq, Key, Token
 	EventDelayed   EventKind = 8 // an expired grant's keys stay taken until EndDelay: Token, Key, Delay
 )
 
-// Event is an effect of a command for somebody other than its proposer. Of a
-// grant of several keys, Key is the first.
+// Event is an effect of a command on a session other than the proposer's. For a
+// grant of several keys, Key is the first key.
 type Event struct {
 	Kind    EventKind
 	Session SessionID

@@ -1,14 +1,9 @@
 package machine
 
-import (
-	"slices"
-)
-
-// How a grant, or a request for one, is given up: by itself, for a successor, because
-// somebody asks, or because somebody breaks it.
+// How a client gives up a grant, or a request for a grant.
 
 func (s *State) withdraw(c Withdraw) Outcome {
-	owner, out := s.heed(c.Session, c.Seen)
+	owner, out := s.caller(c.Session, c.Seen)
 	if owner == nil {
 		return out
 	}
@@ -16,42 +11,50 @@ func (s *State) withdraw(c Withdraw) Outcome {
 		return bad("Seq", 0)
 	}
 	out = Outcome{Code: OK}
-	at, ok := owner.index.refs[c.Seq]
+	at, ok := owner.index.requests[c.Seq]
 	switch {
 	case !ok:
 		if !owner.spent.add(c.Seq) {
 			return bad("Seq", MaxGaps)
 		}
-	case at.state == waiting:
-		s.leave(owner, c.Seq, at)
-	case at.state == answered:
-		a, _ := s.answers.get(request{owner.id, c.Seq})
-		s.forget(owner, c.Seq)
-		if a.out.Code != Granted {
-			break
-		}
-		// An upgrade. Its grant may be gone, or be another's by now.
-		if _, at, g := s.holding(owner, a.out.Token); g != nil && g.token == a.out.Token {
-			out.Token = g.token
-			if g.mode == Exclusive && !g.broken {
-				s.demote(at)
-			}
-		}
-	case at.state == granted:
-		s.end(owner, c.Seq, at, unknown)
+	case at.phase == waiting:
+		s.removeRequest(owner, c.Seq, at)
+	case at.phase == answered:
+		out.Token = s.withdrawAnswer(owner, c.Seq)
+	case at.phase == granted:
+		s.freeGrant(owner, c.Seq, at, unknown)
 	default:
-		s.end(owner, c.Seq, at, clean)
+		s.freeGrant(owner, c.Seq, at, clean)
 	}
-	s.settle()
+	s.admitWaiters()
 	return out
 }
 
+// withdrawAnswer forgets an answer. If it granted an upgrade, the upgrade is undone,
+// and the result is the grant's token.
+func (s *State) withdrawAnswer(owner *session, seq uint64) Token {
+	a, _ := s.answers.get(requestID{owner.id, seq})
+	s.forgetAnswer(owner, seq)
+	if a.out.Code != Granted {
+		return 0
+	}
+	// The grant may be gone, or upgraded by another request since.
+	_, at, g := s.grantOf(owner, a.out.Token)
+	if g == nil || g.token != a.out.Token {
+		return 0
+	}
+	if g.Mode == Exclusive && !g.broken {
+		s.makeShared(at, false)
+	}
+	return a.out.Token
+}
+
 func (s *State) release(c Release) Outcome {
-	owner, out := s.heed(c.Session, c.Seen)
+	owner, out := s.caller(c.Session, c.Seen)
 	if owner == nil {
 		return out
 	}
-	seq, at, g := s.holding(owner, c.Token)
+	seq, at, g := s.grantOf(owner, c.Token)
 	if g == nil {
 		return Outcome{Code: NotHeld}
 	}
@@ -59,124 +62,52 @@ func (s *State) release(c Release) Outcome {
 		if g.set {
 			return Outcome{Code: WrongMode}
 		}
-		if !s.favour(owner, at, c.To) {
+		if !s.putSuccessorFirst(owner, at, c.To) {
 			return Outcome{Code: NoSuccessor}
 		}
 	}
-	// Who releases a token has seen it: freeing also forgets the outcome.
-	s.end(owner, seq, at, clean)
-	s.settle()
+	// A client releases only a known token, so the outcome is forgotten as seen.
+	s.freeGrant(owner, seq, at, clean)
+	s.admitWaiters()
 	return Outcome{Code: OK}
 }
 
-// favour puts the first waiter of the client of that name before all others at
-// the key of a grant that is to be released, if they may all be passed. An upgrade
-// of that grant is not in its way: it goes with it.
-func (s *State) favour(owner *session, at ref, client string) bool {
-	r, _ := s.keys.get(at.key)
-	i := slices.IndexFunc(r.queue, func(w waiter) bool {
-		o, _ := s.sessions.get(w.session)
-		return w.upgrade == 0 && o.client == client
-	})
-	if i < 0 {
-		return false
-	}
-	var floor uint64
-	if s.trees > 0 {
-		floor = s.treesBefore(at.key)
-	}
-	first := slices.IndexFunc(r.queue, func(w waiter) bool { return w.upgrade != at.token })
-	if w := &r.queue[i]; i > first && (w.set || w.tree) ||
-		slices.ContainsFunc(r.queue[first:i], func(v waiter) bool { return !v.passable() || v.order <= floor }) {
-		return false
-	}
-	r = s.edit(at.key)
-	s.dropUpgrade(owner, at.key, r, at.token)
-	i -= first
-	if i == 0 {
-		return true
-	}
-	w := r.queue[i]
-	pass(r.queue[:i])
-	copy(r.queue[1:i+1], r.queue[:i])
-	w.order = r.queue[1].order
-	r.queue[0] = w
-	return true
-}
+// ending is the end of an exclusive grant, as the next holder must know it.
+type ending uint8
 
-func (s *State) ask(c Ask) Outcome {
-	asker, ok := s.sessions.get(c.Session)
-	if !ok {
-		return Outcome{Code: NoSession}
+const (
+	clean   ending = iota // its holder released it
+	unclean               // its session expired
+	unknown               // its holder never knew of it, so nothing has changed
+)
+
+// freeGrant frees the grant that owner has under seq.
+func (s *State) freeGrant(owner *session, seq uint64, at location, how ending) {
+	x := owner.index
+	if at.phase == granted {
+		x.unseen--
 	}
-	if !validKey(c.Key) {
-		return bad("Key", MaxKey)
-	}
-	r, ok := s.keys.get(c.Key)
-	if !ok || len(r.holders) == 0 {
-		return Outcome{Code: NotHeld}
-	}
-	for _, g := range slices.Clone(r.holders) {
-		if g.ghost != nil {
-			continue
+	for _, key := range s.keysOf(owner, seq, at) {
+		r, _ := s.keys.get(key)
+		if len(r.queue) > 0 {
+			s.removeUpgrade(owner, key, at.token)
+			r, _ = s.keys.get(key)
 		}
-		owner, _ := s.sessions.get(g.session)
-		if !g.asked {
-			s.note(owner, g.seq, func(g *grant) { g.asked = true })
-			s.touchAll(owner, g.seq)
-		}
-		s.events = append(s.events, Event{
-			Kind:    EventAsked,
-			Session: g.session,
-			Seq:     g.seq,
-			Key:     owner.index.refs[g.seq].key,
-			Token:   g.token,
-			By:      asker.client,
+		i := r.holder(at.token)
+		g := &r.holders[i]
+		delete(x.former, g.former)
+		delete(x.former, g.first)
+		tree := g.Tree
+		s.changeRecord(key, r, func(r *record) {
+			if g := &r.holders[i]; g.Mode == Exclusive && how != unknown {
+				r.unclean = how == unclean || g.broken
+			}
+			r.removeHolder(i)
 		})
+		s.revisit(key, tree)
 	}
-	return Outcome{Code: OK}
-}
-
-func (s *State) breakGrant(c Break) Outcome {
-	if _, ok := s.sessions.get(c.Session); !ok {
-		return Outcome{Code: NoSession}
-	}
-	if !validKey(c.Key) {
-		return bad("Key", MaxKey)
-	}
-	r, ok := s.keys.get(c.Key)
-	if !ok {
-		return Outcome{Code: NotHeld}
-	}
-	i := r.holder(c.Token)
-	if i < 0 {
-		out := Outcome{Code: NotHeld}
-		if len(r.holders) > 0 {
-			out.Holder = s.describe(&r.holders[0])
-		}
-		return out
-	}
-	g := r.holders[i]
-	switch {
-	case g.ghost != nil:
-		return s.endDelay(g.token)
-	case g.broken:
-		return Outcome{Code: OK}
-	}
-	owner, _ := s.sessions.get(g.session)
-	at := owner.index.refs[g.seq]
-	s.note(owner, g.seq, func(g *grant) { g.broken = true })
-	s.touchAll(owner, g.seq)
-	s.dropUpgrade(owner, c.Key, s.edit(c.Key), g.token)
-	s.events = append(s.events, Event{
-		Kind:    EventLost,
-		Session: g.session,
-		Seq:     g.seq,
-		Key:     at.key,
-		Token:   g.token,
-		Reason:  Broken,
-	})
-	s.left(c.Key, g.tree)
-	s.settle()
-	return Outcome{Code: OK}
+	s.sets.del(requestID{owner.id, seq})
+	delete(x.requests, seq)
+	delete(x.tokens, at.token)
+	delete(x.pending, seq)
 }

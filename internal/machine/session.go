@@ -6,9 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// session is what the table keeps for one client, as it stands in an image:
-// grants, waiters and answers are in the other tables, and index finds them.
-// Like a record, it is cloned before it is changed if its epoch is old.
+// session is the table's part for one client, as in an image. The session's grants,
+// waiters and answers are in the other tables, and index finds them there. A session
+// with an epoch older than the table's belongs to an image, and is cloned before a
+// change.
 type session struct {
 	epoch  uint64
 	id     SessionID
@@ -49,11 +50,12 @@ func (s *State) open(c Open) Outcome {
 	case len(c.Meta) > MaxMeta:
 		return bad("Meta", MaxMeta)
 	}
-	// Before the TTL, which the bound may have passed since the first copy.
+	// Before the TTL is checked: the bound may have fallen below it since the first
+	// copy.
 	if _, ok := s.sessions.get(c.Session); ok {
 		return Outcome{Code: OK}
 	}
-	if out, ok := checkTTL(c.TTL, s.bound); !ok {
+	if out := checkTTL(c.TTL, s.bound); out.Code != 0 {
 		return out
 	}
 	s.sessions.set(c.Session, &session{
@@ -62,81 +64,14 @@ func (s *State) open(c Open) Outcome {
 		client: c.Client,
 		node:   c.Node,
 		ttl:    c.TTL,
-		meta:   string(c.Meta),
+		meta:   c.Meta,
 		index:  newIndex(),
 	})
 	return Outcome{Code: OK}
 }
 
-// heed returns an open session for writing, once it has taken note of what its
-// client has seen. Without a session the outcome is the refusal.
-func (s *State) heed(id SessionID, seen []uint64) (*session, Outcome) {
-	o, ok := s.sessions.get(id)
-	if !ok {
-		return nil, Outcome{Code: NoSession}
-	}
-	if len(seen) > MaxSeen || slices.Contains(seen, 0) {
-		return nil, bad("Seen", MaxSeen)
-	}
-	o = s.editSession(o)
-	for _, seq := range seen {
-		if !s.see(o, seq) {
-			return nil, bad("Seen", MaxGaps)
-		}
-	}
-	return o, Outcome{}
-}
-
-// see forgets the outcome of a request, but not that its seq is spent. A seq
-// never heard of is spent by it: its client has given it up. A request that
-// waits has no outcome to be seen yet, so it goes on waiting.
-func (s *State) see(o *session, seq uint64) bool {
-	at, ok := o.index.refs[seq]
-	if !ok {
-		return o.spent.add(seq)
-	}
-	switch at.state {
-	case granted:
-		for _, key := range s.keysOf(o, seq, at) {
-			r := s.edit(key)
-			g := &r.holders[r.holder(at.token)]
-			g.unseen = false
-			if !g.pends() {
-				delete(o.index.pending, seq)
-			}
-		}
-		at.state = seen
-		o.index.refs[seq] = at
-		o.index.unseen--
-	case answered:
-		s.forget(o, seq)
-	}
-	return true
-}
-
-// reply keeps the outcome of a request that is in no record, until its client
-// has seen it: without, a late copy of a Try that was refused could be granted
-// to nobody.
-func (s *State) reply(o *session, seq uint64, a *answer) Outcome {
-	s.answers.set(request{o.id, seq}, a)
-	o.index.refs[seq] = ref{key: a.key, state: answered}
-	o.index.unseen++
-	if a.late {
-		o.index.await(seq)
-	}
-	return a.out
-}
-
-// forget drops what reply keeps.
-func (s *State) forget(o *session, seq uint64) {
-	s.answers.del(request{o.id, seq})
-	delete(o.index.refs, seq)
-	delete(o.index.pending, seq)
-	o.index.unseen--
-}
-
-// mark sets or clears a session's silence.
-func (s *State) mark(id SessionID, term uint64, silent bool) Outcome {
+// markSilent sets or removes a session's mark of Silence.
+func (s *State) markSilent(id SessionID, term uint64, silent bool) Outcome {
 	if term != s.term {
 		return s.wrongTerm()
 	}
@@ -150,196 +85,69 @@ func (s *State) mark(id SessionID, term uint64, silent bool) Outcome {
 	return Outcome{Code: OK}
 }
 
-// finish ends a session. All of its waiters leave before any of its grants is
-// freed, so none of them is granted; then its grants are freed in the order of
-// their tokens, save those that a delay keeps taken; then who waited for them is
-// served.
-func (s *State) finish(id SessionID, reason Reason) Outcome {
+// endSession ends a session, in this order:
+//
+//  1. its waiters leave all queues, so that none of them is granted;
+//  2. its grants are freed in the order of their tokens, except that a grant with
+//     a Delay becomes a ghost when the session expires;
+//  3. the waiters for these keys are granted.
+func (s *State) endSession(id SessionID, reason Reason) Outcome {
 	o, ok := s.sessions.get(id)
 	if !ok {
 		return Outcome{Code: NoSession}
 	}
-	// Queue by queue, and not waiter by waiter: all of a session's thousands
-	// may stand in one queue.
+	s.removeWaitersAndAnswers(o)
+	afterWaiters := slices.Clone(s.step.revisit)
+	s.step.revisit = s.step.revisit[:0]
+
+	for _, token := range slices.Sorted(maps.Keys(o.index.tokens)) {
+		seq := o.index.tokens[token]
+		at := o.index.requests[seq]
+		_, _, g := s.grantOf(o, token)
+		e := s.grantEvent(EventLost, o, g)
+		e.Reason = reason
+		s.step.events = append(s.step.events, e)
+		switch {
+		case reason == Closed:
+			s.freeGrant(o, seq, at, clean)
+		case g.Delay > 0 && !g.broken:
+			s.delayGrant(o, at)
+		default:
+			s.freeGrant(o, seq, at, unclean)
+		}
+	}
+	s.step.revisit = append(s.step.revisit, afterWaiters...)
+	s.admitWaiters()
+	s.sessions.del(id)
+	s.step.events = append(s.step.events, Event{Kind: EventEnded, Session: id, Reason: reason})
+	return Outcome{Code: OK}
+}
+
+// removeWaitersAndAnswers removes a session's waiters from all queues, and its
+// answers.
+func (s *State) removeWaitersAndAnswers(o *session) {
 	queues := make(map[string]struct{})
-	for seq, at := range o.index.refs {
-		switch at.state {
+	for seq, at := range o.index.requests {
+		switch at.phase {
 		case waiting:
 			for _, key := range s.keysOf(o, seq, at) {
 				queues[key] = struct{}{}
 			}
 			if at.set {
-				s.sets.del(request{id, seq})
+				s.sets.del(requestID{o.id, seq})
 			}
 		case answered:
-			s.answers.del(request{id, seq})
+			s.answers.del(requestID{o.id, seq})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(queues)) {
-		r := s.edit(key)
-		s.touch(key, r)
-		var gone []waiter
-		r.queue = slices.DeleteFunc(r.queue, func(w waiter) bool {
-			if w.session == id {
-				gone = append(gone, w)
-			}
-			return w.session == id
-		})
+		var removed []waiter
+		s.change(key, func(r *record) { removed = r.removeWaitersOf(o.id) })
 		tree := false
-		for i := range gone {
-			s.taken(key, r, &gone[i])
-			tree = tree || gone[i].tree
+		for i := range removed {
+			s.lineage.remove(removed[i].under, removed[i].request())
+			tree = tree || removed[i].Tree
 		}
-		s.left(key, tree)
+		s.revisit(key, tree)
 	}
-
-	waited := slices.Clone(s.dirty)
-	s.dirty = s.dirty[:0]
-
-	for _, token := range slices.Sorted(maps.Keys(o.index.tokens)) {
-		seq := o.index.tokens[token]
-		at := o.index.refs[seq]
-		s.events = append(s.events, Event{
-			Kind:    EventLost,
-			Session: id,
-			Seq:     seq,
-			Key:     at.key,
-			Token:   token,
-			Reason:  reason,
-		})
-		if _, _, g := s.holding(o, token); reason == Expired && g.delay > 0 && !g.broken {
-			s.delay(o, at)
-		} else {
-			how := unclean
-			if reason == Closed {
-				how = clean
-			}
-			s.end(o, seq, at, how)
-		}
-	}
-	s.dirty = append(s.dirty, waited...)
-	s.settle()
-	s.sessions.del(id)
-	s.events = append(s.events, Event{Kind: EventEnded, Session: id, Reason: reason})
-	return Outcome{Code: OK}
-}
-
-// delay makes a grant of an expired session one that stands in everybody's way
-// but its own client's, until EndDelay.
-func (s *State) delay(o *session, at ref) {
-	r := s.edit(at.key)
-	s.touch(at.key, r)
-	g := &r.holders[r.holder(at.token)]
-	*g = grant{
-		token: g.token,
-		at:    g.at,
-		delay: g.delay,
-		of:    g.of,
-		mode:  g.mode,
-		tree:  g.tree,
-		meta:  g.meta,
-		ghost: &ghost{client: o.client, node: o.node},
-	}
-	if g.mode == Exclusive {
-		r.unclean = true
-	}
-	s.delays[g.token] = at.key
-	r.ghosts++
-	s.left(at.key, g.tree) // its own client may be waiting already
-	s.events = append(s.events, Event{Kind: EventDelayed, Key: at.key, Token: g.token, Delay: g.delay})
-}
-
-// endDelay frees the key of a grant whose session has ended.
-func (s *State) endDelay(token Token) Outcome {
-	key, ok := s.delays[token]
-	if !ok {
-		return Outcome{Code: NotHeld}
-	}
-	delete(s.delays, token)
-	s.vacate(key, s.edit(key), token)
-	s.settle()
-	return Outcome{Code: OK}
-}
-
-// Delays calls f for each grant of an expired session whose delay, in
-// milliseconds, runs, in no order, until it returns false.
-func (s *State) Delays(f func(token Token, delay uint64) bool) {
-	for token, key := range s.delays {
-		r, _ := s.keys.get(key)
-		if !f(token, r.holders[r.holder(token)].delay) {
-			return
-		}
-	}
-}
-
-// Session describes an open session.
-func (s *State) Session(id SessionID) (SessionStatus, bool) {
-	o, ok := s.sessions.get(id)
-	if !ok {
-		return SessionStatus{}, false
-	}
-	return o.status(), true
-}
-
-// Sessions calls f for each open session, in no order, until it returns false.
-func (s *State) Sessions(f func(SessionStatus) bool) {
-	s.sessions.all(func(_ SessionID, o *session) bool { return f(o.status()) })
-}
-
-func (o *session) status() SessionStatus {
-	return SessionStatus{
-		ID:     o.id,
-		Client: o.client,
-		Node:   o.node,
-		TTL:    o.ttl,
-		Silent: o.silent,
-		Grants: len(o.index.tokens),
-		Waits:  o.index.waits,
-	}
-}
-
-// Pending returns, in the order of their seqs, the events to tell again to a
-// client that may have lost them: requests answered by an event alone that it has
-// not said it knows of, and what the holder of a grant is to know. It is empty if
-// the session is not open.
-func (s *State) Pending(id SessionID) []Event {
-	o, ok := s.sessions.get(id)
-	if !ok || len(o.index.pending) == 0 {
-		return nil
-	}
-	events := make([]Event, 0, len(o.index.pending))
-	for _, seq := range slices.Sorted(maps.Keys(o.index.pending)) {
-		at := o.index.refs[seq]
-		if at.state == answered {
-			a, _ := s.answers.get(request{id, seq})
-			if !s.stands(o, a) {
-				continue
-			}
-			if a.out.Code == Granted {
-				events = append(events, grantedEvent(id, seq, at.key, a.out))
-			} else {
-				events = append(events, Event{Kind: EventRefused, Session: id, Seq: seq, Key: at.key, Code: a.out.Code, Token: a.out.Token})
-			}
-			continue
-		}
-		r, _ := s.keys.get(at.key)
-		g := &r.holders[r.holder(at.token)]
-		if g.unseen && g.waited {
-			events = append(events, grantedEvent(id, seq, at.key, s.told(o, seq, at)))
-		}
-		e := Event{Session: id, Seq: seq, Key: at.key, Token: g.token}
-		if g.contended {
-			e.Kind = EventContended
-			events = append(events, e)
-		}
-		if g.asked {
-			e.Kind = EventAsked
-			events = append(events, e)
-		}
-		if g.broken {
-			e.Kind, e.Reason = EventLost, Broken
-			events = append(events, e)
-		}
-	}
-	return events
 }

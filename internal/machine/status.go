@@ -1,55 +1,47 @@
 package machine
 
-// Grant is one holder of a key, as a reader sees it.
+// Grant is a holder of a key, for readers.
 type Grant struct {
+	Spec
 	Session     SessionID // zero if Delayed
 	Seq         uint64
 	Token       Token
 	Client      string
 	Node        string
-	Mode        Mode
-	Of          uint32
-	Tree        bool
-	Keys        int    // how many are held under the token
+	Keys        int    // number of keys held under the token
 	At          uint64 // unix milliseconds of the granting leader's clock, for people to read
-	Asked       bool   // to let go
+	Asked       bool   // to release
 	Broken      bool   // taken away; the holder has not answered yet
-	Delayed     bool   // the session expired; the key is taken until its delay is over
-	Delay       uint64 // milliseconds; asked for, or running
-	Meta        []byte
-	SessionMeta []byte
+	Delayed     bool   // the session expired; the key is taken until its Delay is over
+	SessionMeta string
 
-	// Told by the leader, which alone knows.
+	// Only the leader knows these, and fills them in.
 	Left  uint64 // milliseconds until the session expires if it is not heard again
 	Beats uint64 // of the session that this leader has acknowledged
 }
 
-// Waiter is one request in a key's queue, as a reader sees it.
+// Waiter is a request in a key's queue, for readers.
 type Waiter struct {
-	Session  SessionID
-	Seq      uint64
-	Client   string
-	Node     string
-	Mode     Mode
-	Of       uint32
-	Tree     bool
-	Keys     int // how many it waits for together
-	Upgrade  bool
-	Priority int8
-	Passed   uint8  // by how many
-	At       uint64 // like a Grant's: when it came
-	Meta     []byte
+	Spec
+	Session SessionID
+	Seq     uint64
+	Client  string
+	Node    string
+	Keys    int // number of keys for which it waits together
+	Upgrade bool
+	Passed  uint8  // number of waiters that passed it
+	At      uint64 // like a Grant's: when it came
 }
 
-// Status is a key's present state. The zero Status, but for Key, is that of a
-// key nobody holds or waits for and about which nothing is remembered.
+// Status is a key's present state. A free key without memory has the zero Status
+// except for Key and Last.
 type Status struct {
 	Key     string
 	Holders []Grant  // in the order of their tokens; at most the number asked for
-	Held    int      // how many hold in all
+	Held    int      // number of all holders
 	Waiters []Waiter // in queue order; at most the number asked for
-	Queue   int      // how many wait in all
-	Last    Token    // nobody was granted the key after this: the last token, or what is forgotten
+	Queue   int      // number of all waiters
+	Last    Token    // the key was granted under no token after this: its last token, or the last forgotten one
 	Value   string   // only if asked for
 	Unclean bool     // the last exclusive holder did not release
 	Version uint64   // the machine's command count when the key last changed; 0 if nothing is remembered

@@ -1,11 +1,10 @@
-// Package member says who a member is: its name and boot, its raft IDs, and
-// the description that a member spreads by gossip. Every package that handles
-// members shares these values, so that no package needs another one only to
-// name a member.
+// Package member names a member: name and boot, raft IDs, and the description
+// spread by gossip. Every package with a need to name members shares these values,
+// and so needs no other package for a name.
 //
 // The types are Self, this node's own name, boot, address, cluster and logger,
 // handed down in place of the node itself; Process, one run of a member; and
-// Sighting, a process together with its Metadata, as gossip last told it.
+// Sighting, a process together with its latest Metadata from gossip.
 //
 // The package holds values and pure functions. It has no goroutine, clock or
 // I/O, and decides nothing.

@@ -17,7 +17,7 @@ import (
 // MaxName is the limit of a member's name and of a cluster's name, in bytes.
 const MaxName = 64
 
-// Self describes this node to the packages that run a part of it.
+// Self describes this node to the rooms of the node.
 type Self struct {
 	Name    string
 	Boot    uint64 // new at each start of the process
@@ -26,7 +26,7 @@ type Self struct {
 	Log     *slog.Logger
 }
 
-// Process returns the run of the member that this node is.
+// Process returns this node's own process.
 func (s Self) Process() Process { return Process{Name: s.Name, Boot: s.Boot, Addr: s.Addr} }
 
 // Is reports whether p is this node: same name and same boot.
@@ -44,8 +44,8 @@ type Process struct {
 // LogValue names the member and its address.
 func (p Process) LogValue() slog.Value { return slog.StringValue(p.Name + " at " + p.Addr) }
 
-// Metadata is the description that a member spreads by gossip. Encoded it must
-// not exceed the 512 bytes that memberlist allows.
+// Metadata is a member's description, spread by gossip. The encoding must not
+// exceed memberlist's limit of 512 bytes.
 type Metadata struct {
 	Version    uint8             // ProtocolVersion of the sender
 	Cluster    machine.ClusterID // zero: the member is in no cluster yet
@@ -59,20 +59,20 @@ type Metadata struct {
 	Format     uint8  // the newest format of log entries that the member reads; 0 means LeastFormat
 }
 
-// ProtocolVersion is the version of the messages that this program speaks.
+// ProtocolVersion is the version of this program's messages.
 // Members of another version never become voters together.
 const ProtocolVersion = 1
 
-// LeastFormat is the format of log entries that every member reads.
+// LeastFormat is the format of log entries read by every member.
 const LeastFormat = 1
 
-// ReadsFormat returns the newest format of log entries that the member reads.
+// ReadsFormat returns the newest format of log entries read by the member.
 func (m Metadata) ReadsFormat() int { return max(int(m.Format), LeastFormat) }
 
 // InCluster reports whether the member belongs to a cluster.
 func (m Metadata) InCluster() bool { return m.Cluster != (machine.ClusterID{}) }
 
-// Sighting is one process of a member, as gossip last told of it.
+// Sighting is gossip's latest knowledge of one process of a member.
 type Sighting struct {
 	Process
 	Meta  Metadata
@@ -85,20 +85,19 @@ func Compare(a, b Sighting) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Boot, b.Boot))
 }
 
-// Server is one line of a raft configuration.
+// Server is a line of a raft configuration.
 type Server struct {
 	ID    string // a raft ID
 	Voter bool
 }
 
-// RaftID returns a member's raft ID. A generation is new with every empty
-// store, so that the votes and acknowledgements of a lost store are never taken
-// for those of its successor.
+// RaftID returns a member's raft ID. A generation is new with every empty store:
+// votes and acknowledgements of a lost store never count for the next store.
 func RaftID(name string, generation uint64) string {
 	return name + "#" + strconv.FormatUint(generation, 36)
 }
 
-// ParseRaftID splits a raft ID. It refuses an ID without a valid name or
+// ParseRaftID splits a raft ID, and refuses an ID without a valid name or
 // generation.
 func ParseRaftID(id string) (name string, generation uint64, err error) {
 	name, digits, ok := strings.Cut(id, "#")
@@ -111,7 +110,7 @@ func ParseRaftID(id string) (name string, generation uint64, err error) {
 	return name, generation, nil
 }
 
-// Locate finds the process that holds a raft ID. A process of that generation
+// Locate finds the process behind a raft ID. A process of that generation
 // goes before every other process of the name, a living process before a dead
 // one, and a newer boot before an older one.
 func Locate(sightings []Sighting, raftID string) (Process, error) {
@@ -155,8 +154,8 @@ func holder(sightings []Sighting, raftID string) (best Sighting, err error) {
 }
 
 // FormatOf returns the newest format of log entries that the holder of a raft
-// ID reads, by the description of its newest process of that generation. A dead
-// process counts too: it may come back as it was. An unknown holder reads
+// ID reads, by the description of the newest process of that generation. A dead
+// process counts too, since the process may come back unchanged. An unknown holder reads
 // LeastFormat.
 func FormatOf(sightings []Sighting, raftID string) int {
 	name, generation, err := ParseRaftID(raftID)
@@ -191,7 +190,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// SplitAddr splits host:port and checks the port, which must be a number.
+// SplitAddr splits host:port and checks the number of the port.
 func SplitAddr(addr string) (host string, port int, err error) {
 	host, digits, err := net.SplitHostPort(addr)
 	if err != nil {

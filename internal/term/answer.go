@@ -171,9 +171,9 @@ func fitScanned(a *replica.Scanned, keep bool) (keys []wire.EncodedStatus, size 
 
 // limitMetas leaves out the metas of st without room.
 func (r *frameRoom) limitMetas(st *machine.Status) {
-	eachMeta(st, func(meta *[]byte) {
+	eachMeta(st, func(meta *string) {
 		if len(*meta) > r.metas {
-			*meta = nil
+			*meta = ""
 		}
 		r.metas -= len(*meta)
 	})
@@ -185,7 +185,7 @@ func (r *frameRoom) limitMetas(st *machine.Status) {
 func cut(st *machine.Status, room int) (whole bool) {
 	whole = room >= 0
 	for i, g := range st.Holders {
-		g.Meta, g.SessionMeta = nil, nil
+		g.Meta, g.SessionMeta = "", ""
 		n := wire.Size(&g)
 		if n > room {
 			st.Holders, whole = st.Holders[:i], false
@@ -194,7 +194,7 @@ func cut(st *machine.Status, room int) (whole bool) {
 		room -= n
 	}
 	for i, w := range st.Waiters {
-		w.Meta = nil
+		w.Meta = ""
 		n := wire.Size(&w)
 		if n > room {
 			st.Waiters, whole = st.Waiters[:i], false
@@ -202,19 +202,31 @@ func cut(st *machine.Status, room int) (whole bool) {
 		}
 		room -= n
 	}
-	eachMeta(st, func(meta *[]byte) {
-		n := wire.Size(*meta)
-		if n > room {
-			*meta = nil
+	fit := func(meta *string, part any) {
+		if *meta == "" {
 			return
 		}
-		room -= n
-	})
+		with, kept := wire.Size(part), *meta
+		*meta = ""
+		// The difference, because an empty meta has no field name either.
+		if n := with - wire.Size(part); n <= room {
+			*meta = kept
+			room -= n
+		}
+	}
+	for i := range st.Holders {
+		g := &st.Holders[i]
+		fit(&g.Meta, g)
+		fit(&g.SessionMeta, g)
+	}
+	for i := range st.Waiters {
+		fit(&st.Waiters[i].Meta, &st.Waiters[i])
+	}
 	return whole
 }
 
 // eachMeta calls f for every meta of st, the most wanted first.
-func eachMeta(st *machine.Status, f func(meta *[]byte)) {
+func eachMeta(st *machine.Status, f func(meta *string)) {
 	for i := range st.Holders {
 		f(&st.Holders[i].Meta)
 		f(&st.Holders[i].SessionMeta)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,9 @@ type peer struct {
 }
 
 // connect opens a stream to the leader and attaches sessions.
+// text is a meta of n bytes.
+func text(n int) string { return strings.Repeat("m", n) }
+
 func (s *stage) connect(ids ...machine.SessionID) *peer {
 	s.t.Helper()
 	p := s.dial(func() *term.Term { return s.Term() })
@@ -46,7 +50,7 @@ func (s *stage) dial(current func() *term.Term) *peer {
 	p.Stream = stream.New(near, func(q *stream.Request) {
 		switch q.Type {
 		case wire.Event:
-			e, _, err := machine.DecodeEvent(q.Body)
+			e, err := machine.DecodeEvent(q.Body)
 			if err != nil {
 				s.t.Error(err)
 			}
@@ -103,7 +107,7 @@ func (s *stage) crowd(seq *uint64, key string, holders, waiters int) {
 		if i >= holders {
 			mode = machine.Exclusive
 		}
-		batch = append(batch, machine.Acquire{Session: sid(1), Seq: *seq, Key: key, Mode: mode, Meta: make([]byte, machine.MaxMeta)})
+		batch = append(batch, machine.Acquire{Session: sid(1), Seq: *seq, Key: key, Spec: machine.Spec{Mode: mode, Meta: text(machine.MaxMeta)}})
 	}
 	s.Apply(batch...)
 }
@@ -111,7 +115,7 @@ func (s *stage) crowd(seq *uint64, key string, holders, waiters int) {
 // A leader encodes a replica.Answer in place of a wire.Answer.
 func TestAnAnswerIsEncodedAsItsMessage(t *testing.T) {
 	a := replica.Answer{
-		Status: machine.Status{Key: "k", Held: 1, Holders: []machine.Grant{{Client: "c", Meta: []byte("m")}}, Value: "v"},
+		Status: machine.Status{Key: "k", Held: 1, Holders: []machine.Grant{{Client: "c", Spec: machine.Spec{Meta: "m"}}}, Value: "v"},
 		Also:   []replica.Owner{{Session: sid(1), Token: 2}, {}}, Behind: 3, Waits: true, Version: 1 << 60,
 	}
 	w := wire.Answer{Status: a.Status, Behind: a.Behind, Waits: a.Waits, Version: a.Version}
@@ -132,7 +136,7 @@ func TestAnAnswerIsEncodedAsItsMessage(t *testing.T) {
 func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
 		name := strings.Repeat("n", machine.MaxName)
-		s.Must(machine.Open{Session: sid(1), Client: name, Node: name, TTL: 3000, Meta: make([]byte, machine.MaxMeta)})
+		s.Must(machine.Open{Session: sid(1), Client: name, Node: name, TTL: 3000, Meta: text(machine.MaxMeta)})
 		seq := uint64(1)
 		key := strings.Repeat("k", machine.MaxKey)
 		token := s.acquire(1, seq, key)
@@ -149,14 +153,17 @@ func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 			t.Errorf("%d of %d holders, %d of %d waiters, %d bytes", len(st.Holders), st.Held, len(st.Waiters), st.Queue, len(st.Value))
 		}
 		t.Logf("%d waiters told, %d of %d bytes", len(st.Waiters), size, wire.MaxBody)
-		// Another waiter would not have found room.
 		one := st.Waiters[0]
-		one.Meta = nil
-		if more := wire.Size(&one); size > wire.MaxBody || size < wire.MaxBody-more-16 {
-			t.Errorf("%d of %d bytes, and a waiter takes %d", size, wire.MaxBody, more)
+		one.Meta = ""
+		more := wire.Size(&one) // for another waiter
+		if len(st.Waiters) == replica.MaxListed {
+			more = machine.MaxMeta // for another meta
+		}
+		if size > wire.MaxBody || size < wire.MaxBody-more-16 {
+			t.Errorf("%d of %d bytes, and there was room for %d", size, wire.MaxBody, more)
 		}
 		for _, g := range st.Holders {
-			if len(g.Meta)+len(g.SessionMeta) > 0 {
+			if len(g.Meta)+len(g.SessionMeta) > 0 && len(st.Waiters) < replica.MaxListed {
 				t.Fatal("a meta took the place of a waiter")
 			}
 		}
@@ -168,17 +175,45 @@ func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 	})
 }
 
+// Metas of any length that just find room, or just do not, leave the answer within
+// its frame.
+func TestMetasFillAFrameAndNoMore(t *testing.T) {
+	long := strings.Repeat("n", machine.MaxName)
+	for _, length := range []int{1, 31, 32, 100, 255, 256, 1000} {
+		meta := strings.Repeat("m", length)
+		a := replica.Answer{Status: machine.Status{Key: "k", Held: 800, Queue: 800}}
+		for i := range 800 {
+			a.Status.Holders = append(a.Status.Holders, machine.Grant{
+				Client: long, Node: long, Seq: uint64(i), Spec: machine.Spec{Meta: meta}, SessionMeta: meta,
+			})
+			a.Status.Waiters = append(a.Status.Waiters, machine.Waiter{Client: long, Node: long, Seq: uint64(i), Spec: machine.Spec{Meta: meta}})
+		}
+		// The value leaves room for the lists and for some of the metas.
+		bare := a
+		bare.Status.Holders, bare.Status.Waiters = slices.Clone(a.Status.Holders), slices.Clone(a.Status.Waiters)
+		for i := range 800 {
+			bare.Status.Holders[i].Meta, bare.Status.Holders[i].SessionMeta, bare.Status.Waiters[i].Meta = "", "", ""
+		}
+		a.Status.Value = strings.Repeat("v", wire.MaxBody-wire.Size(&bare)-1500)
+		_, size := term.FitAnswer(&a)
+		st := a.Status
+		if room := wire.MaxBody - size; room < 0 || room > length+32 || len(st.Holders) < 800 || len(st.Waiters) < 800 {
+			t.Errorf("metas of %d bytes: %d of %d bytes, %d holders, %d waiters", length, size, wire.MaxBody, len(st.Holders), len(st.Waiters))
+		}
+	}
+}
+
 // With usual names, nothing is left out but metas.
 func TestUsualNamesAreNotCut(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
-		s.Must(machine.Open{Session: sid(2), Client: "billing-7f9c", Node: "billing-7f9c", TTL: 3000, Meta: []byte("{}")})
+		s.Must(machine.Open{Session: sid(2), Client: "billing-7f9c", Node: "billing-7f9c", TTL: 3000, Meta: "{}"})
 		var batch []machine.Command
 		for i := range 2 * replica.MaxListed {
 			mode := machine.Shared
 			if i >= replica.MaxListed {
 				mode = machine.Exclusive
 			}
-			batch = append(batch, machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: "usual", Mode: mode, Meta: make([]byte, 200)})
+			batch = append(batch, machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: "usual", Spec: machine.Spec{Mode: mode, Meta: text(200)}})
 		}
 		s.Apply(batch...)
 		a, _ := s.connect().read(replica.Query{Key: "usual", Waiters: replica.MaxListed})
@@ -203,7 +238,7 @@ func TestUsualNamesAreNotCut(t *testing.T) {
 func TestALargeScanGoesOnAfterTheLastKeyTold(t *testing.T) {
 	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
 		name := strings.Repeat("n", machine.MaxName)
-		s.Must(machine.Open{Session: sid(1), Client: name, Node: name, TTL: 3000, Meta: make([]byte, machine.MaxMeta)})
+		s.Must(machine.Open{Session: sid(1), Client: name, Node: name, TTL: 3000, Meta: text(machine.MaxMeta)})
 		start, seq := uint64(0), uint64(0)
 		s.View(func(m *machine.State) { start = m.Commands() })
 		const keys = 200
@@ -294,7 +329,7 @@ func TestAnswersThatWaitForARoundAreBounded(t *testing.T) {
 		s.open(1)
 		var batch []machine.Command
 		for i := range replica.MaxListed {
-			batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: "k", Mode: machine.Shared, Meta: make([]byte, 250)})
+			batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: "k", Spec: machine.Spec{Mode: machine.Shared, Meta: text(250)}})
 		}
 		s.Apply(batch...)
 		size := wire.Size(s.read(replica.Query{Key: "k", Waiters: replica.MaxListed}))

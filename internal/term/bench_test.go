@@ -44,7 +44,7 @@ func BenchmarkForwarded(b *testing.B) {
 	for range b.N {
 		for range 64 {
 			seq++
-			tm.Forward(machine.AppendCommand(nil, machine.Acquire{Session: sid(1), Seq: seq, Key: "invoices/1", Mode: machine.Shared, Try: true}), done)
+			tm.Forward(machine.AppendCommand(nil, machine.Acquire{Session: sid(1), Seq: seq, Key: "invoices/1", Spec: machine.Spec{Mode: machine.Shared}, Try: true}), done)
 		}
 		for range 64 {
 			o := <-outcomes

@@ -20,7 +20,7 @@ const delayed = 10 * time.Second
 func (s *stage) delayed() machine.Token {
 	s.t.Helper()
 	s.open(1)
-	o := s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Delay: uint64(delayed / time.Millisecond)})
+	o := s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Spec: machine.Spec{Delay: uint64(delayed / time.Millisecond)}})
 	s.Must(machine.Expire{Session: sid(1), Term: s.TermNumber()})
 	return o.Token
 }
@@ -133,7 +133,7 @@ func TestManyDelaysThatEndAtOnceLeaveRoomForClients(t *testing.T) {
 		const keys = term.MaxProposals + 1000
 		var batch []machine.Command
 		for i := range keys {
-			batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: fmt.Sprint("k", i), Delay: 3000})
+			batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: fmt.Sprint("k", i), Spec: machine.Spec{Delay: 3000}})
 		}
 		s.Apply(batch...)
 		s.Must(machine.Expire{Session: sid(1), Term: 1})

@@ -44,7 +44,7 @@ func Establish(cfg Config, barrier func() error, founding *wire.Founding, readab
 		return nil, errNotFounded
 	}
 	commands := openingCommands(cfg, founding, readable)
-	result, code := cfg.Log.Commit(machine.EncodeEntry(commands))
+	result, code := cfg.Log.Commit(machine.EncodeCommands(commands))
 	outcomes, _ := result.([]machine.Outcome)
 	if code != wire.CodeOK || len(outcomes) != len(commands) {
 		return nil, fmt.Errorf("cluster: the first entry of term %d was not committed: code %d", cfg.Term, code)

@@ -146,7 +146,7 @@ func TestATermIsNotEstablishedWithoutItsConditions(t *testing.T) {
 	} {
 		table := term.NewTable()
 		if c.beyond {
-			table.Apply(machine.EncodeEntry([]machine.Command{
+			table.Apply(machine.EncodeCommands([]machine.Command{
 				machine.LeaderStart{Term: 1}, machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 3000},
 				machine.Raise{Term: 1, Format: machine.MaxFormat + 1},
 			}), time.Now())

@@ -200,7 +200,7 @@ func (l soloLog) Commit(entry []byte) (any, wire.Code) {
 func TestNoSessionEscapesTheKeeperAtTheStart(t *testing.T) {
 	table := term.NewTable()
 	apply := func(commands ...machine.Command) {
-		for i, o := range table.Apply(machine.EncodeEntry(commands), time.Now()).([]machine.Outcome) {
+		for i, o := range table.Apply(machine.EncodeCommands(commands), time.Now()).([]machine.Outcome) {
 			if o.Code != machine.OK {
 				t.Errorf("%+v: %+v", commands[i], o)
 			}

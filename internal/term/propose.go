@@ -1,7 +1,6 @@
 package term
 
 import (
-	"encoding/binary"
 	"sync"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -135,21 +134,22 @@ func (p *proposer) commitAll(queue []proposal) {
 			size += len(queue[n].frame)
 			n++
 		}
-		p.commitEntry(queue[:n], size)
+		p.commitEntry(queue[:n])
 		queue = queue[n:]
 	}
 }
 
-// commitEntry commits proposals as one entry and tells the verdicts. size is the
-// number of bytes of all frames.
-func (p *proposer) commitEntry(queue []proposal, size int) {
+// commitEntry commits proposals as one entry and tells the verdicts.
+func (p *proposer) commitEntry(queue []proposal) {
 	commands := make([]machine.Command, len(queue))
+	frames := make([][]byte, len(queue))
 	for i, q := range queue {
+		frames[i] = q.frame
 		if commands[i] = q.cmd; q.cmd == nil {
 			commands[i] = decodeFrame(q.frame)
 		}
 	}
-	entry := appendEntry(make([]byte, 0, 8+size+binary.MaxVarintLen16*len(queue)), queue)
+	entry := machine.EncodeEntry(frames)
 	p.table.expect(entry, commands)
 	outcomes, code := p.commit(entry)
 	p.table.expectNothing()
@@ -167,24 +167,11 @@ func (p *proposer) commitEntry(queue []proposal, size int) {
 
 // decodeFrame decodes a frame of an entry as machine.DecodeEntry does.
 func decodeFrame(frame []byte) machine.Command {
-	c, rest, err := machine.DecodeCommand(frame)
-	if err != nil || len(rest) > 0 {
+	c, err := machine.DecodeCommand(frame)
+	if err != nil {
 		return machine.Unknown{Raw: string(frame)}
 	}
 	return c
-}
-
-// appendEntry appends the log entry of encoded commands to dst.
-//
-// TODO(machine): replace by the function of package machine.
-func appendEntry(dst []byte, queue []proposal) []byte {
-	dst = append(dst, machine.EntryVersion)
-	dst = binary.AppendUvarint(dst, uint64(len(queue)))
-	for _, q := range queue {
-		dst = binary.AppendUvarint(dst, uint64(len(q.frame)))
-		dst = append(dst, q.frame...)
-	}
-	return dst
 }
 
 // stop answers every queued and every later command with CodeNotLeader. run returns

@@ -145,8 +145,8 @@ func (m *memberStream) join(seen uint64) bool {
 
 // propose decodes the command once; the received bytes go into the log.
 func (m *memberStream) propose(q *stream.Request) {
-	cmd, rest, err := machine.DecodeCommand(q.Body)
-	if err != nil || len(rest) > 0 {
+	cmd, err := machine.DecodeCommand(q.Body)
+	if err != nil {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}

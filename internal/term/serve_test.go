@@ -23,7 +23,7 @@ func TestAStreamCarriesCommandsBeatsAndEvents(t *testing.T) {
 			if f.Code != wire.CodeOK {
 				t.Fatalf("%#v: %v", cmd, f.Code)
 			}
-			if o, _, err := machine.DecodeOutcome(f.Body); err != nil || o.Code != machine.OK && o.Code != machine.Queued {
+			if o, err := machine.DecodeOutcome(f.Body); err != nil || o.Code != machine.OK && o.Code != machine.Queued {
 				t.Errorf("%#v: %+v, %v", cmd, o, err)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"maps"
 
 	"github.com/wardmote/wardmote/internal/machine"
-	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -160,7 +159,7 @@ func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done fu
 		return
 	}
 	t.route(s, id)
-	if f := machine.Format(cmd); f > member.LeastFormat && f > t.table.Format() {
+	if f := t.cfg.Format(cmd); f > 1 && f > t.table.Format() { // every table has format 1
 		done(machine.Outcome{}, wire.CodeVersion)
 		return
 	}

@@ -52,7 +52,7 @@ func TestEventsOfNobodysSessionAreToldToNobody(t *testing.T) {
 		if got := r.told(); got != "3 0 " {
 			t.Errorf("told %s", got)
 		}
-		s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Delay: 1000},
+		s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Spec: machine.Spec{Delay: 1000}},
 			machine.Acquire{Session: sid(2), Seq: 1, Key: "k"},
 			machine.Acquire{Session: sid(1), Seq: 2, Key: "j"},
 			machine.Ask{Session: sid(1), Key: "j"})

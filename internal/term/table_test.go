@@ -13,7 +13,7 @@ import (
 
 func foundedTable() *term.Table {
 	table := term.NewTable()
-	table.Apply(machine.EncodeEntry([]machine.Command{
+	table.Apply(machine.EncodeCommands([]machine.Command{
 		machine.LeaderStart{Term: 1}, machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 3000},
 		machine.Raise{Term: 1, Format: machine.MaxFormat}, machine.Lift{Term: 1}, opening(1),
 	}), time.Now())
@@ -31,7 +31,7 @@ func TestASnapshotRestoresTheTableAndTheConfigurationsIndex(t *testing.T) {
 	table.Configured(5)
 	write := table.Snapshot()
 	before := digest(table)
-	table.Apply(machine.EncodeEntry([]machine.Command{opening(2)}), time.Now()) // later than the image
+	table.Apply(machine.EncodeCommands([]machine.Command{opening(2)}), time.Now()) // later than the image
 	var image bytes.Buffer
 	if err := write(&image); err != nil {
 		t.Fatal(err)
@@ -95,12 +95,12 @@ func TestAnEntryThatCannotBeDecodedDoesNothing(t *testing.T) {
 func TestATableParts(t *testing.T) {
 	table := foundedTable()
 	raise := machine.Raise{Term: 9, Format: machine.MaxFormat + 1}
-	table.Apply(machine.EncodeEntry([]machine.Command{raise}), time.Now())
+	table.Apply(machine.EncodeCommands([]machine.Command{raise}), time.Now())
 	if err := table.Parted(); err != nil {
 		t.Errorf("parted by a Raise of another term: %v", err)
 	}
 	raise.Term = 1
-	table.Apply(machine.EncodeEntry([]machine.Command{raise}), time.Now())
+	table.Apply(machine.EncodeCommands([]machine.Command{raise}), time.Now())
 	if err := table.Parted(); !errors.Is(err, term.ErrBeyond) {
 		t.Errorf("parted: %v", err)
 	}

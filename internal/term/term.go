@@ -48,6 +48,10 @@ type Config struct {
 	// answer after ctx has ended counts for nothing.
 	Ask func(ctx context.Context, voter string, term uint64, answer func(yes bool))
 
+	// Format returns the format of log entries that a command needs. Nil means
+	// machine.Format; tests make up a next format.
+	Format func(machine.Command) int
+
 	// MayLift is asked before the founding wait ends, at each tick until true.
 	// Nil means yes.
 	MayLift func() bool
@@ -91,6 +95,9 @@ type Term struct {
 
 // New returns a Term, idle until Start.
 func New(cfg Config) *Term {
+	if cfg.Format == nil {
+		cfg.Format = machine.Format
+	}
 	t := &Term{
 		cfg:         cfg,
 		table:       cfg.Table,

@@ -10,7 +10,7 @@ import (
 func TestAppendAndSizeAgreeWithMarshal(t *testing.T) {
 	scanned := Scanned{
 		Keys: []machine.Status{
-			{Key: "a", Held: 1, Holders: []machine.Grant{{Client: "c", Meta: []byte("m")}}},
+			{Key: "a", Held: 1, Holders: []machine.Grant{{Client: "c", Spec: machine.Spec{Meta: "m"}}}},
 			{Key: "b", Queue: 1, Waiters: []machine.Waiter{{Client: "w"}}},
 		},
 		More: true, Version: 1 << 40,

@@ -50,17 +50,20 @@ var filledFounding = Founding{
 	Cluster: machine.ClusterID{9}, Voters: []string{"ann#1", "ben#2"}, Floor: 1 << 50, TTL: 10_000,
 }
 
+var filledSpec = machine.Spec{
+	Mode: machine.Permit, Of: 4, Tree: true, Priority: -1, Delay: 7, Conditional: true, IfToken: 10, Meta: "m",
+}
+
 var filledStatus = machine.Status{
 	Key: "k",
 	Holders: []machine.Grant{{
-		Session: machine.SessionID{1}, Seq: 2, Token: 3, Client: "c", Node: "n", Mode: machine.Permit, Of: 4,
-		Tree: true, Keys: 5, At: 6, Asked: true, Broken: true, Delayed: true, Delay: 7,
-		Meta: []byte("m"), SessionMeta: []byte("s"), Left: 8, Beats: 9,
+		Spec: filledSpec, Session: machine.SessionID{1}, Seq: 2, Token: 3, Client: "c", Node: "n",
+		Keys: 5, At: 6, Asked: true, Broken: true, Delayed: true, SessionMeta: "s", Left: 8, Beats: 9,
 	}},
 	Held: 1,
 	Waiters: []machine.Waiter{{
-		Session: machine.SessionID{2}, Seq: 1, Client: "d", Node: "o", Mode: machine.Shared, Of: 4, Tree: true,
-		Keys: 5, Upgrade: true, Priority: -1, Passed: 2, At: 6, Meta: []byte("m"),
+		Spec: filledSpec, Session: machine.SessionID{2}, Seq: 1, Client: "d", Node: "o",
+		Keys: 5, Upgrade: true, Passed: 2, At: 6,
 	}},
 	Queue: 1, Last: 12, Value: "v", Unclean: true, Version: 9,
 }

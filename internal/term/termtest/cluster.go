@@ -20,12 +20,12 @@ import (
 
 // Config describes a Cluster. Most tests use the zero Config.
 type Config struct {
-	TTL      time.Duration // bound of sessions' TTLs; 0: DefaultTTL
-	Voters   int           // 0: three
-	Founding bool          // leave the founding wait to the leader
-	Format   int           // raise the table to this format; 0: to machine.MaxFormat
-	Seed     uint64        // of the network's faults
-	NoCheck  bool          // see SetCheck
+	TTL      time.Duration             // bound of sessions' TTLs; 0: DefaultTTL
+	Voters   int                       // 0: three
+	Founding bool                      // leave the founding wait to the leader
+	Format   func(machine.Command) int // like term.Config.Format
+	Seed     uint64                    // of the network's faults
+	NoCheck  bool                      // see SetCheck
 	Depart   func(name string, boot uint64, done func(wire.Code))
 	MayLift  func() bool
 }
@@ -72,9 +72,6 @@ func New(t testing.TB, cfg Config) *Cluster {
 	}
 	if cfg.Voters == 0 {
 		cfg.Voters = 3
-	}
-	if cfg.Format == 0 {
-		cfg.Format = machine.MaxFormat
 	}
 	c := &Cluster{
 		t:        t,
@@ -193,8 +190,8 @@ func (c *Cluster) elect() {
 	c.mu.Unlock()
 	t, err := term.Establish(term.Config{
 		Log: l, Table: c.tables[l.place], Term: number, Logger: slog.New(slog.DiscardHandler),
-		Ask: c.ask, Depart: c.cfg.Depart, MayLift: c.cfg.MayLift,
-	}, func() error { return nil }, c.founding(), c.cfg.Format)
+		Ask: c.ask, Depart: c.cfg.Depart, MayLift: c.cfg.MayLift, Format: c.cfg.Format,
+	}, func() error { return nil }, c.founding(), machine.MaxFormat)
 	if err != nil {
 		c.t.Fatalf("term %d: %v", number, err)
 	}
@@ -244,7 +241,7 @@ func (c *Cluster) ID() machine.ClusterID { return c.id }
 func (c *Cluster) Apply(commands ...machine.Command) (outcomes []machine.Outcome) {
 	for part := range slices.Chunk(commands, machine.MaxCommands) {
 		c.applying.Lock()
-		outcomes = append(outcomes, c.applyLocked(c.last().place, machine.EncodeEntry(part))...)
+		outcomes = append(outcomes, c.applyLocked(c.last().place, machine.EncodeCommands(part))...)
 		c.applying.Unlock()
 	}
 	return outcomes

@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/voters"
+)
+
+// No later format exists yet. The tests make one up.
+const nextFormat = machine.MaxFormat + 1
+
+// The leader raises the format to the newest that every voter advertises. Thin
+// members do not count.
+func TestTheLeaderKnowsTheFormatsOfTheVoters(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		nodes := b.form()
+		far := b.join("far", thin)
+		advertise := func(format uint8, nodes ...*Node) {
+			for _, n := range nodes {
+				n.gossip.Update(func(m *member.Metadata) { m.Format = format })
+			}
+			time.Sleep(5 * time.Second)
+		}
+		readable := func() int {
+			l := b.leader()
+			return voters.Readable(l.seat.Current().Servers(), l.gossip.All(), nextFormat)
+		}
+		advertise(nextFormat, nodes...)
+		advertise(0, far)
+		if f := readable(); f != nextFormat {
+			t.Errorf("format %d, all voters read %d", f, nextFormat)
+		}
+		for _, n := range nodes {
+			advertise(machine.MaxFormat, n)
+			if f := readable(); f != machine.MaxFormat {
+				t.Errorf("format %d while %s reads %d", f, n.Name(), machine.MaxFormat)
+			}
+			advertise(nextFormat, n)
+		}
+	})
+}
+
+// All members of a new cluster read the latest format, and the table has it.
+func TestANewClusterHasTheLatestFormat(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.form()
+		b.tables(func(name string, m *machine.State) {
+			if f := m.Format(); f != machine.MaxFormat {
+				t.Errorf("%s: format %d", name, f)
+			}
+		})
+	})
+}
+
+// A member is put back to an earlier version after the table was raised. It does
+// not lead and does not vote with a table that may differ from the others'. It
+// goes on as a thin member.
+func TestAVoterThatIsPutBackVotesNoMore(t *testing.T) {
+	for _, leads := range []bool{false, true} {
+		inBubble(t, func(b *bubble) {
+			b.form()
+			n := b.followers()[0]
+			if leads {
+				n = b.leader()
+			}
+			r := n.seat.Current()
+			raise := machine.Raise{Term: b.leader().currentTerm().Number(), Format: nextFormat}
+			tableOf(n).Apply(machine.EncodeCommands([]machine.Command{raise}), time.Now())
+			if l := n.establish(r, r.Term()); l != nil {
+				t.Error("the member leads")
+			}
+			time.Sleep(10 * time.Second)
+			if n.seat.Current() != nil || n.leading.Load() != nil {
+				t.Error("the member votes")
+			}
+			if !b.wasTold(n.Name() + ": node failed") {
+				t.Error("nobody was told")
+			}
+			b.hold(n, 1, "k")
+		})
+	}
+}

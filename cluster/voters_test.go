@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/raftstore"
+)
+
+func TestTwentyThinMembersLockAndACrashFreesTheirKeys(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.form()
+		var nodes []*Node
+		for i := range 20 {
+			nodes = append(nodes, b.start(fmt.Sprint("thin", i), thin))
+		}
+		b.ready(nodes...)
+		time.Sleep(20 * time.Second)
+		if n := b.servers(); n != 3 {
+			t.Fatalf("%d servers in the configuration", n)
+		}
+		for i, n := range nodes {
+			if n.seat.Current() != nil {
+				t.Errorf("%s runs raft", n.Name())
+			}
+			b.hold(n, byte(i+1), fmt.Sprint("key", i))
+		}
+		_, events := b.hold(nodes[1], 100, "key0")
+		stop := b.beat(nodes[1], 100)
+		b.crash("thin0")
+		if e := b.next(events, 4*time.Second); e.Kind != machine.EventGranted || e.Key != "key0" {
+			t.Errorf("told %+v", e)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The oldest voter's disk fails. The member runs on, thin, and another member
+// votes in its place.
+func TestAVoterWithAFailedDiskIsReplaced(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		disk := &sickDisk{Engine: raftstore.NewMemoryEngine()}
+		n1 := b.start("n1", func(c *Config) { c.engine = disk })
+		time.Sleep(time.Millisecond)
+		n2, n3 := b.start("n2"), b.start("n3")
+		b.ready(n1, n2, n3)
+		n4, n5 := b.start("n4"), b.start("n5")
+		b.ready(n4, n5)
+		time.Sleep(10 * time.Second)
+		disk.set(nil, errors.New("input/output error"))
+		b.hold(n2, 1, "k")
+		b.eventually("n1 is replaced", 5*time.Minute, func() bool { return len(b.voters()) == 3 && !slices.Contains(b.voters(), "n1") })
+		b.hold(n1, 2, "other")
+	})
+}
+
+// A voter is cut off while another member replaces it, and claims to vote until
+// the leader can tell it. The leader's own list is right from the start.
+func TestTheLeaderListsWhoVotes(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.form()
+		b.join("n4")
+		leader, cut := b.leader(), b.followers()[0].Name()
+		b.net.Isolate(b.host(cut))
+		b.eventually("the voter is replaced", time.Minute, func() bool { return !slices.Contains(b.voters(), cut) })
+		b.net.Heal()
+		b.net.Cut(b.host(leader.Name()), b.host(cut))
+		b.eventually("it claims to vote", time.Minute, func() bool {
+			return slices.ContainsFunc(leader.gossip.Alive(), func(s member.Sighting) bool { return s.Name == cut && s.Meta.Voter })
+		})
+		for _, m := range leader.Members() {
+			if m.Voter == (m.Name == cut) {
+				t.Errorf("the leader lists %+v", m)
+			}
+		}
+	})
+}
+
+// The events of a replaced voter name the members, and no process: the name may
+// have another process by then.
+func TestChangedVotersAreTold(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		told := make(chan Event, 100)
+		record := func(c *Config) {
+			c.Events = func(e Event) {
+				if e.Kind == VoterAdded || e.Kind == VoterRemoved {
+					told <- e
+				}
+			}
+		}
+		nodes := []*Node{b.start("n1", record), b.start("n2", record), b.start("n3", record), b.start("n4", record)}
+		b.ready(nodes...)
+		time.Sleep(10 * time.Second)
+		left := b.followers()[0].Name()
+		var joined string
+		for _, n := range nodes {
+			if !slices.Contains(b.voters(), n.Name()) {
+				joined = n.Name()
+			}
+		}
+		b.leave(left)
+		time.Sleep(5 * time.Second)
+		for _, want := range []Event{
+			{Kind: VoterAdded, Member: Member{Name: joined, Addr: b.addr(joined)}},
+			{Kind: VoterRemoved, Member: Member{Name: left, Addr: b.addr(left)}},
+		} {
+			if len(told) == 0 {
+				t.Fatalf("not told: %+v", want)
+			}
+			if e := <-told; e != want {
+				t.Errorf("told %+v, want %+v", e, want)
+			}
+		}
+	})
+}

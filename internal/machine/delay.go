@@ -1,0 +1,75 @@
+package machine
+
+// Delays: a grant with a Delay becomes a ghost when the session expires. A ghost
+// keeps the key taken from everybody except the same client, until the leader's
+// EndDelay, a Break, or the client's next request.
+
+// delayGrant makes a ghost of a grant whose session expires.
+func (s *State) delayGrant(o *session, at location) {
+	var delayed grant
+	s.change(at.key, func(r *record) {
+		g := r.grant(at.token)
+		r.countGrant(g, -1)
+		*g = grant{
+			token: g.token,
+			at:    g.at,
+			Spec:  g.Spec,
+			ghost: &ghost{client: o.client, node: o.node},
+		}
+		r.countGrant(g, 1)
+		if g.Mode == Exclusive {
+			r.unclean = true
+		}
+		delayed = *g
+	})
+	s.delays[at.token] = at.key
+	s.revisit(at.key, delayed.Tree) // the client may be waiting already
+	s.step.events = append(s.step.events, Event{Kind: EventDelayed, Key: at.key, Token: at.token, Delay: delayed.Delay})
+}
+
+// endDelay frees the key of a ghost.
+func (s *State) endDelay(token Token) Outcome {
+	key, ok := s.delays[token]
+	if !ok {
+		return Outcome{Code: NotHeld}
+	}
+	r, _ := s.keys.get(key)
+	i := r.holder(token)
+	s.change(key, func(*record) {})
+	s.freeGhost(key, i)
+	s.admitWaiters()
+	return Outcome{Code: OK}
+}
+
+// freeGhostsOf frees key from the ghosts of the client of that name.
+func (s *State) freeGhostsOf(key, client string) {
+	r, _ := s.keys.get(key)
+	for i := 0; r.ghosts > 0 && i < len(r.holders); {
+		if g := &r.holders[i]; g.ghost == nil || g.ghost.client != client {
+			i++
+			continue
+		}
+		s.freeGhost(key, i)
+		r, _ = s.keys.get(key)
+	}
+}
+
+// freeGhost removes the ghost at index i of key's holders.
+func (s *State) freeGhost(key string, i int) {
+	r, _ := s.keys.get(key)
+	token, tree := r.holders[i].token, r.holders[i].Tree
+	delete(s.delays, token)
+	s.keys.edit(key, func(r *record) { r.removeHolder(i) })
+	s.revisit(key, tree)
+}
+
+// Delays calls f for each ghost, with its Delay in milliseconds, in no order, until
+// f returns false.
+func (s *State) Delays(f func(token Token, delay uint64) bool) {
+	for token, key := range s.delays {
+		r, _ := s.keys.get(key)
+		if !f(token, r.grant(token).Delay) {
+			return
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package machine
+
+// Formats let voters of two versions of this program keep equal tables. A table
+// begins in format 1. A version with a new command, or a new attribute of Spec,
+// raises MaxFormat, and its Format gives the addition the new number. The leader
+// raises the table by a Raise once every voter reads the new format. Until then
+// Apply refuses the addition as WrongFormat. So no voter ever applies a command that
+// another voter would read as Unknown, and every table changes its format at the
+// same point of the log. A voter put back to an earlier version may meet a Raise
+// above its MaxFormat. Such a voter must stop, because from there on its table
+// differs from the others.
+
+// MaxFormat is the latest format of this version, which reads all earlier formats
+// too.
+const MaxFormat = 1
+
+// Format returns the earliest format that has c.
+func Format(Command) int { return 1 }
+
+// formats is the formats of a State. Tests make up the next format.
+type formats struct {
+	max int
+	of  func(Command) int
+}
+
+var presentFormats = formats{max: MaxFormat, of: Format}
+
+// Format returns the table's format: see Raise.
+func (s *State) Format() int { return int(s.format) }
+
+func (s *State) raise(c Raise) Outcome {
+	if c.Term != s.term {
+		return s.wrongTerm()
+	}
+	if c.Format > uint64(s.formats.max) {
+		return bad("Format", uint64(s.formats.max))
+	}
+	s.format = max(s.format, c.Format)
+	return Outcome{Code: OK}
+}

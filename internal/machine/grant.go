@@ -1,0 +1,221 @@
+package machine
+
+// Grants: how a request becomes a grant, and the commands and events about a grant
+// that stays. release.go frees a grant.
+
+// giveKeys makes w a holder of its keys, under the next token. The caller has
+// verified that no holder and no waiter before w conflicts, and that a token is
+// left. If waited is true, only an event tells the client of the grant.
+func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) Outcome {
+	s.last++
+	g := grant{
+		session: w.session,
+		seq:     w.seq,
+		token:   s.last,
+		at:      s.at,
+		set:     w.set,
+		unseen:  true,
+		waited:  waited,
+		Spec:    w.Spec,
+	}
+	var r *record
+	for _, key := range keys {
+		r = s.keys.use(key)
+		g.contended = g.contended || len(r.queue) > 0 || w.Tree && s.keys.waitedForBelow(key)
+	}
+	for _, key := range keys {
+		switch {
+		case w.set:
+			r, _ = s.keys.get(key) // and not the last key's
+		case r.ghosts > 0: // a request for several keys waives no delay
+			s.freeGhostsOf(key, owner.client)
+			r, _ = s.keys.get(key)
+		}
+		s.changeRecord(key, r, func(r *record) {
+			r.last = g.token
+			r.addHolder(g)
+		})
+	}
+	x := owner.index
+	at := location{key: keys[0], token: g.token, set: w.set, phase: granted}
+	x.requests[w.seq] = at
+	x.tokens[g.token] = w.seq
+	if w.set {
+		s.sets.set(w.request(), keys)
+	}
+	if g.pends() {
+		x.addPending(w.seq)
+	}
+	return s.grantedOutcome(owner, w.seq, at)
+}
+
+// grantedOutcome returns the outcome of a granted request, with the present value
+// and the present number of waiters.
+func (s *State) grantedOutcome(owner *session, seq uint64, at location) Outcome {
+	out := Outcome{Code: Granted, Token: at.token}
+	if !at.set {
+		r, _ := s.keys.get(at.key)
+		out.Waiters, out.Value, out.Unclean = uint32(len(r.queue)), r.value, r.unclean
+		return out
+	}
+	for _, key := range s.keysOf(owner, seq, at) {
+		r, _ := s.keys.get(key)
+		out.Waiters += uint32(len(r.queue))
+	}
+	return out
+}
+
+func grantedEvent(id SessionID, seq uint64, key string, out Outcome) Event {
+	return Event{
+		Kind:    EventGranted,
+		Session: id,
+		Seq:     seq,
+		Key:     key,
+		Token:   out.Token,
+		Waiters: out.Waiters,
+		Value:   out.Value,
+		Unclean: out.Unclean,
+	}
+}
+
+// grantOf finds the grant that owner has under token, or had before an upgrade; nil
+// if there is none.
+func (s *State) grantOf(owner *session, token Token) (seq uint64, at location, g *grant) {
+	seq, ok := owner.index.tokens[token]
+	if !ok {
+		if seq, ok = owner.index.former[token]; !ok {
+			return 0, location{}, nil
+		}
+	}
+	at = owner.index.requests[seq]
+	r, _ := s.keys.get(at.key)
+	return seq, at, r.grant(at.token)
+}
+
+// keysOf returns the keys of a request that waits or holds.
+func (s *State) keysOf(owner *session, seq uint64, at location) []string {
+	if at.set {
+		keys, _ := s.sets.get(requestID{owner.id, seq})
+		return keys
+	}
+	return []string{at.key}
+}
+
+// setFlag changes by f a flag about which the holder of a grant is told, at all
+// keys of the grant.
+func (s *State) setFlag(owner *session, seq uint64, f func(*grant)) {
+	at := owner.index.requests[seq]
+	for _, key := range s.keysOf(owner, seq, at) {
+		s.keys.edit(key, func(r *record) { f(r.grant(at.token)) })
+	}
+	owner.index.addPending(seq)
+}
+
+// touchGrant notes a change of a grant, at all of its keys.
+func (s *State) touchGrant(owner *session, seq uint64) {
+	for _, key := range s.keysOf(owner, seq, owner.index.requests[seq]) {
+		s.change(key, func(*record) {})
+	}
+}
+
+// tellContended tells the holders of key, and of trees above, about a waiting
+// request, except the holder of the token by. Each grant is told once. The holders
+// below a waiting tree are not told: there may be a million.
+func (s *State) tellContended(key string, by Token) {
+	s.tellContendedAt(key, false, by)
+	if s.keys.trees > 0 {
+		for p := range above(key) {
+			s.tellContendedAt(p, true, by)
+		}
+	}
+}
+
+func (s *State) tellContendedAt(key string, treesOnly bool, by Token) {
+	r, ok := s.keys.get(key)
+	if !ok {
+		return
+	}
+	for i := range r.holders {
+		g := &r.holders[i]
+		if g.contended || g.ghost != nil || g.token == by || treesOnly && !g.Tree {
+			continue
+		}
+		owner, _ := s.sessions.get(g.session)
+		s.step.events = append(s.step.events, s.grantEvent(EventContended, owner, g))
+		s.setFlag(owner, g.seq, func(g *grant) { g.contended = true })
+		r, _ = s.keys.get(key) // the edit may have cloned it
+	}
+}
+
+// grantEvent returns an event about a grant of owner's.
+func (s *State) grantEvent(kind EventKind, owner *session, g *grant) Event {
+	return Event{Kind: kind, Session: g.session, Seq: g.seq, Key: owner.index.requests[g.seq].key, Token: g.token}
+}
+
+func (s *State) ask(c Ask) Outcome {
+	asker, ok := s.sessions.get(c.Session)
+	if !ok {
+		return Outcome{Code: NoSession}
+	}
+	if !validKey(c.Key) {
+		return bad("Key", MaxKey)
+	}
+	r, ok := s.keys.get(c.Key)
+	if !ok || len(r.holders) == 0 {
+		return Outcome{Code: NotHeld}
+	}
+	for i := range r.holders {
+		g := &r.holders[i]
+		if g.ghost != nil {
+			continue
+		}
+		owner, _ := s.sessions.get(g.session)
+		e := s.grantEvent(EventAsked, owner, g)
+		e.By = asker.client
+		s.step.events = append(s.step.events, e)
+		if !g.asked {
+			s.setFlag(owner, g.seq, func(g *grant) { g.asked = true })
+			s.touchGrant(owner, g.seq)
+			r, _ = s.keys.get(c.Key) // the edit may have cloned it
+		}
+	}
+	return Outcome{Code: OK}
+}
+
+func (s *State) breakGrant(c Break) Outcome {
+	if _, ok := s.sessions.get(c.Session); !ok {
+		return Outcome{Code: NoSession}
+	}
+	if !validKey(c.Key) {
+		return bad("Key", MaxKey)
+	}
+	r, ok := s.keys.get(c.Key)
+	if !ok {
+		return Outcome{Code: NotHeld}
+	}
+	i := r.holder(c.Token)
+	if i < 0 {
+		out := Outcome{Code: NotHeld}
+		if len(r.holders) > 0 {
+			out.Holder = s.describeHolder(&r.holders[0], "")
+		}
+		return out
+	}
+	g := &r.holders[i]
+	switch {
+	case g.ghost != nil:
+		return s.endDelay(g.token)
+	case g.broken:
+		return Outcome{Code: OK}
+	}
+	owner, _ := s.sessions.get(g.session)
+	e, tree := s.grantEvent(EventLost, owner, g), g.Tree
+	e.Reason = Broken
+	s.setFlag(owner, e.Seq, func(g *grant) { g.broken = true })
+	s.touchGrant(owner, e.Seq)
+	s.removeUpgrade(owner, c.Key, e.Token)
+	s.step.events = append(s.step.events, e)
+	s.revisit(c.Key, tree)
+	s.admitWaiters()
+	return Outcome{Code: OK}
+}

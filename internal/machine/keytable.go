@@ -1,0 +1,257 @@
+package machine
+
+import "slices"
+
+// keyTable is the records of all keys, and the data derived from the records alone:
+// the sums, the ordered sets of keys, and the lists of idle keys. Every change of a
+// record is an edit. Only edits change derived data: an edit subtracts the record's
+// part before the change, and adds the part after. Check derives all parts anew and
+// compares.
+type keyTable struct {
+	table[string, *record]
+	sums
+	inUse      ordered            // keys that are held or waited for
+	below      [belowSets]ordered // keys in use that are below another, by path
+	past       idleList           // idle keys without a value
+	fadingIdle idleList           // idle keys with a fading value
+}
+
+// sums is the sum of the parts of all records.
+type sums struct {
+	grants           int // holders in records, ghosts included
+	waiters          int // in queues
+	trees            int // among both
+	conditions       int // among the waiters
+	lasting          int // lasting values,
+	lastingBytes     int // and their bytes
+	fadingInUse      int // fading values of keys in use,
+	fadingInUseBytes int // and their bytes
+	fadingIdleBytes  int // bytes of the fading values of idle keys
+}
+
+// part is the contribution of one record to the derived data. A key without a record
+// has the zero part.
+type part struct {
+	grants, waiters, trees, conditions int32
+	bytes                              int32 // of the value
+	value                              valueKind
+	sets                               keySets
+	idle                               uint64
+}
+
+// valueKind is how long a key's value is kept.
+type valueKind uint8
+
+const (
+	noValue valueKind = iota
+	fading            // until the key is idle and there are too many
+	lasting           // until a holder deletes it
+)
+
+// keySets says in which of the ordered sets a key is.
+type keySets uint8
+
+const (
+	heldAlone  keySets = 1 << iota // held, and not shared
+	heldShared                     // held and shared
+	waitedFor
+	treed // held or waited for as a tree
+	inUse
+
+	belowSets = 4 // the sets before inUse, which only have keys that are below another
+)
+
+func (r *record) part() part {
+	p := part{
+		grants:     int32(len(r.holders)),
+		waiters:    int32(len(r.queue)),
+		trees:      r.trees,
+		conditions: r.conditions,
+		bytes:      int32(len(r.value)),
+		value:      r.valueKind(),
+		idle:       r.idle,
+	}
+	switch {
+	case len(r.holders) == 0:
+	case r.holders[0].Mode == Shared:
+		p.sets |= heldShared
+	default:
+		p.sets |= heldAlone
+	}
+	if len(r.queue) > 0 {
+		p.sets |= waitedFor
+	}
+	if r.trees > 0 {
+		p.sets |= treed
+	}
+	if r.idle == 0 {
+		p.sets |= inUse
+	}
+	return p
+}
+
+func (r *record) valueKind() valueKind {
+	switch {
+	case r.value == "":
+		return noValue
+	case r.fade:
+		return fading
+	}
+	return lasting
+}
+
+// add adds n times the part, which is 1 or -1.
+func (s *sums) add(p *part, n int) {
+	s.grants += n * int(p.grants)
+	s.waiters += n * int(p.waiters)
+	s.trees += n * int(p.trees)
+	s.conditions += n * int(p.conditions)
+	switch {
+	case p.value == lasting:
+		s.lasting += n
+		s.lastingBytes += n * int(p.bytes)
+	case p.value == fading && p.idle == 0:
+		s.fadingInUse += n
+		s.fadingInUseBytes += n * int(p.bytes)
+	case p.value == fading:
+		s.fadingIdleBytes += n * int(p.bytes)
+	}
+}
+
+// edit has f change key's record, and changes the derived data. The key must have a
+// record, and f must not edit. The result is the record, readable until the next
+// edit of the key.
+func (t *keyTable) edit(key string, f func(r *record)) *record {
+	r, _ := t.get(key)
+	return t.editRecord(key, r, f)
+}
+
+// editRecord is edit with the record at hand, which saves a search.
+func (t *keyTable) editRecord(key string, r *record, f func(r *record)) *record {
+	if r.epoch != t.epoch {
+		r = t.clone(key, r)
+	}
+	before := r.part()
+	f(r)
+	if now := r.part(); now != before {
+		t.replace(key, &before, &now)
+	}
+	return r
+}
+
+// use brings key into use, and returns the key's record, not an idle one.
+func (t *keyTable) use(key string) *record {
+	r, ok := t.get(key)
+	switch {
+	case !ok:
+		r = &record{epoch: t.epoch}
+		t.set(key, r)
+		now := r.part()
+		t.replace(key, &part{}, &now)
+	case r.idle != 0:
+		r = t.editRecord(key, r, func(r *record) { r.idle = 0 })
+	}
+	return r
+}
+
+// drop removes key's record.
+func (t *keyTable) drop(key string) {
+	r, _ := t.get(key)
+	before := r.part()
+	t.del(key)
+	t.replace(key, &before, &part{})
+}
+
+// clone replaces key's record by a copy that belongs to no image.
+func (t *keyTable) clone(key string, r *record) *record {
+	c := *r
+	c.epoch = t.epoch
+	c.holders = slices.Clone(r.holders)
+	c.queue = slices.Clone(r.queue)
+	t.set(key, &c)
+	return &c
+}
+
+// replace subtracts one part of key's record from the derived data, and adds
+// another.
+func (t *keyTable) replace(key string, before, now *part) {
+	t.sums.add(before, -1)
+	t.sums.add(now, 1)
+	if changed := before.sets ^ now.sets; changed != 0 {
+		t.moveSets(key, changed, now.sets)
+	}
+	if before.idle == now.idle {
+		return
+	}
+	if list := t.idleList(before); list != nil {
+		list.n--
+	}
+	if list := t.idleList(now); list != nil {
+		list.push(key, now.idle)
+	}
+}
+
+// moveSets puts key into the changed sets that are in now, and removes the key from
+// the other changed sets.
+func (t *keyTable) moveSets(key string, changed, now keySets) {
+	if changed&inUse != 0 {
+		t.inUse.move(key, now&inUse != 0)
+	}
+	if !isBelowAnother(key) {
+		return
+	}
+	for i := range t.below {
+		if set := keySets(1 << i); changed&set != 0 {
+			t.below[i].move(key, now&set != 0)
+		}
+	}
+}
+
+// idleList returns the list for an idle record; nil if there is none.
+func (t *keyTable) idleList(p *part) *idleList {
+	switch {
+	case p.idle == 0 || p.value == lasting:
+		return nil
+	case p.value == fading:
+		return &t.fadingIdle
+	}
+	return &t.past
+}
+
+// derive fills the empty sums, sets and lists from the records.
+func (t *keyTable) derive() {
+	var below [belowSets][]string
+	var used []string
+	var idle []idleKey
+	t.all(func(key string, r *record) bool {
+		p := r.part()
+		t.sums.add(&p, 1)
+		if p.idle != 0 {
+			if t.idleList(&p) != nil {
+				idle = append(idle, idleKey{key, p.idle})
+			}
+			return true
+		}
+		used = append(used, key)
+		if isBelowAnother(key) {
+			for i := range below {
+				if p.sets&(1<<i) != 0 {
+					below[i] = append(below[i], key)
+				}
+			}
+		}
+		return true
+	})
+	slices.Sort(used)
+	t.inUse.fill(used)
+	for i := range below {
+		slices.Sort(below[i])
+		t.below[i].fill(below[i])
+	}
+	slices.SortFunc(idle, func(a, b idleKey) int { return compareUint(a.idle, b.idle) })
+	for _, e := range idle {
+		r, _ := t.get(e.key)
+		p := r.part()
+		t.idleList(&p).push(e.key, e.idle)
+	}
+}

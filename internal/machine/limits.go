@@ -1,0 +1,40 @@
+package machine
+
+// Limits. A command over a limit is refused and changes nothing.
+const (
+	MaxKey      = 512     // bytes of valid UTF-8 in a key; at least 1
+	MaxKeys     = 1024    // keys of one Acquire
+	MaxKeyBytes = 1 << 18 // bytes of all keys of one Acquire
+	MaxName     = 128     // bytes of valid UTF-8 in a client's or node's name
+	MaxMeta     = 4 << 10 // bytes of a session's or a grant's meta
+	MaxValue    = 64 << 10
+	MaxRev      = 1<<63 - 1
+	MaxWaiters  = 10_000  // waiters per key, unless the command asks for fewer
+	MaxHolders  = 10_000  // shared holders or permits per key
+	MaxPassed   = 16      // times that one waiter is passed
+	MaxUnder    = 256     // grants that a request lists as its lineage
+	MaxUnseen   = 1 << 20 // remembered outcomes per session
+	MaxSeen     = 4096    // entries of a command's Seen list
+	MaxCycle    = 64      // links of a cycle that an outcome lists
+	MinTTL      = 300     // milliseconds
+	MaxTTL      = 24 * 60 * 60 * 1000
+	MaxDelay    = 24 * 60 * 60 * 1000 // milliseconds
+	MaxCommands = 1024                // commands in one log entry
+)
+
+// Limits of the memory that idle keys take: see idle.go.
+const (
+	MaxPast       = 1 << 16  // idle keys without a value, remembered for their last tokens
+	MaxFading     = 1 << 14  // idle keys with a fading value; as many fading values of keys in use
+	MaxFadingSize = 16 << 20 // bytes of the former, and of the latter
+	MaxValues     = 1 << 16  // lasting values, of keys in use and idle keys
+	MaxValuesSize = 64 << 20 // bytes of lasting values
+)
+
+// MaxChanges bounds how far back Changes looks.
+const MaxChanges = 1 << 16
+
+// MaxGaps bounds the gaps among a session's spent seqs. A gap is a run of unspent
+// seqs below a spent seq. A client that sends or marks as seen each used seq leaves
+// a gap only while a request is under way.
+const MaxGaps = 1 << 16

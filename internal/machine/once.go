@@ -1,0 +1,140 @@
+package machine
+
+// Exactly once: how the table recognizes a second copy of a request, and the answer
+// to the copy. See doc.go.
+
+// answer is the outcome of a request that is in no record: a refusal, or the
+// grant of an upgrade.
+type answer struct {
+	out  Outcome
+	key  string // the request's first, if it was granted or refused late
+	late bool   // answered Queued first, so only an event told the client
+}
+
+// caller returns for writing the open session of a command's sender, after it
+// has noted the command's Seen list. Without a session the outcome is the
+// refusal.
+func (s *State) caller(id SessionID, seenSeqs []uint64) (*session, Outcome) {
+	o, ok := s.sessions.get(id)
+	if !ok {
+		return nil, Outcome{Code: NoSession}
+	}
+	if len(seenSeqs) > MaxSeen {
+		return nil, bad("Seen", MaxSeen)
+	}
+	for _, seq := range seenSeqs {
+		if seq == 0 {
+			return nil, bad("Seen", MaxSeen)
+		}
+	}
+	o = s.editSession(o)
+	for _, seq := range seenSeqs {
+		if !s.noteSeen(o, seq) {
+			return nil, bad("Seen", MaxGaps)
+		}
+	}
+	return o, Outcome{}
+}
+
+// noteSeen forgets the outcome of a request, but not that the seq is spent. An
+// unknown seq becomes spent: the client has given the request up. A waiting request
+// has no outcome yet and goes on waiting. noteSeen returns false if the seq cannot
+// be spent.
+func (s *State) noteSeen(o *session, seq uint64) bool {
+	at, ok := o.index.requests[seq]
+	if !ok {
+		return o.spent.add(seq)
+	}
+	switch at.phase {
+	case granted:
+		for _, key := range s.keysOf(o, seq, at) {
+			r := s.keys.edit(key, func(r *record) { r.grant(at.token).unseen = false })
+			if !r.grant(at.token).pends() {
+				delete(o.index.pending, seq)
+			}
+		}
+		at.phase = seen
+		o.index.requests[seq] = at
+		o.index.unseen--
+	case answered:
+		s.forgetAnswer(o, seq)
+	}
+	return true
+}
+
+// answerCopy answers a second copy of a request with the present truth about the
+// first copy.
+func (s *State) answerCopy(owner *session, seq uint64) (out Outcome, isCopy bool) {
+	if seq == 0 {
+		return bad("Seq", 0), true
+	}
+	at, ok := owner.index.requests[seq]
+	if !ok {
+		return Outcome{Code: Withdrawn}, owner.spent.has(seq)
+	}
+	q := requestID{owner.id, seq}
+	switch at.phase {
+	case waiting:
+		out := Outcome{Code: Queued}
+		for _, key := range s.keysOf(owner, seq, at) {
+			r, _ := s.keys.get(key)
+			out.Behind = max(out.Behind, r.behind(r.position(q)))
+		}
+		return out, true
+	case granted:
+		return s.grantedOutcome(owner, seq, at), true
+	case answered:
+		if a, _ := s.answers.get(q); s.isTrue(owner, a) {
+			return a.out, true
+		}
+	}
+	return Outcome{Code: Withdrawn}, true // the outcome was seen, or an upgraded grant has ended
+}
+
+// isTrue reports whether an answer is still true. The grant of an upgrade is not
+// true any more when the grant has ended.
+func (s *State) isTrue(owner *session, a *answer) bool {
+	if a.out.Code != Granted {
+		return true
+	}
+	_, _, g := s.grantOf(owner, a.out.Token)
+	return g != nil
+}
+
+// spendSeq marks seq as spent. The outcome is a refusal if there is no memory left
+// for the request's outcome.
+func (s *State) spendSeq(owner *session, seq uint64) Outcome {
+	if s.last >= MaxToken {
+		// For good: the counter never falls, so the seq need not be spent.
+		return Outcome{Code: TokensSpent}
+	}
+	if !owner.spent.add(seq) {
+		return bad("Seq", MaxGaps)
+	}
+	if owner.index.unseen >= MaxUnseen {
+		// This refusal cannot be remembered. The seq is spent, so that a late copy is
+		// refused too, as Withdrawn.
+		return Outcome{Code: TooManyUnseen, Limit: MaxUnseen}
+	}
+	return Outcome{}
+}
+
+// remember keeps the answer to a request without a record until the client has seen
+// the answer. Otherwise a late copy of a refused Try could be granted to a client
+// that has gone away.
+func (s *State) remember(o *session, seq uint64, a *answer) Outcome {
+	s.answers.set(requestID{o.id, seq}, a)
+	o.index.requests[seq] = location{key: a.key, phase: answered}
+	o.index.unseen++
+	if a.late {
+		o.index.addPending(seq)
+	}
+	return a.out
+}
+
+func (s *State) forgetAnswer(o *session, seq uint64) {
+	s.answers.del(requestID{o.id, seq})
+	delete(o.index.requests, seq)
+	delete(o.index.pending, seq)
+	o.index.unseen--
+}

@@ -1,0 +1,103 @@
+package machine
+
+import (
+	"iter"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// ordered is a set of strings in ascending order, in chunks of a few hundred so
+// that a change moves few strings. Not a tree: a million keys are four thousand
+// chunks, and a binary search among these takes twelve steps. The zero value is
+// an empty set.
+type ordered struct {
+	chunks [][]string // none empty
+	n      int
+}
+
+const maxChunkLen = 512
+
+// chunk returns the index of the chunk for k.
+func (o *ordered) chunk(k string) int {
+	i := sort.Search(len(o.chunks), func(i int) bool { return o.chunks[i][0] > k })
+	return max(i-1, 0)
+}
+
+// move adds k to the set, or removes k from it.
+func (o *ordered) move(k string, add bool) {
+	if add {
+		o.add(k)
+	} else {
+		o.remove(k)
+	}
+}
+
+func (o *ordered) add(k string) {
+	if len(o.chunks) == 0 {
+		o.chunks = append(o.chunks, []string{k})
+		o.n++
+		return
+	}
+	i := o.chunk(k)
+	c := o.chunks[i]
+	at, found := slices.BinarySearch(c, k)
+	if found {
+		return
+	}
+	o.n++
+	c = slices.Insert(c, at, k)
+	o.chunks[i] = c
+	if len(c) > maxChunkLen {
+		half := slices.Clone(c[len(c)/2:])
+		clear(c[len(c)/2:])
+		o.chunks[i] = c[:len(c)/2]
+		o.chunks = slices.Insert(o.chunks, i+1, half)
+	}
+}
+
+// fill replaces the set by strings in ascending order.
+func (o *ordered) fill(sorted []string) {
+	*o = ordered{n: len(sorted)}
+	for c := range slices.Chunk(sorted, maxChunkLen/2) {
+		o.chunks = append(o.chunks, slices.Clone(c))
+	}
+}
+
+func (o *ordered) remove(k string) {
+	if len(o.chunks) == 0 {
+		return
+	}
+	i := o.chunk(k)
+	at, found := slices.BinarySearch(o.chunks[i], k)
+	if !found {
+		return
+	}
+	o.n--
+	o.chunks[i] = slices.Delete(o.chunks[i], at, at+1)
+	if len(o.chunks[i]) == 0 {
+		o.chunks = slices.Delete(o.chunks, i, i+1)
+	}
+}
+
+func (o *ordered) all() []string { return slices.Concat(o.chunks...) }
+
+// from yields the strings from first on that begin with prefix. The set must
+// not change meanwhile.
+func (o *ordered) from(first, prefix string) iter.Seq[string] {
+	first = max(first, prefix)
+	return func(yield func(string) bool) {
+		if len(o.chunks) == 0 {
+			return
+		}
+		i := o.chunk(first)
+		at, _ := slices.BinarySearch(o.chunks[i], first)
+		for ; i < len(o.chunks); i, at = i+1, 0 {
+			for _, k := range o.chunks[i][at:] {
+				if !strings.HasPrefix(k, prefix) || !yield(k) {
+					return
+				}
+			}
+		}
+	}
+}

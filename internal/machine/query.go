@@ -1,0 +1,209 @@
+package machine
+
+import (
+	"maps"
+	"slices"
+)
+
+// The questions of readers. None of them changes the table.
+
+// Owner returns the first holder of key and the holder's token; zero if nobody holds
+// key.
+func (s *State) Owner(key string) (SessionID, Token) {
+	if r, ok := s.keys.get(key); ok && len(r.holders) > 0 {
+		return r.holders[0].session, r.holders[0].token
+	}
+	return SessionID{}, 0
+}
+
+// Version returns the command count at which key's holders, queue or value last
+// changed; 0 if nothing is remembered of the key.
+func (s *State) Version(key string) uint64 {
+	if r, ok := s.keys.get(key); ok {
+		return r.version
+	}
+	return 0
+}
+
+// Value returns the key's value; empty if it has none.
+func (s *State) Value(key string) string {
+	if r, ok := s.keys.get(key); ok {
+		return r.value
+	}
+	return ""
+}
+
+// Status describes key without the value, with at most the given number of holders
+// and of waiters. The caller owns the result.
+func (s *State) Status(key string, most int) Status {
+	st := Status{Key: key, Last: s.forgotten}
+	r, ok := s.keys.get(key)
+	if !ok {
+		return st
+	}
+	st.Version = r.version
+	st.Held, st.Queue = len(r.holders), len(r.queue)
+	st.Unclean = r.unclean
+	if r.last > 0 {
+		st.Last = r.last
+	}
+	if n := min(most, len(r.holders)); n > 0 {
+		st.Holders = make([]Grant, n)
+		for i := range n {
+			st.Holders[i] = s.grantStatus(&r.holders[i])
+		}
+	}
+	if n := min(most, len(r.queue)); n > 0 {
+		st.Waiters = make([]Waiter, n)
+		for i := range n {
+			st.Waiters[i] = s.waiterStatus(&r.queue[i])
+		}
+	}
+	return st
+}
+
+func (s *State) grantStatus(g *grant) Grant {
+	st := Grant{
+		Spec:   g.Spec,
+		Seq:    g.seq,
+		Token:  g.token,
+		Keys:   s.keyCount(g.request(), g.set),
+		At:     g.at,
+		Asked:  g.asked,
+		Broken: g.broken,
+	}
+	if g.ghost != nil {
+		st.Client, st.Node, st.Delayed = g.ghost.client, g.ghost.node, true
+		return st
+	}
+	owner, _ := s.sessions.get(g.session)
+	st.Session, st.Client, st.Node, st.SessionMeta = g.session, owner.client, owner.node, owner.meta
+	return st
+}
+
+func (s *State) waiterStatus(w *waiter) Waiter {
+	owner, _ := s.sessions.get(w.session)
+	return Waiter{
+		Spec:    w.Spec,
+		Session: w.session,
+		Seq:     w.seq,
+		Client:  owner.client,
+		Node:    owner.node,
+		Keys:    s.keyCount(w.request(), w.set),
+		Upgrade: w.upgrade != 0,
+		Passed:  w.passed,
+		At:      w.at,
+	}
+}
+
+// keyCount returns the number of keys of a request.
+func (s *State) keyCount(q requestID, set bool) int {
+	if !set {
+		return 1
+	}
+	keys, _ := s.sets.get(q)
+	return len(keys)
+}
+
+// Behind returns the number of holders and waiters before a session's waiting
+// request, at the request's first key; false if the request does not wait.
+func (s *State) Behind(id SessionID, seq uint64) (uint32, bool) {
+	o, ok := s.sessions.get(id)
+	if !ok {
+		return 0, false
+	}
+	at, ok := o.index.requests[seq]
+	if !ok || at.phase != waiting {
+		return 0, false
+	}
+	r, _ := s.keys.get(at.key)
+	return r.behind(r.position(requestID{id, seq})), true
+}
+
+// Keys returns, in ascending order, at most n keys in use, with prefix, from first
+// on.
+func (s *State) Keys(prefix, first string, n int) []string {
+	var keys []string
+	for key := range s.keys.inUse.from(first, prefix) {
+		if len(keys) == n {
+			break
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// Session describes an open session.
+func (s *State) Session(id SessionID) (SessionStatus, bool) {
+	o, ok := s.sessions.get(id)
+	if !ok {
+		return SessionStatus{}, false
+	}
+	return o.status(), true
+}
+
+// Sessions calls f for each open session, in no order, until f returns false.
+func (s *State) Sessions(f func(SessionStatus) bool) {
+	s.sessions.all(func(_ SessionID, o *session) bool { return f(o.status()) })
+}
+
+func (o *session) status() SessionStatus {
+	return SessionStatus{
+		ID:     o.id,
+		Client: o.client,
+		Node:   o.node,
+		TTL:    o.ttl,
+		Silent: o.silent,
+		Grants: len(o.index.tokens),
+		Waits:  o.index.waits,
+	}
+}
+
+// Pending returns, in the order of their seqs, the events to repeat to a client
+// after a lost connection: outcomes told by an event alone and not listed as seen,
+// and everything that the holder of a grant must know. There are none if the session
+// is not open.
+func (s *State) Pending(id SessionID) []Event {
+	o, ok := s.sessions.get(id)
+	if !ok || len(o.index.pending) == 0 {
+		return nil
+	}
+	events := make([]Event, 0, len(o.index.pending))
+	for _, seq := range slices.Sorted(maps.Keys(o.index.pending)) {
+		at := o.index.requests[seq]
+		if at.phase == answered {
+			a, _ := s.answers.get(requestID{id, seq})
+			switch {
+			case !s.isTrue(o, a):
+			case a.out.Code == Granted:
+				events = append(events, grantedEvent(id, seq, at.key, a.out))
+			default:
+				events = append(events, refusedEvent(id, seq, at.key, a.out))
+			}
+			continue
+		}
+		events = s.appendGrantEvents(events, o, seq, at)
+	}
+	return events
+}
+
+// appendGrantEvents appends the events that the holder of a grant must know.
+func (s *State) appendGrantEvents(events []Event, o *session, seq uint64, at location) []Event {
+	r, _ := s.keys.get(at.key)
+	g := r.grant(at.token)
+	if g.unseen && g.waited {
+		events = append(events, grantedEvent(o.id, seq, at.key, s.grantedOutcome(o, seq, at)))
+	}
+	if g.contended {
+		events = append(events, s.grantEvent(EventContended, o, g))
+	}
+	if g.asked {
+		events = append(events, s.grantEvent(EventAsked, o, g))
+	}
+	if g.broken {
+		e := s.grantEvent(EventLost, o, g)
+		e.Reason = Broken
+		events = append(events, e)
+	}
+	return events
+}

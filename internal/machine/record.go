@@ -1,0 +1,191 @@
+package machine
+
+import "slices"
+
+// record is the state of a key: holders, queue, value and last token. A record with
+// an epoch older than the table's belongs to an image, and is cloned before a
+// change: see keyTable.edit.
+type record struct {
+	epoch   uint64
+	version uint64   // command count at the last change
+	last    Token    // granted last; 0 if never
+	idle    uint64   // number among the keys that became idle; 0 while in use
+	holders []grant  // in the order of their tokens
+	queue   []waiter // in the order in which they are granted
+	value   string
+	fade    bool // the value is a fading one
+	unclean bool // the last exclusive holder did not release
+
+	// Derived from holders and queue: see countGrant and countWaiter.
+	ghosts, trees, conditions int32
+}
+
+// grant is a holder's part of a record.
+type grant struct {
+	session   SessionID // zero if the grant is a ghost
+	seq       uint64    // of the Acquire
+	token     Token
+	former    Token  // before the last upgrade; 0 if there was none
+	first     Token  // before the first upgrade; 0 if there was none: see lineageToken
+	rev       uint64 // of the last SetValue
+	at        uint64 // the leader's clock when it was granted
+	set       bool   // one of several keys: see State.sets
+	full      bool   // the last SetValue was refused
+	unseen    bool   // the client has not said that it knows the outcome
+	waited    bool   // answered Queued first, so only an event told the client of the grant
+	asked     bool   // the holder was asked to release
+	contended bool   // the holder was told of a waiter
+	broken    bool   // the grant is taken away
+	Spec
+	ghost *ghost // nil while the session is open
+}
+
+// ghost names the former holder of a grant after the session has expired, while the
+// grant's delay runs.
+type ghost struct{ client, node string }
+
+// waiter is a request in a queue. An upgrade waits in the queue while its grant
+// stays among the holders.
+type waiter struct {
+	session SessionID
+	seq     uint64
+	since   uint64 // command count when it came
+	order   uint64 // its since, or the order of the waiter it was put before
+	at      uint64 // the leader's clock when it came
+	upgrade Token  // the grant to be upgraded; 0 if this is an Acquire
+	set     bool   // one of several keys: see State.sets
+	passed  uint8
+	Spec
+	under []Token // lineage tokens of grants; never changed
+}
+
+func (g *grant) request() requestID  { return requestID{g.session, g.seq} }
+func (w *waiter) request() requestID { return requestID{w.session, w.seq} }
+
+// lineageToken returns the grant's token in lineages, which never changes.
+func (g *grant) lineageToken() Token {
+	if g.first != 0 {
+		return g.first
+	}
+	return g.token
+}
+
+// pends reports whether a returning client must be told about g again: see
+// State.Pending.
+func (g *grant) pends() bool { return g.unseen && g.waited || g.asked || g.contended || g.broken }
+
+// Holders and queue change in length only in the next five methods, and a grant
+// changes into a ghost only in State.delayGrant.
+
+func (r *record) addHolder(g grant) {
+	r.holders = append(r.holders, g)
+	r.countGrant(&g, 1)
+}
+
+func (r *record) removeHolder(i int) {
+	r.countGrant(&r.holders[i], -1)
+	r.holders = remove(r.holders, i)
+}
+
+func (r *record) insertWaiter(i int, w waiter) {
+	r.queue = slices.Insert(r.queue, i, w)
+	r.countWaiter(&w, 1)
+}
+
+func (r *record) removeWaiter(i int) {
+	r.countWaiter(&r.queue[i], -1)
+	r.queue = remove(r.queue, i)
+}
+
+// removeWaitersOf removes and returns all waiters of a session, in a single pass,
+// since all of a session's thousands may stand in one queue.
+func (r *record) removeWaitersOf(id SessionID) (removed []waiter) {
+	r.queue = slices.DeleteFunc(r.queue, func(w waiter) bool {
+		if w.session != id {
+			return false
+		}
+		r.countWaiter(&w, -1)
+		removed = append(removed, w)
+		return true
+	})
+	return removed
+}
+
+// remove is slices.Delete of one element, but does not move thousands to delete the
+// first: queues are granted from their heads, and the end of a session frees the
+// oldest grant first.
+func remove[E any](list []E, i int) []E {
+	if i > 0 || len(list) == 1 { // one alone: its memory is used again
+		return slices.Delete(list, i, i+1)
+	}
+	var zero E
+	list[0] = zero
+	return list[1:]
+}
+
+func (r *record) countGrant(g *grant, n int32) {
+	if g.ghost != nil {
+		r.ghosts += n
+	}
+	if g.Tree {
+		r.trees += n
+	}
+}
+
+func (r *record) countWaiter(w *waiter, n int32) {
+	if w.Tree {
+		r.trees += n
+	}
+	if w.Conditional {
+		r.conditions += n
+	}
+}
+
+// holder returns the index of the grant of token among the holders, -1 if there is
+// none.
+func (r *record) holder(token Token) int {
+	i, ok := slices.BinarySearchFunc(r.holders, token, func(g grant, t Token) int {
+		return compareUint(uint64(g.token), uint64(t))
+	})
+	if !ok {
+		return -1
+	}
+	return i
+}
+
+// grant returns the grant of token, which is among the holders.
+func (r *record) grant(token Token) *grant { return &r.holders[r.holder(token)] }
+
+// position returns the index of a request in the queue, -1 if it is not there.
+func (r *record) position(q requestID) int {
+	return slices.IndexFunc(r.queue, func(w waiter) bool { return w.seq == q.seq && w.session == q.session })
+}
+
+// behind returns for how many holders and waiters the waiter at index i waits.
+func (r *record) behind(i int) uint32 {
+	n := len(r.holders) + i
+	if r.queue[i].upgrade != 0 {
+		n-- // its own grant
+	}
+	return uint32(n)
+}
+
+// ghostOf reports whether the holders include a ghost of the named client.
+func (r *record) ghostOf(client string) bool {
+	return r.ghosts > 0 && slices.ContainsFunc(r.holders, func(g grant) bool {
+		return g.ghost != nil && g.ghost.client == client
+	})
+}
+
+// capacity returns the capacity of the key's permits; 0 without permits.
+func (r *record) capacity() uint32 {
+	if len(r.holders) > 0 && r.holders[0].Mode == Permit {
+		return r.holders[0].Of
+	}
+	for i := range r.queue {
+		if r.queue[i].Mode == Permit {
+			return r.queue[i].Of
+		}
+	}
+	return 0
+}

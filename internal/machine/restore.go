@@ -1,0 +1,187 @@
+package machine
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Restore reads an image, to the end of rd, into a new State. Restore refuses an
+// unknown version, a damaged or cut image, and an image with a broken invariant.
+// Memory is allocated in proportion to the bytes read. Two invariants are not
+// verified, I4 and I7, that every waiter has to wait and that every wait can end:
+// this would cost more than to restore.
+func Restore(rd io.Reader) (*State, error) {
+	r := restorer{rd: bufio.NewReaderSize(rd, 1<<16), s: New()}
+	if err := r.restore(); err != nil {
+		return nil, fmt.Errorf("machine: snapshot refused: %w", err)
+	}
+	return r.s, nil
+}
+
+// restorer reads the chunks of an image.
+type restorer struct {
+	rd          io.Reader
+	body        bytes.Buffer
+	s           *State
+	claimed     sizes
+	kind, shard byte // of the last chunk
+}
+
+func (r *restorer) restore() error {
+	var head [len(magic) + 1]byte
+	if _, err := io.ReadFull(r.rd, head[:]); err != nil {
+		return noEnd(err)
+	}
+	if string(head[:len(magic)]) != magic {
+		return errors.New("not a snapshot of a lock table")
+	}
+	if version := head[len(magic)]; version != SnapshotVersion {
+		return fmt.Errorf("version %d, want %d", version, SnapshotVersion)
+	}
+	for {
+		kind, err := r.readChunk()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if (kind == chunkHeader) != (r.kind == 0) {
+			return errors.New("header not in its place")
+		}
+		if kind == chunkHeader {
+			err = r.readHeader()
+		} else {
+			err = r.readTable(kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if r.kind == 0 {
+		return io.ErrUnexpectedEOF
+	}
+	s := r.s
+	found := sizes{uint64(s.sessions.n), uint64(s.sets.n), uint64(s.answers.n), uint64(s.keys.n)}
+	if r.claimed != found {
+		return fmt.Errorf("header counts sessions, sets, answers and keys as %d; read %d", r.claimed, found)
+	}
+	s.changes.start = s.commands // earlier changes are not known
+	if err := s.derive(); err != nil {
+		return err
+	}
+	return checker{s}.checkTables()
+}
+
+func (r *restorer) readHeader() error {
+	b := &reader{b: r.body.Bytes()}
+	r.s.header.read(b)
+	r.claimed = sizes{b.uvarint(), b.uvarint(), b.uvarint(), b.uvarint()}
+	r.kind = chunkHeader
+	return b.finish()
+}
+
+// readTable reads a chunk of a shard.
+func (r *restorer) readTable(kind byte) error {
+	b, s := &reader{b: r.body.Bytes()}, r.s
+	shard := b.byte()
+	order := strings.IndexByte(chunkOrder, kind) - strings.IndexByte(chunkOrder, r.kind)
+	if order < 0 || order == 0 && shard <= r.shard {
+		return errors.New("chunk out of order")
+	}
+	r.kind, r.shard = kind, shard
+	switch kind {
+	case chunkSessions:
+		return readShard(b, &s.sessions, shard, compareSessions, func() (SessionID, *session) {
+			o := &session{}
+			o.read(b)
+			return o.id, o
+		})
+	case chunkSets:
+		return readShard(b, &s.sets, shard, compareRequests, func() (q requestID, keys []string) {
+			q.read(b)
+			return q, readSet(b)
+		})
+	case chunkAnswers:
+		return readShard(b, &s.answers, shard, compareRequests, func() (q requestID, _ *answer) {
+			a := &answer{}
+			q.read(b)
+			a.read(b)
+			return q, a
+		})
+	}
+	return readShard(b, &s.keys.table, shard, strings.Compare, func() (string, *record) {
+		v := &record{}
+		return v.read(b), v
+	})
+}
+
+// readChunk reads a chunk's body and returns the kind, or io.EOF at the end of the
+// image.
+func (r *restorer) readChunk() (kind byte, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r.rd, head[:]); err != nil {
+		if err == io.EOF {
+			return 0, err
+		}
+		return 0, noEnd(err)
+	}
+	size := int64(binary.LittleEndian.Uint32(head[1:]))
+	if size > maxChunk {
+		return 0, fmt.Errorf("chunk of %d bytes exceeds %d", size, maxChunk)
+	}
+	// CopyN grows the buffer by the bytes that arrive, not by the claimed size.
+	r.body.Reset()
+	if _, err := io.CopyN(&r.body, r.rd, size); err != nil {
+		return 0, noEnd(err)
+	}
+	var sum [4]byte
+	if _, err := io.ReadFull(r.rd, sum[:]); err != nil {
+		return 0, noEnd(err)
+	}
+	if binary.LittleEndian.Uint32(sum[:]) != checksum(head[0], r.body.Bytes()) {
+		return 0, errors.New("checksum does not match")
+	}
+	return head[0], nil
+}
+
+// noEnd turns io.EOF in the middle of an image into another error, so that nobody
+// takes the middle for the end.
+func noEnd(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// readShard reads a shard's elements, which must ascend and belong to the shard.
+func readShard[K comparable, V any](r *reader, t *table[K, V], shard byte, compare func(a, b K) int, element func() (K, V)) error {
+	n := r.count(len(r.b))
+	if n == 0 {
+		r.fail(errors.New("empty shard"))
+	}
+	// An element takes far more than eight bytes, and an entry of the map not many
+	// more: the size of the map is in proportion to the bytes read.
+	t.shards[shard].m = make(map[K]V, min(n, len(r.b)/8))
+	var last K
+	for i := range n {
+		k, v := element()
+		if r.err != nil {
+			return r.err
+		}
+		if t.hash(k) != shard {
+			return errors.New("element in a foreign shard")
+		}
+		if i > 0 && compare(last, k) >= 0 {
+			return errors.New("element out of order")
+		}
+		t.set(k, v)
+		last = k
+	}
+	return r.finish()
+}

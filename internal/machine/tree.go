@@ -1,0 +1,207 @@
+package machine
+
+import (
+	"iter"
+	"math/bits"
+	"strings"
+)
+
+// Trees: keys are paths of segments between slashes, and a tree is a request for a
+// key and all keys below. There may be a million keys below a tree, so no function
+// here visits all of them: the ordered sets of keyTable name the relevant keys.
+// Without trees in the table each function returns at once.
+
+// above yields the keys above key, the nearest first. A key without a slash has
+// none.
+func above(key string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := strings.LastIndexByte(key, '/'); i > 0; i = strings.LastIndexByte(key[:i], '/') {
+			if !yield(key[:i]) {
+				return
+			}
+		}
+	}
+}
+
+func isBelowAnother(key string) bool { return strings.LastIndexByte(key, '/') > 0 }
+
+// isBelow reports whether key is below p.
+func isBelow(key, p string) bool {
+	return len(key) > len(p) && key[len(p)] == '/' && strings.HasPrefix(key, p)
+}
+
+// treesConflict reports whether two requests conflict, where the key of the first is
+// above or below the other's.
+func treesConflict(tree bool, mode Mode, other *Spec) bool {
+	return (tree || other.Tree) && !(mode == Shared && other.Mode == Shared)
+}
+
+// keysBelow yields the keys below key in one of the sets. The sets must not change
+// meanwhile.
+func (t *keyTable) keysBelow(key string, set keySets) iter.Seq[string] {
+	return t.below[bits.TrailingZeros8(uint8(set))].from(key+"/", key+"/")
+}
+
+// waitedForBelow reports whether a key below key has a waiter.
+func (t *keyTable) waitedForBelow(key string) bool {
+	for range t.keysBelow(key, waitedFor) {
+		return true
+	}
+	return false
+}
+
+// heldAgainstByTree reports whether a holder above or below key conflicts with w.
+func (t *keyTable) heldAgainstByTree(key string, w *waiter) bool {
+	if t.trees == 0 && !w.Tree {
+		return false
+	}
+	_, g := t.treeHolder(key, w)
+	return g != nil
+}
+
+// treeHolder returns a holder above or below key in conflict with w, and the
+// holder's key; nil if there is none.
+func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
+	if t.trees == 0 && !w.Tree {
+		return "", nil
+	}
+	tree, mode := w.Tree, w.Mode // copies: w does not escape to the heap
+	for p := range above(key) {
+		if g := t.treeHolderAt(p, tree, mode); g != nil {
+			return p, g
+		}
+	}
+	// There may be a million keys below, so the search looks only in the sets of keys
+	// that can have such a holder.
+	sets := []keySets{treed}
+	if tree {
+		sets = []keySets{heldAlone, heldShared}
+		if mode == Shared {
+			sets = sets[:1]
+		}
+	}
+	for _, set := range sets {
+		for k := range t.keysBelow(key, set) {
+			if g := t.treeHolderAt(k, tree, mode); g != nil {
+				return k, g
+			}
+		}
+	}
+	return "", nil
+}
+
+// treeHolderAt returns a holder of key in conflict with a request for a key above or
+// below; nil if there is none.
+func (t *keyTable) treeHolderAt(key string, tree bool, mode Mode) *grant {
+	r, ok := t.get(key)
+	if !ok || len(r.holders) == 0 || mode == Shared && r.holders[0].Mode == Shared {
+		return nil
+	}
+	for i := range r.holders {
+		if g := &r.holders[i]; treesConflict(tree, mode, &g.Spec) {
+			return g
+		}
+	}
+	return nil
+}
+
+// treeWaiters yields the waiters above and below key in conflict with w, with their
+// keys. Some stand before w and some after.
+func (t *keyTable) treeWaiters(key string, w *waiter) iter.Seq2[*waiter, string] {
+	if t.trees == 0 && !w.Tree {
+		return func(func(*waiter, string) bool) {}
+	}
+	tree, mode := w.Tree, w.Mode // copies: w does not escape to the heap
+	return func(yield func(*waiter, string) bool) {
+		for p := range above(key) {
+			if !t.treeWaitersAt(p, tree, mode, yield) {
+				return
+			}
+		}
+		set := treed
+		if tree {
+			set = waitedFor
+		}
+		for k := range t.keysBelow(key, set) {
+			if !t.treeWaitersAt(k, tree, mode, yield) {
+				return
+			}
+		}
+	}
+}
+
+func (t *keyTable) treeWaitersAt(key string, tree bool, mode Mode, yield func(*waiter, string) bool) bool {
+	r, ok := t.get(key)
+	if !ok {
+		return true
+	}
+	for i := range r.queue {
+		if v := &r.queue[i]; treesConflict(tree, mode, &v.Spec) && !yield(v, key) {
+			return false
+		}
+	}
+	return true
+}
+
+// standsBefore reports whether v stands before a request of that order for a key
+// above or below. Nothing conflicts within a request.
+func (v *waiter) standsBefore(q requestID, order uint64) bool {
+	return v.order < order && v.request() != q
+}
+
+// waitsBehindTree reports whether a waiter above or below key stands before w and
+// conflicts with it.
+func (t *keyTable) waitsBehindTree(key string, w *waiter) bool {
+	if t.trees == 0 && !w.Tree {
+		return false
+	}
+	return t.waitsBehindTreeIn(key, w)
+}
+
+// waitsBehindTreeIn is waitsBehindTree of a table with trees. Its result escapes to
+// the heap, which the common case avoids.
+func (t *keyTable) waitsBehindTreeIn(key string, w *waiter) bool {
+	id, order := w.request(), w.order // copies: w does not escape to the heap
+	for v := range t.treeWaiters(key, w) {
+		if v.standsBefore(id, order) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastTreeOrder returns the largest order of the trees waiting above or below key; 0
+// without such trees. A waiter before such a tree must not be passed at key, or the
+// queues would not agree on one order.
+func (t *keyTable) lastTreeOrder(key string) uint64 {
+	if t.trees == 0 {
+		return 0
+	}
+	var order uint64
+	for v := range t.treeWaiters(key, &waiter{Spec: Spec{Mode: Exclusive}}) {
+		order = max(order, v.order)
+	}
+	return order
+}
+
+// revisit notes the queues to be looked at after a holder or waiter of key is gone:
+// the queue of key and, because of trees, the queues of keys above and below.
+func (s *State) revisit(key string, tree bool) {
+	p := &s.step
+	p.revisit = append(p.revisit, key)
+	if s.keys.trees == 0 && !tree {
+		return
+	}
+	for k := range above(key) {
+		if r, ok := s.keys.get(k); ok && len(r.queue) > 0 {
+			p.revisit = append(p.revisit, k)
+		}
+	}
+	set := treed
+	if tree {
+		set = waitedFor
+	}
+	for k := range s.keys.keysBelow(key, set) {
+		p.revisit = append(p.revisit, k)
+	}
+}

@@ -1,0 +1,428 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// witness watches commands, outcomes and events alone, and knows the impossible
+// ones. Its idea of conflicts is slow and its own, without any queue.
+type witness struct {
+	asked  map[requestID]Acquire   // that wait or hold
+	came   map[requestID]int       // when they did
+	passed map[requestID]int       // those that wait: how often
+	token  map[requestID]Token     // those that hold
+	exempt map[requestID]bool      // may pass: a waiver or a successor
+	mode   map[requestID]Mode      // those that hold, as it is now
+	ups    map[requestID]requestID // upgrades that wait, of what
+	ghosts map[Token]string        // clients of expired grants, whose delay runs: see ghostly
+	broken map[requestID]bool
+	lasts  map[string]Token   // of each key
+	gave   map[requestID]bool // granted in the session's present life
+	done   map[requestID]bool // withdrawn, released or refused in it
+	last   Token
+	now    int
+}
+
+func newWitness() *witness {
+	return &witness{
+		asked:  make(map[requestID]Acquire),
+		came:   make(map[requestID]int),
+		passed: make(map[requestID]int),
+		token:  make(map[requestID]Token),
+		exempt: make(map[requestID]bool),
+		mode:   make(map[requestID]Mode),
+		ups:    make(map[requestID]requestID),
+		ghosts: make(map[Token]string),
+		broken: make(map[requestID]bool),
+		lasts:  make(map[string]Token),
+		gave:   make(map[requestID]bool),
+		done:   make(map[requestID]bool),
+	}
+}
+
+func (c Acquire) all() []string {
+	if c.Keys != nil {
+		return c.Keys
+	}
+	return []string{c.Key}
+}
+
+// meet reports whether two requests are for the same key, or for a tree and a key
+// above or below.
+func meet(a, b Acquire) bool {
+	for _, x := range a.all() {
+		for _, y := range b.all() {
+			over := strings.HasPrefix(x+"/", y+"/") || strings.HasPrefix(y+"/", x+"/")
+			if x == y || (a.Tree || b.Tree) && over {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (w *witness) grant(q requestID, token Token) error {
+	c := w.asked[q]
+	if token <= w.last {
+		return fmt.Errorf("token %d granted after token %d", token, w.last)
+	}
+	if w.gave[q] || w.done[q] {
+		return fmt.Errorf("%v granted again", q)
+	}
+	if c.Conditional && w.lasts[c.Key] > c.IfToken {
+		return fmt.Errorf("%v granted %q after token %d, not %d", q, c.Key, w.lasts[c.Key], c.IfToken)
+	}
+	for _, g := range w.waivers(q) {
+		w.exempt[q] = true
+		w.drop(g)
+		delete(w.ghosts, Token(g.seq))
+	}
+	for v, other := range w.asked {
+		if _, holds := w.token[v]; holds || v == q || !meet(c, other) {
+			continue
+		}
+		if _, up := w.ups[v]; up || c.Mode == Shared && other.Mode == Shared || w.came[v] > w.came[q] {
+			continue
+		}
+		if c.Priority <= other.Priority && !w.exempt[q] {
+			return fmt.Errorf("%v granted before %v, which came first", q, v)
+		}
+		if w.passed[v]++; w.passed[v] > MaxPassed {
+			return fmt.Errorf("%v was passed %d times", v, w.passed[v])
+		}
+	}
+	w.token[q], w.mode[q], w.gave[q], w.last = token, c.Mode, true, token
+	for _, key := range c.all() {
+		w.lasts[key] = token
+	}
+	return w.exclusion(q)
+}
+
+// exclusion compares one holder with all others.
+func (w *witness) exclusion(q requestID) error {
+	c, permits := w.asked[q], 0
+	for v := range w.token {
+		o := w.asked[v]
+		if v == q || !meet(c, o) || w.mode[q] == Shared && w.mode[v] == Shared {
+			continue
+		}
+		if w.mode[q] == Permit && w.mode[v] == Permit && c.Of == o.Of {
+			permits++
+			continue
+		}
+		return fmt.Errorf("%v holds %v while %v holds %v", q, c.all(), v, o.all())
+	}
+	if w.mode[q] == Permit && permits >= int(c.Of) {
+		return fmt.Errorf("%d permits of %d", permits+1, c.Of)
+	}
+	return nil
+}
+
+func (w *witness) drop(q requestID) {
+	for up, of := range w.ups {
+		if of == q {
+			delete(w.ups, up)
+			delete(w.asked, up)
+		}
+	}
+	delete(w.ups, q)
+	delete(w.asked, q)
+	delete(w.token, q)
+	delete(w.mode, q)
+}
+
+// ghostly stands for an expired grant among the holders.
+func ghostly(token Token) requestID { return requestID{seq: uint64(token)} }
+
+// waivers returns the ghosts that q need not wait for.
+func (w *witness) waivers(q requestID) (ghosts []requestID) {
+	c := w.asked[q]
+	for token, client := range w.ghosts {
+		if c.Keys == nil && w.asked[ghostly(token)].Key == c.Key && client == clientOf(q.session) {
+			ghosts = append(ghosts, ghostly(token))
+		}
+	}
+	return ghosts
+}
+
+// holds returns the holder under a present or former token.
+func holds(s *State, id SessionID, token Token) (q requestID) {
+	if o, ok := s.sessions.get(id); ok {
+		if seq, _, g := s.grantOf(o, token); g != nil {
+			return requestID{id, seq}
+		}
+	}
+	return requestID{}
+}
+
+// means returns the grant named by a command, before the command is applied.
+func means(s *State, c Command) requestID {
+	switch c := c.(type) {
+	case Upgrade:
+		return holds(s, c.Session, c.Token)
+	case Downgrade:
+		return holds(s, c.Session, c.Token)
+	case Release:
+		return holds(s, c.Session, c.Token)
+	case Break:
+		for _, g := range s.Status(c.Key, MaxHolders).Holders {
+			if g.Token == c.Token {
+				return requestID{g.Session, g.Seq}
+			}
+		}
+	}
+	return requestID{}
+}
+
+// see judges one step. The grant named by the command, before the step, is held.
+func (w *witness) see(c Command, held requestID, out Outcome, events []Event) error {
+	w.now++
+	switch c := c.(type) {
+	case Acquire:
+		q := requestID{c.Session, c.Seq}
+		switch out.Code {
+		case Granted:
+			if t, ok := w.token[q]; ok || w.gave[q] {
+				if ok && t != out.Token {
+					return fmt.Errorf("%v granted again", q)
+				}
+				break // told again, or an upgrade of that seq
+			}
+			w.asked[q], w.came[q] = c, w.now
+			if err := w.grant(q, out.Token); err != nil {
+				return err
+			}
+		case Queued:
+			if w.gave[q] || w.done[q] {
+				return fmt.Errorf("%v queued again", q)
+			}
+			if _, ok := w.asked[q]; !ok {
+				w.asked[q], w.came[q], w.passed[q] = c, w.now, 0
+				w.exempt[q] = len(w.waivers(q)) > 0
+			}
+		case Held, Deadlock, Changed, TooOld, WrongCapacity:
+			if w.gave[q] {
+				return fmt.Errorf("%v refused, and granted before", q)
+			}
+			w.done[q] = true
+		case TooManyWaiters, Founding, Withdrawn:
+			w.done[q] = true
+		}
+	case Upgrade:
+		q := requestID{c.Session, c.Seq}
+		switch {
+		case out.Code == Granted && !w.gave[q] && w.token[q] == 0:
+			if err := w.upgraded(q, held, out.Token); err != nil {
+				return err
+			}
+		case out.Code == Queued:
+			if _, ok := w.asked[q]; !ok {
+				w.ups[q], w.asked[q] = held, Acquire{Key: w.asked[held].Key}
+			}
+		case out.Code == Deadlock:
+			w.done[q] = true
+		}
+	case Downgrade:
+		if out.Code == OK {
+			w.mode[held] = Shared
+		}
+	case Withdraw:
+		if out.Code == OK {
+			q := requestID{c.Session, c.Seq}
+			if out.Token != 0 { // an upgrade's
+				for v, t := range w.token {
+					if t == out.Token {
+						w.mode[v] = Shared
+					}
+				}
+			}
+			w.drop(q)
+			w.done[q] = true
+		}
+	case Release:
+		if out.Code == OK {
+			if _, ok := w.token[held]; !ok {
+				return fmt.Errorf("release of token %d freed nothing known", c.Token)
+			}
+			if c.To != "" {
+				for q := range w.asked {
+					w.exempt[q] = w.exempt[q] || clientOf(q.session) == c.To
+				}
+			}
+			w.drop(held)
+			w.done[held] = true
+		}
+	case Expire:
+		if out.Code == OK {
+			w.leave(c.Session)
+		}
+	case Close:
+		if out.Code == OK {
+			w.leave(c.Session)
+		}
+	case EndDelay:
+		if out.Code == OK {
+			w.drop(ghostly(c.Token))
+			delete(w.ghosts, c.Token)
+		}
+	case Break:
+		if _, ok := w.ghosts[c.Token]; ok && out.Code == OK {
+			w.drop(ghostly(c.Token))
+			delete(w.ghosts, c.Token)
+		} else if out.Code == OK {
+			for v := range w.ups {
+				if w.ups[v] == held {
+					w.drop(v)
+				}
+			}
+		}
+	}
+
+	var ended SessionID
+	stage := EventKind(0)
+	var changed []string
+	for _, e := range events {
+		q := requestID{e.Session, e.Seq}
+		switch e.Kind {
+		case EventLost:
+			if w.token[q] != e.Token {
+				return fmt.Errorf("%v lost token %d, which it does not hold", q, e.Token)
+			}
+			if e.Reason == Broken {
+				w.broken[q] = true
+				break
+			}
+			if c := w.asked[q]; e.Reason == Expired && c.Delay > 0 && !w.broken[q] {
+				g := ghostly(e.Token)
+				w.asked[g], w.token[g], w.mode[g] = c, e.Token, w.mode[q]
+				w.ghosts[e.Token] = clientOf(q.session)
+			}
+			w.drop(q)
+			w.leave(e.Session)
+			ended = e.Session
+		case EventGranted:
+			if e.Session == ended {
+				return fmt.Errorf("granted to the session that ends")
+			}
+			if of, ok := w.ups[q]; ok {
+				if err := w.upgraded(q, of, e.Token); err != nil {
+					return err
+				}
+				break
+			}
+			if _, ok := w.asked[q]; !ok {
+				return fmt.Errorf("granted %v, which does not wait", q)
+			}
+			if err := w.grant(q, e.Token); err != nil {
+				return err
+			}
+		case EventRefused:
+			w.drop(q)
+			w.done[q] = true
+		case EventEnded:
+			w.leave(e.Session)
+			for _, m := range []map[requestID]bool{w.gave, w.done, w.exempt, w.broken} {
+				for q := range m {
+					if q.session == e.Session {
+						delete(m, q)
+					}
+				}
+			}
+			for q := range w.token {
+				if q.session == e.Session {
+					return fmt.Errorf("session ended, %v still holds", q)
+				}
+			}
+		case EventChanged:
+			changed = append(changed, e.Key)
+		}
+		if last := stage == EventEnded || stage == EventChanged; last && e.Kind != EventChanged || stage == EventChanged && e.Kind == EventEnded {
+			return fmt.Errorf("event %d after %d", e.Kind, stage)
+		}
+		stage = e.Kind
+	}
+	if !slices.IsSorted(changed) || len(slices.Compact(slices.Clone(changed))) != len(changed) {
+		return fmt.Errorf("changed keys %v", changed)
+	}
+	return nil
+}
+
+func (w *witness) upgraded(q, of requestID, token Token) error {
+	if token <= w.last || w.gave[q] || w.done[q] {
+		return fmt.Errorf("%v upgraded %v to token %d after %d", q, of, token, w.last)
+	}
+	w.drop(q)
+	w.token[of], w.mode[of], w.gave[q], w.last = token, Exclusive, true, token
+	w.lasts[w.asked[of].Key] = token
+	return w.exclusion(of)
+}
+
+// leave takes a session's waiters out of all queues.
+func (w *witness) leave(id SessionID) {
+	for q := range w.asked {
+		if _, holds := w.token[q]; q.session == id && !holds {
+			w.drop(q)
+		}
+	}
+}
+
+// asks returns the session of a client's command about a grant, and the Seen list.
+func asks(c Command) (id SessionID, seen []uint64) {
+	switch c := c.(type) {
+	case Acquire:
+		return c.Session, c.Seen
+	case Withdraw:
+		return c.Session, c.Seen
+	case Release:
+		return c.Session, c.Seen
+	case Upgrade:
+		return c.Session, c.Seen
+	case Downgrade:
+		return c.Session, c.Seen
+	case SetValue:
+		return c.Session, c.Seen
+	case Break:
+		return c.Session, nil
+	}
+	return SessionID{}, nil
+}
+
+// refusals knows the refusals of each session: a late copy of a refused command must
+// not be granted or done, since the client has the refusal. Requests with the same
+// seq do not count: the answer to a copy of one is the truth about the other.
+type refusals map[SessionID]map[string]Code // by the command as the log has it
+
+// see judges one step, and reports whether c is refused for the first time and for
+// the moment.
+func (r refusals) see(c Command, out Outcome, events []Event) (moment bool, err error) {
+	for _, e := range events {
+		if e.Kind == EventEnded {
+			delete(r, e.Session) // another one of that ID begins anew
+		}
+	}
+	id, _ := asks(c)
+	if id == (SessionID{}) {
+		return false, nil
+	}
+	same := string(EncodeCommands([]Command{c}))
+	before := r[id][same]
+	switch out.Code {
+	case OK, Granted, Queued:
+		if before != 0 {
+			err = fmt.Errorf("refused with code %d, and done by a late copy", before)
+		}
+	case NotFounded, NoSession, WrongFormat, NoSuccessor:
+		// Not remembered: the reason may pass.
+	case ValuesFull:
+		// A copy is answered as done once another value was set, but does nothing.
+	default:
+		if r[id] == nil {
+			r[id] = make(map[string]Code)
+		}
+		r[id][same] = out.Code
+		moment = before == 0 && out.Code != NotHeld && out.Code != Withdrawn && out.Code != BadCommand
+	}
+	return moment, err
+}
