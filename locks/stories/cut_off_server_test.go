@@ -20,7 +20,8 @@ func (s *stage) denied(claim string, c client, key string, bound time.Duration) 
 		began := s.now()
 		_, err := acquire(ctx, key)
 		cancel()
-		s.check(claim, errors.Is(err, context.DeadlineExceeded), "%v", err)
+		s.check(claim, err != nil, "granted")
+		s.check("the answer is the end of the caller's context", errors.Is(err, context.DeadlineExceeded), "%v", err)
 		s.near("the caller has its answer", s.now(), began+bound)
 		errs = append(errs, err)
 	}
@@ -32,7 +33,7 @@ func (s *stage) denied(claim string, c client, key string, bound time.Duration) 
 func (s *stage) deniedForLack(claim string, c client, key string) {
 	s.t.Helper()
 	for _, err := range s.denied(claim, c, key, time.Second) {
-		s.check(claim, errors.Is(err, cluster.ErrNoQuorum), "%v, want no quorum", err)
+		s.check("the answer names the missing quorum", errors.Is(err, cluster.ErrNoQuorum), "%v", err)
 	}
 }
 

@@ -43,7 +43,8 @@ func TestLeaderDeathAfterAGrantMakesNoSecond(t *testing.T) {
 					return
 				}
 				at := time.Duration(freed.Load())
-				s.check(waits, at > 0 && errors.Is(l.Err(), locks.ErrReleased), "B has token %d; A, who had %d, is told %v", next.Token(), l.Token(), l.Err())
+				s.check(waits, at > 0, "B has token %d while A holds token %d", next.Token(), l.Token())
+				s.check("A has released", errors.Is(l.Err(), locks.ErrReleased), "%v", l.Err())
 				s.near("B is granted the key", s.now(), at)
 				s.check("tokens rise", next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
 			})

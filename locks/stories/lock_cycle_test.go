@@ -21,7 +21,7 @@ import (
 //
 // Contrast: a lock without knowledge of its waiters. Both wait until they give up.
 func TestTwoLockCycleIsRefused(t *testing.T) {
-	const told = "B is told of the cycle"
+	const through = "A, who waited first, gets both locks"
 	story := func(s *stage) {
 		a, b := s.named(0, "A"), s.named(1, "B")
 		one, two := s.acquire(a, "1"), s.acquire(b, "2")
@@ -37,7 +37,7 @@ func TestTwoLockCycleIsRefused(t *testing.T) {
 		var freed atomic.Int64
 		wg.Go(func() {
 			both, err := a.Acquire(held(one), "2")
-			s.ok("A, who waited first, gets both", err)
+			s.ok(through, err)
 			if err != nil {
 				return
 			}
@@ -53,7 +53,7 @@ func TestTwoLockCycleIsRefused(t *testing.T) {
 		var cycle *locks.DeadlockError
 		want := []locks.Wait{{Client: "B", Key: "1", Token: two.Token()}, {Client: "A", Key: "2", Token: one.Token()}}
 		ok := errors.As(err, &cycle) && errors.Is(err, locks.ErrDeadlock) && cycle.Key == "1" && len(cycle.Cycle) == len(want)
-		s.check(told, ok, "%v", err)
+		s.check("B is told of the cycle", ok, "%v", err)
 		if !ok {
 			return
 		}
@@ -71,5 +71,5 @@ func TestTwoLockCycleIsRefused(t *testing.T) {
 		s.live("B holds lock 1", again)
 	}
 	play(t, 3, 5*time.Second, story)
-	contrast(t, "no knowledge of waiters", told, newTable(0, time.Second), story)
+	contrast(t, "no knowledge of waiters", through, newTable(0, time.Second), story)
 }

@@ -403,7 +403,9 @@ func (s *islands) client(i int, opts locks.Options) client {
 				err = refused
 				continue
 			}
-			mine = append(mine, server)
+			if mine = append(mine, server); len(mine) > len(s.servers)/2 {
+				break // enough
+			}
 		}
 		giveBack := func(context.Context) error {
 			for _, server := range mine {
@@ -413,7 +415,7 @@ func (s *islands) client(i int, opts locks.Options) client {
 		}
 		if len(mine) <= len(reached)/2 {
 			_ = giveBack(nil)
-			return nil, err
+			return nil, cmp.Or(err, taken(key, "nobody reached"))
 		}
 		return &naiveGrant{release: giveBack}, nil
 	}}
