@@ -69,6 +69,9 @@ func TestAllMembersWithDirsRestart(t *testing.T) {
 					t.Fatal(err)
 				}
 				delete(b.nodes, n.Name())
+				if token := n.record.Get().Token; token < uint64(last) {
+					t.Errorf("%s remembers token %d for a founding anew, after %d", n.Name(), token, last)
+				}
 			}
 		}
 	})
