@@ -64,6 +64,7 @@ func TestAllMembersWithDirsRestart(t *testing.T) {
 				}
 				last = token
 			}
+			time.Sleep(200 * time.Millisecond) // followers learn of a commit with the next heartbeat
 			for _, n := range nodes {
 				if err := n.Stop(); err != nil {
 					t.Fatal(err)
