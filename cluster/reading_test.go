@@ -44,8 +44,8 @@ func TestReadsWaitForAChange(t *testing.T) {
 	})
 }
 
-// The largest query and the largest answer are one frame each, so that a thin
-// member reads as much as a leader.
+// The largest query fits in a frame, and so does the largest answer: a thin member
+// reads as much as a leader.
 func TestTheLargestQueryIsAnswered(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.form()
@@ -81,8 +81,8 @@ func TestReadsThatWereGivenUpAreCancelled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Each read watches as many keys as it may: a leader that kept 64 of them
-		// would refuse the next.
+		// Each read watches the most keys allowed: after 64 pending reads, the
+		// leader refuses the next.
 		many := make([]string, replica.MaxAlso)
 		for i := range many {
 			many[i] = "none"

@@ -62,8 +62,8 @@ func TestAVoterWithAFailedDiskIsReplaced(t *testing.T) {
 	})
 }
 
-// A voter is cut off while another member replaces it. It claims to vote until it
-// learns from the leader. The leader's own list is right from the start.
+// A voter is cut off while another member takes its place. The old voter claims to
+// vote until the leader answers. The leader's own list is right from the start.
 func TestTheLeaderListsWhoVotes(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.form()
@@ -81,8 +81,8 @@ func TestTheLeaderListsWhoVotes(t *testing.T) {
 				t.Errorf("the leader lists %+v", m)
 			}
 		}
-		// Streams on which the leader's notice still waits are reset. The removed
-		// voter asks by itself.
+		// The stream of the leader's notice is reset. The removed voter asks the
+		// leader by itself.
 		time.Sleep(timing.KeepaliveTotal + time.Second)
 		b.net.Heal()
 		b.eventually("it votes no more", 30*time.Second, func() bool { return b.nodes[cut].seat.Current() == nil })
