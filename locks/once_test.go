@@ -282,7 +282,7 @@ func TestOnceIsNotBegunWithoutItsMark(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")
 		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
-			if machine.Format(c) > 1 {
+			if nextFormat(c) > machine.MaxFormat {
 				return &replica.Error{Err: cluster.ErrVersion}
 			}
 			return nil

@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -10,15 +11,40 @@ import (
 	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
-// oldWorld is a cluster of the first format: its table knows exclusive locks of a
-// single key, and nothing else.
-func oldWorld(t *testing.T, w *world) {
-	w.Cluster = termtest.New(t, termtest.Config{Format: 1})
+// nextFormat makes up a next format, in which everything but exclusive locks of a
+// single key without a lineage is new.
+func nextFormat(c machine.Command) int {
+	old := true
+	switch c := c.(type) {
+	case machine.Acquire:
+		old = c.Spec == machine.Spec{Meta: c.Meta} && len(c.Keys) == 0 && len(c.Under) == 0
+	case machine.Release:
+		old = c.To == ""
+	case machine.Upgrade, machine.Downgrade, machine.SetValue, machine.Ask, machine.Break:
+		old = false
+	}
+	if old {
+		return machine.MaxFormat
+	}
+	return machine.MaxFormat + 1
+}
+
+// oldWorld is a cluster with a voter that does not read the next format, until
+// upgrade is called.
+func oldWorld(t *testing.T, w *world) (upgrade func()) {
+	var upgraded atomic.Bool
+	w.Cluster = termtest.New(t, termtest.Config{Format: func(c machine.Command) int {
+		if upgraded.Load() {
+			return machine.MaxFormat
+		}
+		return nextFormat(c)
+	}})
+	return func() { upgraded.Store(true) }
 }
 
 func TestCommandsOfANewFormatAreRefusedByAnOldCluster(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		oldWorld(t, w)
+		upgrade := oldWorld(t, w)
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
@@ -37,8 +63,7 @@ func TestCommandsOfANewFormatAreRefusedByAnOldCluster(t *testing.T) {
 		if n := w.Counts(); n.Grants != 1 || n.Waiters != 0 {
 			t.Errorf("the table keeps %+v", n)
 		}
-		// After the upgrade all of these calls work.
-		w.Apply(machine.Raise{Term: w.TermNumber(), Format: machine.MaxFormat})
+		upgrade()
 		if err := l.SetValue(bg, []byte("v")); err != nil {
 			t.Error(err)
 		}
@@ -62,7 +87,7 @@ func TestLocksNestInAnOldCluster(t *testing.T) {
 		release(t, inner)
 		// The same if the connection to the leader does not know lineages.
 		m.SetHooks(termtest.Hooks{Refuse: func(c machine.Command) *replica.Error {
-			if machine.Format(c) > 1 {
+			if nextFormat(c) > machine.MaxFormat {
 				return &replica.Error{Err: ErrVersion}
 			}
 			return nil

@@ -33,14 +33,14 @@ const (
 // An option that counts only on arrival, like Try, belongs to Acquire in
 // command.go and codec_command.go instead of to Spec.
 type Spec struct {
-	Mode        Mode   `msgpack:",omitempty"`
-	Tree        bool   `msgpack:",omitempty"` // conflict with the holders above and below the key, by path segment
-	Priority    int8   `msgpack:",omitempty"` // pass waiters of lower priority, each at most MaxPassed times; for one key only
-	Conditional bool   `msgpack:",omitempty"` // refuse the grant if the key was granted after IfToken; for one key only
-	Of          uint32 `msgpack:",omitempty"` // Permit: the capacity, 1 to MaxHolders
-	Delay       uint64 `msgpack:",omitempty"` // milliseconds for which the key stays taken after the session expired; for one key only
-	IfToken     Token  `msgpack:",omitempty"`
-	Meta        string `msgpack:",omitempty"` // up to MaxMeta bytes for readers; the table does not look inside
+	Mode        Mode
+	Tree        bool   // conflict with the holders above and below the key, by path segment
+	Priority    int8   // pass waiters of lower priority, each at most MaxPassed times; for one key only
+	Conditional bool   // refuse the grant if the key was granted after IfToken; for one key only
+	Of          uint32 // Permit: the capacity, 1 to MaxHolders
+	Delay       uint64 // milliseconds for which the key stays taken after the session expired; for one key only
+	IfToken     Token
+	Meta        string // up to MaxMeta bytes for readers; the table does not look inside
 }
 
 // Bits of an encoded Spec: never renumber. A set bit announces a nonzero attribute;

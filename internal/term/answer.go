@@ -202,14 +202,26 @@ func cut(st *machine.Status, room int) (whole bool) {
 		}
 		room -= n
 	}
-	eachMeta(st, func(meta *string) {
-		n := wire.Size(*meta)
-		if n > room {
-			*meta = ""
+	fit := func(meta *string, part any) {
+		if *meta == "" {
 			return
 		}
-		room -= n
-	})
+		with, kept := wire.Size(part), *meta
+		*meta = ""
+		// The difference, because an empty meta has no field name either.
+		if n := with - wire.Size(part); n <= room {
+			*meta = kept
+			room -= n
+		}
+	}
+	for i := range st.Holders {
+		g := &st.Holders[i]
+		fit(&g.Meta, g)
+		fit(&g.SessionMeta, g)
+	}
+	for i := range st.Waiters {
+		fit(&st.Waiters[i].Meta, &st.Waiters[i])
+	}
 	return whole
 }
 

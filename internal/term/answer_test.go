@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -172,6 +173,34 @@ func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 			t.Errorf("here %d holders and %d waiters are told", len(here.Status.Holders), len(here.Status.Waiters))
 		}
 	})
+}
+
+// Metas of any length that just find room, or just do not, leave the answer within
+// its frame.
+func TestMetasFillAFrameAndNoMore(t *testing.T) {
+	long := strings.Repeat("n", machine.MaxName)
+	for _, length := range []int{1, 31, 32, 100, 255, 256, 1000} {
+		meta := strings.Repeat("m", length)
+		a := replica.Answer{Status: machine.Status{Key: "k", Held: 800, Queue: 800}}
+		for i := range 800 {
+			a.Status.Holders = append(a.Status.Holders, machine.Grant{
+				Client: long, Node: long, Seq: uint64(i), Spec: machine.Spec{Meta: meta}, SessionMeta: meta,
+			})
+			a.Status.Waiters = append(a.Status.Waiters, machine.Waiter{Client: long, Node: long, Seq: uint64(i), Spec: machine.Spec{Meta: meta}})
+		}
+		// The value leaves room for the lists and for some of the metas.
+		bare := a
+		bare.Status.Holders, bare.Status.Waiters = slices.Clone(a.Status.Holders), slices.Clone(a.Status.Waiters)
+		for i := range 800 {
+			bare.Status.Holders[i].Meta, bare.Status.Holders[i].SessionMeta, bare.Status.Waiters[i].Meta = "", "", ""
+		}
+		a.Status.Value = strings.Repeat("v", wire.MaxBody-wire.Size(&bare)-1500)
+		_, size := term.FitAnswer(&a)
+		st := a.Status
+		if room := wire.MaxBody - size; room < 0 || room > length+32 || len(st.Holders) < 800 || len(st.Waiters) < 800 {
+			t.Errorf("metas of %d bytes: %d of %d bytes, %d holders, %d waiters", length, size, wire.MaxBody, len(st.Holders), len(st.Waiters))
+		}
+	}
 }
 
 // With usual names, nothing is left out but metas.

@@ -61,6 +61,21 @@ func TestADeposedLeaderAcknowledgesNothing(t *testing.T) {
 	})
 }
 
+// The leader's own voter has voted for another leader; a third voter has not heard of
+// the election, and says yes.
+func TestALeaderDoesNotCountItsOwnVoterAfterAVoteForAnother(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		s.Depose()           // the second voter leads, by the votes of the second and the third
+		second := s.Depose() // the first voter leads, by the votes of the first and the second
+		beat := make(chan wire.Code, 1)
+		second.Beat(nil, sid(1), func(c wire.Code) { beat <- c })
+		if c := verdict(beat); c != wire.CodeNotLeader {
+			t.Errorf("answered with %v", c)
+		}
+	})
+}
+
 func TestARoundNeedsAMajorityOfTheVoters(t *testing.T) {
 	onStageWith(t, termtest.Config{Voters: 5}, func(s *stage) {
 		s.open(1)

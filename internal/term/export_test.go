@@ -65,3 +65,6 @@ func (t *Term) Forward(body []byte, done func(machine.Outcome, wire.Code)) {
 func (t *Term) ReadEncoded(q replica.Query, done func([]byte, wire.Code)) {
 	t.read(q, true, func(_ replica.Answer, body []byte, c wire.Code) { done(body, c) })
 }
+
+// FitAnswer cuts an answer to one frame and encodes it.
+func FitAnswer(a *replica.Answer) ([]byte, int) { return fitAnswer(a, true) }
