@@ -122,7 +122,7 @@ func (b *bubble) start(name string, change ...func(*Config)) *Node {
 	return n
 }
 
-// join starts a member and waits until it is ready.
+// join starts a member and waits until the member is ready.
 func (b *bubble) join(name string, change ...func(*Config)) *Node {
 	b.t.Helper()
 	n := b.start(name, change...)
@@ -198,7 +198,7 @@ func (b *bubble) leader() (leader *Node) {
 	return leader
 }
 
-// followers returns the running voters that do not lead, by name.
+// followers returns the running voters except the leader, by name.
 func (b *bubble) followers() (nodes []*Node) {
 	b.t.Helper()
 	leader := b.leader()
@@ -285,7 +285,7 @@ func (b *bubble) acquire(n *Node, id byte, seq uint64, key string) machine.Token
 	return o.Token
 }
 
-// delayed asks for a key that stays taken for delay after its session expired.
+// delayed asks for a key. The key stays taken for delay after the session expired.
 func delayed(id byte, seq uint64, key string, delay time.Duration) machine.Command {
 	return machine.Acquire{Session: sid(id), Seq: seq, Key: key, Spec: machine.Spec{Delay: uint64(delay.Milliseconds())}}
 }

@@ -15,15 +15,14 @@ import (
 	"github.com/wardmote/wardmote/transport"
 )
 
-// The answers and events that reach a member at the same moment may be more than
-// the leader queues for a member that does not read. This member reads, so it
-// must keep its stream. With a new stream it would get the same burst again, until
-// its sessions expired.
+// A burst of answers or events for a member may exceed the leader's queue for a
+// member that does not read. A reading member must keep its stream: on a new stream
+// the same burst would come again, until the member's sessions expired.
 
 // large is the largest value of a key.
 var large = make([]byte, machine.MaxValue)
 
-// onlyOnce is a network, with endpoints that dial until enough is set.
+// onlyOnce is a network without new streams once enough is set.
 type onlyOnce struct {
 	transport.Network
 	enough *atomic.Bool
@@ -48,8 +47,9 @@ func (e dialsOnce) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return e.Endpoint.Dial(ctx, addr)
 }
 
-// inBurst runs f with a leader that votes alone, and with a thin member. During
-// burst the thin member opens no stream: if it loses its stream, its calls fail.
+// inBurst runs f with a leader, the only voter, and with a thin member. During
+// burst the thin member can open no stream: once the present stream is lost, the
+// member's calls fail.
 func inBurst(t *testing.T, f func(b *bubble, leader, far *Node, burst func(func()))) {
 	inBubble(t, func(b *bubble) {
 		leader := b.join("n1", alone, ttl(time.Minute))
@@ -120,8 +120,7 @@ func TestManyLargeEventsDoNotCostTheStream(t *testing.T) {
 			b.propose(leader, machine.Release{Session: sid(1), Token: token})
 			granted()
 		})
-		// And once more on a new stream, since the session has not told that it
-		// saw its grants.
+		// And again on a new stream, since the session never confirmed the grants.
 		b.net.Isolate(b.host("far"))
 		time.Sleep(30 * time.Second)
 		b.net.Heal()
@@ -129,7 +128,7 @@ func TestManyLargeEventsDoNotCostTheStream(t *testing.T) {
 	})
 }
 
-// Many requests are granted at once, each with the large value of its key.
+// Many requests are granted at once, each with the key's large value.
 func TestManyLargeOutcomesDoNotCostTheStream(t *testing.T) {
 	inBurst(t, func(b *bubble, leader, far *Node, burst func(func())) {
 		token := b.acquire(leader, 1, 1, "k")

@@ -29,7 +29,7 @@ func TestASecondMemberOfOneNameIsRefused(t *testing.T) {
 	})
 }
 
-// A member that is told of two clusters joins one, and the clusters stay apart.
+// A member with two clusters in Join enters either, and the clusters stay apart.
 func TestTwoClustersOfOneNameNeverMix(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		n1, n2 := b.join("n1", alone), b.join("n2", alone)
@@ -63,8 +63,7 @@ func TestAMemberOfAnotherClusterIsRefusedLoudly(t *testing.T) {
 	})
 }
 
-// Founders that are configured differently found nothing, and tell each other's
-// numbers.
+// Founders with different numbers found nothing, and tell both numbers.
 func TestDifferentFirstMembersAreAConflict(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		n1 := b.start("n1", func(c *Config) { c.InitialSize = 2 })

@@ -14,7 +14,7 @@ import (
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
-// A sickDisk is a member's store with writes that a test can make hang or fail.
+// A sickDisk is a member's store. A test can make its writes hang or fail.
 type sickDisk struct {
 	raftstore.Engine
 	mu   sync.Mutex
@@ -49,7 +49,7 @@ func (d *sickDisk) Set(key, value []byte) error {
 	return d.write(func() error { return d.Engine.Set(key, value) })
 }
 
-// onSickDisks forms three members on disks that can be made sick.
+// onSickDisks forms three members on sickDisks. At first every disk is well.
 func onSickDisks(t *testing.T, f func(b *bubble, disks map[string]*sickDisk)) {
 	inBubble(t, func(b *bubble) {
 		disks := make(map[string]*sickDisk)
@@ -69,7 +69,8 @@ func TestALeaderWithAHungDiskStepsAside(t *testing.T) {
 		hang := make(chan struct{})
 		disks[sick.Name()].set(hang, nil)
 		began := time.Now()
-		// The disk hangs on the entry of this session, which must open all the same.
+		// The disk hangs on the entry of this session. The session must open all
+		// the same.
 		b.hold(other, 2, "other")
 		if took := time.Since(began); took > timing.StoreStalled+5*time.Second {
 			t.Errorf("commits went on after %v", took)

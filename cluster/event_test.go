@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The last event about a name is about its newest process, or says so.
+// The last event about a name is about the name's newest process, or says so.
 func TestTheEndOfAnEarlierProcessIsToldAsSuch(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		told := make(chan Event, 100)

@@ -65,7 +65,7 @@ func TestTheLeaderDiesAndNoLockIsLost(t *testing.T) {
 	}
 }
 
-// A delay outlives the leader that counts it, and ends all the same.
+// A delay outlives the leader and ends all the same.
 func TestADelayedKeyAcrossALeaderChange(t *testing.T) {
 	for range testrounds.Rounds(1, 5) {
 		inBubble(t, func(b *bubble) {
@@ -134,8 +134,8 @@ func TestAThinMemberScansAcrossALeaderChange(t *testing.T) {
 	}
 }
 
-// A member loses its stream to the leader while its sessions get a key, or end.
-// The member learns both as soon as it has a stream again, and not only at the
+// A member loses the stream to the leader while a session of the member gets a key,
+// or ends. The member learns the news with the next stream, and not only at the
 // session's next beat.
 func TestSessionsAreAttachedAgain(t *testing.T) {
 	inBubble(t, func(b *bubble) {

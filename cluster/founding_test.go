@@ -81,8 +81,8 @@ func TestAJoinerThatWasNotAnsweredAsksAgain(t *testing.T) {
 	})
 }
 
-// A process dies while founding, and another one takes its address before gossip
-// has given up the first.
+// A process dies while founding, and another process takes its address before
+// gossip has given up the first.
 func TestAnAddressReusedWhileFoundingCountsOnce(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.start("n2")
@@ -97,8 +97,8 @@ func TestAnAddressReusedWhileFoundingCountsOnce(t *testing.T) {
 	})
 }
 
-// Three to seven members found while links are cut, messages are lost, and one
-// member restarts without memory: all end in one cluster.
+// Three to seven members found while links are cut, messages are lost, and a
+// single member restarts without memory: all end in the same cluster.
 func TestFoundingUnderFaultsMakesOneCluster(t *testing.T) {
 	for round := range testrounds.Rounds(4, 60) {
 		inBubble(t, func(b *bubble) { foundUnderFaults(b, uint64(round)) })
@@ -153,8 +153,8 @@ func foundUnderFaults(b *bubble, seed uint64) {
 		case 2:
 			b.net.Heal()
 		case 3:
-			// Only one member forgets: a group that lost its majority must not
-			// found again, but may then be without a quorum for good.
+			// Only a single member forgets: a group without its majority must
+			// not found again, and may then be without a quorum for good.
 			if !forgot {
 				forgot = true
 				name := names[r.IntN(m)]
@@ -174,8 +174,8 @@ func foundUnderFaults(b *bubble, seed uint64) {
 	}
 }
 
-// Two processes run under one name, and do not reach each other. At most one of
-// two clusters with that name in it grants.
+// Two processes run under the same name, and do not reach each other. If two
+// clusters are founded, at most one of the two processes is ready.
 func TestTwoOfOneNameFoundOneCluster(t *testing.T) {
 	step := testrounds.Rounds(17, 1) // delays differ in a few rounds too
 	for round := range testrounds.Rounds(4, 60) {
@@ -242,8 +242,8 @@ func TestTokensRiseOverAFoundingAnew(t *testing.T) {
 	})
 }
 
-// A member that founds a cluster alone restarts without memory. It meets its
-// former cluster before it grants anything.
+// The founder of a cluster for itself alone restarts without memory. The founder
+// meets the former cluster before granting anything.
 func TestALoneFounderThatForgetsGrantsNothing(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.start("n1", alone)
@@ -258,8 +258,8 @@ func TestALoneFounderThatForgetsGrantsNothing(t *testing.T) {
 	})
 }
 
-// The three first members are replaced one by one, and come back together
-// without memory.
+// The three first members are replaced in turn, and come back together without
+// memory.
 func TestFirstMembersThatComeBackTogetherGrantNothing(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.form()

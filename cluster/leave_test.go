@@ -11,7 +11,7 @@ import (
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
-// Every first member is replaced by a member of another name, one at a time.
+// Every first member in turn is replaced by a member of another name.
 func TestLeaveIsReplacedAndKeepsTheLocks(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.form()
@@ -69,7 +69,7 @@ func TestAllLeaveAtOnce(t *testing.T) {
 	})
 }
 
-// The only voter waits until its successor votes, and then hands over.
+// The only voter waits until a successor votes, and then hands over.
 func TestTheOnlyVoterLeavesAfterItsSuccessorVotes(t *testing.T) {
 	dir := t.TempDir()
 	inBubble(t, func(b *bubble) {
@@ -156,8 +156,7 @@ func TestStopDoesNotWaitForUnreachableMembers(t *testing.T) {
 	})
 }
 
-// A leader that stops hands over leadership, so that nobody waits for an
-// election.
+// A stopping leader hands over leadership, and nobody waits for an election.
 func TestAStoppingLeaderHandsOver(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.form()

@@ -100,7 +100,7 @@ func TestACutOffLeaderConfirmsNothing(t *testing.T) {
 	})
 }
 
-// A voter confirms a term that is not below its own, to a leader that asks for
+// A voter confirms its own term and higher terms, to a leader asking for the ID of
 // this very voter.
 func TestVotersConfirmOnlyTheirOwnAndNoLowerTerm(t *testing.T) {
 	inBubble(t, func(b *bubble) {

@@ -64,18 +64,22 @@ func TestAllMembersWithDirsRestart(t *testing.T) {
 				}
 				last = token
 			}
+			time.Sleep(200 * time.Millisecond) // followers learn of a commit with the next heartbeat
 			for _, n := range nodes {
 				if err := n.Stop(); err != nil {
 					t.Fatal(err)
 				}
 				delete(b.nodes, n.Name())
+				if token := n.record.Get().Token; token < uint64(last) {
+					t.Errorf("%s remembers token %d for a founding anew, after %d", n.Name(), token, last)
+				}
 			}
 		}
 	})
 }
 
-// Members lose identity.db, and keep the raft store. They join the cluster anew,
-// or found another one if all have lost their identity.
+// Members lose identity.db, and keep the raft store. The members join the cluster
+// anew, or found another cluster if all have lost their identity.
 func TestALostIdentityJoinsAnew(t *testing.T) {
 	names := []string{"n1", "n2", "n3"}
 	for _, lost := range [][]string{names[:1], names} {
@@ -97,7 +101,7 @@ func TestALostIdentityJoinsAnew(t *testing.T) {
 	}
 }
 
-// The process died while it wrote the first entries of a founding.
+// The process died while writing the first entries of a founding.
 func TestAFoundingCutShortIsFinished(t *testing.T) {
 	dir := t.TempDir()
 	inBubble(t, func(b *bubble) {
@@ -125,8 +129,8 @@ func TestAFoundingCutShortIsFinished(t *testing.T) {
 	})
 }
 
-// A raft begins anew under a member that runs on: on its store, or in memory as
-// a new generation. No lock is lost meanwhile.
+// A raft begins anew under a running member: on the same store, or in memory as a
+// new generation. No lock is lost meanwhile.
 func TestRaftIsRestartedAndNoLockIsLost(t *testing.T) {
 	dir := t.TempDir()
 	for _, durable := range []bool{false, true} {

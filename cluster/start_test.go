@@ -56,7 +56,8 @@ func TestADirOfAnotherMemberIsAConfigError(t *testing.T) {
 	refused("belongs to cluster", Config{Name: "a", Cluster: "other"})
 }
 
-// A member without a Name keeps its default name in the Dir, and logs no other.
+// A member without a Name keeps the default name in the Dir, and logs no other
+// name.
 func TestADirKeepsADefaultName(t *testing.T) {
 	dir := t.TempDir()
 	var first string
@@ -82,8 +83,8 @@ func TestADirKeepsADefaultName(t *testing.T) {
 	}
 }
 
-// A failed Start frees the port and the Dir, and its goroutines end: the bubble
-// notices any that stay.
+// A failed Start frees the port and the Dir, and all goroutines end: the bubble
+// notices a goroutine left behind.
 func TestAFailedStartLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	inBubble(t, func(b *bubble) {

@@ -12,8 +12,8 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// stranger opens a port on a host of its own that claims to belong to the cluster
-// of n.
+// stranger opens a port on a host of its own. The port claims to belong to the
+// cluster of n.
 func (b *bubble) stranger(n *Node) *port.Port {
 	b.t.Helper()
 	p, err := port.Open(port.Config{
@@ -26,9 +26,8 @@ func (b *bubble) stranger(n *Node) *port.Port {
 	return p
 }
 
-// strangeStream opens a stream to n as a member would, and attaches if members
-// attach to streams of this kind. write writes a frame. It does not fail when n has closed
-// the stream.
+// strangeStream opens a stream to n as a member would, and attaches to a member
+// stream. write writes a frame, and does not fail when n has closed the stream.
 func (b *bubble) strangeStream(p *port.Port, n *Node, kind port.Kind) (c *port.Conn, write func(wire.Frame)) {
 	b.t.Helper()
 	c, err := p.Dial(b.within(5*time.Second), n.Addr(), kind, port.Peer{})
@@ -75,7 +74,7 @@ func TestGarbageOnThePortHarmsNothing(t *testing.T) {
 			c.Close()
 			end.WriteTo(garbage(1+r.IntN(1000)), nodes[0].Addr())
 		}
-		// A stranger knows the preamble, and speaks nonsense after it.
+		// A stranger knows the preamble, and then speaks nonsense.
 		p := b.stranger(nodes[0])
 		defer p.Close()
 		for i := range 400 {
@@ -112,8 +111,8 @@ func TestGarbageOnThePortHarmsNothing(t *testing.T) {
 	})
 }
 
-// A raft without a configuration votes for any candidate, so no stream of raft is
-// let in for another generation, or to a member that runs no raft.
+// A raft without a configuration votes for any candidate. So no stream of raft is
+// let in for another generation, or to a member without a raft.
 func TestRaftStreamsOfOtherGenerationsAreRefused(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		nodes := b.form()
@@ -130,8 +129,8 @@ func TestRaftStreamsOfOtherGenerationsAreRefused(t *testing.T) {
 	})
 }
 
-// Reads that share an ID, or that have no ID, cannot be cancelled. A peer that
-// sends such a read loses its stream; the leader lives on.
+// Reads with a shared ID, or without an ID, cannot be cancelled. The sender of such
+// a read loses its stream; the leader lives on.
 func TestReadsWithoutAnIDOfTheirOwnAreRefused(t *testing.T) {
 	for _, id := range []uint64{0, 7} {
 		inBubble(t, func(b *bubble) {
@@ -189,8 +188,8 @@ func TestFramesOfALaterVersion(t *testing.T) {
 	}
 }
 
-// Only a leader ends a delay. A client cannot, on any node, and neither can a
-// stream. The commands of clients go through on every node.
+// Only a leader ends a delay. No client can, on any node, and no stream. The
+// commands of clients go through on every node.
 func TestForgedCommandsOfALeaderAreRefused(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		nodes := b.form()

@@ -45,8 +45,8 @@ func TestAnExpiredSessionIsGoneEverywhere(t *testing.T) {
 	})
 }
 
-// Grants tell the time at which the leader put their entry in its log. The time
-// is the same on every voter, in memory and after a restart from disk.
+// A grant tells the time of its entry, by the leader's clock. The time is the same
+// on every voter, in memory and after a restart from disk.
 func TestTablesAgreeOnTheTime(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		inBubble(t, func(b *bubble) {
@@ -66,7 +66,7 @@ func TestTablesAgreeOnTheTime(t *testing.T) {
 			if dir == "" {
 				return
 			}
-			// All stop at once, so that the tables come from the disks.
+			// All stop at once: afterwards the tables come from the disks.
 			for _, name := range []string{"n1", "n2", "n3"} {
 				b.crash(name)
 			}
@@ -79,8 +79,8 @@ func TestTablesAgreeOnTheTime(t *testing.T) {
 	}
 }
 
-// agreeOn checks that the voters' tables are equal, and that keys a, b, c and so
-// on were granted at these times.
+// agreeOn fails the test unless the voters' tables are equal, with keys a, b, c and
+// so on granted at these times.
 func (b *bubble) agreeOn(asked []time.Time) {
 	b.t.Helper()
 	time.Sleep(2 * time.Second)

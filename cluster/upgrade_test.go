@@ -9,11 +9,11 @@ import (
 	"github.com/wardmote/wardmote/internal/voters"
 )
 
-// No later format exists yet. The tests make one up.
+// nextFormat is made up: no later format exists yet.
 const nextFormat = machine.MaxFormat + 1
 
-// The leader raises the format to the newest that every voter advertises. Thin
-// members do not count.
+// The leader knows the newest format advertised by every voter. Thin members do not
+// count.
 func TestTheLeaderKnowsTheFormatsOfTheVoters(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		nodes := b.form()
@@ -43,7 +43,7 @@ func TestTheLeaderKnowsTheFormatsOfTheVoters(t *testing.T) {
 	})
 }
 
-// All members of a new cluster read the latest format, and the table has it.
+// The table of a new cluster has the latest format, since all members read the format.
 func TestANewClusterHasTheLatestFormat(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.form()
@@ -55,9 +55,9 @@ func TestANewClusterHasTheLatestFormat(t *testing.T) {
 	})
 }
 
-// A member is put back to an earlier version after the table was raised. It does
-// not lead and does not vote with a table that may differ from the others'. It
-// goes on as a thin member.
+// A member is put back to an earlier version after the table was raised. The
+// member neither leads nor votes with a table unlike the other tables, and goes
+// on as a thin member.
 func TestAVoterThatIsPutBackVotesNoMore(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		inBubble(t, func(b *bubble) {

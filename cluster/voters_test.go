@@ -10,6 +10,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/raftstore"
+	"github.com/wardmote/wardmote/internal/timing"
 )
 
 func TestTwentyThinMembersLockAndACrashFreesTheirKeys(t *testing.T) {
@@ -61,8 +62,8 @@ func TestAVoterWithAFailedDiskIsReplaced(t *testing.T) {
 	})
 }
 
-// A voter is cut off while another member replaces it, and claims to vote until
-// the leader can tell it. The leader's own list is right from the start.
+// A voter is cut off while another member takes its place. The old voter claims to
+// vote until the leader answers. The leader's own list is right from the start.
 func TestTheLeaderListsWhoVotes(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.form()
@@ -80,6 +81,11 @@ func TestTheLeaderListsWhoVotes(t *testing.T) {
 				t.Errorf("the leader lists %+v", m)
 			}
 		}
+		// The stream of the leader's notice is reset. The removed voter asks the
+		// leader by itself.
+		time.Sleep(timing.KeepaliveTotal + time.Second)
+		b.net.Heal()
+		b.eventually("it votes no more", 30*time.Second, func() bool { return b.nodes[cut].seat.Current() == nil })
 	})
 }
 

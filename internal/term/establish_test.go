@@ -39,6 +39,21 @@ func TestTheFoundingWaitEndsAfterATTL(t *testing.T) {
 	})
 }
 
+// A lower bound of TTLs, committed during the wait, does not end the wait earlier.
+func TestTheFoundingWaitIsNotCutShort(t *testing.T) {
+	onStageWith(t, termtest.Config{Founding: true}, func(s *stage) {
+		s.Must(machine.Bound{Term: 1, TTL: machine.MinTTL})
+		time.Sleep(ttl - time.Millisecond)
+		if s.Term().Lifted() {
+			t.Error("lifted early")
+		}
+		time.Sleep(2 * tick)
+		if !s.Term().Lifted() {
+			t.Error("not lifted")
+		}
+	})
+}
+
 // The wait goes on for as long as MayLift says no; and a
 // failed end of the wait is proposed again.
 func TestTheFoundingWaitEndsOnlyIfItMay(t *testing.T) {

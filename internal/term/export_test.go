@@ -35,6 +35,13 @@ func (t *Term) Watching(key string) int {
 	return len(ws.keys[key])
 }
 
+// Routed returns how many sessions' events go to a subscriber.
+func (t *Term) Routed() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.sessions)
+}
+
 // Counted returns how many sessions and delays the keeper counts for.
 func (t *Term) Counted() (sessions, delays int) {
 	t.keeper.mu.Lock()

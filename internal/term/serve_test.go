@@ -176,6 +176,10 @@ func TestWaitingReadsLeaveRoomForBeats(t *testing.T) {
 			if n := s.Term().Watched(); n > 0 {
 				t.Errorf("%d are watched for nobody", n)
 			}
+			// The stream counts a request until the request is answered.
+			if n := codes[wire.CodeNotLeader]; n != tt.most {
+				t.Errorf("%d of %d cancelled reads were answered", n, tt.most)
+			}
 			p.read(replica.Query{Key: "k"})
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -185,4 +186,26 @@ func TestAnOpenedSessionIsRouted(t *testing.T) {
 			t.Errorf("told %s", got)
 		}
 	})
+}
+
+// A session ends while a subscriber attaches to the session: the subscriber is told
+// of the end, and the route of the session's events is removed.
+func TestASessionEndsWhileASubscriberAttaches(t *testing.T) {
+	for range testrounds.Rounds(60, 300) {
+		onStage(t, func(s *stage) {
+			s.open(1)
+			r := newRecorder()
+			s.Term().Join(&r.Subscriber)
+			var attach sync.WaitGroup
+			attach.Go(func() { s.Term().Attach(&r.Subscriber, []machine.SessionID{sid(1)}) })
+			s.Must(machine.Close{Session: sid(1)})
+			attach.Wait()
+			if got := r.told(); !strings.Contains(got, "3 1 ") || s.Term().Routed() > 0 {
+				t.Errorf("told %q, %d sessions are routed", got, s.Term().Routed())
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
 }
