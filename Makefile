@@ -4,7 +4,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
 COUNT       ?= 50
 
-.PHONY: help test full race vet lint cross quickstart ci fuzz stress
+.PHONY: help test full mutants race vet lint cross quickstart ci fuzz stress
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -14,6 +14,9 @@ test: ## run all tests, the giant ones cut short
 
 full: ## run all tests with all their rounds
 	WARDMOTE_FULL=1 go test -timeout 20m ./...
+
+mutants: ## plant bugs one by one, and see a test fail for each
+	go test -tags mutants -count=1 -timeout 60m -v -run TestMutants ./internal/mutants
 
 race: ## run all tests under the race detector (needs a C compiler)
 	go test -race -exec 'env GOMAXPROCS=1' -timeout 20m ./... # one thread: see .ci/run
