@@ -23,14 +23,13 @@ func (s *State) acquire(c Acquire) Outcome {
 		return out
 	}
 	w := waiter{
-		session: c.Session,
-		seq:     c.Seq,
-		since:   s.commands,
-		order:   s.commands,
-		at:      s.at,
-		set:     c.Key == "",
-		Spec:    c.Spec,
-		under:   s.lineageOf(owner, c.Under),
+		requestID: requestID{c.Session, c.Seq},
+		since:     s.commands,
+		order:     s.commands,
+		at:        s.at,
+		set:       c.Key == "",
+		Spec:      c.Spec,
+		under:     s.lineageOf(owner, c.Under),
 	}
 	keys := []string{c.Key}
 	if w.set {

@@ -74,7 +74,7 @@ func (s *State) blockedElsewhere(owner *session, key string, w *waiter) bool {
 	}
 	// The last blocking key comes first: the release of a thousand keys comes here
 	// for each of the thousand.
-	q := w.request()
+	q := w.requestID
 	if other, ok := s.step.blocked[q]; ok && other != key && s.blockedAt(other, w, owner.client) {
 		return true
 	}
@@ -91,7 +91,7 @@ func (s *State) blockedElsewhere(owner *session, key string, w *waiter) bool {
 // blockedAt reports whether w, which stands in key's queue, has to wait there.
 func (s *State) blockedAt(key string, w *waiter, client string) bool {
 	r, _ := s.keys.get(key)
-	return s.keys.heldAgainst(key, r, w, client) || r.waitsBehind(w, r.position(w.request())) || s.keys.waitsBehindTree(key, w)
+	return s.keys.heldAgainst(key, r, w, client) || r.waitsBehind(w, r.position(w.requestID)) || s.keys.waitsBehindTree(key, w)
 }
 
 // admit makes the waiter at index i of key's queue a holder.
@@ -107,7 +107,7 @@ func (s *State) admit(owner *session, key string, i int) {
 		for _, other := range keys {
 			if other != key {
 				r, _ := s.keys.get(other)
-				s.removeWaiter(other, r.position(w.request()))
+				s.removeWaiter(other, r.position(w.requestID))
 			}
 		}
 		out = s.giveKeys(owner, &w, keys, true)

@@ -114,7 +114,7 @@ func (s checker) checkNumbers() error {
 	s.keys.all(func(key string, r *record) bool {
 		for i := range r.holders {
 			g := &r.holders[i]
-			tokens = append(tokens, held{g.token, g.request(), g.set})
+			tokens = append(tokens, held{g.token, g.requestID, g.set})
 		}
 		if r.idle != 0 {
 			idles = append(idles, r.idle)
@@ -145,7 +145,7 @@ func (s checker) checkSet(q requestID, keys []string) error {
 		if !ok {
 			return broken(8, "session %x seq %d is not at %q", q.session, q.seq, key)
 		}
-		j := slices.IndexFunc(r.holders, func(g grant) bool { return g.request() == q })
+		j := slices.IndexFunc(r.holders, func(g grant) bool { return g.requestID == q })
 		var t Token
 		if j >= 0 {
 			t = r.holders[j].token
@@ -250,7 +250,7 @@ func (s checker) checkGrant(key string, r *record, i int) error {
 		}
 		for j := range over.holders {
 			h := &over.holders[j]
-			same := h.request() == g.request() && h.set && g.set
+			same := h.requestID == g.requestID && h.set && g.set
 			if treesConflict(h.Tree, h.Mode, &g.Spec) && !same {
 				return broken(1, "%q and %q above it are held under tokens %d and %d", key, p, g.token, h.token)
 			}
@@ -286,12 +286,12 @@ func (s checker) checkWait(key string, r *record, w *waiter) error {
 	for _, k := range s.keysOf(owner, w.seq, owner.index.requests[w.seq]) {
 		kr, _ := s.keys.get(k)
 		blocked = blocked || s.keys.heldAgainst(k, kr, w, owner.client) || w.upgrade == 0 &&
-			(kr.waitsBehind(w, kr.position(w.request())) || s.keys.waitsBehindTree(k, w))
+			(kr.waitsBehind(w, kr.position(w.requestID)) || s.keys.waitsBehindTree(k, w))
 	}
 	if !blocked {
 		return broken(4, "session %x seq %d waits for %q, which it could be granted", w.session, w.seq, key)
 	}
-	if len(w.under) > 0 && s.deadlock(vertex{requestID: w.request()}) != nil {
+	if len(w.under) > 0 && s.deadlock(vertex{requestID: w.requestID}) != nil {
 		return broken(7, "session %x seq %d waits for %q for ever", w.session, w.seq, key)
 	}
 	return nil

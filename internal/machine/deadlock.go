@@ -71,7 +71,7 @@ func (s *State) cycleWith(owner *session, w *waiter, keys []string, i int) (cycl
 	if len(w.under) == 0 {
 		return nil
 	}
-	q := w.request()
+	q := w.requestID
 	owner.index.requests[w.seq] = location{key: keys[0], set: w.set, phase: waiting}
 	if w.set {
 		s.sets.set(q, keys)
@@ -206,7 +206,7 @@ func (w *waiter) vertex(key string) vertex {
 	if w.upgrade != 0 {
 		return vertex{token: w.upgrade, key: key, kind: aGrant}
 	}
-	return vertex{requestID: w.request()}
+	return vertex{requestID: w.requestID}
 }
 
 // cycle returns the way from start through vertices that cannot end, back to start:

@@ -89,7 +89,7 @@ func (d *search) appendWaiters(vertices []vertex, key string, r *record, i int) 
 			}
 		}
 		v := &r.queue[i]
-		d.position[v.request()] = queued{key, i}
+		d.position[v.requestID] = queued{key, i}
 		vertices = append(vertices, v.vertex(key))
 		if v.Mode != Shared {
 			break

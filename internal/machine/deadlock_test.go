@@ -201,7 +201,7 @@ func TestDeadlocksAreExact(t *testing.T) {
 					o, _ := b.sessions.get(c.Session)
 					o = b.editSession(o)
 					_, at, g := b.grantOf(o, c.Token)
-					w := waiter{session: c.Session, seq: c.Seq, since: b.commands, upgrade: g.token, Spec: Spec{Tree: g.Tree}}
+					w := waiter{requestID: requestID{c.Session, c.Seq}, since: b.commands, upgrade: g.token, Spec: Spec{Tree: g.Tree}}
 					o.spent.add(c.Seq)
 					b.change(at.key, func(r *record) { r.insertWaiter(0, w) })
 					o.index.queued(w.seq, location{key: at.key, phase: waiting})

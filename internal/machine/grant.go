@@ -9,14 +9,13 @@ package machine
 func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) Outcome {
 	s.last++
 	g := grant{
-		session: w.session,
-		seq:     w.seq,
-		token:   s.last,
-		at:      s.at,
-		set:     w.set,
-		unseen:  true,
-		waited:  waited,
-		Spec:    w.Spec,
+		requestID: w.requestID,
+		token:     s.last,
+		at:        s.at,
+		set:       w.set,
+		unseen:    true,
+		waited:    waited,
+		Spec:      w.Spec,
 	}
 	var r *record
 	for _, key := range keys {
@@ -41,7 +40,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	x.requests[w.seq] = at
 	x.tokens[g.token] = w.seq
 	if w.set {
-		s.sets.set(w.request(), keys)
+		s.sets.set(w.requestID, keys)
 	}
 	if g.pends() {
 		x.addPending(w.seq)

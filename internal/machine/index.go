@@ -103,14 +103,14 @@ func (d *deriver) addGrant(key string, g *grant) {
 		d.s.delays[g.token] = key
 		return
 	}
-	if !d.isFirstKey(g.request(), g.set, key) {
+	if !d.isFirstKey(g.requestID, g.set, key) {
 		return
 	}
 	at := location{key: key, token: g.token, set: g.set, phase: seen}
 	if g.unseen {
 		at.phase = granted
 	}
-	x := d.add(g.request(), at)
+	x := d.add(g.requestID, at)
 	if x == nil {
 		return
 	}
@@ -125,12 +125,12 @@ func (d *deriver) addGrant(key string, g *grant) {
 }
 
 func (d *deriver) addWaiter(key string, w *waiter) {
-	if !d.isFirstKey(w.request(), w.set, key) {
+	if !d.isFirstKey(w.requestID, w.set, key) {
 		return
 	}
-	if x := d.add(w.request(), location{key: key, set: w.set, phase: waiting}); x != nil {
+	if x := d.add(w.requestID, location{key: key, set: w.set, phase: waiting}); x != nil {
 		x.waits++
-		d.s.lineage.add(w.under, w.request())
+		d.s.lineage.add(w.under, w.requestID)
 	}
 }
 

@@ -86,7 +86,7 @@ func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome
 	out := Outcome{Code: Queued}
 	for _, key := range keys {
 		r := s.keys.use(key)
-		s.lineage.add(w.under, w.request())
+		s.lineage.add(w.under, w.requestID)
 		r = s.changeRecord(key, r, func(r *record) {
 			if w.set {
 				i = len(r.queue)
@@ -99,7 +99,7 @@ func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome
 	}
 	owner.index.queued(w.seq, location{key: keys[0], set: w.set, phase: waiting})
 	if w.set {
-		s.sets.set(w.request(), keys)
+		s.sets.set(w.requestID, keys)
 	}
 	return out
 }
@@ -109,7 +109,7 @@ func (s *State) removeWaiter(key string, i int) waiter {
 	r, _ := s.keys.get(key)
 	w := r.queue[i]
 	s.keys.editRecord(key, r, func(r *record) { r.removeWaiter(i) })
-	s.lineage.remove(w.under, w.request())
+	s.lineage.remove(w.under, w.requestID)
 	return w
 }
 

@@ -145,7 +145,7 @@ func (s *State) removeWaitersAndAnswers(o *session) {
 		s.change(key, func(r *record) { removed = r.removeWaitersOf(o.id) })
 		tree := false
 		for i := range removed {
-			s.lineage.remove(removed[i].under, removed[i].request())
+			s.lineage.remove(removed[i].under, removed[i].requestID)
 			tree = tree || removed[i].Tree
 		}
 		s.revisit(key, tree)

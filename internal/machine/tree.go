@@ -146,7 +146,7 @@ func (t *keyTable) treeWaitersAt(key string, tree bool, mode Mode, yield func(*w
 // standsBefore reports whether v stands before a request of that order for a key
 // above or below. Nothing conflicts within a request.
 func (v *waiter) standsBefore(q requestID, order uint64) bool {
-	return v.order < order && v.request() != q
+	return v.order < order && v.requestID != q
 }
 
 // waitsBehindTree reports whether a waiter above or below key stands before w and
@@ -161,7 +161,7 @@ func (t *keyTable) waitsBehindTree(key string, w *waiter) bool {
 // waitsBehindTreeIn is waitsBehindTree of a table with trees. Its result escapes to
 // the heap, which the common case avoids.
 func (t *keyTable) waitsBehindTreeIn(key string, w *waiter) bool {
-	id, order := w.request(), w.order // copies: w does not escape to the heap
+	id, order := w.requestID, w.order // copies: w does not escape to the heap
 	for v := range t.treeWaiters(key, w) {
 		if v.standsBefore(id, order) {
 			return true

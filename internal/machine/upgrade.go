@@ -31,14 +31,13 @@ func (s *State) upgrade(c Upgrade) Outcome {
 		return s.refuse(owner, c.Seq, Outcome{Code: WrongMode})
 	}
 	w := waiter{
-		session: c.Session,
-		seq:     c.Seq,
-		since:   s.commands,
-		order:   0, // before every waiter, at this key and above and below it
-		at:      s.at,
-		upgrade: g.token,
-		Spec:    Spec{Mode: Exclusive, Tree: g.Tree},
-		under:   s.lineageOf(owner, append([]Token{g.token}, c.Under...)),
+		requestID: requestID{c.Session, c.Seq},
+		since:     s.commands,
+		order:     0, // before every waiter, at this key and above and below it
+		at:        s.at,
+		upgrade:   g.token,
+		Spec:      Spec{Mode: Exclusive, Tree: g.Tree},
+		under:     s.lineageOf(owner, append([]Token{g.token}, c.Under...)),
 	}
 	if cycle := s.cycleWith(owner, &w, []string{at.key}, 0); cycle != nil {
 		return s.refuse(owner, c.Seq, Outcome{Code: Deadlock, Cycle: cycle})
@@ -51,7 +50,7 @@ func (s *State) upgrade(c Upgrade) Outcome {
 		s.admitWaiters()
 		return out
 	}
-	s.lineage.add(w.under, w.request())
+	s.lineage.add(w.under, w.requestID)
 	r = s.change(at.key, func(r *record) { r.insertWaiter(0, w) })
 	s.tellContended(at.key, w.upgrade)
 	owner.index.queued(w.seq, location{key: at.key, phase: waiting})
