@@ -103,10 +103,8 @@ func (s *State) checkKey(w *waiter, key string) Outcome {
 		}
 	}
 	if w.Mode == Permit {
-		if r, ok := s.keys.get(key); ok {
-			if of := r.capacity(); of != 0 && of != w.Of {
-				return Outcome{Code: WrongCapacity, Limit: uint64(of)}
-			}
+		if of := s.keys.get(key).capacity(); of != 0 && of != w.Of {
+			return Outcome{Code: WrongCapacity, Limit: uint64(of)}
 		}
 	}
 	return Outcome{}

@@ -141,10 +141,7 @@ func (s checker) checkSet(q requestID, keys []string) error {
 	}
 	var token Token
 	for i, key := range keys {
-		r, ok := s.keys.get(key)
-		if !ok {
-			return broken(8, "session %x seq %d is not at %q", q.session, q.seq, key)
-		}
+		r := s.keys.get(key)
 		j := slices.IndexFunc(r.holders, func(g grant) bool { return g.requestID == q })
 		var t Token
 		if j >= 0 {
@@ -244,10 +241,7 @@ func (s checker) checkGrant(key string, r *record, i int) error {
 		return broken(1, "%d hold permits of %d at %q", len(r.holders), g.Of, key)
 	}
 	for p := range above(key) {
-		over, ok := s.keys.get(p)
-		if !ok {
-			continue
-		}
+		over := s.keys.get(p)
 		for j := range over.holders {
 			h := &over.holders[j]
 			same := h.requestID == g.requestID && h.set && g.set
@@ -278,13 +272,13 @@ func (s checker) checkWaits() error {
 }
 
 func (s checker) checkWait(key string, r *record, w *waiter) error {
-	owner, _ := s.sessions.get(w.session)
+	owner := s.sessions.get(w.session)
 	if w.Conditional && r.last > w.IfToken {
 		return broken(4, "session %x seq %d waits for %q, which was granted since", w.session, w.seq, key)
 	}
 	blocked := false
 	for _, k := range s.keysOf(owner, w.seq, owner.index.requests[w.seq]) {
-		kr, _ := s.keys.get(k)
+		kr := s.keys.get(k)
 		blocked = blocked || s.keys.heldAgainst(k, kr, w, owner.client) || w.upgrade == 0 &&
 			(kr.waitsBehind(w, kr.position(w.requestID)) || s.keys.waitsBehindTree(k, w))
 	}
@@ -335,7 +329,7 @@ func (s checker) checkDerived() error {
 	}
 	var err error
 	s.sessions.all(func(id SessionID, o *session) bool {
-		f, _ := fresh.sessions.get(id)
+		f := fresh.sessions.get(id)
 		if diff := o.index.diff(f.index); diff != "" {
 			err = broken(11, "session %x: %s", id, diff)
 		}

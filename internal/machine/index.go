@@ -140,7 +140,7 @@ func (d *deriver) isFirstKey(q requestID, set bool, key string) bool {
 	if !set || d.err != nil {
 		return d.err == nil
 	}
-	keys, _ := d.s.sets.get(q)
+	keys := d.s.sets.get(q)
 	if !slices.Contains(keys, key) {
 		d.fail(8, "session %x seq %d is at %q, which is not among its keys", q.session, q.seq, key)
 		return false
@@ -151,8 +151,8 @@ func (d *deriver) isFirstKey(q requestID, set bool, key string) bool {
 // add puts a request in the index of its session, and returns the index; nil if an
 // invariant is broken.
 func (d *deriver) add(q requestID, at location) *index {
-	o, ok := d.s.sessions.get(q.session)
-	if !ok {
+	o := d.s.sessions.get(q.session)
+	if o == nil {
 		return d.fail(3, "session %x of %q is not open", q.session, at.key)
 	}
 	x := o.index

@@ -155,7 +155,7 @@ func TestStrangeElementsAreRefused(t *testing.T) {
 
 // writable returns key's record for a change behind the back of all derived data.
 func (s *State) writable(key string) *record {
-	r, _ := s.keys.get(key)
+	r := s.keys.get(key)
 	return s.keys.clone(key, r)
 }
 
@@ -172,12 +172,12 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"I6":  func(s *State) { key(s).queue[0].passed = MaxPassed + 1 },
 		"I8":  func(s *State) { key(s).queue[0].seq = key(s).holders[0].seq; key(s).queue[0].session = a },
 		"I9":  func(s *State) { s.lifted = false },
-		"I10": func(s *State) { o, _ := s.sessions.get(a); s.editSession(o).ttl = 1 },
+		"I10": func(s *State) { o := s.sessions.get(a); s.editSession(o).ttl = 1 },
 		// Several of one number, told apart by the rest of the text.
 		"token 4503599627370496 granted after token 4503599627370496": func(s *State) { s.writable("orders").holders[0].token = 1 << 52 },
-		"is not spent":     func(s *State) { o, _ := s.sessions.get(a); s.editSession(o).spent = nil },
+		"is not spent":     func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = nil },
 		"element in a for": func(s *State) { m := s.keys.shards[hashKey("orders")].m; s.keys.shards[hashKey("orders")+1].m = m },
-		"spent seqs":       func(s *State) { o, _ := s.sessions.get(a); s.editSession(o).spent = spans{{1, 2}, {3, 9}} },
+		"spent seqs":       func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = spans{{1, 2}, {3, 9}} },
 		"answered with":    func(s *State) { s.answers.set(requestID{a, 2}, &answer{out: Outcome{Code: OK}}) },
 		"before founding":  func(s *State) { s.founded = false },
 		"no cluster":       func(s *State) { s.cluster = ClusterID{} },

@@ -106,7 +106,7 @@ func sameTable[K comparable, V, C any](t *testing.T, a, b *table[K, V], content 
 	n := 0
 	b.all(func(k K, v V) bool {
 		n++
-		of, ok := a.get(k)
+		of, ok := a.shards[a.hash(k)].m[k]
 		if got, want := content(v), content(of); !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("%v restored as\n%+v, was\n%+v", k, got, want)
 		}

@@ -31,10 +31,9 @@ func (t *table[K, V]) freeze() table[K, V] {
 	return frozen
 }
 
-func (t *table[K, V]) get(k K) (V, bool) {
-	v, ok := t.shards[t.hash(k)].m[k]
-	return v, ok
-}
+// get returns the value of k, the zero value if there is none. No value in a table is
+// zero.
+func (t *table[K, V]) get(k K) V { return t.shards[t.hash(k)].m[k] }
 
 func (t *table[K, V]) set(k K, v V) {
 	m := t.shard(k)

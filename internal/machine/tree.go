@@ -93,8 +93,8 @@ func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
 // treeHolderAt returns a holder of key in conflict with a request for a key above or
 // below; nil if there is none.
 func (t *keyTable) treeHolderAt(key string, tree bool, mode Mode) *grant {
-	r, ok := t.get(key)
-	if !ok || len(r.holders) == 0 || mode == Shared && r.holders[0].Mode == Shared {
+	r := t.get(key)
+	if len(r.holders) == 0 || mode == Shared && r.holders[0].Mode == Shared {
 		return nil
 	}
 	for i := range r.holders {
@@ -131,10 +131,7 @@ func (t *keyTable) treeWaiters(key string, w *waiter) iter.Seq2[*waiter, string]
 }
 
 func (t *keyTable) treeWaitersAt(key string, tree bool, mode Mode, yield func(*waiter, string) bool) bool {
-	r, ok := t.get(key)
-	if !ok {
-		return true
-	}
+	r := t.get(key)
 	for i := range r.queue {
 		if v := &r.queue[i]; treesConflict(tree, mode, &v.Spec) && !yield(v, key) {
 			return false
@@ -193,7 +190,7 @@ func (s *State) revisit(key string, tree bool) {
 		return
 	}
 	for k := range above(key) {
-		if r, ok := s.keys.get(k); ok && len(r.queue) > 0 {
+		if len(s.keys.get(k).queue) > 0 {
 			p.revisit = append(p.revisit, k)
 		}
 	}
