@@ -182,14 +182,13 @@ func (d *search) holderOf(t Token) *session {
 	if o := s.sessions.get(b.holder); o != nil && has(o) {
 		return o
 	}
-	var found *session
-	s.sessions.all(func(id SessionID, o *session) bool {
+	for id, o := range s.sessions.all {
 		d.steps++
 		if has(o) {
-			b.holder, found = id, o
+			b.holder = id
+			return o
 		}
-		return found == nil
-	})
-	b.gone = found == nil
-	return found
+	}
+	b.gone = true
+	return nil
 }

@@ -232,14 +232,14 @@ func (t *keyTable) derive() {
 	var below [belowSets][]string
 	var used []string
 	var idle []idleKey
-	t.all(func(key string, r *record) bool {
+	for key, r := range t.all {
 		p := r.part()
 		t.sums.add(&p, 1)
+		if t.idleList(&p) != nil {
+			idle = append(idle, idleKey{key, p.idle})
+		}
 		if p.idle != 0 {
-			if t.idleList(&p) != nil {
-				idle = append(idle, idleKey{key, p.idle})
-			}
-			return true
+			continue
 		}
 		used = append(used, key)
 		if isBelowAnother(key) {
@@ -249,8 +249,7 @@ func (t *keyTable) derive() {
 				}
 			}
 		}
-		return true
-	})
+	}
 	slices.Sort(used)
 	t.inUse.fill(used)
 	for i := range below {
