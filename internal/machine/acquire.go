@@ -23,14 +23,13 @@ func (s *State) acquire(c Acquire) Outcome {
 		return out
 	}
 	w := waiter{
-		session: c.Session,
-		seq:     c.Seq,
-		since:   s.commands,
-		order:   s.commands,
-		at:      s.at,
-		set:     c.Key == "",
-		Spec:    c.Spec,
-		under:   s.lineageOf(owner, c.Under),
+		requestID: requestID{c.Session, c.Seq},
+		since:     s.commands,
+		order:     s.commands,
+		at:        s.at,
+		set:       c.Key == "",
+		Spec:      c.Spec,
+		under:     s.lineageOf(owner, c.Under),
 	}
 	keys := []string{c.Key}
 	if w.set {
@@ -104,10 +103,8 @@ func (s *State) checkKey(w *waiter, key string) Outcome {
 		}
 	}
 	if w.Mode == Permit {
-		if r, ok := s.keys.get(key); ok {
-			if of := r.capacity(); of != 0 && of != w.Of {
-				return Outcome{Code: WrongCapacity, Limit: uint64(of)}
-			}
+		if of := s.keys.get(key).capacity(); of != 0 && of != w.Of {
+			return Outcome{Code: WrongCapacity, Limit: uint64(of)}
 		}
 	}
 	return Outcome{}

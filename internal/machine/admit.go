@@ -27,17 +27,17 @@ func (s *State) admitWaiters() {
 // a waiter, and conflicts with them now, as a holder. Permits are the exception, and
 // all permits of a key wait in its own queue.
 func (s *State) admitFrom(key string) {
-	r, ok := s.keys.get(key)
-	if !ok || r.idle != 0 {
+	r := s.keys.get(key)
+	if r == &noRecord || r.idle != 0 {
 		return
 	}
 	if s.keys.conditions > 0 {
 		s.refuseChanged(key)
-		r, _ = s.keys.get(key)
+		r = s.keys.get(key)
 	}
 	for i := 0; i < len(r.queue) && s.lifted && s.last < MaxToken; {
 		w := &r.queue[i]
-		owner, _ := s.sessions.get(w.session)
+		owner := s.sessions.get(w.session)
 		held := r.heldAgainst(w, owner.client)
 		if held || i > 0 && w.Mode != Shared || s.keys.heldAgainstByTree(key, w) || s.blockedElsewhere(owner, key, w) {
 			// Every waiter behind an exclusive waiter or a permit waits for it. A
@@ -50,7 +50,7 @@ func (s *State) admitFrom(key string) {
 			continue
 		}
 		s.admit(owner, key, i)
-		r, _ = s.keys.get(key)
+		r = s.keys.get(key)
 		if s.keys.conditions > 0 {
 			break // a condition may not hold any more: the key is in revisit again
 		}
@@ -74,11 +74,11 @@ func (s *State) blockedElsewhere(owner *session, key string, w *waiter) bool {
 	}
 	// The last blocking key comes first: the release of a thousand keys comes here
 	// for each of the thousand.
-	q := w.request()
+	q := w.requestID
 	if other, ok := s.step.blocked[q]; ok && other != key && s.blockedAt(other, w, owner.client) {
 		return true
 	}
-	keys, _ := s.sets.get(q)
+	keys := s.sets.get(q)
 	for _, other := range keys {
 		if other != key && s.blockedAt(other, w, owner.client) {
 			s.step.blocked[q] = other
@@ -90,8 +90,8 @@ func (s *State) blockedElsewhere(owner *session, key string, w *waiter) bool {
 
 // blockedAt reports whether w, which stands in key's queue, has to wait there.
 func (s *State) blockedAt(key string, w *waiter, client string) bool {
-	r, _ := s.keys.get(key)
-	return s.keys.heldAgainst(key, r, w, client) || r.waitsBehind(w, r.position(w.request())) || s.keys.waitsBehindTree(key, w)
+	r := s.keys.get(key)
+	return s.keys.heldAgainst(key, r, w, client) || r.waitsBehind(w, r.position(w.requestID)) || s.keys.waitsBehindTree(key, w)
 }
 
 // admit makes the waiter at index i of key's queue a holder.
@@ -106,8 +106,8 @@ func (s *State) admit(owner *session, key string, i int) {
 		keys := s.keysOf(owner, w.seq, owner.index.requests[w.seq])
 		for _, other := range keys {
 			if other != key {
-				r, _ := s.keys.get(other)
-				s.removeWaiter(other, r.position(w.request()))
+				r := s.keys.get(other)
+				s.removeWaiter(other, r.position(w.requestID))
 			}
 		}
 		out = s.giveKeys(owner, &w, keys, true)
@@ -121,7 +121,7 @@ func (s *State) admit(owner *session, key string, i int) {
 
 // refuseChanged refuses, late, the waiters of key whose condition no longer holds.
 func (s *State) refuseChanged(key string) {
-	r, _ := s.keys.get(key)
+	r := s.keys.get(key)
 	for i := 0; i < len(r.queue); {
 		if w := &r.queue[i]; !w.Conditional || r.last <= w.IfToken {
 			i++
@@ -129,7 +129,7 @@ func (s *State) refuseChanged(key string) {
 		}
 		w := s.removeWaiter(key, i)
 		r = s.change(key, func(*record) {})
-		owner, _ := s.sessions.get(w.session)
+		owner := s.sessions.get(w.session)
 		owner.index.waits--
 		owner.index.unseen-- // remember counts it again
 		out := s.remember(owner, w.seq, &answer{out: Outcome{Code: Changed, Token: r.last}, key: key, late: true})

@@ -184,7 +184,7 @@ func checkTTL(ttl, most uint64) Outcome {
 // change has f change key's record, and counts this as a change of the key's
 // holders, queue or value.
 func (s *State) change(key string, f func(*record)) *record {
-	r, _ := s.keys.get(key)
+	r := s.keys.get(key)
 	return s.changeRecord(key, r, f)
 }
 

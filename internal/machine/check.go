@@ -33,40 +33,32 @@ func (s checker) checkTables() error {
 	if err := s.checkHeader(); err != nil {
 		return err
 	}
-	var err error
-	s.sessions.all(func(id SessionID, o *session) bool {
-		err = s.checkSession(id, o)
-		return err == nil
-	})
-	if err != nil {
-		return err
+	for id, o := range s.sessions.all {
+		if err := s.checkSession(id, o); err != nil {
+			return err
+		}
 	}
-	s.keys.all(func(key string, r *record) bool {
-		err = s.checkRecord(key, r)
-		return err == nil
-	})
-	if err != nil {
-		return err
+	for key, r := range s.keys.all {
+		if err := s.checkRecord(key, r); err != nil {
+			return err
+		}
 	}
 	if err := s.checkNumbers(); err != nil {
 		return err
 	}
-	s.sets.all(func(q requestID, keys []string) bool {
-		err = s.checkSet(q, keys)
-		return err == nil
-	})
-	if err != nil {
-		return err
+	for q, keys := range s.sets.all {
+		if err := s.checkSet(q, keys); err != nil {
+			return err
+		}
 	}
-	s.answers.all(func(q requestID, a *answer) bool {
+	for q, a := range s.answers.all {
 		switch a.out.Code {
 		case Held, TooManyWaiters, Founding, Granted, Deadlock, WrongCapacity, Changed, TooOld, WrongMode:
 		default:
-			err = broken(8, "session %x seq %d is remembered as answered with code %d", q.session, q.seq, a.out.Code)
+			return broken(8, "session %x seq %d is remembered as answered with code %d", q.session, q.seq, a.out.Code)
 		}
-		return err == nil
-	})
-	return err
+	}
+	return nil
 }
 
 func (s checker) checkHeader() error {
@@ -111,16 +103,15 @@ func (s checker) checkNumbers() error {
 	}
 	tokens := make([]held, 0, s.keys.n)
 	var idles []uint64
-	s.keys.all(func(key string, r *record) bool {
+	for _, r := range s.keys.all {
 		for i := range r.holders {
 			g := &r.holders[i]
-			tokens = append(tokens, held{g.token, g.request(), g.set})
+			tokens = append(tokens, held{g.token, g.requestID, g.set})
 		}
 		if r.idle != 0 {
 			idles = append(idles, r.idle)
 		}
-		return true
-	})
+	}
 	slices.SortFunc(tokens, func(a, b held) int { return compareUint(uint64(a.token), uint64(b.token)) })
 	for i := 1; i < len(tokens); i++ {
 		if a, b := tokens[i-1], tokens[i]; a.token == b.token && (a.q != b.q || !a.set) {
@@ -141,11 +132,8 @@ func (s checker) checkSet(q requestID, keys []string) error {
 	}
 	var token Token
 	for i, key := range keys {
-		r, ok := s.keys.get(key)
-		if !ok {
-			return broken(8, "session %x seq %d is not at %q", q.session, q.seq, key)
-		}
-		j := slices.IndexFunc(r.holders, func(g grant) bool { return g.request() == q })
+		r := s.keys.get(key)
+		j := slices.IndexFunc(r.holders, func(g grant) bool { return g.requestID == q })
 		var t Token
 		if j >= 0 {
 			t = r.holders[j].token
@@ -184,19 +172,18 @@ func (s checker) checkRecord(key string, r *record) error {
 	case len(r.queue) > MaxWaiters+1: // an upgrade comes on top
 		return broken(5, "%q has %d waiters", key, len(r.queue))
 	}
-	var counted record
 	for i := range r.holders {
 		if err := s.checkGrant(key, r, i); err != nil {
 			return err
 		}
-		counted.countGrant(&r.holders[i], 1)
 	}
 	for i := range r.queue {
 		if err := s.checkWaiter(key, r, i); err != nil {
 			return err
 		}
-		counted.countWaiter(&r.queue[i], 1)
 	}
+	counted := record{holders: r.holders, queue: r.queue}
+	counted.recount()
 	if r.ghosts != counted.ghosts || r.trees != counted.trees || r.conditions != counted.conditions {
 		return broken(11, "%q counts %d ghosts, %d trees and %d conditions; derived %d, %d and %d",
 			key, r.ghosts, r.trees, r.conditions, counted.ghosts, counted.trees, counted.conditions)
@@ -244,13 +231,10 @@ func (s checker) checkGrant(key string, r *record, i int) error {
 		return broken(1, "%d hold permits of %d at %q", len(r.holders), g.Of, key)
 	}
 	for p := range above(key) {
-		over, ok := s.keys.get(p)
-		if !ok {
-			continue
-		}
+		over := s.keys.get(p)
 		for j := range over.holders {
 			h := &over.holders[j]
-			same := h.request() == g.request() && h.set && g.set
+			same := h.requestID == g.requestID && h.set && g.set
 			if treesConflict(h.Tree, h.Mode, &g.Spec) && !same {
 				return broken(1, "%q and %q above it are held under tokens %d and %d", key, p, g.token, h.token)
 			}
@@ -265,33 +249,31 @@ func (s checker) checkWaits() error {
 	if !s.lifted || s.last >= MaxToken {
 		return nil
 	}
-	var err error
-	s.keys.all(func(key string, r *record) bool {
+	for key, r := range s.keys.all {
 		for i := range r.queue {
-			if err = s.checkWait(key, r, &r.queue[i]); err != nil {
-				return false
+			if err := s.checkWait(key, r, &r.queue[i]); err != nil {
+				return err
 			}
 		}
-		return true
-	})
-	return err
+	}
+	return nil
 }
 
 func (s checker) checkWait(key string, r *record, w *waiter) error {
-	owner, _ := s.sessions.get(w.session)
+	owner := s.sessions.get(w.session)
 	if w.Conditional && r.last > w.IfToken {
 		return broken(4, "session %x seq %d waits for %q, which was granted since", w.session, w.seq, key)
 	}
 	blocked := false
 	for _, k := range s.keysOf(owner, w.seq, owner.index.requests[w.seq]) {
-		kr, _ := s.keys.get(k)
+		kr := s.keys.get(k)
 		blocked = blocked || s.keys.heldAgainst(k, kr, w, owner.client) || w.upgrade == 0 &&
-			(kr.waitsBehind(w, kr.position(w.request())) || s.keys.waitsBehindTree(k, w))
+			(kr.waitsBehind(w, kr.position(w.requestID)) || s.keys.waitsBehindTree(k, w))
 	}
 	if !blocked {
 		return broken(4, "session %x seq %d waits for %q, which it could be granted", w.session, w.seq, key)
 	}
-	if len(w.under) > 0 && s.deadlock(vertex{requestID: w.request()}) != nil {
+	if len(w.under) > 0 && s.deadlock(vertex{requestID: w.requestID}) != nil {
 		return broken(7, "session %x seq %d waits for %q for ever", w.session, w.seq, key)
 	}
 	return nil
@@ -301,12 +283,11 @@ func (s checker) checkWait(key string, r *record, w *waiter) error {
 func (s checker) checkDerived() error {
 	fresh := New()
 	fresh.header = s.header
-	s.sessions.all(func(id SessionID, o *session) bool {
+	for id, o := range s.sessions.all {
 		c := *o
 		c.index = newIndex()
 		fresh.sessions.set(id, &c)
-		return true
-	})
+	}
 	fresh.keys.table, fresh.sets, fresh.answers = s.keys.table, s.sets, s.answers
 	if err := fresh.derive(); err != nil {
 		return err
@@ -333,15 +314,12 @@ func (s checker) checkDerived() error {
 			return broken(11, "counts %d %s of %d", t.counted, t.name, t.is)
 		}
 	}
-	var err error
-	s.sessions.all(func(id SessionID, o *session) bool {
-		f, _ := fresh.sessions.get(id)
-		if diff := o.index.diff(f.index); diff != "" {
-			err = broken(11, "session %x: %s", id, diff)
+	for id, o := range s.sessions.all {
+		if diff := o.index.diff(fresh.sessions.get(id).index); diff != "" {
+			return broken(11, "session %x: %s", id, diff)
 		}
-		return err == nil
-	})
-	return err
+	}
+	return nil
 }
 
 // checkDerived compares with what was derived anew, and verifies the bounds of
@@ -373,7 +351,7 @@ func (t *keyTable) checkDerived(fresh *keyTable) error {
 
 // countSums counts the sums from the tables, without the parts of records.
 func (t *keyTable) countSums() (n sums) {
-	t.all(func(_ string, r *record) bool {
+	for _, r := range t.all {
 		n.grants += len(r.holders)
 		n.waiters += len(r.queue)
 		for i := range r.holders {
@@ -400,7 +378,6 @@ func (t *keyTable) countSums() (n sums) {
 		default:
 			n.fadingIdleBytes += len(r.value)
 		}
-		return true
-	})
+	}
 	return n
 }

@@ -79,3 +79,51 @@ func TestKeyAndKeysAreTwoThings(t *testing.T) {
 		t.Errorf("empty slices are decoded as %#v, %v", got, err)
 	}
 }
+
+// The bits in front of fields, as the golden files have them.
+const (
+	specMode     = 1 << 0
+	specOf       = 1 << 1
+	specPriority = 1 << 3
+	specDelay    = 1 << 4
+	specMeta     = 1 << 6
+
+	outcomeToken   = 1 << 0
+	outcomeBehind  = 1 << 1
+	outcomeWaiters = 1 << 2
+	outcomeValue   = 1 << 3
+	outcomeHolder  = 1 << 5
+	outcomeBits    = 1<<9 - 1
+
+	eventSession = 1 << 0
+	eventKey     = 1 << 2
+	eventBits    = 1<<11 - 1
+)
+
+const (
+	recordLast = 1 << iota
+	recordIdle
+	recordValue
+	recordFade
+	recordUnclean
+	recordHolders
+	recordQueue
+)
+
+const (
+	grantSet = 1 << iota
+	grantUnseen
+	grantWaited
+	grantContended
+	grantAsked
+	grantBroken
+	grantRev
+)
+
+const (
+	waiterSet = 1 << iota
+	waiterUpgrade
+	waiterPassed
+	waiterUnder
+	waiterBits = 1<<iota - 1
+)

@@ -69,8 +69,8 @@ func fair(t *rapid.T, bits int, label string) (n int) {
 // or everybody's if id is zero.
 func tokens(s *State, keys []string, id SessionID) (ts []Token) {
 	for _, key := range keys {
-		r, ok := s.keys.get(key)
-		if !ok {
+		r := s.keys.table.get(key)
+		if r == nil {
 			continue
 		}
 		for _, g := range r.holders {

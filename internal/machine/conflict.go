@@ -64,10 +64,7 @@ func (r *record) waitsBehind(w *waiter, i int) bool {
 // conflictAt describes a holder or waiter that conflicts with w at key; the zero
 // Holder if there is none.
 func (s *State) conflictAt(key string, w *waiter, client string) Holder {
-	r, ok := s.keys.get(key)
-	if !ok {
-		r = &noRecord
-	}
+	r := s.keys.get(key)
 	if r.heldAgainst(w, client) {
 		for i := range r.holders {
 			if g := &r.holders[i]; !g.waivedBy(w, client) {
@@ -93,11 +90,11 @@ func (s *State) describeHolder(g *grant, key string) Holder {
 	if g.ghost != nil {
 		return Holder{Client: g.ghost.client, Node: g.ghost.node, Token: g.token, Key: key}
 	}
-	owner, _ := s.sessions.get(g.session)
+	owner := s.sessions.get(g.session)
 	return Holder{Session: owner.id, Client: owner.client, Node: owner.node, Token: g.token, Key: key}
 }
 
 func (s *State) describeWaiter(w *waiter, key string) Holder {
-	owner, _ := s.sessions.get(w.session)
+	owner := s.sessions.get(w.session)
 	return Holder{Session: owner.id, Client: owner.client, Node: owner.node, Key: key}
 }

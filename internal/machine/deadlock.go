@@ -71,14 +71,14 @@ func (s *State) cycleWith(owner *session, w *waiter, keys []string, i int) (cycl
 	if len(w.under) == 0 {
 		return nil
 	}
-	q := w.request()
+	q := w.requestID
 	owner.index.requests[w.seq] = location{key: keys[0], set: w.set, phase: waiting}
 	if w.set {
 		s.sets.set(q, keys)
 	}
 	var made []string
 	for _, key := range keys {
-		if _, ok := s.keys.get(key); !ok {
+		if s.keys.get(key) == &noRecord {
 			made = append(made, key)
 			s.keys.use(key)
 		}
@@ -94,7 +94,7 @@ func (s *State) cycleWith(owner *session, w *waiter, keys []string, i int) (cycl
 		cycle = s.deadlock(vertex{token: w.upgrade, key: keys[0], kind: aGrant})
 	}
 	for _, key := range keys {
-		r, _ := s.keys.get(key)
+		r := s.keys.get(key)
 		s.removeWaiter(key, r.position(q))
 	}
 	for _, key := range made {
@@ -147,7 +147,7 @@ func (d *search) explore(start vertex) {
 		case aGrant:
 			n.vertices = d.neededByGrant(v)
 		default:
-			r, _ := d.s.keys.get(v.key)
+			r := d.s.keys.get(v.key)
 			n.vertices = r.grantVertices(v.key)
 		}
 		n.missing = len(n.vertices)
@@ -197,7 +197,7 @@ func (r *record) grantVertices(key string) []vertex {
 }
 
 func (d *search) grant(v vertex) *grant {
-	r, _ := d.s.keys.get(v.key)
+	r := d.s.keys.get(v.key)
 	return r.grant(v.token)
 }
 
@@ -206,7 +206,7 @@ func (w *waiter) vertex(key string) vertex {
 	if w.upgrade != 0 {
 		return vertex{token: w.upgrade, key: key, kind: aGrant}
 	}
-	return vertex{requestID: w.request()}
+	return vertex{requestID: w.requestID}
 }
 
 // cycle returns the way from start through vertices that cannot end, back to start:
@@ -262,6 +262,6 @@ func (d *search) links(way []vertex) []Link {
 
 // waiter returns a waiter's session and its first key.
 func (d *search) waiter(v vertex) (*session, string) {
-	owner, _ := d.s.sessions.get(v.session)
+	owner := d.s.sessions.get(v.session)
 	return owner, owner.index.requests[v.seq].key
 }

@@ -21,9 +21,9 @@ func (d *search) neededByGrant(v vertex) []vertex {
 // neededByWaiter returns all conflicts of a waiter, at all of its keys.
 func (d *search) neededByWaiter(q requestID) (vertices []vertex) {
 	s := d.s
-	owner, _ := s.sessions.get(q.session)
+	owner := s.sessions.get(q.session)
 	for _, key := range s.keysOf(owner, q.seq, owner.index.requests[q.seq]) {
-		r, _ := s.keys.get(key)
+		r := s.keys.get(key)
 		i := d.positionOf(q, key, r)
 		w := &r.queue[i]
 		vertices = d.appendHolders(vertices, key, r, w, owner.client)
@@ -89,7 +89,7 @@ func (d *search) appendWaiters(vertices []vertex, key string, r *record, i int) 
 			}
 		}
 		v := &r.queue[i]
-		d.position[v.request()] = queued{key, i}
+		d.position[v.requestID] = queued{key, i}
 		vertices = append(vertices, v.vertex(key))
 		if v.Mode != Shared {
 			break
@@ -127,10 +127,8 @@ func (d *search) appendTreeHolders(vertices []vertex, key string, w *waiter) []v
 		}
 	}
 	for p := range above(key) {
-		if r, ok := d.s.keys.get(p); ok {
-			for _, v := range r.grantVertices(p) {
-				add(v)
-			}
+		for _, v := range d.s.keys.get(p).grantVertices(p) {
+			add(v)
 		}
 	}
 	// There may be a million holders below. Only grants with waiters under them can be
@@ -181,17 +179,16 @@ func (d *search) holderOf(t Token) *session {
 	if b.gone {
 		return nil
 	}
-	if o, ok := s.sessions.get(b.holder); ok && has(o) {
+	if o := s.sessions.get(b.holder); o != nil && has(o) {
 		return o
 	}
-	var found *session
-	s.sessions.all(func(id SessionID, o *session) bool {
+	for id, o := range s.sessions.all {
 		d.steps++
 		if has(o) {
-			b.holder, found = id, o
+			b.holder = id
+			return o
 		}
-		return found == nil
-	})
-	b.gone = found == nil
-	return found
+	}
+	b.gone = true
+	return nil
 }

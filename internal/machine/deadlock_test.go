@@ -51,7 +51,7 @@ func drains(t *testing.T, s *State, lineage map[requestID][]requestID) bool {
 		})
 		slices.SortFunc(free, compareRequests)
 		for _, q := range free {
-			o, _ := c.sessions.get(q.session)
+			o := c.sessions.get(q.session)
 			if at, ok := o.index.requests[q.seq]; ok && (at.phase == granted || at.phase == seen) {
 				c.Apply(Release{Session: q.session, Token: at.token})
 				moved = true
@@ -95,7 +95,7 @@ func TestDeadlocksAreExact(t *testing.T) {
 			}
 			slices.SortFunc(all, compareRequests)
 			q := all[r.Intn(len(all))]
-			o, _ := s.sessions.get(q.session)
+			o := s.sessions.get(q.session)
 			token := o.index.requests[q.seq].token
 			_, _, g := s.grantOf(o, token)
 			return q, token, g.lineageToken(), true
@@ -198,10 +198,10 @@ func TestDeadlocksAreExact(t *testing.T) {
 						t.Fatal("not queued")
 					}
 				case Upgrade:
-					o, _ := b.sessions.get(c.Session)
+					o := b.sessions.get(c.Session)
 					o = b.editSession(o)
 					_, at, g := b.grantOf(o, c.Token)
-					w := waiter{session: c.Session, seq: c.Seq, since: b.commands, upgrade: g.token, Spec: Spec{Tree: g.Tree}}
+					w := waiter{requestID: requestID{c.Session, c.Seq}, since: b.commands, upgrade: g.token, Spec: Spec{Tree: g.Tree}}
 					o.spent.add(c.Seq)
 					b.change(at.key, func(r *record) { r.insertWaiter(0, w) })
 					o.index.queued(w.seq, location{key: at.key, phase: waiting})

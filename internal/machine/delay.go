@@ -33,7 +33,7 @@ func (s *State) endDelay(token Token) Outcome {
 	if !ok {
 		return Outcome{Code: NotHeld}
 	}
-	r, _ := s.keys.get(key)
+	r := s.keys.get(key)
 	i := r.holder(token)
 	s.change(key, func(*record) {})
 	s.freeGhost(key, i)
@@ -43,20 +43,20 @@ func (s *State) endDelay(token Token) Outcome {
 
 // freeGhostsOf frees key from the ghosts of the client of that name.
 func (s *State) freeGhostsOf(key, client string) {
-	r, _ := s.keys.get(key)
+	r := s.keys.get(key)
 	for i := 0; r.ghosts > 0 && i < len(r.holders); {
 		if g := &r.holders[i]; g.ghost == nil || g.ghost.client != client {
 			i++
 			continue
 		}
 		s.freeGhost(key, i)
-		r, _ = s.keys.get(key)
+		r = s.keys.get(key)
 	}
 }
 
 // freeGhost removes the ghost at index i of key's holders.
 func (s *State) freeGhost(key string, i int) {
-	r, _ := s.keys.get(key)
+	r := s.keys.get(key)
 	token, tree := r.holders[i].token, r.holders[i].Tree
 	delete(s.delays, token)
 	s.keys.edit(key, func(r *record) { r.removeHolder(i) })
@@ -67,7 +67,7 @@ func (s *State) freeGhost(key string, i int) {
 // f returns false.
 func (s *State) Delays(f func(token Token, delay uint64) bool) {
 	for token, key := range s.delays {
-		r, _ := s.keys.get(key)
+		r := s.keys.get(key)
 		if !f(token, r.grant(token).Delay) {
 			return
 		}

@@ -9,14 +9,13 @@ package machine
 func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) Outcome {
 	s.last++
 	g := grant{
-		session: w.session,
-		seq:     w.seq,
-		token:   s.last,
-		at:      s.at,
-		set:     w.set,
-		unseen:  true,
-		waited:  waited,
-		Spec:    w.Spec,
+		requestID: w.requestID,
+		token:     s.last,
+		at:        s.at,
+		set:       w.set,
+		unseen:    true,
+		waited:    waited,
+		Spec:      w.Spec,
 	}
 	var r *record
 	for _, key := range keys {
@@ -26,10 +25,10 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	for _, key := range keys {
 		switch {
 		case w.set:
-			r, _ = s.keys.get(key) // and not the last key's
+			r = s.keys.get(key) // and not the last key's
 		case r.ghosts > 0: // a request for several keys waives no delay
 			s.freeGhostsOf(key, owner.client)
-			r, _ = s.keys.get(key)
+			r = s.keys.get(key)
 		}
 		s.changeRecord(key, r, func(r *record) {
 			r.last = g.token
@@ -41,7 +40,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	x.requests[w.seq] = at
 	x.tokens[g.token] = w.seq
 	if w.set {
-		s.sets.set(w.request(), keys)
+		s.sets.set(w.requestID, keys)
 	}
 	if g.pends() {
 		x.addPending(w.seq)
@@ -54,12 +53,12 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 func (s *State) grantedOutcome(owner *session, seq uint64, at location) Outcome {
 	out := Outcome{Code: Granted, Token: at.token}
 	if !at.set {
-		r, _ := s.keys.get(at.key)
+		r := s.keys.get(at.key)
 		out.Waiters, out.Value, out.Unclean = uint32(len(r.queue)), r.value, r.unclean
 		return out
 	}
 	for _, key := range s.keysOf(owner, seq, at) {
-		r, _ := s.keys.get(key)
+		r := s.keys.get(key)
 		out.Waiters += uint32(len(r.queue))
 	}
 	return out
@@ -88,14 +87,14 @@ func (s *State) grantOf(owner *session, token Token) (seq uint64, at location, g
 		}
 	}
 	at = owner.index.requests[seq]
-	r, _ := s.keys.get(at.key)
+	r := s.keys.get(at.key)
 	return seq, at, r.grant(at.token)
 }
 
 // keysOf returns the keys of a request that waits or holds.
 func (s *State) keysOf(owner *session, seq uint64, at location) []string {
 	if at.set {
-		keys, _ := s.sets.get(requestID{owner.id, seq})
+		keys := s.sets.get(requestID{owner.id, seq})
 		return keys
 	}
 	return []string{at.key}
@@ -131,19 +130,16 @@ func (s *State) tellContended(key string, by Token) {
 }
 
 func (s *State) tellContendedAt(key string, treesOnly bool, by Token) {
-	r, ok := s.keys.get(key)
-	if !ok {
-		return
-	}
+	r := s.keys.get(key)
 	for i := range r.holders {
 		g := &r.holders[i]
 		if g.contended || g.ghost != nil || g.token == by || treesOnly && !g.Tree {
 			continue
 		}
-		owner, _ := s.sessions.get(g.session)
+		owner := s.sessions.get(g.session)
 		s.step.events = append(s.step.events, s.grantEvent(EventContended, owner, g))
 		s.setFlag(owner, g.seq, func(g *grant) { g.contended = true })
-		r, _ = s.keys.get(key) // the edit may have cloned it
+		r = s.keys.get(key) // the edit may have cloned it
 	}
 }
 
@@ -153,15 +149,15 @@ func (s *State) grantEvent(kind EventKind, owner *session, g *grant) Event {
 }
 
 func (s *State) ask(c Ask) Outcome {
-	asker, ok := s.sessions.get(c.Session)
-	if !ok {
+	asker := s.sessions.get(c.Session)
+	if asker == nil {
 		return Outcome{Code: NoSession}
 	}
 	if !validKey(c.Key) {
 		return bad("Key", MaxKey)
 	}
-	r, ok := s.keys.get(c.Key)
-	if !ok || len(r.holders) == 0 {
+	r := s.keys.get(c.Key)
+	if len(r.holders) == 0 {
 		return Outcome{Code: NotHeld}
 	}
 	for i := range r.holders {
@@ -169,30 +165,27 @@ func (s *State) ask(c Ask) Outcome {
 		if g.ghost != nil {
 			continue
 		}
-		owner, _ := s.sessions.get(g.session)
+		owner := s.sessions.get(g.session)
 		e := s.grantEvent(EventAsked, owner, g)
 		e.By = asker.client
 		s.step.events = append(s.step.events, e)
 		if !g.asked {
 			s.setFlag(owner, g.seq, func(g *grant) { g.asked = true })
 			s.touchGrant(owner, g.seq)
-			r, _ = s.keys.get(c.Key) // the edit may have cloned it
+			r = s.keys.get(c.Key) // the edit may have cloned it
 		}
 	}
 	return Outcome{Code: OK}
 }
 
 func (s *State) breakGrant(c Break) Outcome {
-	if _, ok := s.sessions.get(c.Session); !ok {
+	if s.sessions.get(c.Session) == nil {
 		return Outcome{Code: NoSession}
 	}
 	if !validKey(c.Key) {
 		return bad("Key", MaxKey)
 	}
-	r, ok := s.keys.get(c.Key)
-	if !ok {
-		return Outcome{Code: NotHeld}
-	}
+	r := s.keys.get(c.Key)
 	i := r.holder(c.Token)
 	if i < 0 {
 		out := Outcome{Code: NotHeld}
@@ -208,7 +201,7 @@ func (s *State) breakGrant(c Break) Outcome {
 	case g.broken:
 		return Outcome{Code: OK}
 	}
-	owner, _ := s.sessions.get(g.session)
+	owner := s.sessions.get(g.session)
 	e, tree := s.grantEvent(EventLost, owner, g), g.Tree
 	e.Reason = Broken
 	s.setFlag(owner, e.Seq, func(g *grant) { g.broken = true })

@@ -42,8 +42,7 @@ func (l *idleList) shrink(t *keyTable) {
 
 // isIdle reports whether the entry is not stale.
 func (t *keyTable) isIdle(e idleKey) bool {
-	r, ok := t.get(e.key)
-	return ok && r.idle == e.idle
+	return t.get(e.key).idle == e.idle
 }
 
 // makeIdle makes a key without holders and waiters idle, and then forgets the
@@ -71,7 +70,7 @@ func (s *State) makeIdle(key string, r *record) {
 
 // forgetKey drops an idle key.
 func (s *State) forgetKey(key string) {
-	r, _ := s.keys.get(key)
+	r := s.keys.get(key)
 	s.forgotten = max(s.forgotten, r.last)
 	s.keys.drop(key)
 }
@@ -79,11 +78,10 @@ func (s *State) forgetKey(key string) {
 // grantedSince returns Granted if key was not granted after token, and otherwise
 // the refusal: Changed, or TooOld if the table does not remember.
 func (s *State) grantedSince(key string, token Token) Outcome {
-	r, ok := s.keys.get(key)
-	switch {
-	case ok && r.last > token:
+	switch r := s.keys.get(key); {
+	case r.last > token:
 		return Outcome{Code: Changed, Token: r.last}
-	case ok && r.last > 0, token >= s.forgotten:
+	case r.last > 0, token >= s.forgotten:
 		return Outcome{Code: Granted}
 	}
 	// The record is missing, or only waiters made it: the table may have forgotten

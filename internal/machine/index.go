@@ -67,52 +67,53 @@ func (x *index) addFormer(former Token, seq uint64) {
 	x.former[former] = seq
 }
 
-// deriver derives the indexes of all sessions, the lineage and the delays from
-// the tables.
-type deriver struct {
-	s   *State
-	err error // the first broken invariant
-}
-
 // derive fills all derived data, which must be empty. The error names a broken
 // invariant: a request without a session, without a spent seq of its own, or in two
 // states.
 func (s *State) derive() error {
 	s.keys.derive()
-	d := deriver{s: s}
-	s.keys.all(func(key string, r *record) bool {
+	for key, r := range s.keys.all {
 		for i := range r.holders {
-			d.addGrant(key, &r.holders[i])
+			if err := s.deriveGrant(key, &r.holders[i]); err != nil {
+				return err
+			}
 		}
 		for i := range r.queue {
-			d.addWaiter(key, &r.queue[i])
+			w := &r.queue[i]
+			x, err := s.deriveRequest(w.requestID, location{key: key, set: w.set, phase: waiting})
+			if err != nil {
+				return err
+			}
+			if x != nil {
+				x.waits++
+				s.lineage.add(w.under, w.requestID)
+			}
 		}
-		return d.err == nil
-	})
-	s.answers.all(func(q requestID, a *answer) bool {
-		if x := d.add(q, location{key: a.key, phase: answered}); x != nil && a.late {
+	}
+	for q, a := range s.answers.all {
+		x, err := s.deriveRequest(q, location{key: a.key, phase: answered})
+		if err != nil {
+			return err
+		}
+		if a.late {
 			x.addPending(q.seq)
 		}
-		return d.err == nil
-	})
-	return d.err
+	}
+	return nil
 }
 
-func (d *deriver) addGrant(key string, g *grant) {
+func (s *State) deriveGrant(key string, g *grant) error {
 	if g.ghost != nil {
-		d.s.delays[g.token] = key
-		return
-	}
-	if !d.isFirstKey(g.request(), g.set, key) {
-		return
+		s.delays[g.token] = key
+		return nil
 	}
 	at := location{key: key, token: g.token, set: g.set, phase: seen}
 	if g.unseen {
 		at.phase = granted
 	}
-	x := d.add(g.request(), at)
+	x, err := s.deriveRequest(g.requestID, at)
 	if x == nil {
-		return
+		return err
 	}
 	if g.pends() {
 		x.addPending(g.seq)
@@ -122,61 +123,41 @@ func (d *deriver) addGrant(key string, g *grant) {
 		x.addFormer(g.former, g.seq)
 		x.addFormer(g.first, g.seq)
 	}
+	return nil
 }
 
-func (d *deriver) addWaiter(key string, w *waiter) {
-	if !d.isFirstKey(w.request(), w.set, key) {
-		return
+// deriveRequest puts a request in the index of its session, and returns the index. A
+// request for several keys is in the index under the first of them: for the others
+// the index is nil.
+func (s *State) deriveRequest(q requestID, at location) (*index, error) {
+	if at.set {
+		keys := s.sets.get(q)
+		if !slices.Contains(keys, at.key) {
+			return nil, broken(8, "session %x seq %d is at %q, which is not among its keys", q.session, q.seq, at.key)
+		}
+		if keys[0] != at.key {
+			return nil, nil
+		}
 	}
-	if x := d.add(w.request(), location{key: key, set: w.set, phase: waiting}); x != nil {
-		x.waits++
-		d.s.lineage.add(w.under, w.request())
-	}
-}
-
-// isFirstKey reports whether key is the first key of a request. The index has a
-// request under the first key.
-func (d *deriver) isFirstKey(q requestID, set bool, key string) bool {
-	if !set || d.err != nil {
-		return d.err == nil
-	}
-	keys, _ := d.s.sets.get(q)
-	if !slices.Contains(keys, key) {
-		d.fail(8, "session %x seq %d is at %q, which is not among its keys", q.session, q.seq, key)
-		return false
-	}
-	return keys[0] == key
-}
-
-// add puts a request in the index of its session, and returns the index; nil if an
-// invariant is broken.
-func (d *deriver) add(q requestID, at location) *index {
-	o, ok := d.s.sessions.get(q.session)
-	if !ok {
-		return d.fail(3, "session %x of %q is not open", q.session, at.key)
+	o := s.sessions.get(q.session)
+	if o == nil {
+		return nil, broken(3, "session %x of %q is not open", q.session, at.key)
 	}
 	x := o.index
 	if before, ok := x.requests[q.seq]; ok {
-		return d.fail(8, "session %x seq %d is at %q and at %q", q.session, q.seq, before.key, at.key)
+		return nil, broken(8, "session %x seq %d is at %q and at %q", q.session, q.seq, before.key, at.key)
 	}
 	if q.seq == 0 || !o.spent.has(q.seq) {
-		return d.fail(8, "session %x seq %d of %q is not spent", q.session, q.seq, at.key)
+		return nil, broken(8, "session %x seq %d of %q is not spent", q.session, q.seq, at.key)
 	}
 	x.requests[q.seq] = at
 	if at.phase != seen {
 		x.unseen++
 	}
 	if x.unseen > MaxUnseen {
-		return d.fail(10, "session %x remembers more than %d outcomes", q.session, MaxUnseen)
+		return nil, broken(10, "session %x remembers more than %d outcomes", q.session, MaxUnseen)
 	}
-	return x
-}
-
-func (d *deriver) fail(invariant int, format string, args ...any) *index {
-	if d.err == nil {
-		d.err = broken(invariant, format, args...)
-	}
-	return nil
+	return x, nil
 }
 
 // diff describes a difference from an index derived anew.

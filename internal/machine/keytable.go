@@ -118,12 +118,22 @@ func (s *sums) add(p *part, n int) {
 	}
 }
 
+// noRecord stands for the record of a key without a record. It never changes.
+var noRecord record
+
+// get returns key's record for reading, noRecord if there is none.
+func (t *keyTable) get(key string) *record {
+	if r := t.table.get(key); r != nil {
+		return r
+	}
+	return &noRecord
+}
+
 // edit has f change key's record, and changes the derived data. The key must have a
 // record, and f must not edit. The result is the record, readable until the next
 // edit of the key.
 func (t *keyTable) edit(key string, f func(r *record)) *record {
-	r, _ := t.get(key)
-	return t.editRecord(key, r, f)
+	return t.editRecord(key, t.table.get(key), f)
 }
 
 // editRecord is edit with the record at hand, which saves a search.
@@ -141,9 +151,9 @@ func (t *keyTable) editRecord(key string, r *record, f func(r *record)) *record 
 
 // use brings key into use, and returns the key's record, not an idle one.
 func (t *keyTable) use(key string) *record {
-	r, ok := t.get(key)
+	r := t.table.get(key)
 	switch {
-	case !ok:
+	case r == nil:
 		r = &record{epoch: t.epoch}
 		t.set(key, r)
 		now := r.part()
@@ -156,8 +166,7 @@ func (t *keyTable) use(key string) *record {
 
 // drop removes key's record.
 func (t *keyTable) drop(key string) {
-	r, _ := t.get(key)
-	before := r.part()
+	before := t.get(key).part()
 	t.del(key)
 	t.replace(key, &before, &part{})
 }
@@ -223,14 +232,14 @@ func (t *keyTable) derive() {
 	var below [belowSets][]string
 	var used []string
 	var idle []idleKey
-	t.all(func(key string, r *record) bool {
+	for key, r := range t.all {
 		p := r.part()
 		t.sums.add(&p, 1)
+		if t.idleList(&p) != nil {
+			idle = append(idle, idleKey{key, p.idle})
+		}
 		if p.idle != 0 {
-			if t.idleList(&p) != nil {
-				idle = append(idle, idleKey{key, p.idle})
-			}
-			return true
+			continue
 		}
 		used = append(used, key)
 		if isBelowAnother(key) {
@@ -240,8 +249,7 @@ func (t *keyTable) derive() {
 				}
 			}
 		}
-		return true
-	})
+	}
 	slices.Sort(used)
 	t.inUse.fill(used)
 	for i := range below {
@@ -250,7 +258,7 @@ func (t *keyTable) derive() {
 	}
 	slices.SortFunc(idle, func(a, b idleKey) int { return compareUint(a.idle, b.idle) })
 	for _, e := range idle {
-		r, _ := t.get(e.key)
+		r := t.get(e.key)
 		p := r.part()
 		t.idleList(&p).push(e.key, e.idle)
 	}

@@ -71,7 +71,7 @@ func TestUnseenOutcomesAreBounded(t *testing.T) {
 	a := session16("a")
 	apply(t, s, Open{Session: a, Client: "a", TTL: 1000}, OK)
 	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k"}, Granted)
-	o, _ := s.sessions.get(a)
+	o := s.sessions.get(a)
 	before := o.index.unseen
 	o.index.unseen = MaxUnseen - 1
 	apply(t, s, Acquire{Session: a, Seq: 2, Key: "k", Try: true}, Held)

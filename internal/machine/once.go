@@ -15,8 +15,8 @@ type answer struct {
 // has noted the command's Seen list. Without a session the outcome is the
 // refusal.
 func (s *State) caller(id SessionID, seenSeqs []uint64) (*session, Outcome) {
-	o, ok := s.sessions.get(id)
-	if !ok {
+	o := s.sessions.get(id)
+	if o == nil {
 		return nil, Outcome{Code: NoSession}
 	}
 	if len(seenSeqs) > MaxSeen {
@@ -77,14 +77,14 @@ func (s *State) answerCopy(owner *session, seq uint64) (out Outcome, isCopy bool
 	case waiting:
 		out := Outcome{Code: Queued}
 		for _, key := range s.keysOf(owner, seq, at) {
-			r, _ := s.keys.get(key)
+			r := s.keys.get(key)
 			out.Behind = max(out.Behind, r.behind(r.position(q)))
 		}
 		return out, true
 	case granted:
 		return s.grantedOutcome(owner, seq, at), true
 	case answered:
-		if a, _ := s.answers.get(q); s.isTrue(owner, a) {
+		if a := s.answers.get(q); s.isTrue(owner, a) {
 			return a.out, true
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // Owner returns the first holder of key and the holder's token; zero if nobody holds
 // key.
 func (s *State) Owner(key string) (SessionID, Token) {
-	if r, ok := s.keys.get(key); ok && len(r.holders) > 0 {
+	if r := s.keys.get(key); len(r.holders) > 0 {
 		return r.holders[0].session, r.holders[0].token
 	}
 	return SessionID{}, 0
@@ -19,28 +19,19 @@ func (s *State) Owner(key string) (SessionID, Token) {
 // Version returns the command count at which key's holders, queue or value last
 // changed; 0 if nothing is remembered of the key.
 func (s *State) Version(key string) uint64 {
-	if r, ok := s.keys.get(key); ok {
-		return r.version
-	}
-	return 0
+	return s.keys.get(key).version
 }
 
 // Value returns the key's value; empty if it has none.
 func (s *State) Value(key string) string {
-	if r, ok := s.keys.get(key); ok {
-		return r.value
-	}
-	return ""
+	return s.keys.get(key).value
 }
 
 // Status describes key without the value, with at most the given number of holders
 // and of waiters. The caller owns the result.
 func (s *State) Status(key string, most int) Status {
 	st := Status{Key: key, Last: s.forgotten}
-	r, ok := s.keys.get(key)
-	if !ok {
-		return st
-	}
+	r := s.keys.get(key)
 	st.Version = r.version
 	st.Held, st.Queue = len(r.holders), len(r.queue)
 	st.Unclean = r.unclean
@@ -67,7 +58,7 @@ func (s *State) grantStatus(g *grant) Grant {
 		Spec:   g.Spec,
 		Seq:    g.seq,
 		Token:  g.token,
-		Keys:   s.keyCount(g.request(), g.set),
+		Keys:   s.keyCount(g.requestID, g.set),
 		At:     g.at,
 		Asked:  g.asked,
 		Broken: g.broken,
@@ -76,20 +67,20 @@ func (s *State) grantStatus(g *grant) Grant {
 		st.Client, st.Node, st.Delayed = g.ghost.client, g.ghost.node, true
 		return st
 	}
-	owner, _ := s.sessions.get(g.session)
+	owner := s.sessions.get(g.session)
 	st.Session, st.Client, st.Node, st.SessionMeta = g.session, owner.client, owner.node, owner.meta
 	return st
 }
 
 func (s *State) waiterStatus(w *waiter) Waiter {
-	owner, _ := s.sessions.get(w.session)
+	owner := s.sessions.get(w.session)
 	return Waiter{
 		Spec:    w.Spec,
 		Session: w.session,
 		Seq:     w.seq,
 		Client:  owner.client,
 		Node:    owner.node,
-		Keys:    s.keyCount(w.request(), w.set),
+		Keys:    s.keyCount(w.requestID, w.set),
 		Upgrade: w.upgrade != 0,
 		Passed:  w.passed,
 		At:      w.at,
@@ -101,22 +92,22 @@ func (s *State) keyCount(q requestID, set bool) int {
 	if !set {
 		return 1
 	}
-	keys, _ := s.sets.get(q)
+	keys := s.sets.get(q)
 	return len(keys)
 }
 
 // Behind returns the number of holders and waiters before a session's waiting
 // request, at the request's first key; false if the request does not wait.
 func (s *State) Behind(id SessionID, seq uint64) (uint32, bool) {
-	o, ok := s.sessions.get(id)
-	if !ok {
+	o := s.sessions.get(id)
+	if o == nil {
 		return 0, false
 	}
 	at, ok := o.index.requests[seq]
 	if !ok || at.phase != waiting {
 		return 0, false
 	}
-	r, _ := s.keys.get(at.key)
+	r := s.keys.get(at.key)
 	return r.behind(r.position(requestID{id, seq})), true
 }
 
@@ -135,8 +126,8 @@ func (s *State) Keys(prefix, first string, n int) []string {
 
 // Session describes an open session.
 func (s *State) Session(id SessionID) (SessionStatus, bool) {
-	o, ok := s.sessions.get(id)
-	if !ok {
+	o := s.sessions.get(id)
+	if o == nil {
 		return SessionStatus{}, false
 	}
 	return o.status(), true
@@ -164,15 +155,15 @@ func (o *session) status() SessionStatus {
 // and everything that the holder of a grant must know. There are none if the session
 // is not open.
 func (s *State) Pending(id SessionID) []Event {
-	o, ok := s.sessions.get(id)
-	if !ok || len(o.index.pending) == 0 {
+	o := s.sessions.get(id)
+	if o == nil || len(o.index.pending) == 0 {
 		return nil
 	}
 	events := make([]Event, 0, len(o.index.pending))
 	for _, seq := range slices.Sorted(maps.Keys(o.index.pending)) {
 		at := o.index.requests[seq]
 		if at.phase == answered {
-			a, _ := s.answers.get(requestID{id, seq})
+			a := s.answers.get(requestID{id, seq})
 			switch {
 			case !s.isTrue(o, a):
 			case a.out.Code == Granted:
@@ -189,7 +180,7 @@ func (s *State) Pending(id SessionID) []Event {
 
 // appendGrantEvents appends the events that the holder of a grant must know.
 func (s *State) appendGrantEvents(events []Event, o *session, seq uint64, at location) []Event {
-	r, _ := s.keys.get(at.key)
+	r := s.keys.get(at.key)
 	g := r.grant(at.token)
 	if g.unseen && g.waited {
 		events = append(events, grantedEvent(o.id, seq, at.key, s.grantedOutcome(o, seq, at)))

@@ -21,12 +21,9 @@ func (s *State) placeIn(keys []string, w *waiter, client string, limit int) plac
 	p := place{blocked: !s.lifted}
 	trees := t.trees > 0 || w.Tree
 	for _, key := range keys {
-		r, ok := t.get(key)
-		if !trees && (!ok || r.idle != 0) {
+		r := t.get(key)
+		if !trees && (r == &noRecord || r.idle != 0) {
 			continue // free, and without conflicts
-		}
-		if !ok {
-			r = &noRecord
 		}
 		p.index, w.order = t.placeInQueue(key, r, w, r.ghostOf(client))
 		p.passes = p.index < len(r.queue)
@@ -35,9 +32,6 @@ func (s *State) placeIn(keys []string, w *waiter, client string, limit int) plac
 	}
 	return p
 }
-
-// noRecord stands for the record of a key without a record. It is never changed.
-var noRecord record
 
 // placeInQueue returns the index for w in key's queue, and the order there: at the
 // tail, or before the waiters that w may pass. With a waiver w passes waiters of any
@@ -86,7 +80,7 @@ func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome
 	out := Outcome{Code: Queued}
 	for _, key := range keys {
 		r := s.keys.use(key)
-		s.lineage.add(w.under, w.request())
+		s.lineage.add(w.under, w.requestID)
 		r = s.changeRecord(key, r, func(r *record) {
 			if w.set {
 				i = len(r.queue)
@@ -99,17 +93,17 @@ func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome
 	}
 	owner.index.queued(w.seq, location{key: keys[0], set: w.set, phase: waiting})
 	if w.set {
-		s.sets.set(w.request(), keys)
+		s.sets.set(w.requestID, keys)
 	}
 	return out
 }
 
 // removeWaiter removes and returns the waiter at index i of key's queue.
 func (s *State) removeWaiter(key string, i int) waiter {
-	r, _ := s.keys.get(key)
+	r := s.keys.get(key)
 	w := r.queue[i]
 	s.keys.editRecord(key, r, func(r *record) { r.removeWaiter(i) })
-	s.lineage.remove(w.under, w.request())
+	s.lineage.remove(w.under, w.requestID)
 	return w
 }
 
@@ -117,9 +111,9 @@ func (s *State) removeWaiter(key string, i int) waiter {
 func (s *State) removeRequest(owner *session, seq uint64, at location) {
 	q := requestID{owner.id, seq}
 	for _, key := range s.keysOf(owner, seq, at) {
-		r, _ := s.keys.get(key)
+		r := s.keys.get(key)
 		w := s.removeWaiter(key, r.position(q))
-		r, _ = s.keys.get(key)
+		r = s.keys.get(key)
 		s.touch(key, r)
 		s.revisit(key, w.Tree)
 	}
@@ -129,7 +123,7 @@ func (s *State) removeRequest(owner *session, seq uint64, at location) {
 
 // removeUpgrade removes from key's queue the upgrade of a grant that ends.
 func (s *State) removeUpgrade(owner *session, key string, token Token) {
-	r, _ := s.keys.get(key)
+	r := s.keys.get(key)
 	for i := range r.queue {
 		switch r.queue[i].upgrade {
 		case 0:
@@ -146,9 +140,9 @@ func (s *State) removeUpgrade(owner *session, key string, token Token) {
 // allowed. An upgrade of the grant does not count, because the upgrade ends with the
 // grant.
 func (s *State) putSuccessorFirst(owner *session, at location, client string) bool {
-	r, _ := s.keys.get(at.key)
+	r := s.keys.get(at.key)
 	i := slices.IndexFunc(r.queue, func(w waiter) bool {
-		o, _ := s.sessions.get(w.session)
+		o := s.sessions.get(w.session)
 		return w.upgrade == 0 && o.client == client
 	})
 	if i < 0 {

@@ -22,8 +22,7 @@ type record struct {
 
 // grant is a holder's part of a record.
 type grant struct {
-	session   SessionID // zero if the grant is a ghost
-	seq       uint64    // of the Acquire
+	requestID // of the Acquire; zero if the grant is a ghost
 	token     Token
 	former    Token  // before the last upgrade; 0 if there was none
 	first     Token  // before the first upgrade; 0 if there was none: see lineageToken
@@ -47,8 +46,7 @@ type ghost struct{ client, node string }
 // waiter is a request in a queue. An upgrade waits in the queue while its grant
 // stays among the holders.
 type waiter struct {
-	session SessionID
-	seq     uint64
+	requestID
 	since   uint64 // command count when it came
 	order   uint64 // its since, or the order of the waiter it was put before
 	at      uint64 // the leader's clock when it came
@@ -58,9 +56,6 @@ type waiter struct {
 	Spec
 	under []Token // lineage tokens of grants; never changed
 }
-
-func (g *grant) request() requestID  { return requestID{g.session, g.seq} }
-func (w *waiter) request() requestID { return requestID{w.session, w.seq} }
 
 // lineageToken returns the grant's token in lineages, which never changes.
 func (g *grant) lineageToken() Token {
@@ -123,6 +118,17 @@ func remove[E any](list []E, i int) []E {
 	return list[1:]
 }
 
+// recount counts holders and queue anew.
+func (r *record) recount() {
+	r.ghosts, r.trees, r.conditions = 0, 0, 0
+	for i := range r.holders {
+		r.countGrant(&r.holders[i], 1)
+	}
+	for i := range r.queue {
+		r.countWaiter(&r.queue[i], 1)
+	}
+}
+
 func (r *record) countGrant(g *grant, n int32) {
 	if g.ghost != nil {
 		r.ghosts += n
@@ -158,7 +164,7 @@ func (r *record) grant(token Token) *grant { return &r.holders[r.holder(token)] 
 
 // position returns the index of a request in the queue, -1 if it is not there.
 func (r *record) position(q requestID) int {
-	return slices.IndexFunc(r.queue, func(w waiter) bool { return w.seq == q.seq && w.session == q.session })
+	return slices.IndexFunc(r.queue, func(w waiter) bool { return w.requestID == q })
 }
 
 // behind returns for how many holders and waiters the waiter at index i waits.

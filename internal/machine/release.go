@@ -33,7 +33,7 @@ func (s *State) withdraw(c Withdraw) Outcome {
 // withdrawAnswer forgets an answer. If it granted an upgrade, the upgrade is undone,
 // and the result is the grant's token.
 func (s *State) withdrawAnswer(owner *session, seq uint64) Token {
-	a, _ := s.answers.get(requestID{owner.id, seq})
+	a := s.answers.get(requestID{owner.id, seq})
 	s.forgetAnswer(owner, seq)
 	if a.out.Code != Granted {
 		return 0
@@ -88,10 +88,10 @@ func (s *State) freeGrant(owner *session, seq uint64, at location, how ending) {
 		x.unseen--
 	}
 	for _, key := range s.keysOf(owner, seq, at) {
-		r, _ := s.keys.get(key)
+		r := s.keys.get(key)
 		if len(r.queue) > 0 {
 			s.removeUpgrade(owner, key, at.token)
-			r, _ = s.keys.get(key)
+			r = s.keys.get(key)
 		}
 		i := r.holder(at.token)
 		g := &r.holders[i]

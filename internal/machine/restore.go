@@ -79,17 +79,17 @@ func (r *restorer) restore() error {
 }
 
 func (r *restorer) readHeader() error {
-	b := &reader{b: r.body.Bytes()}
-	r.s.header.read(b)
-	r.claimed = sizes{b.uvarint(), b.uvarint(), b.uvarint(), b.uvarint()}
+	c := newDecoder(r.body.Bytes())
+	r.s.header.code(&c)
+	r.claimed.code(&c)
 	r.kind = chunkHeader
-	return b.finish()
+	return c.in.finish()
 }
 
 // readTable reads a chunk of a shard.
 func (r *restorer) readTable(kind byte) error {
-	b, s := &reader{b: r.body.Bytes()}, r.s
-	shard := b.byte()
+	s, c := r.s, newDecoder(r.body.Bytes())
+	shard := c.in.byte()
 	order := strings.IndexByte(chunkOrder, kind) - strings.IndexByte(chunkOrder, r.kind)
 	if order < 0 || order == 0 && shard <= r.shard {
 		return errors.New("chunk out of order")
@@ -97,28 +97,13 @@ func (r *restorer) readTable(kind byte) error {
 	r.kind, r.shard = kind, shard
 	switch kind {
 	case chunkSessions:
-		return readShard(b, &s.sessions, shard, compareSessions, func() (SessionID, *session) {
-			o := &session{}
-			o.read(b)
-			return o.id, o
-		})
+		return readShard(&c, &s.sessions, shard, compareSessions, codeSession)
 	case chunkSets:
-		return readShard(b, &s.sets, shard, compareRequests, func() (q requestID, keys []string) {
-			q.read(b)
-			return q, readSet(b)
-		})
+		return readShard(&c, &s.sets, shard, compareRequests, codeSet)
 	case chunkAnswers:
-		return readShard(b, &s.answers, shard, compareRequests, func() (q requestID, _ *answer) {
-			a := &answer{}
-			q.read(b)
-			a.read(b)
-			return q, a
-		})
+		return readShard(&c, &s.answers, shard, compareRequests, codeAnswer)
 	}
-	return readShard(b, &s.keys.table, shard, strings.Compare, func() (string, *record) {
-		v := &record{}
-		return v.read(b), v
-	})
+	return readShard(&c, &s.keys.table, shard, strings.Compare, codeRecord)
 }
 
 // readChunk reads a chunk's body and returns the kind, or io.EOF at the end of the
@@ -160,7 +145,8 @@ func noEnd(err error) error {
 }
 
 // readShard reads a shard's elements, which must ascend and belong to the shard.
-func readShard[K comparable, V any](r *reader, t *table[K, V], shard byte, compare func(a, b K) int, element func() (K, V)) error {
+func readShard[K comparable, V any](c *coder, t *table[K, V], shard byte, compare func(a, b K) int, code func(*coder, *K, *V)) error {
+	r := &c.in
 	n := r.count(len(r.b))
 	if n == 0 {
 		r.fail(errors.New("empty shard"))
@@ -170,7 +156,9 @@ func readShard[K comparable, V any](r *reader, t *table[K, V], shard byte, compa
 	t.shards[shard].m = make(map[K]V, min(n, len(r.b)/8))
 	var last K
 	for i := range n {
-		k, v := element()
+		var k K
+		var v V
+		code(c, &k, &v)
 		if r.err != nil {
 			return r.err
 		}

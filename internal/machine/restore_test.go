@@ -62,27 +62,31 @@ func TestLyingSizesAllocateLittle(t *testing.T) {
 	}
 }
 
+func readRecord(c *coder) { codeRecord(c, new(string), new(*record)) }
+
+func readSet(c *coder) { codeSet(c, new(requestID), new([]string)) }
+
 // TestLyingCountsAllocateLittle: a count is believed as far as there are bytes.
 func TestLyingCountsAllocateLittle(t *testing.T) {
 	many := binary.AppendUvarint(nil, MaxHolders)
 	record := func(bits byte) []byte { return []byte{1, 'k', 1, bits} }
 	waiter := append(append([]byte{1}, make([]byte, 16+4)...), waiterUnder)
 	for name, tc := range map[string]struct {
-		read func(*reader)
+		read func(*coder)
 		b    []byte
 	}{
-		"holders": {func(r *reader) { (&keyed{}).read(r) }, slices.Concat(record(recordHolders), many)},
-		"waiters": {func(r *reader) { (&keyed{}).read(r) }, slices.Concat(record(recordQueue), many)},
-		"under":   {func(r *reader) { (&keyed{}).read(r) }, slices.Concat(record(recordQueue), waiter, []byte{0xff, 1})},
-		"set":     {func(r *reader) { readSet(r) }, []byte{0xff, 7}},
-		"spent":   {func(r *reader) { (&session{}).read(r) }, slices.Concat(make([]byte, 16), []byte{1, 'c', 0, 9, 0, 0}, many)},
+		"holders": {readRecord, slices.Concat(record(recordHolders), many)},
+		"waiters": {readRecord, slices.Concat(record(recordQueue), many)},
+		"under":   {readRecord, slices.Concat(record(recordQueue), waiter, []byte{0xff, 1})},
+		"set":     {readSet, slices.Concat(make([]byte, 16+1), []byte{0xff, 7})},
+		"spent":   {func(c *coder) { codeSession(c, new(SessionID), new(*session)) }, slices.Concat(make([]byte, 16), []byte{1, 'c', 0, 9, 0, 0}, many)},
 	} {
-		r := &reader{b: append(tc.b, 1, 2, 3)}
-		if n := allocated(func() { tc.read(r) }); n > 10_000 {
+		c := newDecoder(append(tc.b, 1, 2, 3))
+		if n := allocated(func() { tc.read(&c) }); n > 10_000 {
 			t.Errorf("%s: %d bytes allocated", name, n)
 		}
-		if !errors.Is(r.err, errShort) && !errors.Is(r.err, errLimit) {
-			t.Errorf("%s: %v", name, r.err)
+		if !errors.Is(c.in.err, errShort) && !errors.Is(c.in.err, errLimit) {
+			t.Errorf("%s: %v", name, c.in.err)
 		}
 	}
 }
@@ -91,9 +95,9 @@ func TestLyingCountsAllocateLittle(t *testing.T) {
 func TestStrangeElementsAreRefused(t *testing.T) {
 	record := func(b ...byte) func() error {
 		return func() error {
-			r := &reader{b: append([]byte{1, 'k', 1}, b...)}
-			(&keyed{}).read(r)
-			return r.finish()
+			c := newDecoder(append([]byte{1, 'k', 1}, b...))
+			readRecord(&c)
+			return c.in.finish()
 		}
 	}
 	// grant and waiter are of session 0 and seq 1, from their bits on.
@@ -108,9 +112,9 @@ func TestStrangeElementsAreRefused(t *testing.T) {
 	}
 	set := func(keys ...string) func() error {
 		return func() error {
-			r := &reader{b: appendStrings(nil, keys)}
-			readSet(r)
-			return r.finish()
+			c := newDecoder(append(make([]byte, 16+1), appendStrings(nil, keys)...))
+			readSet(&c)
+			return c.in.finish()
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -151,7 +155,7 @@ func TestStrangeElementsAreRefused(t *testing.T) {
 
 // writable returns key's record for a change behind the back of all derived data.
 func (s *State) writable(key string) *record {
-	r, _ := s.keys.get(key)
+	r := s.keys.get(key)
 	return s.keys.clone(key, r)
 }
 
@@ -168,12 +172,12 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"I6":  func(s *State) { key(s).queue[0].passed = MaxPassed + 1 },
 		"I8":  func(s *State) { key(s).queue[0].seq = key(s).holders[0].seq; key(s).queue[0].session = a },
 		"I9":  func(s *State) { s.lifted = false },
-		"I10": func(s *State) { o, _ := s.sessions.get(a); s.editSession(o).ttl = 1 },
+		"I10": func(s *State) { o := s.sessions.get(a); s.editSession(o).ttl = 1 },
 		// Several of one number, told apart by the rest of the text.
 		"token 4503599627370496 granted after token 4503599627370496": func(s *State) { s.writable("orders").holders[0].token = 1 << 52 },
-		"is not spent":     func(s *State) { o, _ := s.sessions.get(a); s.editSession(o).spent = nil },
+		"is not spent":     func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = nil },
 		"element in a for": func(s *State) { m := s.keys.shards[hashKey("orders")].m; s.keys.shards[hashKey("orders")+1].m = m },
-		"spent seqs":       func(s *State) { o, _ := s.sessions.get(a); s.editSession(o).spent = spans{{1, 2}, {3, 9}} },
+		"spent seqs":       func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = spans{{1, 2}, {3, 9}} },
 		"answered with":    func(s *State) { s.answers.set(requestID{a, 2}, &answer{out: Outcome{Code: OK}}) },
 		"before founding":  func(s *State) { s.founded = false },
 		"no cluster":       func(s *State) { s.cluster = ClusterID{} },
@@ -202,7 +206,7 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"above it": func(s *State) {
 			s.last++
 			s.writable("area").last = s.last
-			s.writable("area").holders = []grant{{session: session16("b"), seq: 40, token: s.last}}
+			s.writable("area").holders = []grant{{requestID: requestID{session16("b"), 40}, token: s.last}}
 		},
 		"under 258 grants": func(s *State) { key(s).queue[0].under = make([]Token, MaxUnder+2) },
 	} {

@@ -419,7 +419,7 @@ func anyRecord() *rapid.Generator[keyed] {
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "queue") {
 			k.insertWaiter(len(k.queue), waiter{
-				session: session(), seq: num(), since: num(), order: num(), at: num(), upgrade: Token(num()), set: flag(),
+				requestID: requestID{session(), num()}, since: num(), order: num(), at: num(), upgrade: Token(num()), set: flag(),
 				passed: rapid.Byte().Draw(t, "passed"), Spec: spec(),
 				under: drawSlice(t, rapid.Map(rapid.Uint64(), asToken), "under"),
 			})

@@ -52,7 +52,7 @@ func (s *State) open(c Open) Outcome {
 	}
 	// Before the TTL is checked: the bound may have fallen below it since the first
 	// copy.
-	if _, ok := s.sessions.get(c.Session); ok {
+	if s.sessions.get(c.Session) != nil {
 		return Outcome{Code: OK}
 	}
 	if out := checkTTL(c.TTL, s.bound); out.Code != 0 {
@@ -75,8 +75,8 @@ func (s *State) markSilent(id SessionID, term uint64, silent bool) Outcome {
 	if term != s.term {
 		return s.wrongTerm()
 	}
-	o, ok := s.sessions.get(id)
-	if !ok {
+	o := s.sessions.get(id)
+	if o == nil {
 		return Outcome{Code: NoSession}
 	}
 	if o.silent != silent {
@@ -92,8 +92,8 @@ func (s *State) markSilent(id SessionID, term uint64, silent bool) Outcome {
 //     a Delay becomes a ghost when the session expires;
 //  3. the waiters for these keys are granted.
 func (s *State) endSession(id SessionID, reason Reason) Outcome {
-	o, ok := s.sessions.get(id)
-	if !ok {
+	o := s.sessions.get(id)
+	if o == nil {
 		return Outcome{Code: NoSession}
 	}
 	s.removeWaitersAndAnswers(o)
@@ -145,7 +145,7 @@ func (s *State) removeWaitersAndAnswers(o *session) {
 		s.change(key, func(r *record) { removed = r.removeWaitersOf(o.id) })
 		tree := false
 		for i := range removed {
-			s.lineage.remove(removed[i].under, removed[i].request())
+			s.lineage.remove(removed[i].under, removed[i].requestID)
 			tree = tree || removed[i].Tree
 		}
 		s.revisit(key, tree)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -41,10 +42,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // applying commands, and is safe for use by any goroutine.
 type Image struct {
 	header   header
-	keys     frozen[string, *record]
-	sessions frozen[SessionID, *session]
-	sets     frozen[requestID, []string]
-	answers  frozen[requestID, *answer]
+	keys     table[string, *record]
+	sessions table[SessionID, *session]
+	sets     table[requestID, []string]
+	answers  table[requestID, *answer]
 }
 
 // Snapshot takes an image, in constant time for any size of the table. The State
@@ -74,20 +75,16 @@ func (i *Image) Digest() (d [sha256.Size]byte) {
 // WriteTo writes the image. After an error, w has received a part that Restore
 // refuses.
 func (i *Image) WriteTo(w io.Writer) (int64, error) {
-	c := &chunkWriter{w: w, buf: append([]byte(magic), SnapshotVersion)}
-	c.add(chunkHeader, i.appendHeader)
-	writeShards(c, chunkSessions, &i.sessions, compareSessions, func(b []byte, _ SessionID, o *session) []byte {
-		return o.append(b)
+	c := &chunkWriter{w: w, coder: coder{out: append([]byte(magic), SnapshotVersion)}}
+	c.add(chunkHeader, func() {
+		i.header.code(&c.coder)
+		n := sizes{uint64(i.sessions.n), uint64(i.sets.n), uint64(i.answers.n), uint64(i.keys.n)}
+		n.code(&c.coder)
 	})
-	writeShards(c, chunkSets, &i.sets, compareRequests, func(b []byte, q requestID, keys []string) []byte {
-		return appendStrings(q.append(b), keys)
-	})
-	writeShards(c, chunkAnswers, &i.answers, compareRequests, func(b []byte, q requestID, a *answer) []byte {
-		return a.append(q.append(b))
-	})
-	writeShards(c, chunkKeys, &i.keys, strings.Compare, func(b []byte, key string, r *record) []byte {
-		return r.append(b, key)
-	})
+	writeShards(c, chunkSessions, &i.sessions, compareSessions, codeSession)
+	writeShards(c, chunkSets, &i.sets, compareRequests, codeSet)
+	writeShards(c, chunkAnswers, &i.answers, compareRequests, codeAnswer)
+	writeShards(c, chunkKeys, &i.keys, strings.Compare, codeRecord)
 	c.flush()
 	return c.written, c.err
 }
@@ -95,35 +92,33 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 // sizes are the numbers of elements in an image's tables.
 type sizes struct{ sessions, sets, answers, keys uint64 }
 
-func (i *Image) appendHeader(b []byte) []byte {
-	return appendUvarints(i.header.append(b),
-		uint64(i.sessions.n), uint64(i.sets.n), uint64(i.answers.n), uint64(i.keys.n))
-}
+func (n *sizes) code(c *coder) { c.numbers(&n.sessions, &n.sets, &n.answers, &n.keys) }
 
-// chunkWriter collects chunks and writes them a megabyte at a time.
+// chunkWriter encodes chunks and writes them a megabyte at a time.
 type chunkWriter struct {
+	coder
 	w       io.Writer
-	buf     []byte
 	written int64
 	err     error
 }
 
 const flushAt = 1 << 20
 
-func (c *chunkWriter) add(kind byte, body func([]byte) []byte) {
+func (c *chunkWriter) add(kind byte, codeBody func()) {
 	if c.err != nil {
 		return
 	}
-	c.buf = append(c.buf, kind, 0, 0, 0, 0)
-	start := len(c.buf)
-	c.buf = body(c.buf)
-	if len(c.buf)-start > maxChunk {
-		c.err = fmt.Errorf("machine: snapshot: chunk of %d bytes exceeds %d", len(c.buf)-start, maxChunk)
+	c.out = append(c.out, kind, 0, 0, 0, 0)
+	start := len(c.out)
+	codeBody()
+	size := len(c.out) - start
+	if size > maxChunk {
+		c.err = fmt.Errorf("machine: snapshot: chunk of %d bytes exceeds %d", size, maxChunk)
 		return
 	}
-	binary.LittleEndian.PutUint32(c.buf[start-4:], uint32(len(c.buf)-start))
-	c.buf = binary.LittleEndian.AppendUint32(c.buf, checksum(kind, c.buf[start:]))
-	if len(c.buf) >= flushAt {
+	binary.LittleEndian.PutUint32(c.out[start-4:], uint32(size))
+	c.out = binary.LittleEndian.AppendUint32(c.out, checksum(kind, c.out[start:]))
+	if len(c.out) >= flushAt {
 		c.flush()
 	}
 }
@@ -132,10 +127,10 @@ func (c *chunkWriter) flush() {
 	if c.err != nil {
 		return
 	}
-	n, err := c.w.Write(c.buf)
+	n, err := c.w.Write(c.out)
 	c.written += int64(n)
 	c.err = err
-	c.buf = c.buf[:0]
+	c.out = c.out[:0]
 }
 
 func checksum(kind byte, body []byte) uint32 {
@@ -143,24 +138,23 @@ func checksum(kind byte, body []byte) uint32 {
 }
 
 // writeShards writes a chunk for each shard of a table that is not empty.
-func writeShards[K comparable, V any](c *chunkWriter, kind byte, f *frozen[K, V], compare func(a, b K) int, element func([]byte, K, V) []byte) {
+func writeShards[K comparable, V any](c *chunkWriter, kind byte, t *table[K, V], compare func(a, b K) int, code func(*coder, *K, *V)) {
 	var order []K
-	for i, m := range f.shards {
+	for i := range t.shards {
+		m := t.shards[i].m
 		if len(m) == 0 {
 			continue
 		}
-		order = order[:0]
-		for k := range m {
-			order = append(order, k)
-		}
+		order = slices.AppendSeq(order[:0], maps.Keys(m))
 		slices.SortFunc(order, compare)
-		c.add(kind, func(b []byte) []byte {
-			b = append(b, byte(i))
-			b = binary.AppendUvarint(b, uint64(len(order)))
-			for _, k := range order {
-				b = element(b, k, m[k])
+		c.add(kind, func() {
+			c.out = append(c.out, byte(i))
+			c.out = binary.AppendUvarint(c.out, uint64(len(order)))
+			var v V
+			for j := range order {
+				v = m[order[j]]
+				code(&c.coder, &order[j], &v)
 			}
-			return b
 		})
 	}
 }

@@ -1,7 +1,5 @@
 package machine
 
-import "encoding/binary"
-
 // Mode says how an Acquire shares its keys. Modes are part of the log: never
 // renumber.
 type Mode uint8
@@ -21,8 +19,7 @@ const (
 // This file declares, checks and encodes the attributes, for commands and for
 // snapshots alike. A new attribute takes five product files:
 //
-//  1. internal/machine/spec.go: the field, its bit, and its lines in append,
-//     read and check;
+//  1. internal/machine/spec.go: the field, and its lines in code and check;
 //  2. internal/machine/format.go: Format returns the next format for a command
 //     that uses the attribute, so that no voter of an earlier version gets it;
 //  3. the file of internal/machine where the attribute acts, for example
@@ -43,78 +40,25 @@ type Spec struct {
 	Meta        string // up to MaxMeta bytes for readers; the table does not look inside
 }
 
-// Bits of an encoded Spec: never renumber. A set bit announces a nonzero attribute;
-// the values follow in the order of the bits.
-const (
-	specMode = 1 << iota
-	specOf
-	specTree
-	specPriority
-	specDelay
-	specConditional
-	specMeta
-	specIfToken
-	specBits = 1<<iota - 1 // all of them
-)
-
-// append appends the encoding of p to b.
-func (p *Spec) append(b []byte) []byte {
-	if *p == (Spec{}) {
-		return append(b, 0)
+// code codes p, which is zero before decoding.
+func (p *Spec) code(c *coder) {
+	if !c.decoding && *p == (Spec{}) { // the common case
+		c.out = append(c.out, 0)
+		return
 	}
-	set := bit(p.Mode != 0, specMode) |
-		bit(p.Of != 0, specOf) |
-		bit(p.Tree, specTree) |
-		bit(p.Priority != 0, specPriority) |
-		bit(p.Delay != 0, specDelay) |
-		bit(p.Conditional, specConditional) |
-		bit(p.Meta != "", specMeta) |
-		bit(p.IfToken != 0, specIfToken)
-	b = binary.AppendUvarint(b, set)
-	if set&specMode != 0 {
-		b = append(b, byte(p.Mode))
+	f := c.fields()
+	if f.set == 0 && c.decoding {
+		return
 	}
-	if set&specOf != 0 {
-		b = binary.AppendUvarint(b, uint64(p.Of))
-	}
-	if set&specPriority != 0 {
-		b = append(b, byte(p.Priority))
-	}
-	if set&specDelay != 0 {
-		b = binary.AppendUvarint(b, p.Delay)
-	}
-	if set&specMeta != 0 {
-		b = appendBytes(b, p.Meta)
-	}
-	if set&specIfToken != 0 {
-		b = binary.AppendUvarint(b, uint64(p.IfToken))
-	}
-	return b
-}
-
-// read reads into p, which is zero, an encoded Spec.
-func (p *Spec) read(r *reader) {
-	set := r.bits(specBits)
-	p.Tree = set&specTree != 0
-	p.Conditional = set&specConditional != 0
-	if set&specMode != 0 {
-		p.Mode = Mode(r.nonzeroByte())
-	}
-	if set&specOf != 0 {
-		p.Of = r.nonzero32()
-	}
-	if set&specPriority != 0 {
-		p.Priority = int8(r.nonzeroByte())
-	}
-	if set&specDelay != 0 {
-		p.Delay = r.nonzero()
-	}
-	if set&specMeta != 0 {
-		p.Meta = r.text()
-	}
-	if set&specIfToken != 0 {
-		p.IfToken = Token(r.nonzero())
-	}
+	octet(&f, &p.Mode)
+	integer(&f, &p.Of)
+	f.flag(&p.Tree)
+	octet(&f, &p.Priority)
+	integer(&f, &p.Delay)
+	f.flag(&p.Conditional)
+	f.text(&p.Meta)
+	integer(&f, &p.IfToken)
+	f.done()
 }
 
 // check returns the refusal of attributes over a limit or in contradiction, and the

@@ -23,26 +23,17 @@ type shard[K comparable, V any] struct {
 	m     map[K]V
 }
 
-// frozen is the table of an image. Its maps and values never change.
-type frozen[K comparable, V any] struct {
-	n      int
-	shards [shardCount]map[K]V
-}
-
-// freeze returns the table's present content, which later changes leave alone.
-func (t *table[K, V]) freeze() (f frozen[K, V]) {
-	f.n = t.n
-	for i := range t.shards {
-		f.shards[i] = t.shards[i].m
-	}
+// freeze returns a copy for an image: neither the maps nor the values in them change
+// any more.
+func (t *table[K, V]) freeze() table[K, V] {
+	frozen := *t
 	t.epoch++
-	return f
+	return frozen
 }
 
-func (t *table[K, V]) get(k K) (V, bool) {
-	v, ok := t.shards[t.hash(k)].m[k]
-	return v, ok
-}
+// get returns the value of k, the zero value if there is none. No value in a table is
+// zero.
+func (t *table[K, V]) get(k K) V { return t.shards[t.hash(k)].m[k] }
 
 func (t *table[K, V]) set(k K, v V) {
 	m := t.shard(k)

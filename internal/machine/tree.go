@@ -93,8 +93,8 @@ func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
 // treeHolderAt returns a holder of key in conflict with a request for a key above or
 // below; nil if there is none.
 func (t *keyTable) treeHolderAt(key string, tree bool, mode Mode) *grant {
-	r, ok := t.get(key)
-	if !ok || len(r.holders) == 0 || mode == Shared && r.holders[0].Mode == Shared {
+	r := t.get(key)
+	if len(r.holders) == 0 || mode == Shared && r.holders[0].Mode == Shared {
 		return nil
 	}
 	for i := range r.holders {
@@ -131,10 +131,7 @@ func (t *keyTable) treeWaiters(key string, w *waiter) iter.Seq2[*waiter, string]
 }
 
 func (t *keyTable) treeWaitersAt(key string, tree bool, mode Mode, yield func(*waiter, string) bool) bool {
-	r, ok := t.get(key)
-	if !ok {
-		return true
-	}
+	r := t.get(key)
 	for i := range r.queue {
 		if v := &r.queue[i]; treesConflict(tree, mode, &v.Spec) && !yield(v, key) {
 			return false
@@ -146,7 +143,7 @@ func (t *keyTable) treeWaitersAt(key string, tree bool, mode Mode, yield func(*w
 // standsBefore reports whether v stands before a request of that order for a key
 // above or below. Nothing conflicts within a request.
 func (v *waiter) standsBefore(q requestID, order uint64) bool {
-	return v.order < order && v.request() != q
+	return v.order < order && v.requestID != q
 }
 
 // waitsBehindTree reports whether a waiter above or below key stands before w and
@@ -161,7 +158,7 @@ func (t *keyTable) waitsBehindTree(key string, w *waiter) bool {
 // waitsBehindTreeIn is waitsBehindTree of a table with trees. Its result escapes to
 // the heap, which the common case avoids.
 func (t *keyTable) waitsBehindTreeIn(key string, w *waiter) bool {
-	id, order := w.request(), w.order // copies: w does not escape to the heap
+	id, order := w.requestID, w.order // copies: w does not escape to the heap
 	for v := range t.treeWaiters(key, w) {
 		if v.standsBefore(id, order) {
 			return true
@@ -193,7 +190,7 @@ func (s *State) revisit(key string, tree bool) {
 		return
 	}
 	for k := range above(key) {
-		if r, ok := s.keys.get(k); ok && len(r.queue) > 0 {
+		if len(s.keys.get(k).queue) > 0 {
 			p.revisit = append(p.revisit, k)
 		}
 	}

@@ -25,25 +25,24 @@ func (s *State) upgrade(c Upgrade) Outcome {
 	if out := s.spendSeq(owner, c.Seq); out.Code != 0 {
 		return out
 	}
-	r, _ := s.keys.get(at.key)
+	r := s.keys.get(at.key)
 	if g.Mode == Exclusive || slices.ContainsFunc(r.queue, func(w waiter) bool { return w.upgrade == g.token }) {
 		// For the moment: a late copy must not upgrade a grant downgraded since.
 		return s.refuse(owner, c.Seq, Outcome{Code: WrongMode})
 	}
 	w := waiter{
-		session: c.Session,
-		seq:     c.Seq,
-		since:   s.commands,
-		order:   0, // before every waiter, at this key and above and below it
-		at:      s.at,
-		upgrade: g.token,
-		Spec:    Spec{Mode: Exclusive, Tree: g.Tree},
-		under:   s.lineageOf(owner, append([]Token{g.token}, c.Under...)),
+		requestID: requestID{c.Session, c.Seq},
+		since:     s.commands,
+		order:     0, // before every waiter, at this key and above and below it
+		at:        s.at,
+		upgrade:   g.token,
+		Spec:      Spec{Mode: Exclusive, Tree: g.Tree},
+		under:     s.lineageOf(owner, append([]Token{g.token}, c.Under...)),
 	}
 	if cycle := s.cycleWith(owner, &w, []string{at.key}, 0); cycle != nil {
 		return s.refuse(owner, c.Seq, Outcome{Code: Deadlock, Cycle: cycle})
 	}
-	r, _ = s.keys.get(at.key)
+	r = s.keys.get(at.key)
 	if !s.keys.heldAgainst(at.key, r, &w, owner.client) {
 		owner.index.unseen++
 		out := s.makeExclusive(owner, at.key, &w, false)
@@ -51,11 +50,11 @@ func (s *State) upgrade(c Upgrade) Outcome {
 		s.admitWaiters()
 		return out
 	}
-	s.lineage.add(w.under, w.request())
+	s.lineage.add(w.under, w.requestID)
 	r = s.change(at.key, func(r *record) { r.insertWaiter(0, w) })
 	s.tellContended(at.key, w.upgrade)
 	owner.index.queued(w.seq, location{key: at.key, phase: waiting})
-	r, _ = s.keys.get(at.key)
+	r = s.keys.get(at.key)
 	return Outcome{Code: Queued, Behind: r.behind(0)}
 }
 

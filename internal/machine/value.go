@@ -27,7 +27,7 @@ func (s *State) setValue(c SetValue) Outcome {
 		}
 		return Outcome{Code: OK}
 	}
-	r, _ := s.keys.get(at.key)
+	r := s.keys.get(at.key)
 	limit := s.valueLimit(r, len(c.Value), c.Fade)
 	r = s.keys.edit(at.key, func(r *record) {
 		g := r.grant(at.token)

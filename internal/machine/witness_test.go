@@ -149,7 +149,7 @@ func (w *witness) waivers(q requestID) (ghosts []requestID) {
 
 // holds returns the holder under a present or former token.
 func holds(s *State, id SessionID, token Token) (q requestID) {
-	if o, ok := s.sessions.get(id); ok {
+	if o := s.sessions.get(id); o != nil {
 		if seq, _, g := s.grantOf(o, token); g != nil {
 			return requestID{id, seq}
 		}
