@@ -39,7 +39,7 @@ var errNoSession = errors.New("locks: the session has ended")
 //   - *cluster.ConfigError: the key or an option cannot be used.
 //   - ErrClosed, or cluster.ErrStopped: the client or its node has ended.
 func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
-	return c.acquireKey(ctx, key, false, opts)
+	return c.acquire(ctx, context.WithoutCancel(ctx), newAcquireRequest(key, opts))
 }
 
 // TryAcquire is like Acquire, but does not wait for the key. If the key is held
@@ -47,27 +47,21 @@ func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock
 // waiter. During the first TTL of a cluster's life the cluster grants nothing,
 // and the error is cluster.ErrFounding.
 func (c *Client) TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
-	return c.acquireKey(ctx, key, true, opts)
-}
-
-// acquireKey does the work of Acquire and TryAcquire.
-func (c *Client) acquireKey(ctx context.Context, key string, try bool, opts []Option) (*Lock, error) {
-	if err := c.beginCall(); err != nil {
-		return nil, err
-	}
-	defer c.calls.Done()
-	req, err := newAcquireRequest(key, opts)
-	if err != nil {
-		return nil, err
-	}
-	req.cmd.Try = try
+	req := newAcquireRequest(key, opts)
+	req.cmd.Try = true
 	return c.acquire(ctx, context.WithoutCancel(ctx), req)
 }
 
 // acquire acquires req in the client's session, and in a new session if the old
-// one has ended. The caller has called beginCall. The lock's context will be a
-// child of parent.
+// one has ended. The lock's context will be a child of parent.
 func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
+	if err := c.beginCall(); err != nil {
+		return nil, err
+	}
+	defer c.calls.Done()
+	if req.err != nil {
+		return nil, req.err
+	}
 	if ctx.Err() != nil {
 		return nil, callError("acquire", req.key, endOf(ctx))
 	}

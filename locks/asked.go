@@ -57,10 +57,6 @@ func (c *Client) Ask(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	if err := c.beginCall(); err != nil {
-		return err
-	}
-	defer c.calls.Done()
 	out, err := c.proposeInAnySession(ctx, func(s *session) machine.Command { return machine.Ask{Session: s.id, Key: key} })
 	switch {
 	case err != nil:

@@ -33,10 +33,6 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 	if t == 0 {
 		return configError("token", "0 is no token")
 	}
-	if err := c.beginCall(); err != nil {
-		return err
-	}
-	defer c.calls.Done()
 	token := machine.Token(t)
 	// Read first: after the Break command, a read without the grant is proof of
 	// success.
@@ -50,7 +46,6 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 		}
 		return fmt.Errorf("%w: %q (token %d)", ErrNotHeld, key, uint64(t))
 	}
-	var retry backoff
 	for {
 		out, err := c.proposeInAnySession(ctx, func(s *session) machine.Command {
 			return machine.Break{Session: s.id, Key: key, Token: token}
@@ -63,14 +58,14 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 		case out.Code != machine.OK:
 			return callError("break", key, outcomeError("break", out))
 		}
-		freed, err := c.awaitFreed(ctx, key, token, &retry)
+		freed, err := c.awaitFreed(ctx, key, token)
 		if err == nil && !freed {
-			err = retry.wait(ctx, c.closing)
+			err = new(backoff).wait(ctx, c.closing)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return callError("break", key, err)
-		}
-		if freed {
+		case freed:
 			return nil
 		}
 	}
@@ -79,27 +74,18 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 // awaitFreed waits until the grant of key with token is gone. If the list of
 // holders is too long to show the grant, awaitFreed returns false: then the
 // caller must ask by another Break command, which changes nothing more.
-func (c *Client) awaitFreed(ctx context.Context, key string, token machine.Token, retry *backoff) (bool, error) {
-	// Version 0 asks for the present state, since the Break command itself may have
-	// freed the key. Each later read waits for a change.
-	q := replica.Query{Key: key, Waiters: replica.MaxListed}
-	for {
-		a, err := c.read(ctx, q)
+func (c *Client) awaitFreed(ctx context.Context, key string, token machine.Token) (freed bool, err error) {
+	// The first answer has the present state, since the Break command itself may
+	// have freed the key.
+	for a, err := range c.follow(ctx, replica.Query{Key: key, Waiters: replica.MaxListed}, c.isFinal) {
 		if err != nil {
-			if c.isFinal(ctx, err) || retry.wait(ctx, c.closing) != nil {
-				return false, err
-			}
-			continue
+			return false, err
 		}
-		retry.reset()
-		switch presenceOf(a.Status, token) {
-		case absent:
-			return true, nil
-		case unlisted:
-			return false, nil
+		if at := presenceOf(a.Status, token); at != present {
+			return at == absent, nil
 		}
-		q.Version = a.Version
 	}
+	return false, nil // not reached, since follow ends with an error
 }
 
 // upgradedError returns nil if the grant of key with token is gone, given the

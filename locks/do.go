@@ -32,11 +32,7 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 	if work == nil {
 		return configError("work", "nil")
 	}
-	req, err := newAcquireRequest(key, opts)
-	if err != nil {
-		return err
-	}
-	l, err := c.acquire(ctx, ctx, req)
+	l, err := c.acquire(ctx, ctx, newAcquireRequest(key, opts))
 	if err != nil {
 		return err
 	}

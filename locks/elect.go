@@ -38,10 +38,7 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 	if lead == nil {
 		return configError("lead", "nil")
 	}
-	req, err := newAcquireRequest(key, opts)
-	if err != nil {
-		return err
-	}
+	req := newAcquireRequest(key, opts)
 	if req.refuseOptions(optIfToken|optReentrant, "Elect"); req.err != nil {
 		return req.err
 	}

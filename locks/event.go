@@ -39,7 +39,7 @@ func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 	}
 	s.mu.Lock()
 	w := s.waiters[seq]
-	if w == nil || s.draining || s.reason != 0 {
+	if w == nil || s.refusal() != nil {
 		s.mu.Unlock()
 		return
 	}

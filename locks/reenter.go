@@ -37,13 +37,9 @@ func (s *session) acquireReentrant(ctx, parent context.Context, req acquireReque
 			return nil, errNoSession
 		}
 		s.mu.Lock()
-		if s.draining || s.reason != 0 {
-			closed := s.draining
+		if err := s.refusal(); err != nil {
 			s.mu.Unlock()
-			if closed {
-				return nil, ErrClosed
-			}
-			return nil, errNoSession
+			return nil, err
 		}
 		e := s.entries[name]
 		if e == nil {

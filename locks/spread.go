@@ -64,10 +64,7 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 	case work == nil:
 		return configError("work", "nil")
 	}
-	group, err := newAcquireRequest(name, opts)
-	if err != nil {
-		return err
-	}
+	group := newAcquireRequest(name, opts)
 	if group.refuseOptions(^optionSet(0), "Spread"); group.err != nil {
 		return group.err
 	}
@@ -84,10 +81,10 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 		// Each read of the group asks for all shards at once.
 		return configError("shards", "all names together have %d bytes, which exceeds %d", size, replica.MaxAlsoBytes)
 	}
-	if !c.beginSpread(name) {
+	if _, running := c.spreads.LoadOrStore(name, true); running {
 		return configError("name", "this client runs Spread for %q already", name)
 	}
-	defer c.endSpread(name)
+	defer c.spreads.Delete(name)
 
 	var retry backoff
 	for {
@@ -229,45 +226,37 @@ func (sp *spread) applyPlan(ctx context.Context, running *sync.WaitGroup) {
 			owners[i] = sp.view.Also[i].Session
 		}
 	}
-	keep, _, take := plan(callers, owners, sp.s.id)
-	// If the view says that self owns a shard, a goroutine works on it. If
-	// there is no such goroutine, the release is under way, and the shard is
-	// acquired again.
-	mine := make(map[int]bool, len(keep)+len(take))
-	for _, shard := range append(keep, take...) {
-		mine[shard] = true
-		if sp.shards[shard] != nil {
-			continue
-		}
-		if end, ok := sp.pauses[shard]; ok {
-			if time.Until(end) > 0 {
-				continue
-			}
+	for shard, target := range assign(callers, owners) {
+		if time.Until(sp.pauses[shard]) <= 0 {
 			delete(sp.pauses, shard)
 		}
-		sctx, cancel := context.WithCancelCause(ctx)
-		sp.shards[shard] = cancel
-		running.Go(func() {
-			// Deferred, so that a runtime.Goexit of the work gives up the
-			// shard.
-			r := report{shard: shard, pause: jitter(sp.s.ttl)}
-			defer func() {
-				cancel(nil)
-				sp.reports <- r
-			}()
-			r = sp.runShard(sctx, shard)
-		})
-	}
-	for shard, cancel := range sp.shards {
-		if !mine[shard] {
+		mine := target >= 0 && callers[target] == sp.s.id
+		cancel, runs := sp.shards[shard]
+		_, pauses := sp.pauses[shard]
+		switch {
+		case runs && !mine:
 			cancel(ErrHandedOver)
+		case mine && !runs && !pauses:
+			// If the view says that this caller owns the shard already, the
+			// release is under way, and the shard is acquired again.
+			sp.startShard(ctx, running, shard)
 		}
 	}
-	for shard, end := range sp.pauses {
-		if !mine[shard] && time.Until(end) <= 0 {
-			delete(sp.pauses, shard)
-		}
-	}
+}
+
+// startShard starts the goroutine of a shard.
+func (sp *spread) startShard(ctx context.Context, running *sync.WaitGroup, shard int) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	sp.shards[shard] = cancel
+	running.Go(func() {
+		// Deferred, so that a runtime.Goexit of the work gives up the shard.
+		r := report{shard: shard, pause: jitter(sp.s.ttl)}
+		defer func() {
+			cancel(nil)
+			sp.reports <- r
+		}()
+		r = sp.runShard(ctx, shard)
+	})
 }
 
 // runShard waits for a shard's lock, runs the work, and releases the lock.
@@ -314,18 +303,11 @@ func (sp *spread) enlist(ctx context.Context) {
 // watchGroup sends each view of the group and its shards to views, until ctx
 // ends. If views change faster than they are received, it sends the latest.
 func (sp *spread) watchGroup(ctx context.Context, views chan<- replica.Answer) {
-	var retry backoff
 	q := replica.Query{Key: sp.group.key, Also: sp.keys, Waiters: replica.MaxListed}
-	for {
-		a, err := sp.c.rep.Read(ctx, q)
+	for a, err := range sp.c.follow(ctx, q, neverFinal) {
 		if err != nil {
-			if ctx.Err() != nil || retry.wait(ctx, sp.c.closing) != nil {
-				return
-			}
-			continue
+			return
 		}
-		retry.reset()
-		q.Version = a.Version
 		select {
 		case views <- a:
 		case <-ctx.Done():

@@ -2,10 +2,10 @@ package locks
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // waiter is a request without a final answer yet, and its waiting call.
@@ -38,11 +38,8 @@ type earlyEvents struct {
 func (s *session) register(w *waiter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.draining:
-		return ErrClosed
-	case s.reason != 0:
-		return errNoSession
+	if err := s.refusal(); err != nil {
+		return err
 	}
 	s.lastSeq++
 	w.seq = s.lastSeq
@@ -64,6 +61,28 @@ func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outco
 		select {
 		case <-w.answered:
 		case <-ctx.Done():
+		}
+	}
+}
+
+// traceQueue calls Trace.Queued with the number of requests and holders before
+// w, at first and after each change, while w waits. If Trace.Queued is nil,
+// traceQueue returns at once.
+func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
+	if s.c.trace.trace.Queued == nil {
+		return
+	}
+	tell := func() {
+		s.c.trace.queued(LockEvent{Key: w.key, Behind: behind, Took: time.Since(w.since)})
+	}
+	tell()
+	for a, err := range s.c.follow(ctx, replica.Query{Key: w.key, Session: s.id, Seq: w.seq}, neverFinal) {
+		if err != nil || !a.Waits {
+			return // if w has left the queue, its verdict is on the way
+		}
+		if int(a.Behind) != behind {
+			behind = int(a.Behind)
+			tell()
 		}
 	}
 }
@@ -113,16 +132,4 @@ func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitRe
 		s.startCleanup(&cleanup{keys: w.allKeys(), seq: w.seq, upgraded: w.upgrades})
 	}
 	return o
-}
-
-// removeAllWaiters removes all waiters and returns them, in the order of their
-// requests. The caller holds s.mu.
-func (s *session) removeAllWaiters() []*waiter {
-	waiters := make([]*waiter, 0, len(s.waiters))
-	for _, w := range s.waiters {
-		waiters = append(waiters, w)
-	}
-	clear(s.waiters)
-	slices.SortFunc(waiters, func(a, b *waiter) int { return int(int64(a.seq) - int64(b.seq)) })
-	return waiters
 }
