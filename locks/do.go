@@ -108,8 +108,7 @@ func joinLoss(err error, lost *LostError) error {
 	case err == nil:
 		return lost
 	}
-	var included *LostError
-	if errors.As(err, &included) && *included == *lost {
+	if included, ok := errors.AsType[*LostError](err); ok && *included == *lost {
 		return err
 	}
 	return errors.Join(err, lost)

@@ -73,8 +73,8 @@ func unknownToCluster(out machine.Outcome, err error) bool {
 // mayBeApplied reports whether a command that failed with err may have been
 // applied.
 func mayBeApplied(err error) bool {
-	var failed *replica.Error
-	return err != nil && !(errors.As(err, &failed) && !failed.Unknown)
+	failed, ok := errors.AsType[*replica.Error](err)
+	return err != nil && (!ok || failed.Unknown)
 }
 
 // outcomeError returns the error of an outcome not expected by a correct

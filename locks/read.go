@@ -123,13 +123,7 @@ func neverFinal(context.Context, error) bool { return false }
 
 // isFinal reports whether retrying after err is useless.
 func (c *Client) isFinal(ctx context.Context, err error) bool {
-	var config *cluster.ConfigError
-	switch {
-	case ctx.Err() != nil, c.closing.Err() != nil:
-		return true
-	case errors.Is(err, ErrClosed), errors.Is(err, cluster.ErrStopped), errors.Is(err, ErrTooManyWaiters),
-		errors.Is(err, cluster.ErrVersion):
-		return true
-	}
-	return errors.As(err, &config)
+	return ctx.Err() != nil || c.closing.Err() != nil ||
+		errors.Is(err, ErrClosed) || errors.Is(err, cluster.ErrStopped) || errors.Is(err, cluster.ErrVersion) ||
+		errors.Is(err, ErrTooManyWaiters) || hasType[*cluster.ConfigError](err)
 }

@@ -105,14 +105,10 @@ func (e *ownerEntry) addLock(c *Client, parent context.Context, req *acquireRequ
 // returns the number of locks left at the release, with 0 for a release that
 // freed the key. For a lost lock, Depth returns 0.
 func (l *Lock) Depth() int {
-	if l.zero() {
-		return 0
-	}
-	s := l.g.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.ended != nil {
-		return l.depthLeft
-	}
-	return l.g.depth()
+	return readGrant(l, func(g *grant) int {
+		if l.ended != nil {
+			return l.depthLeft
+		}
+		return g.depth()
+	})
 }

@@ -64,6 +64,8 @@ func newSession(c *Client, id machine.SessionID, t trust) *session {
 		waiters: make(map[uint64]*waiter),
 		grants:  make(map[uint64]*grant),
 		entries: make(map[ownerEntryName]*ownerEntry),
+
+		cleanups: cleanups{byKey: make(map[string][]*cleanup)},
 	}
 	s.cancelled.L = &s.mu
 	s.ctx, s.cancel = context.WithCancel(context.Background())
