@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
@@ -107,13 +106,7 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		}
 		cmd.Under = held
 	}
-	w := &waiter{
-		acquireRequest: req,
-		since:          time.Now(),
-		parent:         parent,
-		cancel:         cancel,
-		answered:       make(chan struct{}),
-	}
+	w := &waiter{acquireRequest: req, parent: parent, cancel: cancel}
 	if err := s.register(w); err != nil {
 		return nil, err
 	}
@@ -131,10 +124,7 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		cmd.Under = nil
 		out, err = ask()
 	}
-	if err == nil {
-		s.awaitVerdict(wctx, w, out)
-	}
-	return s.lockOrError(wctx, w, s.removeWaiter(w, out, err))
+	return s.lockOrError(wctx, w, s.awaitVerdict(wctx, w, out, err))
 }
 
 // lockOrError returns the lock of w, or the error of w's call. ctx may have

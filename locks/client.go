@@ -113,7 +113,9 @@ func (c *Client) closeAll() {
 	}
 	c.calls.Wait()
 	if s := c.currentSession(); s != nil {
-		c.closeErr = s.close()
+		s.lose(ClientClosed)
+		<-s.closed
+		c.closeErr = s.closeErr
 	}
 	c.mu.Lock()
 	c.tasksJoined = true

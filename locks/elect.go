@@ -77,16 +77,11 @@ func (c *Client) waitToRetry(ctx context.Context, retry *backoff, key string, er
 		return ErrClosed
 	case ctx.Err() != nil:
 		return whyEnded(ctx, err)
-	case c.isFinal(ctx, err), failsAgain(err):
-		return err
+	case c.isFinal(ctx, err), errors.Is(err, ErrDeadlock), errors.Is(err, ErrCapacity):
+		return err // the same request would fail in the same way
 	}
 	c.trace.retrying(LockEvent{Key: key, Err: err})
 	return retry.wait(ctx, c.closing)
-}
-
-// failsAgain reports whether the same request would fail in the same way.
-func failsAgain(err error) bool {
-	return errors.Is(err, ErrDeadlock) || errors.Is(err, ErrCapacity)
 }
 
 // Resign returns an error for the lead of Elect to return, wrapped or not.

@@ -195,19 +195,16 @@ type Wait struct {
 }
 
 func (e *DeadlockError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "locks: %s %q: deadlock", cmp.Or(e.verb, "acquire"), e.Key)
-	for i, w := range e.Cycle {
-		sep := ", "
-		if i == 0 {
-			sep = ": "
-		}
-		fmt.Fprintf(&b, "%s%s waits for %q", sep, w.Client, w.Key)
+	text := fmt.Sprintf("locks: %s %q: deadlock", cmp.Or(e.verb, "acquire"), e.Key)
+	sep := ": "
+	for _, w := range e.Cycle {
+		text += fmt.Sprintf("%s%s waits for %q", sep, w.Client, w.Key)
 		if w.Token != 0 {
-			fmt.Fprintf(&b, " (token %d)", uint64(w.Token))
+			text += fmt.Sprintf(" (token %d)", w.Token)
 		}
+		sep = ", "
 	}
-	return b.String()
+	return text
 }
 
 // Is reports whether target is ErrDeadlock.

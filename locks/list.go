@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"iter"
+	"maps"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -117,10 +118,7 @@ func (w *prefixWatch) run() error {
 // list yields all changed keys, including keys that are gone. The result is the
 // version of the last change seen, and false if the loop has broken.
 func (w *prefixWatch) list() (since uint64, ok bool, err error) {
-	gone := make(map[string]bool, len(w.yielded))
-	for key := range w.yielded {
-		gone[key] = true
-	}
+	gone := maps.Clone(w.yielded)
 	for a, err := range pages(w.prefix, w.scan) {
 		if err != nil {
 			return 0, false, err

@@ -93,10 +93,7 @@ func (l *Lock) Context() context.Context {
 	}
 	s := l.g.s
 	s.alive()
-	s.mu.Lock()
-	ctx := l.ctx
-	s.mu.Unlock()
-	if ctx != nil {
+	if ctx := readGrant(l, func(*grant) context.Context { return l.ctx }); ctx != nil {
 		return ctx
 	}
 	// The context is made by the first call, since most locks' contexts are

@@ -177,14 +177,6 @@ func (s *session) drain() {
 	}
 }
 
-// close ends the session, waits for its goroutine, and returns an error if the
-// cluster could not be told.
-func (s *session) close() error {
-	s.lose(ClientClosed)
-	<-s.closed
-	return s.closeErr
-}
-
 // proposeClose closes the session in the cluster, which frees all of its keys
 // in one step. A time limit bounds the call, since a session without beats
 // expires anyway; no caller's context does, since Close continues after the

@@ -125,13 +125,11 @@ type spread struct {
 
 // report says how a goroutine of a spread ended.
 type report struct {
-	shard   int           // or enlisting
+	shard   int
 	workErr error         // of the work: ends the spread
 	err     error         // any other error
 	pause   time.Duration // before the shard may be taken again
 }
-
-const enlisting = -1
 
 // run takes part until ctx, the session or the client ends, or until work
 // fails. It returns the work's error. When run returns, all of its goroutines
@@ -146,10 +144,11 @@ func (sp *spread) run(ctx context.Context) (workErr error) {
 	sp.pauses = make(map[int]time.Time)
 	// Room for all reports, so that no goroutine waits to send its report, not
 	// even after run has stopped receiving.
-	sp.reports = make(chan report, len(sp.keys)+1)
+	sp.reports = make(chan report, len(sp.keys))
 	views := make(chan replica.Answer)
 	var running sync.WaitGroup
-	running.Go(func() { sp.enlist(ctx) })
+	enlisted := make(chan error, 1)
+	running.Go(func() { enlisted <- sp.enlist(ctx) })
 	running.Go(func() { sp.watchGroup(ctx, views) })
 
 	timer := time.NewTimer(0)
@@ -158,6 +157,7 @@ func (sp *spread) run(ctx context.Context) (workErr error) {
 		select {
 		case v := <-views:
 			sp.view = &v
+		case sp.ended = <-enlisted:
 		case r := <-sp.reports:
 			workErr = sp.handleReport(r)
 		case <-timer.C:
@@ -186,10 +186,6 @@ func (sp *spread) run(ctx context.Context) (workErr error) {
 
 // handleReport handles a report, and returns the work's error.
 func (sp *spread) handleReport(r report) error {
-	if r.shard == enlisting {
-		sp.ended = r.err
-		return nil
-	}
 	delete(sp.shards, r.shard)
 	if r.pause > 0 {
 		sp.pauses[r.shard] = time.Now().Add(r.pause)
@@ -287,17 +283,17 @@ func (sp *spread) runShard(ctx context.Context, shard int) report {
 }
 
 // enlist keeps this caller in the group, as the holder or a waiter of the
-// group's key, until ctx ends.
-func (sp *spread) enlist(ctx context.Context) {
+// group's key, until ctx ends. The result is the reason for the end.
+func (sp *spread) enlist(ctx context.Context) error {
 	l, err := sp.s.acquire(ctx, ctx, sp.group)
-	if err == nil {
-		<-l.Context().Done()
-		err = context.Cause(l.Context())
-		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(sp.s.ttl))
-		defer cancel()
-		_ = l.Release(rctx) // if the cluster could not be told, a cleanup continues
+	if err != nil {
+		return err
 	}
-	sp.reports <- report{shard: enlisting, err: err}
+	<-l.Context().Done()
+	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(sp.s.ttl))
+	defer cancel()
+	_ = l.Release(rctx) // if the cluster could not be told, a cleanup continues
+	return context.Cause(l.Context())
 }
 
 // watchGroup sends each view of the group and its shards to views, until ctx

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"context"
-	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -118,23 +117,14 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 	if err != nil {
 		return machine.Outcome{}, err
 	}
-	w := &waiter{
-		acquireRequest: acquireRequest{key: g.key},
-		since:          time.Now(),
-		upgrades:       g,
-		cancel:         cancel,
-		answered:       make(chan struct{}),
-	}
+	w := &waiter{acquireRequest: acquireRequest{key: g.key}, upgrades: g, cancel: cancel}
 	if err := s.register(w); err != nil {
 		return machine.Outcome{}, err
 	}
 	out, err := s.propose(ctx, func(seen []uint64) machine.Command {
 		return machine.Upgrade{Session: s.id, Seq: w.seq, Token: token, Under: held, Seen: seen}
 	})
-	if err == nil {
-		s.awaitVerdict(ctx, w, out)
-	}
-	v := s.removeWaiter(w, out, err)
+	v := s.awaitVerdict(ctx, w, out, err)
 	switch {
 	case v.withdrawn && v.err == nil:
 		return machine.Outcome{}, errWithdrawn

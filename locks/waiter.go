@@ -33,7 +33,7 @@ type earlyEvents struct {
 	lost      Reason
 }
 
-// register gives w a seq and adds it to the session's waiters. This comes
+// register completes w, with a new seq, and adds it to the session's waiters. This comes
 // before the proposal, since the event of the grant may overtake the answer.
 func (s *session) register(w *waiter) error {
 	s.mu.Lock()
@@ -42,7 +42,7 @@ func (s *session) register(w *waiter) error {
 		return err
 	}
 	s.lastSeq++
-	w.seq = s.lastSeq
+	w.seq, w.since, w.answered = s.lastSeq, time.Now(), make(chan struct{})
 	s.waiters[w.seq] = w
 	if len(s.waiters)+len(s.grants) == 1 {
 		s.wakeRun()
@@ -50,19 +50,22 @@ func (s *session) register(w *waiter) error {
 	return nil
 }
 
-// awaitVerdict handles out, the cluster's first answer to w. If the answer is
-// Queued, awaitVerdict waits until the verdict has come or ctx ends.
-func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outcome) {
-	switch out.Code {
-	case machine.Granted:
+// awaitVerdict handles out and err, the results of the proposal of w, and
+// removes w. If out is Queued, awaitVerdict first waits until the verdict has
+// come or ctx ends.
+func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outcome, err error) waitResult {
+	switch {
+	case err != nil:
+	case out.Code == machine.Granted:
 		s.handleGranted(w.seq, out)
-	case machine.Queued:
+	case out.Code == machine.Queued:
 		s.traceQueue(ctx, w, int(out.Behind))
 		select {
 		case <-w.answered:
 		case <-ctx.Done():
 		}
 	}
+	return s.removeWaiter(w, out, err)
 }
 
 // traceQueue calls Trace.Queued with the number of requests and holders before
@@ -113,15 +116,11 @@ func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitRe
 		return waitResult{out: w.verdict}
 	}
 	delete(s.waiters, w.seq)
-	o := waitResult{out: out, err: err}
-	switch {
-	case err != nil && mayBeApplied(err):
-		o.withdrawn = true
-	case err != nil:
-		s.seen = append(s.seen, w.seq) // the seq was never used, but a gap among the seqs costs the table memory
-	case out.Code == machine.Granted, out.Code == machine.Queued, out.Code == machine.Withdrawn:
-		o.withdrawn = true
-	case out.Code != machine.NoSession:
+	known := err == nil && (out.Code == machine.Granted || out.Code == machine.Queued || out.Code == machine.Withdrawn)
+	o := waitResult{out: out, err: err, withdrawn: known || mayBeApplied(err)}
+	if !o.withdrawn && out.Code != machine.NoSession {
+		// Also if the seq was never used: a gap among the seqs costs the table
+		// memory.
 		s.seen = append(s.seen, w.seq)
 	}
 	if o.withdrawn && w.upgrades != nil {
