@@ -40,7 +40,7 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 	if err != nil {
 		return callError("break", key, err)
 	}
-	if presenceOf(a.Status, token) == absent {
+	if listed, beyond := findGrant(a.Status, token); !listed && !beyond {
 		if len(a.Status.Holders) > 0 {
 			return heldBy(key, a.Status.Holders[0])
 		}
@@ -81,8 +81,8 @@ func (c *Client) awaitFreed(ctx context.Context, key string, token machine.Token
 		if err != nil {
 			return false, err
 		}
-		if at := presenceOf(a.Status, token); at != present {
-			return at == absent, nil
+		if listed, beyond := findGrant(a.Status, token); !listed {
+			return !beyond, nil
 		}
 	}
 	return false, nil // not reached, since follow ends with an error
@@ -114,24 +114,10 @@ func heldBy(key string, h machine.Grant) error {
 	return &HeldError{Key: key, Client: h.Client, Node: h.Node, Token: fence.Token(h.Token), Delayed: h.Delayed}
 }
 
-// presence says whether a grant is in a key's list of holders.
-type presence uint8
-
-const (
-	absent presence = iota
-	present
-	unlisted // the list of holders ends before the grant's place
-)
-
-// presenceOf says whether the grant with token is among a key's holders.
-func presenceOf(st machine.Status, token machine.Token) presence {
-	for _, h := range st.Holders {
-		if h.Token == token {
-			return present
-		}
-	}
-	if n := len(st.Holders); n < st.Held && (n == 0 || st.Holders[n-1].Token < token) {
-		return unlisted
-	}
-	return absent
+// findGrant reports whether the grant with token is among the listed holders of
+// a key, and if not, whether the list ends before the grant's place.
+func findGrant(st machine.Status, token machine.Token) (listed, beyond bool) {
+	n := len(st.Holders)
+	listed = slices.ContainsFunc(st.Holders, func(h machine.Grant) bool { return h.Token == token })
+	return listed, !listed && n < st.Held && (n == 0 || st.Holders[n-1].Token < token)
 }

@@ -205,9 +205,7 @@ func (o *Options) validate() (string, *cluster.ConfigError) {
 		return "", configError("Options.Name", "%d bytes exceed %d", len(o.Name), machine.MaxName)
 	case !utf8.ValidString(o.Name):
 		return "", configError("Options.Name", "not valid UTF-8")
-	case o.TTL < 0:
-		return "", configError("Options.TTL", "%v is negative", o.TTL)
-	case o.TTL > 0 && o.TTL < minTTL:
+	case o.TTL != 0 && o.TTL < minTTL:
 		return "", configError("Options.TTL", "%v is below the least, %v", o.TTL, minTTL)
 	}
 	meta := encodeMeta(o.Meta)

@@ -40,10 +40,9 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 	return joinLoss(err, lost)
 }
 
-// runWork runs work under l and then releases l, also after a panic. If
-// release is not nil, runWork calls release with work's error instead of
-// l.Release. If the
-// lock's context has ended already, work is not run. runWork returns work's
+// runWork runs work under l and then releases l, also after a panic. If release
+// is not nil, runWork calls release with work's error instead of l.Release. If
+// the lock's context has ended already, work is not run. runWork returns work's
 // error, and the loss of the lock if the lock was lost before work returned.
 func (c *Client) runWork(l *Lock, work Work, release func(ctx context.Context, err error) error) (lost *LostError, err error) {
 	ctx := l.Context()

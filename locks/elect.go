@@ -110,13 +110,12 @@ func (c *Client) releaseAfterLead(ctx context.Context, l *Lock, err error) error
 		return l.Release(ctx)
 	}
 	err = l.HandOver(ctx, r.successor)
-	if l.endCause() == nil {
-		// The name cannot be a client's name.
+	held := l.held() // the name cannot be a client's name
+	if held || errors.Is(err, ErrNoSuccessor) || errors.Is(err, ErrVersion) {
 		c.trace.retrying(LockEvent{Key: l.g.key, Token: l.Token(), Err: err})
-		return l.Release(ctx)
 	}
-	if errors.Is(err, ErrNoSuccessor) || errors.Is(err, ErrVersion) {
-		c.trace.retrying(LockEvent{Key: l.g.key, Token: l.Token(), Err: err})
+	if held {
+		return l.Release(ctx)
 	}
 	return err
 }

@@ -167,11 +167,3 @@ func (s *session) extendTrust(sent instant) {
 		s.dropBeats(sent)
 	}
 }
-
-// wakeRun makes run read the clocks now.
-func (s *session) wakeRun() {
-	select {
-	case s.wakeup <- struct{}{}:
-	default:
-	}
-}

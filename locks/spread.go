@@ -3,6 +3,8 @@ package locks
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -166,8 +168,8 @@ func (sp *spread) run(ctx context.Context) (workErr error) {
 		}
 		if sp.view != nil && sp.ended == nil && workErr == nil {
 			sp.applyPlan(ctx, &running)
-			if next, ok := sp.nextPauseEnd(); ok {
-				timer.Reset(next)
+			if ends := slices.Collect(maps.Values(sp.pauses)); len(ends) > 0 {
+				timer.Reset(time.Until(slices.MinFunc(ends, time.Time.Compare)))
 			}
 		}
 	}
@@ -196,17 +198,6 @@ func (sp *spread) handleReport(r report) error {
 	return r.workErr
 }
 
-// nextPauseEnd returns how long the earliest end of a pause is away, and false
-// if there are no pauses.
-func (sp *spread) nextPauseEnd() (next time.Duration, ok bool) {
-	for _, end := range sp.pauses {
-		if d := time.Until(end); !ok || d < next {
-			next, ok = d, true
-		}
-	}
-	return next, ok
-}
-
 // applyPlan carries out this caller's part of the plan for the present view.
 func (sp *spread) applyPlan(ctx context.Context, running *sync.WaitGroup) {
 	callers := make([]machine.SessionID, 0, 1+len(sp.view.Status.Waiters))
@@ -217,10 +208,8 @@ func (sp *spread) applyPlan(ctx context.Context, running *sync.WaitGroup) {
 		callers = append(callers, w.Session)
 	}
 	owners := make([]machine.SessionID, len(sp.keys))
-	for i := range owners {
-		if i < len(sp.view.Also) {
-			owners[i] = sp.view.Also[i].Session
-		}
+	for i := range min(len(owners), len(sp.view.Also)) {
+		owners[i] = sp.view.Also[i].Session
 	}
 	for shard, target := range assign(callers, owners) {
 		if time.Until(sp.pauses[shard]) <= 0 {
@@ -267,8 +256,7 @@ func (sp *spread) runShard(ctx context.Context, shard int) report {
 		}
 		return r
 	}
-	var lost *LostError
-	lost, err = sp.c.runWork(l, func(ctx context.Context, l *Lock) error { return sp.work(ctx, shard, l) }, nil)
+	lost, err := sp.c.runWork(l, func(ctx context.Context, l *Lock) error { return sp.work(ctx, shard, l) }, nil)
 	r.workErr = workError(l, err)
 	switch {
 	case r.workErr != nil:
