@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -76,9 +77,7 @@ const lockText = "wardmote-fence lock: do not remove\n"
 //
 // Beside path there is path+".lock", which must not be removed, and for moments
 // path+".tmp". All files have mode 0600.
-func OpenFile(path string) (*File, error) {
-	return openFile(path, hostDisk{})
-}
+func OpenFile(path string) (*File, error) { return openFile(path, hostDisk{}) }
 
 func openFile(path string, d disk) (*File, error) {
 	// The path stays valid if the process changes its working directory.
@@ -100,14 +99,11 @@ func openFile(path string, d disk) (*File, error) {
 
 // initialize reads the mark, or stores a first mark of zero.
 func (f *File) initialize() error {
-	unlock, err := f.lockBoth()
+	unlock, err := f.lockMark()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := f.refreshMark(); err != nil {
-		return err
-	}
 	// An existing mark is stored again, so that a disk which cannot store marks
 	// fails OpenFile and not the first write.
 	if err := f.storeMark(f.mark); err != nil {
@@ -146,35 +142,26 @@ func (f *File) initialize() error {
 //
 // A process that is stopped inside write keeps the lock until the process runs
 // again or is killed. The guarantees depend on this, so keep write short.
-func (f *File) Do(t Token, write func() error) error {
-	return f.do(t, false, write)
-}
+func (f *File) Do(t Token, write func() error) error { return f.do(t, false, write) }
 
 // DoOnce is Do for resources that allow one access per grant: DoOnce also refuses
 // a token equal to the mark. See Guard.DoOnce. After an error of the file system
 // the access may be spent although write has not run.
-func (f *File) DoOnce(t Token, write func() error) error {
-	return f.do(t, true, write)
-}
+func (f *File) DoOnce(t Token, write func() error) error { return f.do(t, true, write) }
 
 // Claim raises the mark to t, durably, without writing, and fails like Do. Call
 // Claim once for each grant, before the first read of the resource.
-func (f *File) Claim(t Token) error {
-	return f.do(t, false, noWrite)
-}
+func (f *File) Claim(t Token) error { return f.do(t, false, noWrite) }
 
 // Current returns the mark, or zero if no token has been shown. Current waits
 // until a running write has returned: after Current has returned without error,
 // no write of a lower token runs or will run, in any process and after any crash.
 func (f *File) Current() (Token, error) {
-	unlock, err := f.lockBoth()
+	unlock, err := f.lockMark()
 	if err != nil {
 		return 0, err
 	}
 	defer unlock()
-	if err := f.refreshMark(); err != nil {
-		return 0, err
-	}
 	if err := f.storeMark(f.mark); err != nil {
 		return 0, err
 	}
@@ -201,14 +188,11 @@ func (f *File) do(t Token, once bool, write func() error) error {
 	if t == 0 {
 		return ErrUnfenced
 	}
-	unlock, err := f.lockBoth()
+	unlock, err := f.lockMark()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := f.refreshMark(); err != nil {
-		return err
-	}
 	if err := admit(t, f.mark, once); err != nil {
 		return err
 	}
@@ -218,10 +202,11 @@ func (f *File) do(t Token, once bool, write func() error) error {
 	return write()
 }
 
-// lockBoth waits for the mutex of this File, then for the lock of the lock file.
-// The lock file alone is not enough: all goroutines of this File share one open
-// lock file, and so would hold its lock together. unlock frees both.
-func (f *File) lockBoth() (unlock func(), err error) {
+// lockMark waits for the mutex of this File, then for the lock of the lock file,
+// and then sets f.mark to the mark on disk. The lock file alone is not enough: all
+// goroutines of this File share one open lock file, and so would hold its lock
+// together. unlock frees both locks.
+func (f *File) lockMark() (unlock func(), err error) {
 	f.mu.Lock()
 	if f.lock == nil {
 		f.mu.Unlock()
@@ -240,7 +225,11 @@ func (f *File) lockBoth() (unlock func(), err error) {
 	}
 	// If somebody removed the lock file, another process may hold the lock of a
 	// new file with the same name.
-	if err := f.checkLockFile(); err != nil {
+	err = f.checkLockFile()
+	if err == nil {
+		err = f.refreshMark()
+	}
+	if err != nil {
 		unlock()
 		return nil, err
 	}
@@ -333,13 +322,9 @@ func (f *File) writeTemp(temp string, b []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := file.Write(b); err != nil {
-		file.Close()
-		return err
+	_, err = file.Write(b)
+	if err == nil {
+		err = file.Sync()
 	}
-	if err := file.Sync(); err != nil {
-		file.Close()
-		return err
-	}
-	return file.Close()
+	return cmp.Or(err, file.Close())
 }

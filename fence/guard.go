@@ -28,25 +28,19 @@ type Guard struct {
 // Only one grant has the token, so no other holder is admitted.
 //
 // A write that calls its own guard waits for itself for ever.
-func (g *Guard) Do(t Token, write func() error) error {
-	return g.do(t, false, write)
-}
+func (g *Guard) Do(t Token, write func() error) error { return g.do(t, false, write) }
 
 // DoOnce is Do for resources that allow one access per grant. DoOnce also refuses
 // a token equal to the mark, with a *StaleError in which Seen equals Token. The
 // access is spent even if write fails or panics, or if Do or Claim has shown the
 // token; the next access needs a new grant. So do not call Claim first: read
 // inside write, when the mark is raised already.
-func (g *Guard) DoOnce(t Token, write func() error) error {
-	return g.do(t, true, write)
-}
+func (g *Guard) DoOnce(t Token, write func() error) error { return g.do(t, true, write) }
 
 // Claim raises the mark to t without writing, and fails like Do. Call Claim once
 // for each grant, before the first read of the resource: from then on no earlier
 // holder can change the state that was read.
-func (g *Guard) Claim(t Token) error {
-	return g.do(t, false, noWrite)
-}
+func (g *Guard) Claim(t Token) error { return g.do(t, false, noWrite) }
 
 // Current returns the mark, or zero if no token has been shown. Current waits
 // until a running write has returned: after Current has returned, no write of a

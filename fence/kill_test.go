@@ -172,7 +172,7 @@ func TestKilledProcessesNeverLowerTheMark(t *testing.T) {
 		p.kill()
 
 		func() {
-			unlock, err := guard.lockBoth() // so that no child writes meanwhile
+			unlock, err := guard.lockMark() // so that no child writes meanwhile
 			if err != nil {
 				t.Fatal(err)
 			}

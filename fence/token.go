@@ -45,9 +45,7 @@ func (t Token) String() string { return strconv.FormatUint(uint64(t), 10) }
 
 // MarshalText returns the token as a decimal number, like String. The error is
 // always nil.
-func (t Token) MarshalText() ([]byte, error) {
-	return strconv.AppendUint(nil, uint64(t), 10), nil
-}
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // UnmarshalText parses the text of MarshalText. On an error t is unchanged.
 func (t *Token) UnmarshalText(text []byte) error {
@@ -60,9 +58,7 @@ func (t *Token) UnmarshalText(text []byte) error {
 }
 
 // MarshalJSON returns the token as a JSON string. The error is always nil.
-func (t Token) MarshalJSON() ([]byte, error) {
-	return append(strconv.AppendUint([]byte{'"'}, uint64(t), 10), '"'), nil
-}
+func (t Token) MarshalJSON() ([]byte, error) { return strconv.AppendQuote(nil, t.String()), nil }
 
 // UnmarshalJSON parses the JSON string of MarshalJSON. As everywhere in JSON,
 // null changes nothing. A JSON number is refused, because its writer may have

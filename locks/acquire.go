@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
@@ -39,7 +38,7 @@ var errNoSession = errors.New("locks: the session has ended")
 //   - *cluster.ConfigError: the key or an option cannot be used.
 //   - ErrClosed, or cluster.ErrStopped: the client or its node has ended.
 func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
-	return c.acquireKey(ctx, key, false, opts)
+	return c.acquire(ctx, context.WithoutCancel(ctx), newAcquireRequest(key, opts))
 }
 
 // TryAcquire is like Acquire, but does not wait for the key. If the key is held
@@ -47,27 +46,21 @@ func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock
 // waiter. During the first TTL of a cluster's life the cluster grants nothing,
 // and the error is cluster.ErrFounding.
 func (c *Client) TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
-	return c.acquireKey(ctx, key, true, opts)
-}
-
-// acquireKey does the work of Acquire and TryAcquire.
-func (c *Client) acquireKey(ctx context.Context, key string, try bool, opts []Option) (*Lock, error) {
-	if err := c.beginCall(); err != nil {
-		return nil, err
-	}
-	defer c.calls.Done()
-	req, err := newAcquireRequest(key, opts)
-	if err != nil {
-		return nil, err
-	}
-	req.cmd.Try = try
+	req := newAcquireRequest(key, opts)
+	req.cmd.Try = true
 	return c.acquire(ctx, context.WithoutCancel(ctx), req)
 }
 
 // acquire acquires req in the client's session, and in a new session if the old
-// one has ended. The caller has called beginCall. The lock's context will be a
-// child of parent.
+// one has ended. The lock's context will be a child of parent.
 func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
+	if err := c.beginCall(); err != nil {
+		return nil, err
+	}
+	defer c.calls.Done()
+	if req.err != nil {
+		return nil, req.err
+	}
 	if ctx.Err() != nil {
 		return nil, callError("acquire", req.key, endOf(ctx))
 	}
@@ -113,13 +106,7 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		}
 		cmd.Under = held
 	}
-	w := &waiter{
-		acquireRequest: req,
-		since:          time.Now(),
-		parent:         parent,
-		cancel:         cancel,
-		answered:       make(chan struct{}),
-	}
+	w := &waiter{acquireRequest: req, parent: parent, cancel: cancel}
 	if err := s.register(w); err != nil {
 		return nil, err
 	}
@@ -137,10 +124,7 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		cmd.Under = nil
 		out, err = ask()
 	}
-	if err == nil {
-		s.awaitVerdict(wctx, w, out)
-	}
-	return s.lockOrError(wctx, w, s.removeWaiter(w, out, err))
+	return s.lockOrError(wctx, w, s.awaitVerdict(wctx, w, out, err))
 }
 
 // lockOrError returns the lock of w, or the error of w's call. ctx may have

@@ -10,13 +10,7 @@ import (
 // key. The holder is free to ignore the request. The end of the lock does not
 // close the channel.
 func (l *Lock) Asked() <-chan struct{} {
-	if l.zero() {
-		return nil
-	}
-	s := l.g.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return signal(&l.g.ensureRare().asked, l.g.asked)
+	return readGrant(l, func(g *grant) <-chan struct{} { return signal(&g.ensureRare().asked, g.asked) })
 }
 
 // Contended returns a channel to be closed once another request waits for the
@@ -24,13 +18,7 @@ func (l *Lock) Asked() <-chan struct{} {
 // brief. The channel stays closed if the other request gives up. The end of the
 // lock does not close the channel.
 func (l *Lock) Contended() <-chan struct{} {
-	if l.zero() {
-		return nil
-	}
-	s := l.g.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return signal(&l.g.ensureRare().contended, l.g.contended)
+	return readGrant(l, func(g *grant) <-chan struct{} { return signal(&g.ensureRare().contended, g.contended) })
 }
 
 // signal returns the channel at c. If c is nil, signal makes a channel first,
@@ -57,10 +45,6 @@ func (c *Client) Ask(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	if err := c.beginCall(); err != nil {
-		return err
-	}
-	defer c.calls.Done()
 	out, err := c.proposeInAnySession(ctx, func(s *session) machine.Command { return machine.Ask{Session: s.id, Key: key} })
 	switch {
 	case err != nil:

@@ -33,10 +33,6 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 	if t == 0 {
 		return configError("token", "0 is no token")
 	}
-	if err := c.beginCall(); err != nil {
-		return err
-	}
-	defer c.calls.Done()
 	token := machine.Token(t)
 	// Read first: after the Break command, a read without the grant is proof of
 	// success.
@@ -44,13 +40,12 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 	if err != nil {
 		return callError("break", key, err)
 	}
-	if presenceOf(a.Status, token) == absent {
+	if listed, beyond := findGrant(a.Status, token); !listed && !beyond {
 		if len(a.Status.Holders) > 0 {
 			return heldBy(key, a.Status.Holders[0])
 		}
 		return fmt.Errorf("%w: %q (token %d)", ErrNotHeld, key, uint64(t))
 	}
-	var retry backoff
 	for {
 		out, err := c.proposeInAnySession(ctx, func(s *session) machine.Command {
 			return machine.Break{Session: s.id, Key: key, Token: token}
@@ -63,14 +58,14 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 		case out.Code != machine.OK:
 			return callError("break", key, outcomeError("break", out))
 		}
-		freed, err := c.awaitFreed(ctx, key, token, &retry)
+		freed, err := c.awaitFreed(ctx, key, token)
 		if err == nil && !freed {
-			err = retry.wait(ctx, c.closing)
+			err = new(backoff).wait(ctx, c.closing)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return callError("break", key, err)
-		}
-		if freed {
+		case freed:
 			return nil
 		}
 	}
@@ -79,27 +74,18 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 // awaitFreed waits until the grant of key with token is gone. If the list of
 // holders is too long to show the grant, awaitFreed returns false: then the
 // caller must ask by another Break command, which changes nothing more.
-func (c *Client) awaitFreed(ctx context.Context, key string, token machine.Token, retry *backoff) (bool, error) {
-	// Version 0 asks for the present state, since the Break command itself may have
-	// freed the key. Each later read waits for a change.
-	q := replica.Query{Key: key, Waiters: replica.MaxListed}
-	for {
-		a, err := c.read(ctx, q)
+func (c *Client) awaitFreed(ctx context.Context, key string, token machine.Token) (freed bool, err error) {
+	// The first answer has the present state, since the Break command itself may
+	// have freed the key.
+	for a, err := range c.follow(ctx, replica.Query{Key: key, Waiters: replica.MaxListed}, c.isFinal) {
 		if err != nil {
-			if c.isFinal(ctx, err) || retry.wait(ctx, c.closing) != nil {
-				return false, err
-			}
-			continue
+			return false, err
 		}
-		retry.reset()
-		switch presenceOf(a.Status, token) {
-		case absent:
-			return true, nil
-		case unlisted:
-			return false, nil
+		if listed, beyond := findGrant(a.Status, token); !listed {
+			return !beyond, nil
 		}
-		q.Version = a.Version
 	}
+	return false, nil // not reached, since follow ends with an error
 }
 
 // upgradedError returns nil if the grant of key with token is gone, given the
@@ -128,24 +114,10 @@ func heldBy(key string, h machine.Grant) error {
 	return &HeldError{Key: key, Client: h.Client, Node: h.Node, Token: fence.Token(h.Token), Delayed: h.Delayed}
 }
 
-// presence says whether a grant is in a key's list of holders.
-type presence uint8
-
-const (
-	absent presence = iota
-	present
-	unlisted // the list of holders ends before the grant's place
-)
-
-// presenceOf says whether the grant with token is among a key's holders.
-func presenceOf(st machine.Status, token machine.Token) presence {
-	for _, h := range st.Holders {
-		if h.Token == token {
-			return present
-		}
-	}
-	if n := len(st.Holders); n < st.Held && (n == 0 || st.Holders[n-1].Token < token) {
-		return unlisted
-	}
-	return absent
+// findGrant reports whether the grant with token is among the listed holders of
+// a key, and if not, whether the list ends before the grant's place.
+func findGrant(st machine.Status, token machine.Token) (listed, beyond bool) {
+	n := len(st.Holders)
+	listed = slices.ContainsFunc(st.Holders, func(h machine.Grant) bool { return h.Token == token })
+	return listed, !listed && n < st.Held && (n == 0 || st.Holders[n-1].Token < token)
 }

@@ -92,19 +92,17 @@ func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Contex
 // changeError returns the error of a change that failed with err or did not
 // start.
 func (l *Lock) changeError(ctx context.Context, verb string, err error) error {
-	var failed *replica.Error
-	reached := errors.As(err, &failed) && failed.Unknown
+	failed, ok := errors.AsType[*replica.Error](err)
 	switch ended := l.Err(); {
 	case ended != nil:
 		return ended
 	case ctx.Err() != nil:
 		err = whyEnded(ctx, err)
 	}
-	if reached {
+	if ok && failed.Unknown {
 		return callError(verb, l.g.key, fmt.Errorf("the cluster may have received the command, or may yet: %w", err))
 	}
-	var dead *DeadlockError
-	if errors.As(err, &dead) || errors.Is(err, ErrWrongMode) {
+	if errors.Is(err, ErrDeadlock) || errors.Is(err, ErrWrongMode) {
 		return err
 	}
 	return callError(verb, l.g.key, err)

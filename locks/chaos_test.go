@@ -106,8 +106,8 @@ func leftInClient(c *Client) string {
 	if c.opening != nil {
 		left = append(left, "an opening")
 	}
-	if n := len(c.spreads); n > 0 {
-		left = append(left, fmt.Sprint(n, " spreads"))
+	for name := range c.spreads.Range {
+		left = append(left, fmt.Sprint("a spread for ", name))
 	}
 	return strings.Join(left, ", ")
 }

@@ -76,9 +76,6 @@ func (s *session) startCleanup(d *cleanup) {
 	d.done = make(chan struct{})
 	cl := &s.cleanups
 	cl.queue = append(cl.queue, d)
-	if cl.byKey == nil {
-		cl.byKey = make(map[string][]*cleanup)
-	}
 	for _, key := range d.keys {
 		cl.byKey[key] = append(cl.byKey[key], d)
 	}
@@ -94,20 +91,13 @@ func (s *session) startCleanup(d *cleanup) {
 
 // runCleanups applies the cleanups of the queue, until the queue is empty.
 func (s *session) runCleanups() {
-	for {
-		s.mu.Lock()
-		cl := &s.cleanups
-		if len(cl.queue) == 0 {
-			cl.workers--
-			s.mu.Unlock()
-			return
-		}
+	cl := &s.cleanups
+	s.mu.Lock()
+	for len(cl.queue) > 0 {
 		d := cl.queue[0]
 		cl.queue = cl.queue[1:]
 		s.mu.Unlock()
-
 		s.applyCleanup(d)
-
 		s.mu.Lock()
 		for _, key := range d.keys {
 			if rest := slices.DeleteFunc(cl.byKey[key], func(o *cleanup) bool { return o == d }); len(rest) > 0 {
@@ -116,9 +106,10 @@ func (s *session) runCleanups() {
 				delete(cl.byKey, key)
 			}
 		}
-		s.mu.Unlock()
 		close(d.done)
 	}
+	cl.workers--
+	s.mu.Unlock()
 }
 
 // applyCleanup sends d, again after each failure, and returns when the cluster
@@ -166,10 +157,8 @@ func (s *session) releaseIsPending(key string, token fence.Token) bool {
 func (s *session) awaitCleanups(ctx context.Context, keys []string) error {
 	var pending []*cleanup
 	s.mu.Lock()
-	if len(s.cleanups.byKey) > 0 {
-		for _, key := range keys {
-			pending = append(pending, s.cleanups.byKey[key]...)
-		}
+	for _, key := range keys {
+		pending = append(pending, s.cleanups.byKey[key]...)
 	}
 	s.mu.Unlock()
 	for _, d := range pending {

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -36,13 +37,14 @@ type Client struct {
 	calls sync.WaitGroup // running methods; Close waits for them first
 	tasks sync.WaitGroup // goroutines of sessions; Close waits for them next
 
+	spreads sync.Map // its keys are the names for which Spread is running
+
 	mu          sync.Mutex
 	closeCalled bool // no new calls
 	tasksJoined bool // no new tasks
 	session     *session
 	opening     *opening
-	spreads     map[string]bool // the names for which Spread is running
-	closeErr    error           // the result of Close; read after closed is closed
+	closeErr    error // the result of Close; read after closed is closed
 }
 
 // New returns a client of node's cluster. New does nothing else and cannot
@@ -54,12 +56,11 @@ func New(node *cluster.Node, opts Options) *Client {
 
 func newClient(rep replica.Replica, opts Options) *Client {
 	c := &Client{
-		rep:     rep,
-		opts:    opts,
-		slept:   slept,
-		trace:   newTracer(opts.Trace),
-		closed:  make(chan struct{}),
-		spreads: make(map[string]bool),
+		rep:    rep,
+		opts:   opts,
+		slept:  slept,
+		trace:  newTracer(opts.Trace),
+		closed: make(chan struct{}),
 	}
 	c.meta, c.bad = opts.validate()
 	c.closing, c.endClosing = context.WithCancelCause(context.Background())
@@ -112,7 +113,9 @@ func (c *Client) closeAll() {
 	}
 	c.calls.Wait()
 	if s := c.currentSession(); s != nil {
-		c.closeErr = s.close()
+		s.lose(ClientClosed)
+		<-s.closed
+		c.closeErr = s.closeErr
 	}
 	c.mu.Lock()
 	c.tasksJoined = true
@@ -164,28 +167,7 @@ func (c *Client) currentSession() *session {
 
 // name returns the holder's name as seen by other clients.
 func (c *Client) name() string {
-	if c.opts.Name != "" {
-		return c.opts.Name
-	}
-	return c.rep.Member()
-}
-
-// beginSpread reserves name for a Spread. It returns false if a Spread runs for
-// name already.
-func (c *Client) beginSpread(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.spreads[name] {
-		return false
-	}
-	c.spreads[name] = true
-	return true
-}
-
-func (c *Client) endSpread(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.spreads, name)
+	return cmp.Or(c.opts.Name, c.rep.Member())
 }
 
 // Options configures a Client. The zero value is sound. If a value cannot be
@@ -223,9 +205,7 @@ func (o *Options) validate() (string, *cluster.ConfigError) {
 		return "", configError("Options.Name", "%d bytes exceed %d", len(o.Name), machine.MaxName)
 	case !utf8.ValidString(o.Name):
 		return "", configError("Options.Name", "not valid UTF-8")
-	case o.TTL < 0:
-		return "", configError("Options.TTL", "%v is negative", o.TTL)
-	case o.TTL > 0 && o.TTL < minTTL:
+	case o.TTL != 0 && o.TTL < minTTL:
 		return "", configError("Options.TTL", "%v is below the least, %v", o.TTL, minTTL)
 	}
 	meta := encodeMeta(o.Meta)

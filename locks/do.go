@@ -32,11 +32,7 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 	if work == nil {
 		return configError("work", "nil")
 	}
-	req, err := newAcquireRequest(key, opts)
-	if err != nil {
-		return err
-	}
-	l, err := c.acquire(ctx, ctx, req)
+	l, err := c.acquire(ctx, ctx, newAcquireRequest(key, opts))
 	if err != nil {
 		return err
 	}
@@ -44,10 +40,9 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 	return joinLoss(err, lost)
 }
 
-// runWork runs work under l and then releases l, also after a panic. If
-// release is not nil, runWork calls release with work's error instead of
-// l.Release. If the
-// lock's context has ended already, work is not run. runWork returns work's
+// runWork runs work under l and then releases l, also after a panic. If release
+// is not nil, runWork calls release with work's error instead of l.Release. If
+// the lock's context has ended already, work is not run. runWork returns work's
 // error, and the loss of the lock if the lock was lost before work returned.
 func (c *Client) runWork(l *Lock, work Work, release func(ctx context.Context, err error) error) (lost *LostError, err error) {
 	ctx := l.Context()
@@ -112,8 +107,7 @@ func joinLoss(err error, lost *LostError) error {
 	case err == nil:
 		return lost
 	}
-	var included *LostError
-	if errors.As(err, &included) && *included == *lost {
+	if included, ok := errors.AsType[*LostError](err); ok && *included == *lost {
 		return err
 	}
 	return errors.Join(err, lost)

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"reflect"
+
+	"github.com/wardmote/wardmote/fence"
 )
 
 // Elect stands for election until ctx ends: Elect acquires the key, runs lead
@@ -38,10 +42,7 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 	if lead == nil {
 		return configError("lead", "nil")
 	}
-	req, err := newAcquireRequest(key, opts)
-	if err != nil {
-		return err
-	}
+	req := newAcquireRequest(key, opts)
 	if req.refuseOptions(optIfToken|optReentrant, "Elect"); req.err != nil {
 		return req.err
 	}
@@ -52,7 +53,7 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 			retry.reset()
 			var lost *LostError
 			lost, err = c.runWork(l, lead, func(ctx context.Context, err error) error { return c.releaseAfterLead(ctx, l, err) })
-			if workErr := workError(l, err); workErr != nil && !isResignation(workErr) {
+			if workErr := workError(l, err); workErr != nil && !hasType[*resignation](workErr) {
 				return joinLoss(workErr, lost)
 			}
 			if lost == nil {
@@ -76,16 +77,11 @@ func (c *Client) waitToRetry(ctx context.Context, retry *backoff, key string, er
 		return ErrClosed
 	case ctx.Err() != nil:
 		return whyEnded(ctx, err)
-	case c.isFinal(ctx, err), failsAgain(err):
-		return err
+	case c.isFinal(ctx, err), errors.Is(err, ErrDeadlock), errors.Is(err, ErrCapacity):
+		return err // the same request would fail in the same way
 	}
 	c.trace.retrying(LockEvent{Key: key, Err: err})
 	return retry.wait(ctx, c.closing)
-}
-
-// failsAgain reports whether the same request would fail in the same way.
-func failsAgain(err error) bool {
-	return errors.Is(err, ErrDeadlock) || errors.Is(err, ErrCapacity)
 }
 
 // Resign returns an error for the lead of Elect to return, wrapped or not.
@@ -106,26 +102,69 @@ func (r *resignation) Error() string {
 	return fmt.Sprintf("locks: resigned for %s", r.successor)
 }
 
-func isResignation(err error) bool {
-	var r *resignation
-	return errors.As(err, &r)
-}
-
 // releaseAfterLead releases l after lead has returned err. If err is a
 // resignation with a successor, the key goes to the successor.
 func (c *Client) releaseAfterLead(ctx context.Context, l *Lock, err error) error {
-	var r *resignation
-	if !errors.As(err, &r) || r.successor == "" {
+	r, ok := errors.AsType[*resignation](err)
+	if !ok || r.successor == "" {
 		return l.Release(ctx)
 	}
 	err = l.HandOver(ctx, r.successor)
-	if l.endCause() == nil {
-		// The name cannot be a client's name.
+	held := l.held() // the name cannot be a client's name
+	if held || errors.Is(err, ErrNoSuccessor) || errors.Is(err, ErrVersion) {
 		c.trace.retrying(LockEvent{Key: l.g.key, Token: l.Token(), Err: err})
+	}
+	if held {
 		return l.Release(ctx)
 	}
-	if errors.Is(err, ErrNoSuccessor) || errors.Is(err, ErrVersion) {
-		c.trace.retrying(LockEvent{Key: l.g.key, Token: l.Token(), Err: err})
-	}
 	return err
+}
+
+// Elected describes the leader: the holder of the key, by Elect, Do or Acquire.
+// If there is no leader, Token is 0 and all other fields are empty.
+type Elected struct {
+	Client string // its Options.Name
+	Node   string // the member on which the client runs
+	Token  fence.Token
+	Meta   map[string]string // attached with the option Meta
+}
+
+// Observe yields the present leader of key, and then the new leader after each
+// change, also when there is none. Terms that are over before the loop's body
+// runs may be skipped, but never the latest, and tokens never fall. A grant
+// with an expired session is no longer the leader's, even while its delay keeps
+// the key taken.
+//
+// A yielded term may be over when the body runs. Use Observe to find the
+// leader; the leader must check its own lock. The sequence ends like Watch's.
+func (c *Client) Observe(ctx context.Context, key string) iter.Seq2[Elected, error] {
+	return func(yield func(Elected, error) bool) {
+		var last Elected
+		first := true
+		for st, err := range c.Watch(ctx, key) {
+			if err != nil {
+				yield(Elected{}, err)
+				return
+			}
+			now := elected(st)
+			if !first && reflect.DeepEqual(now, last) {
+				continue
+			}
+			first, last = false, now
+			if !yield(now, nil) {
+				return
+			}
+		}
+	}
+}
+
+// elected returns the leader in a state: the newest holder. There is at most
+// one holder unless the key is shared.
+func elected(st Status) (e Elected) {
+	for _, h := range st.Holders {
+		if !h.Delayed {
+			e = Elected{Client: h.Client, Node: h.Node, Token: h.Token, Meta: h.Meta}
+		}
+	}
+	return e
 }

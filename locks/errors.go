@@ -111,26 +111,18 @@ const (
 	Broken
 )
 
-// String returns the reason as text for errors and logs.
-func (r Reason) String() string {
-	switch r {
-	case SessionExpired:
-		return "session expired"
-	case QuorumUnreachable:
-		return "quorum unreachable"
-	case HostSlept:
-		return "host slept"
-	case ProcessPaused:
-		return "process paused"
-	case NodeStopped:
-		return "node stopped"
-	case ClientClosed:
-		return "client closed"
-	case Broken:
-		return "broken by an operator"
-	}
-	return "reason " + strconv.Itoa(int(r))
+var reasonTexts = map[Reason]string{
+	SessionExpired:    "session expired",
+	QuorumUnreachable: "quorum unreachable",
+	HostSlept:         "host slept",
+	ProcessPaused:     "process paused",
+	NodeStopped:       "node stopped",
+	ClientClosed:      "client closed",
+	Broken:            "broken by an operator",
 }
+
+// String returns the reason as text for errors and logs.
+func (r Reason) String() string { return cmp.Or(reasonTexts[r], "reason "+strconv.Itoa(int(r))) }
 
 // is reports whether target is the sentinel error for r.
 func (r Reason) is(target error) bool {
@@ -203,19 +195,16 @@ type Wait struct {
 }
 
 func (e *DeadlockError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "locks: %s %q: deadlock", cmp.Or(e.verb, "acquire"), e.Key)
-	for i, w := range e.Cycle {
-		sep := ", "
-		if i == 0 {
-			sep = ": "
-		}
-		fmt.Fprintf(&b, "%s%s waits for %q", sep, w.Client, w.Key)
+	text := fmt.Sprintf("locks: %s %q: deadlock", cmp.Or(e.verb, "acquire"), e.Key)
+	sep := ": "
+	for _, w := range e.Cycle {
+		text += fmt.Sprintf("%s%s waits for %q", sep, w.Client, w.Key)
 		if w.Token != 0 {
-			fmt.Fprintf(&b, " (token %d)", uint64(w.Token))
+			text += fmt.Sprintf(" (token %d)", w.Token)
 		}
+		sep = ", "
 	}
-	return b.String()
+	return text
 }
 
 // Is reports whether target is ErrDeadlock.
@@ -316,11 +305,11 @@ func endOf(ctx context.Context) error {
 // cluster.ErrNoQuorum too.
 func whyEnded(ctx context.Context, heard error) error {
 	why := endOf(ctx)
-	var session *SessionError
+	session, sessionEnded := errors.AsType[*SessionError](why)
 	switch {
 	case errors.Is(why, ErrClosed):
 		return ErrClosed
-	case errors.As(why, &session):
+	case sessionEnded:
 		return session // without context.Canceled: the caller's context has not ended
 	case errors.Is(heard, cluster.ErrNoQuorum) && !errors.Is(why, cluster.ErrNoQuorum):
 		return fmt.Errorf("%w: %w", cluster.ErrNoQuorum, why)
@@ -341,12 +330,16 @@ func notInTime(err error) error {
 // callError adds the verb and the key of a call to err, unless err has both
 // already.
 func callError(verb, key string, err error) error {
-	var config *cluster.ConfigError
-	var session *SessionError
-	if err == ErrClosed || errors.As(err, &config) || errors.As(err, &session) {
+	if err == ErrClosed || hasType[*cluster.ConfigError](err) || hasType[*SessionError](err) {
 		return err
 	}
 	return fmt.Errorf("locks: %s %q: %w", verb, key, err)
+}
+
+// hasType reports whether err is or wraps an error of type E.
+func hasType[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 func configError(field, format string, args ...any) *cluster.ConfigError {

@@ -39,7 +39,7 @@ func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 	}
 	s.mu.Lock()
 	w := s.waiters[seq]
-	if w == nil || s.draining || s.reason != 0 {
+	if w == nil || s.refusal() != nil {
 		s.mu.Unlock()
 		return
 	}
@@ -74,6 +74,7 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 		token:      fence.Token(out.Token),
 		mode:       w.cmd.Mode,
 		unclean:    out.Unclean,
+		rare:       &noRare,
 	}
 	g.lock = &Lock{g: g, parent: w.parent}
 	if w.cmd.Keys != nil {
@@ -112,21 +113,19 @@ func (s *session) handleRefused(seq uint64, out machine.Outcome) {
 func (s *session) handleNotice(e machine.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g := s.grants[e.Seq]; g != nil {
+	g, w := s.grants[e.Seq], s.waiters[e.Seq]
+	if g != nil {
 		g.raiseToken(e.Token)
-		if e.Kind == machine.EventAsked {
-			g.noteAsked(e.By)
-		} else {
-			g.noteContended()
-		}
-		return
 	}
-	if w := s.waiters[e.Seq]; w != nil {
-		if e.Kind == machine.EventAsked {
-			w.early.asked, w.early.by = true, e.By
-		} else {
-			w.early.contended = true
-		}
+	switch asked := e.Kind == machine.EventAsked; {
+	case g != nil && asked:
+		g.noteAsked(e.By)
+	case g != nil:
+		g.noteContended()
+	case w != nil && asked:
+		w.early.asked, w.early.by = true, e.By
+	case w != nil:
+		w.early.contended = true
 	}
 }
 

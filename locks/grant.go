@@ -22,7 +22,7 @@ type grant struct {
 	// Guarded by s.mu.
 	token       fence.Token // raised by an upgrade
 	lock        *Lock       // the first handle
-	rare        *rareFields // fields that few grants need; nil if unused
+	rare        *rareFields // fields that few grants need; &noRare if unused
 	mode        machine.Mode
 	downgrading bool // exclusive, but the cluster may have made it shared already
 	tokenUnsure bool // an upgrade was given up, and may have raised the token
@@ -42,9 +42,12 @@ type rareFields struct {
 	changes   []*runningChange // running, or waiting for its turn
 }
 
-// ensureRare returns g.rare, which it makes if needed. The caller holds s.mu.
+// noRare is shared by all grants that have not called ensureRare, for reading.
+var noRare rareFields
+
+// ensureRare returns g.rare for writing. The caller holds s.mu.
 func (g *grant) ensureRare() *rareFields {
-	if g.rare == nil {
+	if g.rare == &noRare {
 		g.rare = &rareFields{}
 	}
 	return g.rare
@@ -62,7 +65,7 @@ func (g *grant) nextRev() uint64 {
 
 // keys returns all keys of the grant. The result never changes.
 func (g *grant) keys() []string {
-	if g.rare != nil && g.rare.keys != nil {
+	if g.rare.keys != nil {
 		return g.rare.keys
 	}
 	return []string{g.key}
@@ -70,7 +73,7 @@ func (g *grant) keys() []string {
 
 // depth returns the number of locks held on the grant. The caller holds s.mu.
 func (g *grant) depth() int {
-	if g.rare != nil && g.rare.entry != nil {
+	if g.rare.entry != nil {
 		return len(g.rare.entry.locks)
 	}
 	return 1
@@ -81,19 +84,13 @@ func (g *grant) depth() int {
 // s.mu, and calls these functions after unlocking.
 func (g *grant) endLocks(cause error, cancels []func()) []func() {
 	delete(g.s.grants, g.seq)
-	end := func(l *Lock) {
-		if cancel := l.markEnded(cause); cancel != nil {
-			cancels = append(cancels, cancel)
-		}
-	}
-	if g.rare == nil || g.rare.entry == nil {
-		end(g.lock)
-		return cancels
+	if g.rare.entry == nil {
+		return g.lock.markEnded(cause, cancels)
 	}
 	e := g.rare.entry
 	delete(g.s.entries, e.name)
 	for l := range e.locks {
-		end(l)
+		cancels = l.markEnded(cause, cancels)
 	}
 	clear(e.locks)
 	return cancels
@@ -109,10 +106,7 @@ func (l *Lock) markReleased() (last bool, cancels []func()) {
 	locks := l.g.rare.entry.locks
 	delete(locks, l)
 	l.depthLeft = len(locks)
-	if cancel := l.markEnded(ErrReleased); cancel != nil {
-		cancels = append(cancels, cancel)
-	}
-	return false, cancels
+	return false, l.markEnded(ErrReleased, nil)
 }
 
 // markLost ends the grant and its locks because the grant was lost, and appends
@@ -142,7 +136,7 @@ func (g *grant) noteAsked(by string) {
 		return // a repeated event
 	}
 	g.asked = true
-	if g.rare != nil && g.rare.asked != nil {
+	if g.rare.asked != nil {
 		close(g.rare.asked)
 	}
 	g.s.c.trace.asked(LockEvent{Key: g.key, Token: g.token, By: by})
@@ -155,7 +149,7 @@ func (g *grant) noteContended() {
 		return
 	}
 	g.contended = true
-	if g.rare != nil && g.rare.contended != nil {
+	if g.rare.contended != nil {
 		close(g.rare.contended)
 	}
 	g.s.c.trace.contended(LockEvent{Key: g.key, Token: g.token})

@@ -31,7 +31,7 @@ func (s *session) run() {
 	last := s.trust.sent
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for s.ctx.Err() == nil {
+	for {
 		now := s.c.now()
 		// A host has missed beats after a sleep, so the session sends a beat at
 		// once.
@@ -39,11 +39,11 @@ func (s *session) run() {
 			last = now
 			s.sendBeat(now)
 		}
-		d, ok := s.checkTrust(now, s.ttl/beatsPerTTL-now.since(last))
-		if !ok {
+		left := s.trustLeft(now)
+		if left == 0 {
 			break
 		}
-		timer.Reset(d)
+		timer.Reset(s.planCheck(now, min(left, max(s.ttl/beatsPerTTL-now.since(last), 0))))
 		select {
 		case <-timer.C:
 		case <-s.wakeup:
@@ -61,52 +61,38 @@ func (s *session) run() {
 	}
 }
 
-// checkTrust ends the session if its trust is spent, and then returns false.
-// Otherwise it returns how long run may sleep: until the trust ends or the next
-// beat is due.
-func (s *session) checkTrust(now instant, due time.Duration) (time.Duration, bool) {
+// planCheck returns how long run may sleep after now: d, the time until the
+// trust ends or the next beat is due, but not past the next sleepCheck.
+func (s *session) planCheck(now instant, d time.Duration) time.Duration {
 	s.mu.Lock()
-	left := s.trust.remaining(now)
-	d := min(left, max(due, 0))
+	defer s.mu.Unlock()
 	if len(s.grants)+len(s.waiters) > 0 {
 		d = min(d, sleepCheck)
 	}
-	over := s.reason != 0
-	if left > 0 {
-		s.nextCheck = now.at.Add(d)
-	}
-	s.mu.Unlock()
-	if over || left > 0 {
-		return d, !over
-	}
-	s.loseTrust(now)
-	return 0, false
+	s.nextCheck = now.at.Add(d)
+	return d
 }
 
-// loseTrust ends the session because its trust is spent.
-func (s *session) loseTrust(now instant) {
+// trustLeft returns for how long after now the session's grants may be trusted,
+// or 0 if the session has ended. If the trust is spent, trustLeft ends the
+// session.
+func (s *session) trustLeft(now instant) time.Duration {
 	s.mu.Lock()
-	reason := s.trust.lossReason(now, now.at.Sub(s.nextCheck))
+	trust, due, over := s.trust, s.nextCheck, s.reason != 0
 	s.mu.Unlock()
-	s.lose(reason)
+	if over {
+		return 0
+	}
+	if left := trust.remaining(now); left > 0 {
+		return left
+	}
+	s.lose(trust.lossReason(now, now.at.Sub(due)))
+	return 0
 }
 
 // alive reports whether the session has not ended and its trust is open by the
 // clocks. If the trust is spent, alive ends the session.
-func (s *session) alive() bool {
-	now := s.c.now()
-	s.mu.Lock()
-	left, over := s.trust.remaining(now), s.reason != 0
-	s.mu.Unlock()
-	if over {
-		return false
-	}
-	if left <= 0 {
-		s.loseTrust(now)
-		return false
-	}
-	return true
-}
+func (s *session) alive() bool { return s.trustLeft(s.c.now()) > 0 }
 
 // beat is a keepalive without an answer yet.
 type beat struct {
@@ -117,12 +103,11 @@ type beat struct {
 
 // sendBeat sends a keepalive, and does not wait for the answer.
 func (s *session) sendBeat(now instant) {
-	s.mu.Lock()
-	left := s.trust.remaining(now)
-	if s.reason != 0 || left <= 0 {
-		s.mu.Unlock()
+	left := s.trustLeft(now)
+	if left == 0 {
 		return
 	}
+	s.mu.Lock()
 	if len(s.beats) == beatsPerTTL {
 		s.dropBeats(s.beats[0].sent)
 	}
@@ -172,28 +157,13 @@ func (s *session) handleBeatAnswer(sent instant, err error, stale bool) {
 // extendTrust restarts the window of trust at sent, because a beat sent then is
 // now confirmed. A window once over stays over, even if nobody has noticed yet.
 func (s *session) extendTrust(sent instant) {
-	now := s.c.now()
+	if !s.alive() {
+		return
+	}
 	s.mu.Lock()
-	if s.reason != 0 {
-		s.mu.Unlock()
-		return
-	}
-	if s.trust.remaining(now) <= 0 {
-		s.mu.Unlock()
-		s.loseTrust(now)
-		return
-	}
+	defer s.mu.Unlock()
 	if sent.since(s.trust.sent) > 0 {
 		s.trust.sent = sent
 		s.dropBeats(sent)
-	}
-	s.mu.Unlock()
-}
-
-// wakeRun makes run read the clocks now.
-func (s *session) wakeRun() {
-	select {
-	case s.wakeup <- struct{}{}:
-	default:
 	}
 }

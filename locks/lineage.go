@@ -34,11 +34,9 @@ func (c *Client) lineageTokens(ctx context.Context, but machine.Token) ([]machin
 	at, _ := ctx.Value(lineageKey{}).(*lineage)
 	for ; at != nil; at = at.above {
 		t := machine.Token(at.lock.g.firstToken)
-		switch {
-		case !at.lock.held(), at.lock.g.s.c.rep.Cluster() != cluster, t == but:
+		// The locks of one owner share a token.
+		if t == but || slices.Contains(tokens, t) || !at.lock.held() || at.lock.g.s.c.rep.Cluster() != cluster {
 			continue
-		case slices.Contains(tokens, t):
-			continue // the locks of one owner share a token
 		}
 		if len(tokens) == machine.MaxUnder {
 			return nil, configError("ctx", "a descendant of the contexts of more than %d held locks", machine.MaxUnder)

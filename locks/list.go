@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"iter"
+	"maps"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -26,9 +27,8 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 			yield(Status{}, err)
 			return
 		}
-		q := replica.Scan{Prefix: prefix, From: max(prefix, firstKey), Limit: replica.MaxScanned}
-		for {
-			a, err := c.scan(ctx, q)
+		scan := func(q replica.Scan) (replica.Scanned, error) { return c.scan(ctx, q) }
+		for a, err := range pages(prefix, scan) {
 			if err != nil {
 				yield(Status{}, callError("list", prefix, err))
 				return
@@ -38,10 +38,21 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 					return
 				}
 			}
-			if !a.More || len(a.Keys) == 0 {
+		}
+	}
+}
+
+// pages yields the pages of the keys that begin with prefix, as read by scan.
+// An error is the last pair.
+func pages(prefix string, scan func(replica.Scan) (replica.Scanned, error)) iter.Seq2[replica.Scanned, error] {
+	return func(yield func(replica.Scanned, error) bool) {
+		q := replica.Scan{Prefix: prefix, From: max(prefix, firstKey), Limit: replica.MaxScanned}
+		for {
+			a, err := scan(q)
+			if !yield(a, err) || err != nil || !a.More || len(a.Keys) == 0 {
 				return
 			}
-			q.From = keyAfter(a.Keys)
+			q.From = a.Keys[len(a.Keys)-1].Key + "\x00" // the least key that sorts after the last
 		}
 	}
 }
@@ -68,8 +79,8 @@ func (c *Client) WatchPrefix(ctx context.Context, prefix string) iter.Seq2[Statu
 			yield(Status{}, err)
 			return
 		}
-		w := &prefixWatch{c: c, prefix: prefix, yield: yield, yielded: make(map[string]uint64)}
-		if err := w.run(ctx); err != nil {
+		w := &prefixWatch{c: c, ctx: ctx, prefix: prefix, yield: yield, yielded: make(map[string]uint64)}
+		if err := w.run(); err != nil {
 			yield(Status{}, callError("watch", prefix, err))
 		}
 	}
@@ -78,23 +89,22 @@ func (c *Client) WatchPrefix(ctx context.Context, prefix string) iter.Seq2[Statu
 // prefixWatch is one loop of WatchPrefix.
 type prefixWatch struct {
 	c       *Client
+	ctx     context.Context
 	prefix  string
 	yield   func(Status, error) bool
 	yielded map[string]uint64 // versions of the last yielded states that were not vacant, by key
 }
 
 // run returns the final error of the sequence, or nil if the loop has broken.
-func (w *prefixWatch) run(ctx context.Context) error {
-	since, ok, err := w.list(ctx)
+func (w *prefixWatch) run() error {
+	since, ok, err := w.list()
 	for ok && err == nil {
 		var a replica.Scanned
-		a, err = retryRead(ctx, w.c, func() (replica.Scanned, error) {
-			return w.c.scan(ctx, replica.Scan{Prefix: w.prefix, Limit: replica.MaxScanned, Since: since})
-		})
+		a, err = w.scan(replica.Scan{Prefix: w.prefix, Limit: replica.MaxScanned, Since: since})
 		switch {
 		case err != nil:
 		case a.Lost, a.More && a.Version <= since:
-			since, ok, err = w.list(ctx)
+			since, ok, err = w.list()
 		default:
 			since = a.Version
 			for i := 0; ok && i < len(a.Keys); i++ {
@@ -107,14 +117,9 @@ func (w *prefixWatch) run(ctx context.Context) error {
 
 // list yields all changed keys, including keys that are gone. The result is the
 // version of the last change seen, and false if the loop has broken.
-func (w *prefixWatch) list(ctx context.Context) (since uint64, ok bool, err error) {
-	gone := make(map[string]bool, len(w.yielded))
-	for key := range w.yielded {
-		gone[key] = true
-	}
-	q := replica.Scan{Prefix: w.prefix, From: max(w.prefix, firstKey), Limit: replica.MaxScanned}
-	for {
-		a, err := retryRead(ctx, w.c, func() (replica.Scanned, error) { return w.c.scan(ctx, q) })
+func (w *prefixWatch) list() (since uint64, ok bool, err error) {
+	gone := maps.Clone(w.yielded)
+	for a, err := range pages(w.prefix, w.scan) {
 		if err != nil {
 			return 0, false, err
 		}
@@ -129,17 +134,12 @@ func (w *prefixWatch) list(ctx context.Context) (since uint64, ok bool, err erro
 				return 0, false, nil
 			}
 		}
-		if !a.More || len(a.Keys) == 0 {
-			break
-		}
-		q.From = keyAfter(a.Keys)
 	}
 	// Read one by one, since only a read returns a vacant key's token. Few keys
 	// are gone at a time, or speed does not matter.
 	for key := range gone {
-		a, err := retryRead(ctx, w.c, func() (replica.Answer, error) {
-			return w.c.read(ctx, replica.Query{Key: key, Waiters: replica.MaxScannedEach})
-		})
+		q := replica.Query{Key: key, Waiters: replica.MaxScannedEach}
+		a, err := retryRead(w.ctx, w.c, w.c.isFinal, func() (replica.Answer, error) { return w.c.read(w.ctx, q) })
 		if err != nil {
 			return 0, false, err
 		}
@@ -148,6 +148,11 @@ func (w *prefixWatch) list(ctx context.Context) (since uint64, ok bool, err erro
 		}
 	}
 	return since, true, nil
+}
+
+// scan reads from the cluster, again after each failure that may pass.
+func (w *prefixWatch) scan(q replica.Scan) (replica.Scanned, error) {
+	return retryRead(w.ctx, w.c, w.c.isFinal, func() (replica.Scanned, error) { return w.c.scan(w.ctx, q) })
 }
 
 // yieldIfNew yields a key's state unless the same version was yielded last. The

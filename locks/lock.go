@@ -28,53 +28,45 @@ type Lock struct {
 	stop      context.CancelCauseFunc
 }
 
-// markEnded ends the lock for the given cause. The result is the function to
-// cancel the lock's context and changes, or nil if there are none. The caller
-// holds the session's mu, and calls the function after unlocking.
-func (l *Lock) markEnded(cause error) func() {
+// markEnded ends the lock for the given cause. markEnded appends to cancels the
+// functions to cancel the lock's context and changes. The caller holds the
+// session's mu, and calls these functions after unlocking.
+func (l *Lock) markEnded(cause error, cancels []func()) []func() {
 	l.ended = cause
-	var stops []context.CancelCauseFunc
-	if l.stop != nil {
-		stops = append(stops, l.stop)
+	if stop := l.stop; stop != nil {
+		cancels = append(cancels, func() { stop(cause) })
 	}
-	if l.g.rare != nil {
-		for _, c := range l.g.rare.changes {
-			if c.lock == l {
-				stops = append(stops, c.cancel)
-			}
+	for _, c := range l.g.rare.changes {
+		if c.lock == l {
+			cancels = append(cancels, func() { c.cancel(cause) })
 		}
 	}
-	if stops == nil {
-		return nil
-	}
-	return func() {
-		for _, stop := range stops {
-			stop(cause)
-		}
-	}
+	return cancels
 }
 
 func (l *Lock) zero() bool { return l == nil || l.g == nil }
 
+// readGrant returns read of l's grant, with the session's mu held, or the zero
+// value if l is zero.
+func readGrant[T any](l *Lock, read func(*grant) T) (result T) {
+	if l.zero() {
+		return result
+	}
+	l.g.s.mu.Lock()
+	defer l.g.s.mu.Unlock()
+	return read(l.g)
+}
+
 // Key returns the key that was acquired, the first key of a Set.
 func (l *Lock) Key() string {
-	if l.zero() {
-		return ""
-	}
-	return l.g.key
+	return readGrant(l, func(g *grant) string { return g.key })
 }
 
 // Token returns the grant's fencing token, larger than the token of every
 // earlier grant. Send the token with each access to the protected resource.
 // Upgrade changes the token to a larger one.
 func (l *Lock) Token() fence.Token {
-	if l.zero() {
-		return 0
-	}
-	s := l.g.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return l.g.token
+	return readGrant(l, func(g *grant) fence.Token { return g.token })
 }
 
 // held reports whether the lock has not ended, as far as was noticed.
@@ -101,10 +93,7 @@ func (l *Lock) Context() context.Context {
 	}
 	s := l.g.s
 	s.alive()
-	s.mu.Lock()
-	ctx := l.ctx
-	s.mu.Unlock()
-	if ctx != nil {
+	if ctx := readGrant(l, func(*grant) context.Context { return l.ctx }); ctx != nil {
 		return ctx
 	}
 	// The context is made by the first call, since most locks' contexts are
@@ -152,26 +141,16 @@ func (l *Lock) trustLeft() (time.Duration, error) {
 	if l.zero() {
 		return 0, errNoLock
 	}
-	s := l.g.s
-	now := s.c.now()
-	s.mu.Lock()
-	left, ended := s.trust.remaining(now), l.ended
-	s.mu.Unlock()
-	if ended != nil {
+	left := l.g.s.trustLeft(l.g.s.c.now())
+	if ended := l.endCause(); ended != nil {
 		return 0, ended
 	}
-	if left > 0 {
-		return left, nil
-	}
-	s.loseTrust(now)
-	return 0, l.endCause()
+	return left, nil
 }
 
 // endCause returns why the lock ended, or nil, as far as was noticed.
 func (l *Lock) endCause() error {
-	l.g.s.mu.Lock()
-	defer l.g.s.mu.Unlock()
-	return l.ended
+	return readGrant(l, func(*grant) error { return l.ended })
 }
 
 // Require returns nil if the lock may be trusted for d from now. If the trust

@@ -36,16 +36,12 @@ func decodeMeta(encoded string) map[string]string {
 		b = b[size+int(n):]
 		return s, true
 	}
-	for len(b) > 0 {
-		k, ok := next()
+	for {
+		k, _ := next()
+		v, ok := next() // fails too if there is no key
 		if !ok {
-			break
-		}
-		v, ok := next()
-		if !ok {
-			break
+			return m
 		}
 		m[k] = v
 	}
-	return m
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -84,14 +83,10 @@ const (
 // again, even if the result was read since. If ctx ends while the first mark is
 // being stored, the id may be used up as if fn had begun.
 func (c *Client) Once(ctx context.Context, id string, fn func(ctx context.Context) ([]byte, error)) ([]byte, error) {
-	switch {
-	case id == "":
-		return nil, configError("id", "empty")
-	case len(id) > maxOnceID:
-		return nil, configError("id", "%d bytes exceed %d", len(id), maxOnceID)
-	case !utf8.ValidString(id):
-		return nil, configError("id", "not valid UTF-8")
-	case fn == nil:
+	if err := checkText("id", id, maxOnceID); err != nil {
+		return nil, err
+	}
+	if fn == nil {
 		return nil, configError("fn", "nil")
 	}
 	if err := c.beginCall(); err != nil {

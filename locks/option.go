@@ -2,7 +2,6 @@ package locks
 
 import (
 	"time"
-	"unicode/utf8"
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
@@ -20,7 +19,7 @@ type Option func(*acquireRequest)
 // exclusive lock shared.
 func Shared() Option {
 	return func(r *acquireRequest) {
-		r.noteOption(optShared)
+		r.options |= optShared
 		r.cmd.Mode = machine.Shared
 	}
 }
@@ -32,10 +31,9 @@ func Shared() Option {
 // change.
 func Permit(of int) Option {
 	return func(r *acquireRequest) {
-		r.noteOption(optPermit)
+		r.options |= optPermit
 		if of < 1 || of > machine.MaxHolders {
-			r.setErr(configError("Permit", "%d is not within 1 and %d", of, machine.MaxHolders))
-			return
+			r.refuse("Permit", "%d is not within 1 and %d", of, machine.MaxHolders)
 		}
 		r.cmd.Mode, r.cmd.Of = machine.Permit, uint32(of)
 	}
@@ -47,7 +45,7 @@ func Permit(of int) Option {
 // this option do not exclude each other because of their paths.
 func Tree() Option {
 	return func(r *acquireRequest) {
-		r.noteOption(optTree)
+		r.options |= optTree
 		r.cmd.Tree = true
 	}
 }
@@ -73,16 +71,9 @@ func Tree() Option {
 // owner has several, handed over.
 func Reentrant(owner string) Option {
 	return func(r *acquireRequest) {
-		r.noteOption(optReentrant)
-		switch {
-		case owner == "":
-			r.setErr(configError("Reentrant", "no owner"))
-		case len(owner) > machine.MaxName:
-			r.setErr(configError("Reentrant", "an owner of %d bytes exceeds %d", len(owner), machine.MaxName))
-		case !utf8.ValidString(owner):
-			r.setErr(configError("Reentrant", "an owner that is not valid UTF-8"))
-		}
+		r.options |= optReentrant
 		r.owner = owner
+		r.setErr(checkText("Reentrant", owner, machine.MaxName))
 	}
 }
 
@@ -99,10 +90,9 @@ const (
 // context that descends from another lock's.
 func Priority(p int) Option {
 	return func(r *acquireRequest) {
-		r.noteOption(optPriority)
+		r.options |= optPriority
 		if p < minPriority || p > maxPriority {
-			r.setErr(configError("Priority", "%d is not within %d and %d", p, minPriority, maxPriority))
-			return
+			r.refuse("Priority", "%d is not within %d and %d", p, minPriority, maxPriority)
 		}
 		r.cmd.Priority = int8(p)
 	}
@@ -114,15 +104,14 @@ func Priority(p int) Option {
 // Client.Close or a Break, nor to a client of the same name as the holder's.
 func Delay(d time.Duration) Option {
 	return func(r *acquireRequest) {
-		r.noteOption(optDelay)
+		r.options |= optDelay
 		switch {
 		case d <= 0 || d > machine.MaxDelay*time.Millisecond:
-			r.setErr(configError("Delay", "%v is not within 1ms and %v", d, machine.MaxDelay*time.Millisecond))
+			r.refuse("Delay", "%v is not within 1ms and %v", d, machine.MaxDelay*time.Millisecond)
 		case d%time.Millisecond != 0:
-			r.setErr(configError("Delay", "%v is not in whole milliseconds", d))
-		default:
-			r.cmd.Delay = uint64(d / time.Millisecond)
+			r.refuse("Delay", "%v is not in whole milliseconds", d)
 		}
+		r.cmd.Delay = uint64(d / time.Millisecond)
 	}
 }
 
@@ -135,7 +124,7 @@ func Delay(d time.Duration) Option {
 // old for every key of a cluster that may have had a predecessor.
 func IfToken(t fence.Token) Option {
 	return func(r *acquireRequest) {
-		r.noteOption(optIfToken)
+		r.options |= optIfToken
 		r.cmd.Conditional, r.cmd.IfToken = true, machine.Token(t)
 	}
 }
@@ -147,8 +136,7 @@ func IfToken(t fence.Token) Option {
 func MaxWaiters(n int) Option {
 	return func(r *acquireRequest) {
 		if n < 1 || n > machine.MaxWaiters {
-			r.setErr(configError("MaxWaiters", "%d is not within 1 and %d", n, machine.MaxWaiters))
-			return
+			r.refuse("MaxWaiters", "%d is not within 1 and %d", n, machine.MaxWaiters)
 		}
 		r.cmd.MaxWaiters = uint32(n)
 	}
@@ -161,8 +149,7 @@ func Meta(m map[string]string) Option {
 	meta := encodeMeta(m)
 	return func(r *acquireRequest) {
 		if len(meta) > machine.MaxMeta {
-			r.setErr(configError("Meta", "%d bytes when encoded exceed %d", len(meta), machine.MaxMeta))
-			return
+			r.refuse("Meta", "%d bytes when encoded exceed %d", len(meta), machine.MaxMeta)
 		}
 		r.cmd.Meta = meta
 	}
@@ -173,35 +160,21 @@ func Meta(m map[string]string) Option {
 // clients may see it.
 
 // optionSet is a set of options, with a bit for each option that cannot be
-// combined with all others.
+// combined with all others, in the order of reporting.
 type optionSet uint8
 
 const (
-	optShared optionSet = 1 << iota
-	optPermit
-	optTree
-	optReentrant
+	optPermit optionSet = 1 << iota
 	optPriority
 	optDelay
 	optIfToken
+	optReentrant
+	optTree
+	optShared
 )
 
-// optionNames lists the names of the options, in the order of reporting.
-var optionNames = []struct {
-	opt  optionSet
-	name string
-}{
-	{optPermit, "Permit"},
-	{optPriority, "Priority"},
-	{optDelay, "Delay"},
-	{optIfToken, "IfToken"},
-	{optReentrant, "Reentrant"},
-	{optTree, "Tree"},
-	{optShared, "Shared"},
-}
-
-// noteOption records that the request was given option o.
-func (r *acquireRequest) noteOption(o optionSet) { r.options |= o }
+// optionNames lists the names of the options, in the order of their bits.
+var optionNames = [...]string{"Permit", "Priority", "Delay", "IfToken", "Reentrant", "Tree", "Shared"}
 
 // applyOptions calls opts and refuses contradictory ones. The lock table would
 // refuse most of them too, but only after a command was sent.
@@ -225,11 +198,16 @@ func (r *acquireRequest) applyOptions(opts []Option) {
 // refuseOptions sets the request's error if the request was given an option of
 // set, which cannot be combined with partner.
 func (r *acquireRequest) refuseOptions(set optionSet, partner string) {
-	for _, o := range optionNames {
-		if r.options&set&o.opt != 0 {
-			r.setErr(configError(o.name, "cannot be combined with %s", partner))
+	for i, name := range optionNames {
+		if r.options&set&(1<<i) != 0 {
+			r.refuse(name, "cannot be combined with %s", partner)
 		}
 	}
+}
+
+// refuse makes the call fail because the named option cannot be used.
+func (r *acquireRequest) refuse(option, format string, args ...any) {
+	r.setErr(configError(option, format, args...))
 }
 
 // setErr makes the call fail with err, unless an earlier option has failed it.

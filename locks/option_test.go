@@ -120,7 +120,7 @@ func TestEveryAcceptedCombinationOfOptionsIsKnownToTheTable(t *testing.T) {
 					opts = append(opts, o)
 				}
 			}
-			if _, err := newAcquireRequest("k", opts); err == nil {
+			if newAcquireRequest("k", opts).err == nil {
 				passed++
 				l, err := c.TryAcquire(bg, fmt.Sprint("k", bits), opts...)
 				if err != nil {
@@ -129,7 +129,7 @@ func TestEveryAcceptedCombinationOfOptionsIsKnownToTheTable(t *testing.T) {
 				}
 				release(t, l)
 			}
-			if _, err := newSetRequest([]string{"x", "y"}, opts); err == nil {
+			if newSetRequest([]string{"x", "y"}, opts).err == nil {
 				passed++
 				s, err := c.AcquireAll(bg, []string{fmt.Sprint("k", bits), "x"}, opts...)
 				if err != nil {

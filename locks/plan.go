@@ -2,30 +2,11 @@ package locks
 
 import "github.com/wardmote/wardmote/internal/machine"
 
-// The plan decides which caller of Spread owns which shard. All callers compute
-// the same plan from the same view, and each caller carries out only its own
-// part. Views may be stale, and the parts may be carried out in any order: the
-// locks keep each shard with a single owner, and the plan for a later view does
-// not undo the moves begun by an earlier plan.
-
-// plan divides the shards among callers, given the shards' present owners, and
-// returns self's part in ascending order: the shards to keep, the shards to
-// give up, and the shards to take.
-func plan(callers, owners []machine.SessionID, self machine.SessionID) (keep, giveUp, take []int) {
-	targets := assign(callers, owners)
-	for shard, owner := range owners {
-		mine := targets[shard] >= 0 && callers[targets[shard]] == self
-		switch {
-		case mine && owner == self:
-			keep = append(keep, shard)
-		case mine:
-			take = append(take, shard)
-		case owner == self:
-			giveUp = append(giveUp, shard)
-		}
-	}
-	return keep, giveUp, take
-}
+// The plan, made by assign, decides which caller of Spread owns which shard. All
+// callers compute the same plan from the same view, and each caller carries out
+// only its own part. Views may be stale, and the parts may be carried out in any
+// order: the locks keep each shard with a single owner, and the plan for a later
+// view does not undo the moves begun by an earlier plan.
 
 // assign returns for each shard the index of its next owner in callers. No two
 // callers' numbers of shards differ by more than one, and as few shards as

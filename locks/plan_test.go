@@ -54,6 +54,25 @@ func TestPlanTables(t *testing.T) {
 	}
 }
 
+// plan divides the shards among callers, given the shards' present owners, and
+// returns self's part in ascending order: the shards to keep, the shards to
+// give up, and the shards to take.
+func plan(callers, owners []machine.SessionID, self machine.SessionID) (keep, giveUp, take []int) {
+	targets := assign(callers, owners)
+	for shard, owner := range owners {
+		mine := targets[shard] >= 0 && callers[targets[shard]] == self
+		switch {
+		case mine && owner == self:
+			keep = append(keep, shard)
+		case mine:
+			take = append(take, shard)
+		case owner == self:
+			giveUp = append(giveUp, shard)
+		}
+	}
+	return keep, giveUp, take
+}
+
 // group is a random view.
 type group struct {
 	members []machine.SessionID

@@ -34,6 +34,10 @@ func (s *session) propose(ctx context.Context, command func(seen []uint64) machi
 // proposeInAnySession proposes a command in the present session or a later
 // session, no matter which, and tries until ctx or the client ends.
 func (c *Client) proposeInAnySession(ctx context.Context, command func(*session) machine.Command) (machine.Outcome, error) {
+	if err := c.beginCall(); err != nil {
+		return machine.Outcome{}, err
+	}
+	defer c.calls.Done()
 	if ctx.Err() != nil {
 		return machine.Outcome{}, endOf(ctx)
 	}
@@ -42,25 +46,21 @@ func (c *Client) proposeInAnySession(ctx context.Context, command func(*session)
 	defer context.AfterFunc(c.closing, func() { cancel(ErrClosed) })()
 	var retry backoff
 	for {
+		var out machine.Outcome
 		s, err := c.liveSession(tctx)
 		if err == nil {
-			var out machine.Outcome
 			out, err = c.rep.Propose(tctx, command(s))
-			if err == nil && out.Code != machine.NoSession {
-				return out, nil
-			}
-			if err == nil {
-				s.lose(SessionExpired)
-				err = retry.wait(tctx, c.closing)
-				if err == nil {
-					continue
-				}
+		}
+		if err == nil && out.Code == machine.NoSession {
+			s.lose(SessionExpired)
+			if err = retry.wait(tctx, c.closing); err == nil {
+				continue
 			}
 		}
-		if tctx.Err() != nil {
+		if err != nil && tctx.Err() != nil {
 			err = whyEnded(tctx, err)
 		}
-		return machine.Outcome{}, err
+		return out, err
 	}
 }
 
@@ -73,8 +73,8 @@ func unknownToCluster(out machine.Outcome, err error) bool {
 // mayBeApplied reports whether a command that failed with err may have been
 // applied.
 func mayBeApplied(err error) bool {
-	var failed *replica.Error
-	return err != nil && !(errors.As(err, &failed) && !failed.Unknown)
+	failed, ok := errors.AsType[*replica.Error](err)
+	return err != nil && (!ok || failed.Unknown)
 }
 
 // outcomeError returns the error of an outcome not expected by a correct

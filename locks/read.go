@@ -3,10 +3,72 @@ package locks
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/replica"
 )
+
+// Inspect returns the key's state at some moment during the call. It changes
+// nothing and needs no session. On failure the error is the cause of ctx, with
+// cluster.ErrNoQuorum if no leader was found until then; a *cluster.ConfigError
+// for an invalid key; cluster.ErrStopped; or ErrClosed.
+func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
+	if err := checkKey(key); err != nil {
+		return Status{}, err
+	}
+	a, err := c.read(ctx, replica.Query{Key: key, Waiters: replica.MaxListed})
+	if err != nil {
+		return Status{}, callError("inspect", key, err)
+	}
+	return newStatus(a.Status), nil
+}
+
+// Watch yields the key's present state, and then the new state after each
+// change of its holders or its queue, also when the key becomes vacant. If
+// states change faster than the loop's body runs, some are skipped, but never
+// the latest. No state is yielded twice in a row, and tokens never fall. Watch
+// continues through leader changes and while no leader can be reached.
+//
+// The sequence ends when the loop breaks. Otherwise it ends with one last pair
+// with a non-nil error: the cause of ctx, ErrClosed, cluster.ErrStopped, or a
+// *cluster.ConfigError.
+func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Status, error] {
+	return func(yield func(Status, error) bool) {
+		if err := checkKey(key); err != nil {
+			yield(Status{}, err)
+			return
+		}
+		var last *Status
+		for a, err := range c.follow(ctx, replica.Query{Key: key, Waiters: replica.MaxListed}, c.isFinal) {
+			if err != nil {
+				yield(Status{}, callError("watch", key, err))
+				return
+			}
+			st := newStatus(a.Status)
+			if last != nil && st.same(*last) {
+				continue // for example, only the key's value has changed
+			}
+			if last = &st; !yield(st, nil) {
+				return
+			}
+		}
+	}
+}
+
+// follow yields the answer to q, and then the new answer after each change,
+// through failures, until an error is final. That error is the last pair.
+func (c *Client) follow(ctx context.Context, q replica.Query, final finality) iter.Seq2[replica.Answer, error] {
+	return func(yield func(replica.Answer, error) bool) {
+		for {
+			a, err := retryRead(ctx, c, final, func() (replica.Answer, error) { return c.read(ctx, q) })
+			if !yield(a, err) || err != nil {
+				return
+			}
+			q.Version = a.Version
+		}
+	}
+}
 
 // read reads from the cluster, and fails when ctx ends or the client is closed.
 func (c *Client) read(ctx context.Context, q replica.Query) (replica.Answer, error) {
@@ -31,8 +93,7 @@ func readUntilClosed[T any](ctx context.Context, c *Client, read func(context.Co
 	}
 	rctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(c.closing, func() { cancel(ErrClosed) })
-	defer stop()
+	defer context.AfterFunc(c.closing, func() { cancel(ErrClosed) })()
 	a, err := read(rctx)
 	if err != nil && rctx.Err() != nil {
 		return a, whyEnded(rctx, err)
@@ -40,12 +101,15 @@ func readUntilClosed[T any](ctx context.Context, c *Client, read func(context.Co
 	return a, err
 }
 
+// finality reports whether retrying after err is useless.
+type finality func(ctx context.Context, err error) bool
+
 // retryRead repeats a read, with pauses, until success or a final error.
-func retryRead[T any](ctx context.Context, c *Client, call func() (T, error)) (T, error) {
+func retryRead[T any](ctx context.Context, c *Client, final finality, call func() (T, error)) (T, error) {
 	var retry backoff
 	for {
 		v, err := call()
-		if err == nil || c.isFinal(ctx, err) {
+		if err == nil || final(ctx, err) {
 			return v, err
 		}
 		if err := retry.wait(ctx, c.closing); err != nil {
@@ -54,15 +118,12 @@ func retryRead[T any](ctx context.Context, c *Client, call func() (T, error)) (T
 	}
 }
 
+// neverFinal is for reads to be repeated until ctx or the client ends.
+func neverFinal(context.Context, error) bool { return false }
+
 // isFinal reports whether retrying after err is useless.
 func (c *Client) isFinal(ctx context.Context, err error) bool {
-	var config *cluster.ConfigError
-	switch {
-	case ctx.Err() != nil, c.closing.Err() != nil:
-		return true
-	case errors.Is(err, ErrClosed), errors.Is(err, cluster.ErrStopped), errors.Is(err, ErrTooManyWaiters),
-		errors.Is(err, cluster.ErrVersion):
-		return true
-	}
-	return errors.As(err, &config)
+	return ctx.Err() != nil || c.closing.Err() != nil ||
+		errors.Is(err, ErrClosed) || errors.Is(err, cluster.ErrStopped) || errors.Is(err, cluster.ErrVersion) ||
+		errors.Is(err, ErrTooManyWaiters) || hasType[*cluster.ConfigError](err)
 }

@@ -37,13 +37,9 @@ func (s *session) acquireReentrant(ctx, parent context.Context, req acquireReque
 			return nil, errNoSession
 		}
 		s.mu.Lock()
-		if s.draining || s.reason != 0 {
-			closed := s.draining
+		if err := s.refusal(); err != nil {
 			s.mu.Unlock()
-			if closed {
-				return nil, ErrClosed
-			}
-			return nil, errNoSession
+			return nil, err
 		}
 		e := s.entries[name]
 		if e == nil {
@@ -109,14 +105,10 @@ func (e *ownerEntry) addLock(c *Client, parent context.Context, req *acquireRequ
 // returns the number of locks left at the release, with 0 for a release that
 // freed the key. For a lost lock, Depth returns 0.
 func (l *Lock) Depth() int {
-	if l.zero() {
-		return 0
-	}
-	s := l.g.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.ended != nil {
-		return l.depthLeft
-	}
-	return l.g.depth()
+	return readGrant(l, func(g *grant) int {
+		if l.ended != nil {
+			return l.depthLeft
+		}
+		return g.depth()
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
@@ -38,13 +37,8 @@ func (l *Lock) Release(ctx context.Context) error { return l.releaseTo(ctx, "") 
 // locks (see Reentrant), the error matches ErrWrongMode, and the lock is still
 // held; no other failure matches ErrWrongMode. All other errors are Release's.
 func (l *Lock) HandOver(ctx context.Context, client string) error {
-	switch {
-	case client == "":
-		return configError("client", "empty")
-	case len(client) > machine.MaxName:
-		return configError("client", "%d bytes exceed %d", len(client), machine.MaxName)
-	case !utf8.ValidString(client):
-		return configError("client", "not valid UTF-8")
+	if err := checkText("client", client, machine.MaxName); err != nil {
+		return err
 	}
 	return l.releaseTo(ctx, client)
 }

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"slices"
+	"unicode/utf8"
 
 	"github.com/wardmote/wardmote/internal/machine"
 )
@@ -12,49 +13,26 @@ type acquireRequest struct {
 	cmd     machine.Acquire // filled in by the options; command completes it
 	owner   string          // of the option Reentrant
 	options optionSet       // the options given
-	err     error           // of the first option that cannot be used
+	err     error           // a *cluster.ConfigError of the first part that cannot be used
 }
 
-// newAcquireRequest returns the request for key with opts, or a
-// *cluster.ConfigError.
-func newAcquireRequest(key string, opts []Option) (acquireRequest, error) {
-	r := acquireRequest{key: key}
-	if err := checkKey(key); err != nil {
-		return r, err
-	}
+// newAcquireRequest returns the request for key with opts.
+func newAcquireRequest(key string, opts []Option) acquireRequest {
+	r := acquireRequest{key: key, err: checkKey(key)}
 	r.applyOptions(opts)
-	return r, r.err
+	return r
 }
 
-// newSetRequest returns the request for all of keys at once with opts, or a
-// *cluster.ConfigError.
-func newSetRequest(keys []string, opts []Option) (acquireRequest, error) {
-	keys = slices.Clone(keys)
-	slices.Sort(keys)
-	r := acquireRequest{cmd: machine.Acquire{Keys: keys}}
-	switch {
-	case len(keys) == 0:
-		return r, configError("keys", "none")
-	case len(keys) > machine.MaxKeys:
-		return r, configError("keys", "%d exceed %d", len(keys), machine.MaxKeys)
+// newSetRequest returns the request for all of keys at once with opts.
+func newSetRequest(keys []string, opts []Option) acquireRequest {
+	keys = slices.Sorted(slices.Values(keys))
+	r := acquireRequest{cmd: machine.Acquire{Keys: keys}, err: checkSet(keys)}
+	if r.err == nil {
+		r.key = keys[0]
 	}
-	size := 0
-	for i, key := range keys {
-		if err := checkKey(key); err != nil {
-			return r, err
-		}
-		if i > 0 && keys[i-1] == key {
-			return r, configError("keys", "%q is there twice", key)
-		}
-		size += len(key)
-	}
-	if size > machine.MaxKeyBytes {
-		return r, configError("keys", "%d bytes in all exceed %d", size, machine.MaxKeyBytes)
-	}
-	r.key = keys[0]
 	r.applyOptions(opts)
 	r.refuseOptions(optPermit|optPriority|optDelay|optIfToken|optReentrant, "AcquireAll")
-	return r, r.err
+	return r
 }
 
 // allKeys returns all keys of the request, in ascending order.
@@ -73,3 +51,67 @@ func (r *acquireRequest) command() machine.Acquire {
 	}
 	return cmd
 }
+
+// checkSet returns a *cluster.ConfigError for keys, in ascending order, that
+// cannot be used together.
+func checkSet(keys []string) error {
+	switch {
+	case len(keys) == 0:
+		return configError("keys", "none")
+	case len(keys) > machine.MaxKeys:
+		return configError("keys", "%d exceed %d", len(keys), machine.MaxKeys)
+	}
+	size := 0
+	for i, key := range keys {
+		if err := checkKey(key); err != nil {
+			return err
+		}
+		if i > 0 && keys[i-1] == key {
+			return configError("keys", "%q is there twice", key)
+		}
+		size += len(key)
+	}
+	if size > machine.MaxKeyBytes {
+		return configError("keys", "%d bytes in all exceed %d", size, machine.MaxKeyBytes)
+	}
+	return nil
+}
+
+// checkKey returns a *cluster.ConfigError for a key that cannot be used.
+func checkKey(key string) error {
+	if reserved(key) {
+		return configError("key", "keys that begin with a NUL byte are reserved")
+	}
+	return checkText("key", key, machine.MaxKey)
+}
+
+// checkPrefix returns a *cluster.ConfigError if no key can begin with prefix.
+func checkPrefix(prefix string) error {
+	switch {
+	case prefix == "":
+		return nil
+	case reserved(prefix):
+		return configError("prefix", "keys that begin with a NUL byte are reserved")
+	}
+	return checkText("prefix", prefix, machine.MaxKey)
+}
+
+// checkText returns a *cluster.ConfigError unless text is valid UTF-8 of 1 to
+// limit bytes.
+func checkText(field, text string, limit int) error {
+	switch {
+	case text == "":
+		return configError(field, "empty")
+	case len(text) > limit:
+		return configError(field, "%d bytes exceed %d", len(text), limit)
+	case !utf8.ValidString(text):
+		return configError(field, "not valid UTF-8")
+	}
+	return nil
+}
+
+// reserved reports whether a key is reserved for this package.
+func reserved(key string) bool { return key != "" && key[0] == 0 }
+
+// firstKey sorts before all keys of users.
+const firstKey = "\x01"

@@ -64,6 +64,8 @@ func newSession(c *Client, id machine.SessionID, t trust) *session {
 		waiters: make(map[uint64]*waiter),
 		grants:  make(map[uint64]*grant),
 		entries: make(map[ownerEntryName]*ownerEntry),
+
+		cleanups: cleanups{byKey: make(map[string][]*cleanup)},
 	}
 	s.cancelled.L = &s.mu
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -110,6 +112,18 @@ func (s *session) endReason() Reason {
 	return s.reason
 }
 
+// refusal returns the error of a new request if the session takes no more
+// requests. The caller holds s.mu.
+func (s *session) refusal() error {
+	switch {
+	case s.draining:
+		return ErrClosed
+	case s.reason != 0:
+		return errNoSession
+	}
+	return nil
+}
+
 // lose ends the session, and all locks and waits with it. The first reason
 // counts. When lose returns, or when any other call finds the session ended,
 // all of its locks are marked as ended; their contexts are cancelled before
@@ -122,7 +136,8 @@ func (s *session) lose(reason Reason) {
 	}
 	s.reason = reason
 	cancels := s.loseGrants(reason)
-	waiters := s.removeAllWaiters()
+	waiters := slices.SortedFunc(maps.Values(s.waiters), func(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) })
+	clear(s.waiters)
 	s.c.trace.sessionLost(reason)
 	s.unlockAndCancel(cancels)
 
@@ -135,10 +150,9 @@ func (s *session) lose(reason Reason) {
 // loseGrants marks all grants and their locks as lost, and returns the
 // functions to cancel their contexts. The caller holds s.mu.
 func (s *session) loseGrants(reason Reason) []func() {
-	var cancels []func()
-	grants := slices.Collect(maps.Values(s.grants))
 	// In the order of the grants, for the Trace.
-	slices.SortFunc(grants, func(a, b *grant) int { return cmp.Compare(a.token, b.token) })
+	grants := slices.SortedFunc(maps.Values(s.grants), func(a, b *grant) int { return cmp.Compare(a.token, b.token) })
+	var cancels []func()
 	for _, g := range grants {
 		cancels = g.markLost(reason, cancels)
 	}
@@ -156,22 +170,11 @@ func (s *session) drain() {
 	}
 	s.draining = true
 	cancels := s.loseGrants(ClientClosed)
-	var waits []context.CancelCauseFunc
-	for _, w := range s.waiters {
-		waits = append(waits, w.cancel)
-	}
+	waiters := slices.Collect(maps.Values(s.waiters))
 	s.unlockAndCancel(cancels)
-	for _, cancel := range waits {
-		cancel(ErrClosed)
+	for _, w := range waiters {
+		w.cancel(ErrClosed)
 	}
-}
-
-// close ends the session, waits for its goroutine, and returns an error if the
-// cluster could not be told.
-func (s *session) close() error {
-	s.lose(ClientClosed)
-	<-s.closed
-	return s.closeErr
 }
 
 // proposeClose closes the session in the cluster, which frees all of its keys

@@ -29,15 +29,7 @@ type Set struct{ l *Lock }
 // The options Permit, Priority, Delay, IfToken and Reentrant cannot be used
 // with AcquireAll.
 func (c *Client) AcquireAll(ctx context.Context, keys []string, opts ...Option) (*Set, error) {
-	if err := c.beginCall(); err != nil {
-		return nil, err
-	}
-	defer c.calls.Done()
-	req, err := newSetRequest(keys, opts)
-	if err != nil {
-		return nil, err
-	}
-	l, err := c.acquire(ctx, context.WithoutCancel(ctx), req)
+	l, err := c.acquire(ctx, context.WithoutCancel(ctx), newSetRequest(keys, opts))
 	if err != nil {
 		return nil, err
 	}

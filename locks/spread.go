@@ -3,6 +3,8 @@ package locks
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -64,10 +66,7 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 	case work == nil:
 		return configError("work", "nil")
 	}
-	group, err := newAcquireRequest(name, opts)
-	if err != nil {
-		return err
-	}
+	group := newAcquireRequest(name, opts)
 	if group.refuseOptions(^optionSet(0), "Spread"); group.err != nil {
 		return group.err
 	}
@@ -84,10 +83,10 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 		// Each read of the group asks for all shards at once.
 		return configError("shards", "all names together have %d bytes, which exceeds %d", size, replica.MaxAlsoBytes)
 	}
-	if !c.beginSpread(name) {
+	if _, running := c.spreads.LoadOrStore(name, true); running {
 		return configError("name", "this client runs Spread for %q already", name)
 	}
-	defer c.endSpread(name)
+	defer c.spreads.Delete(name)
 
 	var retry backoff
 	for {
@@ -128,13 +127,11 @@ type spread struct {
 
 // report says how a goroutine of a spread ended.
 type report struct {
-	shard   int           // or enlisting
+	shard   int
 	workErr error         // of the work: ends the spread
 	err     error         // any other error
 	pause   time.Duration // before the shard may be taken again
 }
-
-const enlisting = -1
 
 // run takes part until ctx, the session or the client ends, or until work
 // fails. It returns the work's error. When run returns, all of its goroutines
@@ -149,10 +146,11 @@ func (sp *spread) run(ctx context.Context) (workErr error) {
 	sp.pauses = make(map[int]time.Time)
 	// Room for all reports, so that no goroutine waits to send its report, not
 	// even after run has stopped receiving.
-	sp.reports = make(chan report, len(sp.keys)+1)
+	sp.reports = make(chan report, len(sp.keys))
 	views := make(chan replica.Answer)
 	var running sync.WaitGroup
-	running.Go(func() { sp.enlist(ctx) })
+	enlisted := make(chan error, 1)
+	running.Go(func() { enlisted <- sp.enlist(ctx) })
 	running.Go(func() { sp.watchGroup(ctx, views) })
 
 	timer := time.NewTimer(0)
@@ -161,6 +159,7 @@ func (sp *spread) run(ctx context.Context) (workErr error) {
 		select {
 		case v := <-views:
 			sp.view = &v
+		case sp.ended = <-enlisted:
 		case r := <-sp.reports:
 			workErr = sp.handleReport(r)
 		case <-timer.C:
@@ -169,8 +168,8 @@ func (sp *spread) run(ctx context.Context) (workErr error) {
 		}
 		if sp.view != nil && sp.ended == nil && workErr == nil {
 			sp.applyPlan(ctx, &running)
-			if next, ok := sp.nextPauseEnd(); ok {
-				timer.Reset(next)
+			if ends := slices.Collect(maps.Values(sp.pauses)); len(ends) > 0 {
+				timer.Reset(time.Until(slices.MinFunc(ends, time.Time.Compare)))
 			}
 		}
 	}
@@ -189,10 +188,6 @@ func (sp *spread) run(ctx context.Context) (workErr error) {
 
 // handleReport handles a report, and returns the work's error.
 func (sp *spread) handleReport(r report) error {
-	if r.shard == enlisting {
-		sp.ended = r.err
-		return nil
-	}
 	delete(sp.shards, r.shard)
 	if r.pause > 0 {
 		sp.pauses[r.shard] = time.Now().Add(r.pause)
@@ -201,17 +196,6 @@ func (sp *spread) handleReport(r report) error {
 		sp.c.trace.retrying(LockEvent{Key: sp.keys[r.shard], Err: r.err})
 	}
 	return r.workErr
-}
-
-// nextPauseEnd returns how long the earliest end of a pause is away, and false
-// if there are no pauses.
-func (sp *spread) nextPauseEnd() (next time.Duration, ok bool) {
-	for _, end := range sp.pauses {
-		if d := time.Until(end); !ok || d < next {
-			next, ok = d, true
-		}
-	}
-	return next, ok
 }
 
 // applyPlan carries out this caller's part of the plan for the present view.
@@ -224,50 +208,40 @@ func (sp *spread) applyPlan(ctx context.Context, running *sync.WaitGroup) {
 		callers = append(callers, w.Session)
 	}
 	owners := make([]machine.SessionID, len(sp.keys))
-	for i := range owners {
-		if i < len(sp.view.Also) {
-			owners[i] = sp.view.Also[i].Session
-		}
+	for i := range min(len(owners), len(sp.view.Also)) {
+		owners[i] = sp.view.Also[i].Session
 	}
-	keep, _, take := plan(callers, owners, sp.s.id)
-	// If the view says that self owns a shard, a goroutine works on it. If
-	// there is no such goroutine, the release is under way, and the shard is
-	// acquired again.
-	mine := make(map[int]bool, len(keep)+len(take))
-	for _, shard := range append(keep, take...) {
-		mine[shard] = true
-		if sp.shards[shard] != nil {
-			continue
-		}
-		if end, ok := sp.pauses[shard]; ok {
-			if time.Until(end) > 0 {
-				continue
-			}
+	for shard, target := range assign(callers, owners) {
+		if time.Until(sp.pauses[shard]) <= 0 {
 			delete(sp.pauses, shard)
 		}
-		sctx, cancel := context.WithCancelCause(ctx)
-		sp.shards[shard] = cancel
-		running.Go(func() {
-			// Deferred, so that a runtime.Goexit of the work gives up the
-			// shard.
-			r := report{shard: shard, pause: jitter(sp.s.ttl)}
-			defer func() {
-				cancel(nil)
-				sp.reports <- r
-			}()
-			r = sp.runShard(sctx, shard)
-		})
-	}
-	for shard, cancel := range sp.shards {
-		if !mine[shard] {
+		mine := target >= 0 && callers[target] == sp.s.id
+		cancel, runs := sp.shards[shard]
+		_, pauses := sp.pauses[shard]
+		switch {
+		case runs && !mine:
 			cancel(ErrHandedOver)
+		case mine && !runs && !pauses:
+			// If the view says that this caller owns the shard already, the
+			// release is under way, and the shard is acquired again.
+			sp.startShard(ctx, running, shard)
 		}
 	}
-	for shard, end := range sp.pauses {
-		if !mine[shard] && time.Until(end) <= 0 {
-			delete(sp.pauses, shard)
-		}
-	}
+}
+
+// startShard starts the goroutine of a shard.
+func (sp *spread) startShard(ctx context.Context, running *sync.WaitGroup, shard int) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	sp.shards[shard] = cancel
+	running.Go(func() {
+		// Deferred, so that a runtime.Goexit of the work gives up the shard.
+		r := report{shard: shard, pause: jitter(sp.s.ttl)}
+		defer func() {
+			cancel(nil)
+			sp.reports <- r
+		}()
+		r = sp.runShard(ctx, shard)
+	})
 }
 
 // runShard waits for a shard's lock, runs the work, and releases the lock.
@@ -282,8 +256,7 @@ func (sp *spread) runShard(ctx context.Context, shard int) report {
 		}
 		return r
 	}
-	var lost *LostError
-	lost, err = sp.c.runWork(l, func(ctx context.Context, l *Lock) error { return sp.work(ctx, shard, l) }, nil)
+	lost, err := sp.c.runWork(l, func(ctx context.Context, l *Lock) error { return sp.work(ctx, shard, l) }, nil)
 	r.workErr = workError(l, err)
 	switch {
 	case r.workErr != nil:
@@ -298,34 +271,27 @@ func (sp *spread) runShard(ctx context.Context, shard int) report {
 }
 
 // enlist keeps this caller in the group, as the holder or a waiter of the
-// group's key, until ctx ends.
-func (sp *spread) enlist(ctx context.Context) {
+// group's key, until ctx ends. The result is the reason for the end.
+func (sp *spread) enlist(ctx context.Context) error {
 	l, err := sp.s.acquire(ctx, ctx, sp.group)
-	if err == nil {
-		<-l.Context().Done()
-		err = context.Cause(l.Context())
-		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(sp.s.ttl))
-		defer cancel()
-		_ = l.Release(rctx) // if the cluster could not be told, a cleanup continues
+	if err != nil {
+		return err
 	}
-	sp.reports <- report{shard: enlisting, err: err}
+	<-l.Context().Done()
+	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(sp.s.ttl))
+	defer cancel()
+	_ = l.Release(rctx) // if the cluster could not be told, a cleanup continues
+	return context.Cause(l.Context())
 }
 
 // watchGroup sends each view of the group and its shards to views, until ctx
 // ends. If views change faster than they are received, it sends the latest.
 func (sp *spread) watchGroup(ctx context.Context, views chan<- replica.Answer) {
-	var retry backoff
 	q := replica.Query{Key: sp.group.key, Also: sp.keys, Waiters: replica.MaxListed}
-	for {
-		a, err := sp.c.rep.Read(ctx, q)
+	for a, err := range sp.c.follow(ctx, q, neverFinal) {
 		if err != nil {
-			if ctx.Err() != nil || retry.wait(ctx, sp.c.closing) != nil {
-				return
-			}
-			continue
+			return
 		}
-		retry.reset()
-		q.Version = a.Version
 		select {
 		case views <- a:
 		case <-ctx.Done():

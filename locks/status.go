@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strconv"
@@ -47,17 +48,9 @@ const (
 )
 
 // String returns the mode as text for logs.
-func (m Mode) String() string {
-	switch m {
-	case ModeExclusive:
-		return "exclusive"
-	case ModeShared:
-		return "shared"
-	case ModePermit:
-		return "permit"
-	}
-	return "mode " + strconv.Itoa(int(m))
-}
+func (m Mode) String() string { return cmp.Or(modeTexts[m], "mode "+strconv.Itoa(int(m))) }
+
+var modeTexts = map[Mode]string{ModeExclusive: "exclusive", ModeShared: "shared", ModePermit: "permit"}
 
 // Holder describes a holder of a key.
 type Holder struct {
@@ -162,10 +155,13 @@ func timeOf(ms uint64) time.Time {
 
 // same reports whether s and o are equal, except for Left and Renewals.
 func (s Status) same(o Status) bool {
-	return s.Key == o.Key && s.Holding == o.Holding && s.Queue == o.Queue && s.Token == o.Token && s.Clean == o.Clean &&
-		slices.EqualFunc(s.Holders, o.Holders, func(a, b Holder) bool {
-			a.Left, a.Renewals = b.Left, b.Renewals
-			return reflect.DeepEqual(a, b)
-		}) &&
-		slices.EqualFunc(s.Waiters, o.Waiters, func(a, b Waiter) bool { return reflect.DeepEqual(a, b) })
+	return reflect.DeepEqual(s.withoutBeats(), o.withoutBeats())
+}
+
+func (s Status) withoutBeats() Status {
+	s.Holders = slices.Clone(s.Holders)
+	for i := range s.Holders {
+		s.Holders[i].Left, s.Holders[i].Renewals = 0, 0
+	}
+	return s
 }

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -87,22 +88,17 @@ const maxTraced = 1 << 16
 // queued while any other mutex is held, and so calls are queued in the order of
 // the events.
 type tracer struct {
-	trace *Trace // never nil
+	trace *Trace         // never nil
+	runs  sync.WaitGroup // goroutines of run
 
 	mu      sync.Mutex
 	queue   []func()
 	running bool
 	closed  bool
-	idle    chan struct{} // closed when closed is true and running is false
 }
 
 // newTracer returns a tracer of to, which may be nil.
-func newTracer(to *Trace) *tracer {
-	if to == nil {
-		to = &Trace{}
-	}
-	return &tracer{trace: to, idle: make(chan struct{})}
-}
+func newTracer(to *Trace) *tracer { return &tracer{trace: cmp.Or(to, &Trace{})} }
 
 // enqueue queues a call of f, unless the tracer is closed or the queue is full.
 func (t *tracer) enqueue(f func()) {
@@ -114,11 +110,11 @@ func (t *tracer) enqueue(f func()) {
 	t.queue = append(t.queue, f)
 	if !t.running {
 		t.running = true
-		go t.run()
+		t.runs.Go(t.run)
 	}
 }
 
-// run makes the queued calls and returns. close waits for its end.
+// run makes the queued calls and returns.
 func (t *tracer) run() {
 	var queue []func()
 	ended := false
@@ -127,26 +123,21 @@ func (t *tracer) run() {
 			return
 		}
 		// A function ended the goroutine, as t.FailNow of a test does. The
-		// calls after it are made all the same, and close does not wait for
-		// ever.
+		// calls after it are made all the same.
 		t.mu.Lock()
 		t.queue = append(queue, t.queue...)
 		t.mu.Unlock()
-		go t.run()
+		t.runs.Go(t.run)
 	}()
 	for {
 		t.mu.Lock()
 		queue, t.queue = t.queue, nil
-		if len(queue) == 0 {
-			ended = true
-			t.running = false
-			if t.closed {
-				close(t.idle)
-			}
-			t.mu.Unlock()
+		ended = len(queue) == 0
+		t.running = !ended
+		t.mu.Unlock()
+		if ended {
 			return
 		}
-		t.mu.Unlock()
 		for len(queue) > 0 {
 			f := queue[0]
 			queue = queue[1:]
@@ -158,49 +149,28 @@ func (t *tracer) run() {
 // close refuses further calls and waits for the queued calls.
 func (t *tracer) close() {
 	t.mu.Lock()
-	if !t.closed {
-		t.closed = true
-		if !t.running {
-			close(t.idle)
-		}
-	}
+	t.closed = true
 	t.mu.Unlock()
-	<-t.idle
+	t.runs.Wait()
 }
 
-func (t *tracer) sessionOpened(ttl time.Duration) {
-	if f := t.trace.SessionOpened; f != nil {
-		t.enqueue(func() { f(ttl) })
-	}
-}
+func (t *tracer) sessionOpened(ttl time.Duration) { enqueueCall(t, t.trace.SessionOpened, ttl) }
+func (t *tracer) sessionLost(r Reason)            { enqueueCall(t, t.trace.SessionLost, r) }
+func (t *tracer) beatFailed(err error)            { enqueueCall(t, t.trace.BeatFailed, err) }
 
-func (t *tracer) sessionLost(r Reason) {
-	if f := t.trace.SessionLost; f != nil {
-		t.enqueue(func() { f(r) })
-	}
-}
+func (t *tracer) queued(e LockEvent)        { enqueueCall(t, t.trace.Queued, e) }
+func (t *tracer) acquired(e LockEvent)      { enqueueCall(t, t.trace.Acquired, e) }
+func (t *tracer) released(e LockEvent)      { enqueueCall(t, t.trace.Released, e) }
+func (t *tracer) lost(e LockEvent)          { enqueueCall(t, t.trace.Lost, e) }
+func (t *tracer) asked(e LockEvent)         { enqueueCall(t, t.trace.Asked, e) }
+func (t *tracer) contended(e LockEvent)     { enqueueCall(t, t.trace.Contended, e) }
+func (t *tracer) cleanupFailed(e LockEvent) { enqueueCall(t, t.trace.CleanupFailed, e) }
+func (t *tracer) retrying(e LockEvent)      { enqueueCall(t, t.trace.Retrying, e) }
+func (t *tracer) stuck(e LockEvent)         { enqueueCall(t, t.trace.Stuck, e) }
 
-func (t *tracer) beatFailed(err error) {
-	if f := t.trace.BeatFailed; f != nil {
-		t.enqueue(func() { f(err) })
-	}
-}
-
-func (t *tracer) wantsQueued() bool { return t.trace.Queued != nil }
-
-func (t *tracer) queued(e LockEvent)        { t.enqueueEvent(t.trace.Queued, e) }
-func (t *tracer) acquired(e LockEvent)      { t.enqueueEvent(t.trace.Acquired, e) }
-func (t *tracer) released(e LockEvent)      { t.enqueueEvent(t.trace.Released, e) }
-func (t *tracer) lost(e LockEvent)          { t.enqueueEvent(t.trace.Lost, e) }
-func (t *tracer) asked(e LockEvent)         { t.enqueueEvent(t.trace.Asked, e) }
-func (t *tracer) contended(e LockEvent)     { t.enqueueEvent(t.trace.Contended, e) }
-func (t *tracer) cleanupFailed(e LockEvent) { t.enqueueEvent(t.trace.CleanupFailed, e) }
-func (t *tracer) retrying(e LockEvent)      { t.enqueueEvent(t.trace.Retrying, e) }
-func (t *tracer) stuck(e LockEvent)         { t.enqueueEvent(t.trace.Stuck, e) }
-
-// enqueueEvent queues a call of f with e, unless f is nil.
-func (t *tracer) enqueueEvent(f func(LockEvent), e LockEvent) {
+// enqueueCall queues a call of f with the argument, unless f is nil.
+func enqueueCall[T any](t *tracer, f func(T), argument T) {
 	if f != nil {
-		t.enqueue(func() { f(e) })
+		t.enqueue(func() { f(argument) })
 	}
 }

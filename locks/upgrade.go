@@ -2,7 +2,6 @@ package locks
 
 import (
 	"context"
-	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -20,13 +19,7 @@ import (
 // returns its *LostError. For a lock acquired with Permit or Reentrant the
 // error matches ErrWrongMode, and nothing was changed.
 func (l *Lock) Downgrade(ctx context.Context) error {
-	const verb = "downgrade"
-	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
-		if err := l.g.checkModeCanChange(verb); err != nil {
-			return machine.Outcome{}, err
-		}
-		return l.g.downgrade(ctx)
-	})
+	return l.changeMode(ctx, "downgrade", (*grant).downgrade)
 }
 
 // downgrade does the work of Downgrade. The caller has the turn to change the
@@ -70,33 +63,44 @@ func (g *grant) downgrade(ctx context.Context) (machine.Outcome, error) {
 // lost during the wait, Upgrade returns the lock's end. For a lock acquired
 // with Permit or Reentrant the error matches ErrWrongMode.
 func (l *Lock) Upgrade(ctx context.Context) error {
-	const verb = "upgrade"
+	return l.changeMode(ctx, "upgrade", (*grant).upgrade)
+}
+
+// changeMode runs change, unless the mode of the lock's grant cannot be
+// changed.
+func (l *Lock) changeMode(ctx context.Context, verb string, change func(*grant, context.Context) (machine.Outcome, error)) error {
 	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
-		g, s := l.g, l.g.s
-		if err := g.checkModeCanChange(verb); err != nil {
-			return machine.Outcome{}, err
-		}
-		s.mu.Lock()
-		mode, downgrading := g.mode, g.downgrading
-		s.mu.Unlock()
+		g := l.g
+		g.s.mu.Lock()
+		permit, reentrant := g.mode == machine.Permit, g.rare.entry != nil
+		g.s.mu.Unlock()
 		switch {
-		case mode == machine.Exclusive && !downgrading:
-			return machine.Outcome{Code: machine.OK}, nil
-		case downgrading:
-			// Settled first: the cluster must not receive that earlier
-			// Downgrade after the upgrade.
-			if out, err := g.downgrade(ctx); err != nil || out.Code != machine.OK {
-				return out, err
-			}
+		case permit:
+			return machine.Outcome{}, g.wrongMode(verb, "the lock is a permit")
+		case reentrant:
+			return machine.Outcome{}, g.wrongMode(verb, "its owner may hold several locks of the grant")
 		}
-		return g.upgrade(ctx)
+		return change(g, ctx)
 	})
 }
 
-// upgrade does the work of Upgrade for a shared lock. The caller has the turn
-// to change the grant.
+// upgrade does the work of Upgrade. The caller has the turn to change the
+// grant.
 func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 	s := g.s
+	s.mu.Lock()
+	mode, downgrading := g.mode, g.downgrading
+	s.mu.Unlock()
+	switch {
+	case mode == machine.Exclusive && !downgrading:
+		return machine.Outcome{Code: machine.OK}, nil
+	case downgrading:
+		// Settled first: the cluster must not receive that earlier Downgrade
+		// after the upgrade.
+		if out, err := g.downgrade(ctx); err != nil || out.Code != machine.OK {
+			return out, err
+		}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// Waits also for the cleanup of an earlier upgrade.
@@ -113,23 +117,14 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 	if err != nil {
 		return machine.Outcome{}, err
 	}
-	w := &waiter{
-		acquireRequest: acquireRequest{key: g.key},
-		since:          time.Now(),
-		upgrades:       g,
-		cancel:         cancel,
-		answered:       make(chan struct{}),
-	}
+	w := &waiter{acquireRequest: acquireRequest{key: g.key}, upgrades: g, cancel: cancel}
 	if err := s.register(w); err != nil {
 		return machine.Outcome{}, err
 	}
 	out, err := s.propose(ctx, func(seen []uint64) machine.Command {
 		return machine.Upgrade{Session: s.id, Seq: w.seq, Token: token, Under: held, Seen: seen}
 	})
-	if err == nil {
-		s.awaitVerdict(ctx, w, out)
-	}
-	v := s.removeWaiter(w, out, err)
+	v := s.awaitVerdict(ctx, w, out, err)
 	switch {
 	case v.withdrawn && v.err == nil:
 		return machine.Outcome{}, errWithdrawn
@@ -178,17 +173,4 @@ func (g *grant) noteUpgraded(out machine.Outcome) {
 	if out.Waiters > 0 {
 		g.noteContended()
 	}
-}
-
-// checkModeCanChange returns an error if the grant's mode cannot be changed.
-func (g *grant) checkModeCanChange(verb string) error {
-	g.s.mu.Lock()
-	defer g.s.mu.Unlock()
-	switch {
-	case g.mode == machine.Permit:
-		return g.wrongMode(verb, "the lock is a permit")
-	case g.rare != nil && g.rare.entry != nil:
-		return g.wrongMode(verb, "its owner may hold several locks of the grant")
-	}
-	return nil
 }

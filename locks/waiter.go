@@ -2,10 +2,10 @@ package locks
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // waiter is a request without a final answer yet, and its waiting call.
@@ -33,37 +33,62 @@ type earlyEvents struct {
 	lost      Reason
 }
 
-// register gives w a seq and adds it to the session's waiters. This comes
+// register completes w, with a new seq, and adds it to the session's waiters. This comes
 // before the proposal, since the event of the grant may overtake the answer.
 func (s *session) register(w *waiter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.draining:
-		return ErrClosed
-	case s.reason != 0:
-		return errNoSession
+	if err := s.refusal(); err != nil {
+		return err
 	}
 	s.lastSeq++
-	w.seq = s.lastSeq
+	w.seq, w.since, w.answered = s.lastSeq, time.Now(), make(chan struct{})
 	s.waiters[w.seq] = w
 	if len(s.waiters)+len(s.grants) == 1 {
-		s.wakeRun()
+		select { // from now on, run must read the clocks more often
+		case s.wakeup <- struct{}{}:
+		default:
+		}
 	}
 	return nil
 }
 
-// awaitVerdict handles out, the cluster's first answer to w. If the answer is
-// Queued, awaitVerdict waits until the verdict has come or ctx ends.
-func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outcome) {
-	switch out.Code {
-	case machine.Granted:
+// awaitVerdict handles out and err, the results of the proposal of w, and
+// removes w. If out is Queued, awaitVerdict first waits until the verdict has
+// come or ctx ends.
+func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outcome, err error) waitResult {
+	switch {
+	case err != nil:
+	case out.Code == machine.Granted:
 		s.handleGranted(w.seq, out)
-	case machine.Queued:
+	case out.Code == machine.Queued:
 		s.traceQueue(ctx, w, int(out.Behind))
 		select {
 		case <-w.answered:
 		case <-ctx.Done():
+		}
+	}
+	return s.removeWaiter(w, out, err)
+}
+
+// traceQueue calls Trace.Queued with the number of requests and holders before
+// w, at first and after each change, while w waits. If Trace.Queued is nil,
+// traceQueue returns at once.
+func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
+	if s.c.trace.trace.Queued == nil {
+		return
+	}
+	tell := func() {
+		s.c.trace.queued(LockEvent{Key: w.key, Behind: behind, Took: time.Since(w.since)})
+	}
+	tell()
+	for a, err := range s.c.follow(ctx, replica.Query{Key: w.key, Session: s.id, Seq: w.seq}, neverFinal) {
+		if err != nil || !a.Waits {
+			return // if w has left the queue, its verdict is on the way
+		}
+		if int(a.Behind) != behind {
+			behind = int(a.Behind)
+			tell()
 		}
 	}
 }
@@ -94,15 +119,11 @@ func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitRe
 		return waitResult{out: w.verdict}
 	}
 	delete(s.waiters, w.seq)
-	o := waitResult{out: out, err: err}
-	switch {
-	case err != nil && mayBeApplied(err):
-		o.withdrawn = true
-	case err != nil:
-		s.seen = append(s.seen, w.seq) // the seq was never used, but a gap among the seqs costs the table memory
-	case out.Code == machine.Granted, out.Code == machine.Queued, out.Code == machine.Withdrawn:
-		o.withdrawn = true
-	case out.Code != machine.NoSession:
+	known := err == nil && (out.Code == machine.Granted || out.Code == machine.Queued || out.Code == machine.Withdrawn)
+	o := waitResult{out: out, err: err, withdrawn: known || mayBeApplied(err)}
+	if !o.withdrawn && out.Code != machine.NoSession {
+		// Also if the seq was never used: a gap among the seqs costs the table
+		// memory.
 		s.seen = append(s.seen, w.seq)
 	}
 	if o.withdrawn && w.upgrades != nil {
@@ -113,16 +134,4 @@ func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitRe
 		s.startCleanup(&cleanup{keys: w.allKeys(), seq: w.seq, upgraded: w.upgrades})
 	}
 	return o
-}
-
-// removeAllWaiters removes all waiters and returns them, in the order of their
-// requests. The caller holds s.mu.
-func (s *session) removeAllWaiters() []*waiter {
-	waiters := make([]*waiter, 0, len(s.waiters))
-	for _, w := range s.waiters {
-		waiters = append(waiters, w)
-	}
-	clear(s.waiters)
-	slices.SortFunc(waiters, func(a, b *waiter) int { return int(int64(a.seq) - int64(b.seq)) })
-	return waiters
 }

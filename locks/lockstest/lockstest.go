@@ -203,83 +203,92 @@ func (c *Cluster) NewClient(i int, opts locks.Options) *locks.Client {
 	return client
 }
 
+// running returns the members that run.
+func (c *Cluster) running() []*member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(c.members), func(m *member) bool { return m == nil })
+}
+
+// poll calls done, with pauses, until it returns true. If that takes too long,
+// the result is false.
+func poll(pause time.Duration, done func(context.Context) bool) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), formLimit)
+	defer cancel()
+	for !done(ctx) {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
 // Leader waits until a reachable member leads, and returns the member's number.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), formLimit)
-	defer cancel()
-	for ctx.Err() == nil {
-		c.mu.Lock()
-		members := slices.Clone(c.members)
-		c.mu.Unlock()
-		for i, m := range members {
-			if m == nil {
-				continue
-			}
+	leader := -1
+	found := poll(100*time.Millisecond, func(ctx context.Context) bool {
+		for _, m := range c.running() {
 			// If two members believe that they lead, only the true leader
 			// reports so here, since a majority confirms Health.
 			ask, cancel := context.WithTimeout(ctx, time.Second)
 			h := m.node.Health(ask)
 			cancel()
 			if h.Quorum && h.Leader == m.node.Name() {
-				return i
+				leader = m.i
+				return true
 			}
 		}
-		t := time.NewTimer(100 * time.Millisecond)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
+		return false
+	})
+	if !found {
+		c.t.Fatal("lockstest: no member leads")
 	}
-	c.t.Fatal("lockstest: no member leads")
-	return -1
+	return leader
 }
 
 // Settle waits until three of the running members vote, or all if there are
 // fewer, so that the next Kill costs no quorum. Call Heal first.
 func (c *Cluster) Settle() {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), formLimit)
-	defer cancel()
-	for {
-		leader := c.Leader()
-		voters, alive := 0, 0
-		c.mu.Lock()
-		members := slices.Clone(c.members)
-		c.mu.Unlock()
-		type incarnation struct {
-			name string
-			boot uint64
+	var voters, alive int
+	settled := poll(250*time.Millisecond, func(context.Context) bool {
+		voters, alive = c.countVoters(c.Leader())
+		return voters >= min(alive, 3)
+	})
+	if !settled {
+		c.t.Fatalf("lockstest: only %d of %d members vote", voters, alive)
+	}
+}
+
+// countVoters returns the numbers of voters and of all members that run.
+func (c *Cluster) countVoters(leader int) (voters, alive int) {
+	type incarnation struct {
+		name string
+		boot uint64
+	}
+	votes := make(map[incarnation]bool) // by the leader's list of members
+	members := c.running()
+	for _, m := range members {
+		if m.i != leader {
+			continue
 		}
-		votes := make(map[incarnation]bool) // by the leader's list of members
-		if members[leader] != nil {
-			for _, m := range members[leader].node.Members() {
-				votes[incarnation{m.Name, m.Boot}] = m.Voter
-			}
-		}
-		for _, m := range members {
-			if m == nil {
-				continue
-			}
-			alive++
-			// The member itself must know of its vote. Otherwise the member
-			// would not vote for the next leader.
-			for _, seen := range m.node.Members() {
-				if seen.Self && seen.Voter && votes[incarnation{seen.Name, seen.Boot}] {
-					voters++
-				}
-			}
-		}
-		if voters >= min(alive, 3) {
-			return
-		}
-		t := time.NewTimer(250 * time.Millisecond)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			c.t.Fatalf("lockstest: only %d of %d members vote", voters, alive)
+		for _, seen := range m.node.Members() {
+			votes[incarnation{seen.Name, seen.Boot}] = seen.Voter
 		}
 	}
+	for _, m := range members {
+		// The member itself must know of its vote. Otherwise the member would
+		// not vote for the next leader.
+		for _, seen := range m.node.Members() {
+			if seen.Self && seen.Voter && votes[incarnation{seen.Name, seen.Boot}] {
+				voters++
+			}
+		}
+	}
+	return voters, len(members)
 }
 
 // Kill ends member i as kill -9 ends a process: the member sends nothing more,
@@ -348,21 +357,16 @@ func (c *Cluster) SetLink(from, to int, l transport.Link) {
 // stop closes the clients that the cluster made and stops the nodes.
 func (c *Cluster) stop() {
 	c.net.Heal()
-	var wg sync.WaitGroup
-	c.mu.Lock()
-	members, past := c.members, c.past
-	c.mu.Unlock()
-	for _, m := range members {
-		if m == nil {
-			continue
-		}
-		wg.Go(func() {
+	for _, m := range c.running() {
+		c.stops.Go(func() {
 			c.closeClients(m)
 			c.stopMember(m)
 		})
 	}
-	wg.Wait()
 	c.stops.Wait()
+	c.mu.Lock()
+	past := c.past
+	c.mu.Unlock()
 	for _, m := range past {
 		c.closeClients(m)
 	}
