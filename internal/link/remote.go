@@ -69,47 +69,33 @@ func (u *remote) beginLong(t wire.Type, body []byte, done func(wire.Frame)) (id 
 	return id
 }
 
+func (u *remote) read(q replica.Query, done func(replica.Answer, wire.Code)) func() {
+	return beginRead(u, wire.Read, &q, q.Version != 0, done)
+}
+
+func (u *remote) scan(q replica.Scan, done func(replica.Scanned, wire.Code)) func() {
+	return beginRead(u, wire.Scan, &q, q.Since != 0, done)
+}
+
 // beginRead sends a question. If the answer may wait for a change, cancel gives
 // the question up.
-func (u *remote) beginRead(t wire.Type, body []byte, waits bool, done func(wire.Frame)) (cancel func()) {
+func beginRead[A any](u *remote, t wire.Type, q any, waits bool, done func(A, wire.Code)) (cancel func()) {
+	answered := func(f wire.Frame) {
+		var a A
+		if f.Code == wire.CodeOK && wire.Unmarshal(f.Body, &a) != nil {
+			f.Code = wire.CodeUnknown
+		}
+		done(a, f.Code)
+	}
 	if !waits {
-		u.begin(t, body, done)
+		u.begin(t, wire.Marshal(q), answered)
 		return func() {}
 	}
-	id := u.beginLong(t, body, done)
+	id := u.beginLong(t, wire.Marshal(q), answered)
 	return func() {
 		u.stream.Forget(id)
 		u.stream.Notify(wire.Cancel, wire.Marshal(id))
 	}
-}
-
-func (u *remote) read(q replica.Query, done func(replica.Answer, wire.Code)) func() {
-	return u.beginRead(wire.Read, wire.Marshal((*wire.Query)(&q)), q.Version != 0, func(f wire.Frame) {
-		var a wire.Answer
-		if f.Code == wire.CodeOK && wire.Unmarshal(f.Body, &a) != nil {
-			f.Code = wire.CodeUnknown
-		}
-		done(answer(a), f.Code)
-	})
-}
-
-// answer is the replica's form of a. Only Also differs, in the type of an owner.
-func answer(a wire.Answer) replica.Answer {
-	out := replica.Answer{Status: a.Status, Behind: a.Behind, Waits: a.Waits, Version: a.Version}
-	for _, o := range a.Also {
-		out.Also = append(out.Also, replica.Owner(o))
-	}
-	return out
-}
-
-func (u *remote) scan(q replica.Scan, done func(replica.Scanned, wire.Code)) func() {
-	return u.beginRead(wire.Scan, wire.Marshal((*wire.ScanQuery)(&q)), q.Since != 0, func(f wire.Frame) {
-		var a wire.Scanned
-		if f.Code == wire.CodeOK && wire.Unmarshal(f.Body, &a) != nil {
-			f.Code = wire.CodeUnknown
-		}
-		done(replica.Scanned(a), f.Code)
-	})
 }
 
 func (u *remote) granting(done func(wire.Code)) {

@@ -95,6 +95,9 @@ type Scan struct {
 	Since uint64
 }
 
+// Query, Scan, Answer and Scanned travel between members: package wire says how
+// they may change.
+
 // Limits of a Query and a Scan.
 const (
 	MaxAlso      = 4096

@@ -161,24 +161,24 @@ func (m *memberStream) propose(q *stream.Request) {
 }
 
 func (m *memberStream) read(q *stream.Request) {
-	var query wire.Query
-	if wire.Unmarshal(q.Body, &query) != nil || replica.Query(query).Check() != nil {
+	var query replica.Query
+	if wire.Unmarshal(q.Body, &query) != nil || query.Check() != nil {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
 	m.startRead(q, 1+len(query.Also), func(answer func([]byte, wire.Code)) func() {
-		return m.term.read(replica.Query(query), true, func(_ replica.Answer, body []byte, c wire.Code) { answer(body, c) })
+		return read(m.term, query, encoded[replica.Answer], answer)
 	})
 }
 
 func (m *memberStream) scan(q *stream.Request) {
-	var query wire.ScanQuery
-	if wire.Unmarshal(q.Body, &query) != nil || replica.Scan(query).Check() != nil {
+	var query replica.Scan
+	if wire.Unmarshal(q.Body, &query) != nil || query.Check() != nil {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
 	m.startRead(q, 1, func(answer func([]byte, wire.Code)) func() {
-		return m.term.scan(replica.Scan(query), true, func(_ replica.Scanned, body []byte, c wire.Code) { answer(body, c) })
+		return scan(m.term, query, encoded[replica.Scanned], answer)
 	})
 }
 

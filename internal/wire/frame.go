@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 // MaxFrame is the largest length of a frame in bytes, without the length prefix.
@@ -33,12 +31,12 @@ const (
 	Attach  Type = 1  // AttachRequest → AttachAnswer: first on every member stream
 	Propose Type = 2  // machine command → machine outcome
 	Beat    Type = 3  // session ID → empty
-	Read    Type = 4  // Query → Answer
+	Read    Type = 4  // replica.Query → replica.Answer
 	Ready   Type = 5  // empty → empty, as soon as the cluster grants
 	Detach  Type = 6  // notice: session ID
 	Cancel  Type = 7  // notice: the ID of a Read or Scan with no caller waiting
 	Depart  Type = 8  // DepartRequest → empty, after the voter is replaced
-	Scan    Type = 9  // ScanQuery → Scanned
+	Scan    Type = 9  // replica.Scan → replica.Scanned
 	Event   Type = 16 // notice from leader to member: machine event
 	Bound   Type = 17 // notice from leader to member: AttachAnswer with a new TTL bound
 )
@@ -163,29 +161,4 @@ func ReadFrame(r io.Reader) (Frame, error) {
 		return Frame{}, err
 	}
 	return DecodeFrame(buf.Bytes())
-}
-
-// Marshal encodes a message of messages.go as msgpack.
-func Marshal(v any) []byte {
-	var buf bytes.Buffer
-	if err := msgpack.NewEncoder(&buf).Encode(v); err != nil {
-		// Messages are plain structs of this package, and a write to memory
-		// cannot fail. The only possible error is a field type unknown to
-		// msgpack, and every test of the message finds that error.
-		panic(err)
-	}
-	return buf.Bytes()
-}
-
-// Unmarshal decodes a message of messages.go from untrusted bytes. The memory used
-// is proportional to len(b), also if lengths in b are false. On an error v may be
-// partly filled.
-func Unmarshal(b []byte, v any) error {
-	if err := validate(b); err != nil {
-		return fmt.Errorf("wire: %T: %w", v, err)
-	}
-	if err := msgpack.NewDecoder(bytes.NewReader(b)).Decode(v); err != nil {
-		return fmt.Errorf("wire: %T: %w", v, err)
-	}
-	return nil
 }
