@@ -70,11 +70,9 @@ func (m *memberStream) handle(q *stream.Request) {
 	case wire.Propose:
 		m.propose(q)
 	case wire.Beat:
-		if id, ok := sessionID(q.Body); ok {
+		if id, ok := sessionID(q); ok {
 			m.term.Beat(m.subscriber, id, func(c wire.Code) { q.Answer(c, nil) })
-			return
 		}
-		q.Answer(wire.CodeBad, nil)
 	case wire.Read:
 		m.read(q)
 	case wire.Scan:
@@ -90,7 +88,7 @@ func (m *memberStream) handle(q *stream.Request) {
 	case wire.Ready:
 		m.term.Granting(func(c wire.Code) { q.Answer(c, nil) })
 	case wire.Detach:
-		if id, ok := sessionID(q.Body); ok {
+		if id, ok := sessionID(q); ok {
 			m.term.Detach(id)
 		}
 	case wire.Depart:
@@ -236,9 +234,11 @@ func (m *memberStream) startRead(q *stream.Request, n int, start func(answer fun
 	}
 }
 
-func sessionID(b []byte) (id machine.SessionID, ok bool) {
-	if len(b) != len(id) {
+// sessionID returns the body of q as a session's ID, or answers CodeBad.
+func sessionID(q *stream.Request) (id machine.SessionID, ok bool) {
+	if len(q.Body) != len(id) {
+		q.Answer(wire.CodeBad, nil)
 		return id, false
 	}
-	return machine.SessionID(b), true
+	return machine.SessionID(q.Body), true
 }

@@ -110,19 +110,12 @@ func (t *Table) noteLocked(c machine.Command, code machine.Code, events []machin
 // expect tells the table the commands of an entry before this process commits
 // the entry, so that Apply does not decode bytes already decoded by the
 // proposer. commands must be equal to the result of DecodeEntry: the tables of
-// the other voters apply exactly the decoded commands. A later call replaces
-// the expected entry.
+// the other voters apply exactly the decoded commands. A later call replaces the
+// expected entry. Without bytes nothing is expected: if an entry with an unknown
+// fate is applied later, Apply decodes the entry.
 func (t *Table) expect(bytes []byte, commands []machine.Command) {
 	t.expecting.Lock()
 	t.expected = entry{bytes, commands}
-	t.expecting.Unlock()
-}
-
-// expectNothing ends the expectation of expect. If an entry
-// with an unknown fate is applied later, Apply decodes the entry.
-func (t *Table) expectNothing() {
-	t.expecting.Lock()
-	t.expected = entry{}
 	t.expecting.Unlock()
 }
 
