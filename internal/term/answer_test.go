@@ -13,7 +13,6 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
 	"github.com/wardmote/wardmote/internal/term"
-	"github.com/wardmote/wardmote/internal/term/termtest"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -114,7 +113,8 @@ func (s *stage) crowd(seq *uint64, key string, holders, waiters int) {
 // With very many grants, the longest names and the longest metas, an answer is one frame:
 // metas are left out first, then the lists are cut.
 func TestTheLargestAnswerFillsAFrame(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		name := strings.Repeat("n", machine.MaxName)
 		s.Must(machine.Open{Session: sid(1), Client: name, Node: name, TTL: 3000, Meta: text(machine.MaxMeta)})
 		seq := uint64(1)
@@ -185,7 +185,8 @@ func TestMetasFillAFrameAndNoMore(t *testing.T) {
 
 // With usual names, nothing is left out but metas.
 func TestUsualNamesAreNotCut(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		s.Must(machine.Open{Session: sid(2), Client: "billing-7f9c", Node: "billing-7f9c", TTL: 3000, Meta: "{}"})
 		var batch []machine.Command
 		for i := range 2 * replica.MaxListed {
@@ -216,7 +217,8 @@ func TestUsualNamesAreNotCut(t *testing.T) {
 // A scan of several frames goes on after the last key told, with every key
 // whole, and so do the changes.
 func TestALargeScanGoesOnAfterTheLastKeyTold(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		name := strings.Repeat("n", machine.MaxName)
 		s.Must(machine.Open{Session: sid(1), Client: name, Node: name, TTL: 3000, Meta: text(machine.MaxMeta)})
 		start, seq := uint64(0), uint64(0)
@@ -305,7 +307,8 @@ func TestTheLeaderTellsDeadlinesAndBeats(t *testing.T) {
 // While a round is under way, the answers to any number of reads take so much memory
 // and no more; and reads are answered again after the round.
 func TestAnswersThatWaitForARoundAreBounded(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		s.open(1)
 		var batch []machine.Command
 		for i := range replica.MaxListed {
