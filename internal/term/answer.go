@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"iter"
+	"slices"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -35,9 +36,7 @@ func (t *Table) answer(q replica.Query) replica.Answer {
 	if q.Seq != 0 {
 		a.Behind, a.Waits = t.m.Behind(q.Session, q.Seq)
 	}
-	if len(q.Also) > 0 {
-		a.Also = make([]replica.Owner, 0, len(q.Also))
-	}
+	a.Also = slices.Grow(a.Also, len(q.Also))
 	for _, key := range q.Also {
 		session, token := t.m.Owner(key)
 		a.Also = append(a.Also, replica.Owner{Session: session, Token: token})

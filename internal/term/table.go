@@ -179,11 +179,15 @@ func (t *Table) View(f func(*machine.State)) {
 	f(t.m)
 }
 
-// Format returns the table's format of log entries.
-func (t *Table) Format() (f int) {
-	t.View(func(m *machine.State) { f = m.Format() })
-	return f
+// view returns f of the lock table.
+func view[A any](t *Table, f func(*machine.State) A) A {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return f(t.m)
 }
+
+// Format returns the table's format of log entries.
+func (t *Table) Format() int { return view(t, (*machine.State).Format) }
 
 // Snapshot takes an image of the table as of now, together with ConfigIndex. The
 // returned function writes the image; the table may change meanwhile.

@@ -311,16 +311,10 @@ func (t *Term) Depart(name string, boot uint64, done func(wire.Code)) {
 }
 
 // Bound returns the largest TTL allowed to a session, in milliseconds.
-func (t *Term) Bound() (ttl uint64) {
-	t.table.View(func(m *machine.State) { ttl = m.Bound() })
-	return ttl
-}
+func (t *Term) Bound() uint64 { return view(t.table, (*machine.State).Bound) }
 
 // Lifted reports whether the founding wait is over.
-func (t *Term) Lifted() (lifted bool) {
-	t.table.View(func(m *machine.State) { lifted = m.Lifted() })
-	return lifted
-}
+func (t *Term) Lifted() bool { return view(t.table, (*machine.State).Lifted) }
 
 // Format returns the table's format of log entries.
 func (t *Term) Format() int { return t.table.Format() }

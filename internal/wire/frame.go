@@ -93,7 +93,8 @@ func AppendFrame(dst []byte, f Frame) ([]byte, error) {
 	dst = appendUint(dst, uint64(f.Type))
 	dst = appendUint(dst, f.ID)
 	dst = appendUint(dst, uint64(f.Code))
-	dst = appendBin(dst, f.Body)
+	dst = binary.BigEndian.AppendUint32(append(dst, 0xc6), uint32(len(f.Body)))
+	dst = append(dst, f.Body...)
 	n := len(dst) - start - 4
 	if n > MaxFrame {
 		return dst[:start], fmt.Errorf("wire: frame of %d bytes exceeds %d", n, MaxFrame)
@@ -107,10 +108,6 @@ func appendUint(b []byte, v uint64) []byte {
 		return append(b, byte(v))
 	}
 	return binary.BigEndian.AppendUint64(append(b, 0xcf), v)
-}
-
-func appendBin(b, body []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(append(b, 0xc6), uint32(len(body))), body...)
 }
 
 // DecodeFrame decodes a frame without its length prefix. The body shares the memory
