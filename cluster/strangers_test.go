@@ -145,7 +145,7 @@ func TestReadsWithoutAnIDOfTheirOwnAreRefused(t *testing.T) {
 			c, write := b.strangeStream(p, leader, port.KindMember)
 			defer c.Close()
 			for range 100 {
-				write(wire.Frame{Type: wire.Read, ID: id, Body: wire.Marshal(&wire.Query{Key: "k", Version: a.Version})})
+				write(wire.Frame{Type: wire.Read, ID: id, Body: wire.Marshal(&replica.Query{Key: "k", Version: a.Version})})
 			}
 			c.SetReadDeadline(time.Now().Add(5 * time.Second))
 			if _, err := io.Copy(io.Discard, c); isTimeout(err) {

@@ -92,7 +92,7 @@ func attempt[T any](ctx context.Context, k *Link, up upstream, try func(upstream
 	select {
 	case v := <-ch:
 		return v.value, v.code, nil
-	case <-up.gone():
+	case <-up.Done():
 		select {
 		case v := <-ch:
 			return v.value, v.code, nil

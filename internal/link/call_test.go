@@ -289,11 +289,11 @@ func TestReadsAndScansAreForwarded(t *testing.T) {
 		a.setAnswer(func(q *stream.Request) {
 			switch q.Type {
 			case wire.Read:
-				q.Answer(wire.CodeOK, wire.Marshal(&wire.Answer{
-					Status: status, Also: []wire.Owner{{}, {Session: sid(2), Token: 4}}, Behind: 2, Waits: true, Version: 11,
+				q.Answer(wire.CodeOK, wire.Marshal(&replica.Answer{
+					Status: status, Also: []replica.Owner{{}, {Session: sid(2), Token: 4}}, Behind: 2, Waits: true, Version: 11,
 				}))
 			case wire.Scan:
-				q.Answer(wire.CodeOK, wire.Marshal(&wire.Scanned{Keys: []machine.Status{status}, More: true, Version: 9, Lost: true}))
+				q.Answer(wire.CodeOK, wire.Marshal(&replica.Scanned{Keys: []machine.Status{status}, More: true, Version: 9, Lost: true}))
 			}
 		})
 		query := replica.Query{Key: "k", Also: []string{"x", "y"}, Waiters: 10, Session: sid(2), Seq: 1}
@@ -307,12 +307,12 @@ func TestReadsAndScansAreForwarded(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(keys, replica.Scanned{Keys: []machine.Status{status}, More: true, Version: 9, Lost: true}) {
 			t.Errorf("scanned %+v, %v", keys, err)
 		}
-		var q wire.Query
-		var sq wire.ScanQuery
-		if wire.Unmarshal(a.requests[0].Body, &q) != nil || !reflect.DeepEqual(replica.Query(q), query) {
+		var q replica.Query
+		var sq replica.Scan
+		if wire.Unmarshal(a.requests[0].Body, &q) != nil || !reflect.DeepEqual(q, query) {
 			t.Errorf("the leader received %+v", q)
 		}
-		if wire.Unmarshal(a.requests[1].Body, &sq) != nil || replica.Scan(sq) != scan {
+		if wire.Unmarshal(a.requests[1].Body, &sq) != nil || sq != scan {
 			t.Errorf("the leader received %+v", sq)
 		}
 		a.setAnswer(func(q *stream.Request) { q.Answer(wire.CodeOK, []byte{0xff}) })

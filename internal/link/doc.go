@@ -13,7 +13,7 @@
 // Attach.
 //
 // The types are Link, the way of this node; upstream, the present connection,
-// either local (this node leads) or remote (a stream to the leader); and Leader,
+// either this node's own term or remote (a stream to the leader); and Leader,
 // the interface of this node's own term.
 //
 // Package cluster makes one Link for each node, runs and joins Run, and gives the

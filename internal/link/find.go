@@ -9,7 +9,6 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/stream"
-	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
@@ -57,17 +56,12 @@ func (k *Link) connect(ctx context.Context) upstream {
 // leader has served this member.
 func (k *Link) connectLocal() upstream {
 	leader := k.cfg.Leading()
-	if leader == nil || leader.Number() < k.servedTerm() {
+	if leader == nil || leader.Number() < k.servedTerm() || !leader.Join(k.subscriber) {
 		return nil
 	}
-	s := &term.Subscriber{Event: k.deliver, Bound: k.setBound}
-	if !leader.Join(s) {
-		return nil
-	}
-	up := local{leader, s}
-	k.install(up, k.cfg.Self.Name, k.cfg.Self.Addr, wire.AttachAnswer{Term: leader.Number(), TTL: leader.Bound()})
-	leader.Attach(s, k.sessions())
-	return up
+	k.install(leader, k.cfg.Self.Name, k.cfg.Self.Addr, wire.AttachAnswer{Term: leader.Number(), TTL: leader.Bound()})
+	leader.Attach(k.subscriber, k.sessions())
+	return leader
 }
 
 // candidates lists the addresses where the leader may be, the best guess first:

@@ -206,7 +206,7 @@ func (s *stage) connectTo(h *host) (upstream, wire.Hint) {
 	up, hint := k.connectRemote(s.t.Context(), h.name)
 	if up != nil {
 		s.t.Error("taken for a leader")
-		up.close()
+		up.Quit(s.k.subscriber)
 	}
 	h.crash()
 	return up, hint

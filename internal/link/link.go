@@ -3,14 +3,17 @@ package link
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wakeup"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -57,8 +60,9 @@ type Config struct {
 // upstream; calls use the present upstream, or wait for the next. Every method but Run
 // may be called from any goroutine.
 type Link struct {
-	cfg  Config
-	look wakeup.One // another leader may be known
+	cfg        Config
+	look       wakeup.One       // another leader may be known
+	subscriber *term.Subscriber // in this node's own terms
 
 	mu       sync.Mutex
 	up       upstream // nil: no leader is reached
@@ -78,7 +82,9 @@ type attachment struct {
 
 // New returns a Link without an upstream.
 func New(cfg Config) *Link {
-	return &Link{cfg: cfg, look: wakeup.NewOne(), attached: make(map[machine.SessionID]*attachment)}
+	k := &Link{cfg: cfg, look: wakeup.NewOne(), attached: make(map[machine.SessionID]*attachment)}
+	k.subscriber = &term.Subscriber{Event: k.deliver, Bound: k.setBound}
+	return k
 }
 
 // Wake has Run look at once for a leader, or for a newer leader. Wake does not
@@ -130,7 +136,7 @@ func (k *Link) Run(ctx context.Context) {
 		k.up, k.name, k.addr = nil, "", ""
 		k.mu.Unlock()
 		k.changed.Wake()
-		up.close()
+		up.Quit(k.subscriber)
 	}
 }
 
@@ -148,14 +154,14 @@ func (k *Link) stay(ctx context.Context, up upstream) {
 			return
 		}
 		select {
-		case <-up.gone():
+		case <-up.Done():
 			return
 		case <-ctx.Done():
 			return
 		case <-k.look:
 		case <-gossiped:
 		case now := <-t.C:
-			if up.stalled(now) {
+			if r, ok := up.(*remote); ok && r.stalled(now) {
 				return
 			}
 		}
@@ -167,7 +173,7 @@ func (k *Link) newerKnown(up upstream) bool {
 	own := k.cfg.Leading()
 	r, ok := up.(*remote)
 	if !ok {
-		return own != up.(local).leader
+		return own != up
 	}
 	if own != nil {
 		return own.Number() >= r.term
@@ -222,11 +228,7 @@ func (k *Link) setBound(a wire.AttachAnswer) {
 func (k *Link) sessions() []machine.SessionID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ids := make([]machine.SessionID, 0, len(k.attached))
-	for id := range k.attached {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(k.attached))
 }
 
 // deliver tells a session's client an event.

@@ -127,12 +127,12 @@ func TestALeaderThatDoesNotAnswerIsLeft(t *testing.T) {
 		s.attachedTo("a")
 		a.setAnswer(silence)
 		up, _ := s.k.current()
-		up.granting(func(wire.Code) {})
+		up.Granting(func(wire.Code) {})
 		time.Sleep(time.Minute)
 		if now, _ := s.k.current(); now != up {
 			t.Fatal("left for a question that may wait")
 		}
-		up.beat(sid(1), func(wire.Code) {})
+		up.Beat(nil, sid(1), func(wire.Code) {})
 		time.Sleep(timing.AnswerLimit)
 		if now, _ := s.k.current(); now != up {
 			t.Error("left before the limit")
@@ -152,11 +152,11 @@ func TestALeaderThatAnswersAtAllIsNotLeft(t *testing.T) {
 		s.attachedTo("a")
 		up, _ := s.k.current()
 		a.setAnswer(silence)
-		up.beat(sid(1), func(wire.Code) {})
+		up.Beat(nil, sid(1), func(wire.Code) {})
 		synctest.Wait()
 		a.setAnswer(with(wire.CodeOK))
 		for range 60 {
-			up.beat(sid(2), func(wire.Code) {})
+			up.Beat(nil, sid(2), func(wire.Code) {})
 			time.Sleep(time.Second)
 		}
 		if now, _ := s.k.current(); now != up {

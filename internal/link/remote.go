@@ -7,11 +7,12 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
+	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// remote is a stream to a leader elsewhere.
+// remote is the upstream to a leader elsewhere: a stream.
 type remote struct {
 	stream *stream.Stream
 	term   uint64
@@ -21,7 +22,7 @@ type remote struct {
 	since time.Time // of the last answer to such a request, or of the first request
 }
 
-func (u *remote) propose(cmd machine.Command, done func(machine.Outcome, wire.Code)) {
+func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) {
 	u.begin(wire.Propose, machine.AppendCommand(nil, cmd), func(f wire.Frame) {
 		var o machine.Outcome
 		if f.Code == wire.CodeOK {
@@ -34,7 +35,7 @@ func (u *remote) propose(cmd machine.Command, done func(machine.Outcome, wire.Co
 	})
 }
 
-func (u *remote) beat(id machine.SessionID, done func(wire.Code)) {
+func (u *remote) Beat(_ *term.Subscriber, id machine.SessionID, done func(wire.Code)) {
 	u.begin(wire.Beat, id[:], func(f wire.Frame) { done(f.Code) })
 }
 
@@ -69,61 +70,47 @@ func (u *remote) beginLong(t wire.Type, body []byte, done func(wire.Frame)) (id 
 	return id
 }
 
+func (u *remote) Read(q replica.Query, done func(replica.Answer, wire.Code)) func() {
+	return beginRead(u, wire.Read, &q, q.Version != 0, done)
+}
+
+func (u *remote) Scan(q replica.Scan, done func(replica.Scanned, wire.Code)) func() {
+	return beginRead(u, wire.Scan, &q, q.Since != 0, done)
+}
+
 // beginRead sends a question. If the answer may wait for a change, cancel gives
 // the question up.
-func (u *remote) beginRead(t wire.Type, body []byte, waits bool, done func(wire.Frame)) (cancel func()) {
+func beginRead[A any](u *remote, t wire.Type, q any, waits bool, done func(A, wire.Code)) (cancel func()) {
+	answered := func(f wire.Frame) {
+		var a A
+		if f.Code == wire.CodeOK && wire.Unmarshal(f.Body, &a) != nil {
+			f.Code = wire.CodeUnknown
+		}
+		done(a, f.Code)
+	}
 	if !waits {
-		u.begin(t, body, done)
+		u.begin(t, wire.Marshal(q), answered)
 		return func() {}
 	}
-	id := u.beginLong(t, body, done)
+	id := u.beginLong(t, wire.Marshal(q), answered)
 	return func() {
 		u.stream.Forget(id)
 		u.stream.Notify(wire.Cancel, wire.Marshal(id))
 	}
 }
 
-func (u *remote) read(q replica.Query, done func(replica.Answer, wire.Code)) func() {
-	return u.beginRead(wire.Read, wire.Marshal((*wire.Query)(&q)), q.Version != 0, func(f wire.Frame) {
-		var a wire.Answer
-		if f.Code == wire.CodeOK && wire.Unmarshal(f.Body, &a) != nil {
-			f.Code = wire.CodeUnknown
-		}
-		done(answer(a), f.Code)
-	})
-}
-
-// answer is the replica's form of a. Only Also differs, in the type of an owner.
-func answer(a wire.Answer) replica.Answer {
-	out := replica.Answer{Status: a.Status, Behind: a.Behind, Waits: a.Waits, Version: a.Version}
-	for _, o := range a.Also {
-		out.Also = append(out.Also, replica.Owner(o))
-	}
-	return out
-}
-
-func (u *remote) scan(q replica.Scan, done func(replica.Scanned, wire.Code)) func() {
-	return u.beginRead(wire.Scan, wire.Marshal((*wire.ScanQuery)(&q)), q.Since != 0, func(f wire.Frame) {
-		var a wire.Scanned
-		if f.Code == wire.CodeOK && wire.Unmarshal(f.Body, &a) != nil {
-			f.Code = wire.CodeUnknown
-		}
-		done(replica.Scanned(a), f.Code)
-	})
-}
-
-func (u *remote) granting(done func(wire.Code)) {
+func (u *remote) Granting(done func(wire.Code)) {
 	u.beginLong(wire.Ready, nil, func(f wire.Frame) { done(f.Code) })
 }
 
-func (u *remote) depart(name string, boot uint64, done func(wire.Code)) {
+func (u *remote) Depart(name string, boot uint64, done func(wire.Code)) {
 	request := wire.DepartRequest{Name: name, Boot: boot}
 	u.beginLong(wire.Depart, wire.Marshal(&request), func(f wire.Frame) { done(f.Code) })
 }
 
-func (u *remote) detach(id machine.SessionID) { u.stream.Notify(wire.Detach, id[:]) }
-func (u *remote) gone() <-chan struct{}       { return u.stream.Stopped() }
-func (u *remote) close()                      { u.stream.Close() }
+func (u *remote) Detach(id machine.SessionID) { u.stream.Notify(wire.Detach, id[:]) }
+func (u *remote) Done() <-chan struct{}       { return u.stream.Stopped() }
+func (u *remote) Quit(*term.Subscriber)       { u.stream.Close() }
 
 // stalled reports whether the leader has answered none of the open requests for so
 // long that the upstream should be left.

@@ -42,7 +42,7 @@ func (k *Link) Done() <-chan struct{} { return k.cfg.Done }
 // Propose implements replica.Replica.
 func (k *Link) Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error) {
 	o, _, err := call(ctx, k, func(up upstream, done func(machine.Outcome, wire.Code)) func() {
-		up.propose(cmd, done)
+		up.Propose(k.subscriber, cmd, done)
 		return nil
 	})
 	return o, err
@@ -50,7 +50,7 @@ func (k *Link) Propose(ctx context.Context, cmd machine.Command) (machine.Outcom
 
 // Beat implements replica.Replica.
 func (k *Link) Beat(ctx context.Context, id machine.SessionID) error {
-	code, err := k.callForCode(ctx, func(up upstream, done func(wire.Code)) { up.beat(id, done) })
+	code, err := k.callForCode(ctx, func(up upstream, done func(wire.Code)) { up.Beat(k.subscriber, id, done) })
 	if err == nil && code != wire.CodeOK {
 		err = replica.ErrNoSession
 	}
@@ -71,7 +71,7 @@ func (k *Link) Detach(id machine.SessionID) {
 	up := k.up
 	k.mu.Unlock()
 	if up != nil {
-		up.detach(id)
+		up.Detach(id)
 	}
 }
 
@@ -81,7 +81,7 @@ func (k *Link) Read(ctx context.Context, q replica.Query) (replica.Answer, error
 		return replica.Answer{}, err
 	}
 	a, _, err := call(ctx, k, func(up upstream, done func(replica.Answer, wire.Code)) func() {
-		return up.read(q, done)
+		return up.Read(q, done)
 	})
 	return a, err
 }
@@ -92,7 +92,7 @@ func (k *Link) Scan(ctx context.Context, q replica.Scan) (replica.Scanned, error
 		return replica.Scanned{}, err
 	}
 	a, _, err := call(ctx, k, func(up upstream, done func(replica.Scanned, wire.Code)) func() {
-		return up.scan(q, done)
+		return up.Scan(q, done)
 	})
 	return a, err
 }
@@ -100,7 +100,7 @@ func (k *Link) Scan(ctx context.Context, q replica.Scan) (replica.Scanned, error
 // Granting waits until the founding wait is over, by the word of a confirmed leader.
 // An error is a *replica.Error.
 func (k *Link) Granting(ctx context.Context) error {
-	_, err := k.callForCode(ctx, func(up upstream, done func(wire.Code)) { up.granting(done) })
+	_, err := k.callForCode(ctx, func(up upstream, done func(wire.Code)) { up.Granting(done) })
 	return err
 }
 
@@ -109,7 +109,7 @@ func (k *Link) Granting(ctx context.Context) error {
 // may replace the member all the same.
 func (k *Link) Depart(ctx context.Context) error {
 	_, err := k.callForCode(ctx, func(up upstream, done func(wire.Code)) {
-		up.depart(k.cfg.Self.Name, k.cfg.Self.Boot, done)
+		up.Depart(k.cfg.Self.Name, k.cfg.Self.Boot, done)
 	})
 	return err
 }

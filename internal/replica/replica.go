@@ -67,7 +67,8 @@ type Replica interface {
 	Done() <-chan struct{}
 }
 
-// Query asks for the state of keys.
+// Query asks for the state of keys. Query, Scan and their answers travel between
+// members in these fields: package wire says how fields may change.
 type Query struct {
 	Key  string   // the answer has its holders and its queue, up to Waiters of each
 	Also []string // the answer has the first holder of each; at most MaxAlso keys of MaxAlsoBytes together

@@ -2,7 +2,9 @@ package stream
 
 import (
 	"context"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/wardmote/wardmote/internal/member"
@@ -161,10 +163,7 @@ func (p *Peers) remove(to member.Process, at *peer) {
 func (p *Peers) Stop() {
 	p.mu.Lock()
 	p.stopped = true
-	var peers []*peer
-	for _, at := range p.peers {
-		peers = append(peers, at)
-	}
+	peers := slices.Collect(maps.Values(p.peers))
 	p.mu.Unlock()
 	p.cancel(replica.ErrStopped)
 	for _, at := range peers {

@@ -312,3 +312,45 @@ func (s *Stream) Close() {
 	s.Stop(ErrClosed)
 	s.wg.Wait()
 }
+
+// A Request is a request or a notice of the peer. A request must be answered
+// exactly once, by Answer or AnswerLater, from any goroutine and at any time. A
+// notice has ID 0, and its answer is dropped.
+type Request struct {
+	wire.Frame
+	stream *Stream
+}
+
+// Answer sends the answer and does not block.
+func (q *Request) Answer(code wire.Code, body []byte) {
+	if q.ID == 0 {
+		return
+	}
+	s := q.stream
+	s.mu.Lock()
+	s.serving--
+	err := s.queueLocked(wire.Frame{Type: q.Type, ID: q.ID, Code: code, Body: body})
+	s.mu.Unlock()
+	if err != nil {
+		// The peer waits for the answer, and would wait for ever. Without the
+		// stream the peer asks again elsewhere.
+		s.Stop(err)
+	}
+}
+
+// AnswerLater is Answer for large answers in great numbers at once. It may delay the
+// answer and the call of body as Push does. Until
+// the answer is queued the request counts as under way.
+func (q *Request) AnswerLater(code wire.Code, body func() []byte) {
+	if q.ID == 0 {
+		return
+	}
+	s := q.stream
+	err := s.Push(func() wire.Frame {
+		s.serving--
+		return wire.Frame{Type: q.Type, ID: q.ID, Code: code, Body: body()}
+	})
+	if err != nil {
+		s.Stop(err)
+	}
+}

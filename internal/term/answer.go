@@ -3,6 +3,8 @@ package term
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"iter"
+	"slices"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -34,9 +36,7 @@ func (t *Table) answer(q replica.Query) replica.Answer {
 	if q.Seq != 0 {
 		a.Behind, a.Waits = t.m.Behind(q.Session, q.Seq)
 	}
-	if len(q.Also) > 0 {
-		a.Also = make([]replica.Owner, 0, len(q.Also))
-	}
+	a.Also = slices.Grow(a.Also, len(q.Also))
 	for _, key := range q.Also {
 		session, token := t.m.Owner(key)
 		a.Also = append(a.Also, replica.Owner{Session: session, Token: token})
@@ -95,143 +95,99 @@ func (t *Table) statusesLocked(keys []string) []machine.Status {
 	return statuses
 }
 
-// A frameRoom is the room left in an answer's frame.
-type frameRoom struct {
-	bytes int
-	metas int // of bytes, for metas
-}
+// whole is the form of an answer for a reader of this process: the answer itself,
+// with the size of its encoding.
+func whole[A any](a *A) (A, int) { return *a, wire.Size(a) }
 
-func newFrameRoom() frameRoom { return frameRoom{wire.MaxBody, metaRoom} }
-
-// fitAnswer cuts a to one frame. fitAnswer returns the size of the encoded answer
-// and, if keep, the encoding.
-func fitAnswer(a *replica.Answer, keep bool) (body []byte, size int) {
-	r := newFrameRoom()
-	r.limitMetas(&a.Status)
-	if body, size = encodeAnswer(a, keep); size <= r.bytes {
-		return body, size
-	}
-	bare := *a
-	bare.Status.Holders, bare.Status.Waiters = nil, nil
-	cut(&a.Status, r.bytes-wire.Size(&bare)-listHeads)
-	return encodeAnswer(a, keep)
-}
-
-// encodeAnswer encodes a, with the fields of a wire.Answer.
-func encodeAnswer(a *replica.Answer, keep bool) (body []byte, size int) {
-	if !keep {
-		return nil, wire.Size(a)
-	}
-	body = wire.Append(make([]byte, 0, usualAnswer), a)
+// encoded is the form of an answer for a stream: the body of a frame, with its size.
+func encoded[A any](a *A) ([]byte, int) {
+	body := wire.Append(make([]byte, 0, usualAnswer), a)
 	return body, len(body)
 }
 
-// fitScanned cuts a to one frame: the first key without room is left out, with
-// all later keys. A key is told whole, save for metas. fitScanned
-// returns the size of the encoded answer and, if keep, the encoded keys.
-func fitScanned(a *replica.Scanned, keep bool) (keys []wire.EncodedStatus, size int) {
-	r := newFrameRoom()
-	r.bytes -= wire.Size(&wire.Scanned{Version: a.Version}) + listHeads
-	var buf []byte
-	encode := func(st *machine.Status) int {
-		if !keep {
-			return wire.Size(st)
-		}
-		start := len(buf)
-		buf = wire.Append(buf, st)
-		return len(buf) - start
+// fitAnswer cuts a to one frame.
+func fitAnswer[B any](a *replica.Answer, form func(*replica.Answer) (B, int)) (B, int) {
+	limitMetas(&a.Status, metaRoom)
+	b, size := form(a)
+	if size <= wire.MaxBody {
+		return b, size
 	}
-	ends := make([]int, 0, len(a.Keys))
+	cut(&a.Status, wire.MaxBody-size+wire.Size(&a.Status))
+	return form(a)
+}
+
+// fitKeys cuts a to one frame, if the frame is over full: the first key without
+// room is left out, with all later keys. A key is told whole, save for metas.
+func fitKeys(a *replica.Scanned) {
+	room := wire.MaxBody - wire.Size(&replica.Scanned{Version: a.Version}) - listHeads
 	for i := range a.Keys {
-		st, start := &a.Keys[i], len(buf)
-		r.limitMetas(st)
-		n := encode(st)
-		if n > r.bytes {
-			buf = buf[:start]
-			bare := *st
-			bare.Holders, bare.Waiters = nil, nil
-			if !cut(st, r.bytes-wire.Size(&bare)-listHeads) {
-				a.Keys = a.Keys[:i]
-				break
-			}
-			n = encode(st)
-		}
-		r.bytes -= n
-		ends = append(ends, len(buf))
-	}
-	if keep {
-		keys = make([]wire.EncodedStatus, len(ends))
-		start := 0
-		for i, end := range ends {
-			keys[i], start = buf[start:end:end], end
-		}
-	}
-	return keys, wire.MaxBody - r.bytes
-}
-
-// limitMetas leaves out the metas of st without room.
-func (r *frameRoom) limitMetas(st *machine.Status) {
-	eachMeta(st, func(meta *string) {
-		if len(*meta) > r.metas {
-			*meta = ""
-		}
-		r.metas -= len(*meta)
-	})
-}
-
-// cut shortens the lists of st to at most room bytes, and leaves out metas without
-// room beside the lists. cut reports whether both lists
-// are whole still.
-func cut(st *machine.Status, room int) (whole bool) {
-	whole = room >= 0
-	for i, g := range st.Holders {
-		g.Meta, g.SessionMeta = "", ""
-		n := wire.Size(&g)
-		if n > room {
-			st.Holders, whole = st.Holders[:i], false
-			break
-		}
-		room -= n
-	}
-	for i, w := range st.Waiters {
-		w.Meta = ""
-		n := wire.Size(&w)
-		if n > room {
-			st.Waiters, whole = st.Waiters[:i], false
-			break
-		}
-		room -= n
-	}
-	fit := func(meta *string, part any) {
-		if *meta == "" {
+		st := &a.Keys[i]
+		if wire.Size(st) > room && !cut(st, room) {
+			a.Keys = a.Keys[:i]
 			return
 		}
-		with, kept := wire.Size(part), *meta
-		*meta = ""
-		// The difference, because an empty meta has no field name either.
-		if n := with - wire.Size(part); n <= room {
-			*meta = kept
-			room -= n
-		}
+		room -= wire.Size(st)
 	}
-	for i := range st.Holders {
-		g := &st.Holders[i]
-		fit(&g.Meta, g)
-		fit(&g.SessionMeta, g)
-	}
-	for i := range st.Waiters {
-		fit(&st.Waiters[i].Meta, &st.Waiters[i])
-	}
-	return whole
 }
 
-// eachMeta calls f for every meta of st, the most wanted first.
-func eachMeta(st *machine.Status, f func(meta *string)) {
-	for i := range st.Holders {
-		f(&st.Holders[i].Meta)
-		f(&st.Holders[i].SessionMeta)
+// limitMetas leaves out the metas of st that find no room, and returns the rest of
+// the room.
+func limitMetas(st *machine.Status, room int) int {
+	for meta := range metas(st) {
+		if len(*meta) > room {
+			*meta = ""
+		}
+		room -= len(*meta)
 	}
-	for i := range st.Waiters {
-		f(&st.Waiters[i].Meta)
+	return room
+}
+
+// cut shortens the lists of st, so that st finds room in so many bytes, and leaves
+// out metas without room beside the lists. cut reports whether both lists are
+// whole still.
+func cut(st *machine.Status, room int) (whole bool) {
+	bare := *st
+	bare.Holders, bare.Waiters = nil, nil
+	room -= wire.Size(&bare) + listHeads
+	holders, waiters := len(st.Holders), len(st.Waiters)
+	st.Holders = cutList(st.Holders, &room, func(g *machine.Grant) { g.Meta, g.SessionMeta = "", "" })
+	st.Waiters = cutList(st.Waiters, &room, func(w *machine.Waiter) { w.Meta = "" })
+	for meta := range metas(st) {
+		if n := wire.Size(*meta) - wire.Size(""); n <= room {
+			room -= n
+		} else {
+			*meta = ""
+		}
+	}
+	return room >= 0 && len(st.Holders) == holders && len(st.Waiters) == waiters
+}
+
+// cutList returns the first elements of a list, as many as find room without their
+// metas, and takes their bytes off the room.
+func cutList[E any](list []E, room *int, withoutMetas func(*E)) []E {
+	for i, e := range list {
+		withoutMetas(&e)
+		n := wire.Size(&e)
+		if n > *room {
+			return list[:i]
+		}
+		*room -= n
+	}
+	return list
+}
+
+// metas yields every meta of st, the most wanted first.
+func metas(st *machine.Status) iter.Seq[*string] {
+	return func(yield func(*string) bool) {
+		for i := range st.Holders {
+			if g := &st.Holders[i]; !yield(&g.Meta) || !yield(&g.SessionMeta) {
+				return
+			}
+		}
+		for i := range st.Waiters {
+			if !yield(&st.Waiters[i].Meta) {
+				return
+			}
+		}
 	}
 }

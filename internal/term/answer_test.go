@@ -1,7 +1,6 @@
 package term_test
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
 	"github.com/wardmote/wardmote/internal/term"
-	"github.com/wardmote/wardmote/internal/term/termtest"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -27,10 +25,10 @@ type peer struct {
 	served chan struct{} // closed when the leader's end has returned
 }
 
-// connect opens a stream to the leader and attaches sessions.
 // text is a meta of n bytes.
 func text(n int) string { return strings.Repeat("m", n) }
 
+// connect opens a stream to the leader and attaches sessions.
 func (s *stage) connect(ids ...machine.SessionID) *peer {
 	s.t.Helper()
 	p := s.dial(func() *term.Term { return s.Term() })
@@ -80,18 +78,18 @@ func (p *peer) ask(t wire.Type, body []byte) wire.Frame {
 	return f
 }
 
-func (p *peer) read(q replica.Query) (a wire.Answer, size int) {
+func (p *peer) read(q replica.Query) (a replica.Answer, size int) {
 	p.t.Helper()
-	f := p.ask(wire.Read, wire.Marshal((*wire.Query)(&q)))
+	f := p.ask(wire.Read, wire.Marshal(&q))
 	if err := wire.Unmarshal(f.Body, &a); f.Code != wire.CodeOK || err != nil {
 		p.t.Fatalf("read: code %d, %v", f.Code, err)
 	}
 	return a, len(f.Body)
 }
 
-func (p *peer) scan(q replica.Scan) (a wire.Scanned, size int) {
+func (p *peer) scan(q replica.Scan) (a replica.Scanned, size int) {
 	p.t.Helper()
-	f := p.ask(wire.Scan, wire.Marshal((*wire.ScanQuery)(&q)))
+	f := p.ask(wire.Scan, wire.Marshal(&q))
 	if err := wire.Unmarshal(f.Body, &a); f.Code != wire.CodeOK || err != nil {
 		p.t.Fatalf("scan: code %d, %v", f.Code, err)
 	}
@@ -112,29 +110,11 @@ func (s *stage) crowd(seq *uint64, key string, holders, waiters int) {
 	s.Apply(batch...)
 }
 
-// A leader encodes a replica.Answer in place of a wire.Answer.
-func TestAnAnswerIsEncodedAsItsMessage(t *testing.T) {
-	a := replica.Answer{
-		Status: machine.Status{Key: "k", Held: 1, Holders: []machine.Grant{{Client: "c", Spec: machine.Spec{Meta: "m"}}}, Value: "v"},
-		Also:   []replica.Owner{{Session: sid(1), Token: 2}, {}}, Behind: 3, Waits: true, Version: 1 << 60,
-	}
-	w := wire.Answer{Status: a.Status, Behind: a.Behind, Waits: a.Waits, Version: a.Version}
-	for _, o := range a.Also {
-		w.Also = append(w.Also, wire.Owner(o))
-	}
-	if got, want := wire.Marshal(&a), wire.Marshal(&w); !bytes.Equal(got, want) {
-		t.Errorf("encoded %x, want %x", got, want)
-	}
-	a.Also, w.Also = nil, nil
-	if got, want := wire.Marshal(&a), wire.Marshal(&w); !bytes.Equal(got, want) {
-		t.Errorf("without Also: encoded %x, want %x", got, want)
-	}
-}
-
 // With very many grants, the longest names and the longest metas, an answer is one frame:
 // metas are left out first, then the lists are cut.
 func TestTheLargestAnswerFillsAFrame(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		name := strings.Repeat("n", machine.MaxName)
 		s.Must(machine.Open{Session: sid(1), Client: name, Node: name, TTL: 3000, Meta: text(machine.MaxMeta)})
 		seq := uint64(1)
@@ -205,7 +185,8 @@ func TestMetasFillAFrameAndNoMore(t *testing.T) {
 
 // With usual names, nothing is left out but metas.
 func TestUsualNamesAreNotCut(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		s.Must(machine.Open{Session: sid(2), Client: "billing-7f9c", Node: "billing-7f9c", TTL: 3000, Meta: "{}"})
 		var batch []machine.Command
 		for i := range 2 * replica.MaxListed {
@@ -236,7 +217,8 @@ func TestUsualNamesAreNotCut(t *testing.T) {
 // A scan of several frames goes on after the last key told, with every key
 // whole, and so do the changes.
 func TestALargeScanGoesOnAfterTheLastKeyTold(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		name := strings.Repeat("n", machine.MaxName)
 		s.Must(machine.Open{Session: sid(1), Client: name, Node: name, TTL: 3000, Meta: text(machine.MaxMeta)})
 		start, seq := uint64(0), uint64(0)
@@ -325,7 +307,8 @@ func TestTheLeaderTellsDeadlinesAndBeats(t *testing.T) {
 // While a round is under way, the answers to any number of reads take so much memory
 // and no more; and reads are answered again after the round.
 func TestAnswersThatWaitForARoundAreBounded(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		s.open(1)
 		var batch []machine.Command
 		for i := range replica.MaxListed {

@@ -14,21 +14,10 @@ type beat struct {
 	done     func(wire.Code)
 }
 
-func (b beat) answer(ok bool, code wire.Code) {
-	if !ok {
-		code = wire.CodeNotLeader
-	}
-	b.done(code)
-}
-
-// beat moves the deadline of a session and answers done: CodeOK after a round
-// beginning after now, CodeNoSession if no such session is open, CodeNotLeader
-// if this leader may have been replaced. The answer waits while a Silence, Hear
-// or Expire of the session is in flight.
-func (k *keeper) beat(id machine.SessionID, done func(wire.Code)) {
-	k.receive(id, beat{time.Now(), done})
-}
-
+// receive moves the deadline of a session and answers b: CodeOK after a round
+// beginning after now, CodeNoSession if no such session is open, CodeNotLeader if
+// this leader may have been replaced. The answer waits while a Silence, Hear or
+// Expire of the session is in flight.
 func (k *keeper) receive(id machine.SessionID, b beat) {
 	k.mu.Lock()
 	d := k.sessions[id]
@@ -37,7 +26,7 @@ func (k *keeper) receive(id machine.SessionID, b beat) {
 		k.mu.Unlock()
 		// A deposed leader may lack a newer session: only a confirmed leader
 		// may deny a session.
-		k.confirm(func(ok bool) { b.answer(ok, wire.CodeNoSession) })
+		k.t.confirmThen(wire.CodeNoSession, b.done)
 		return
 	case d.busy:
 		d.waiting = append(d.waiting, b)
@@ -54,7 +43,7 @@ func (k *keeper) receive(id machine.SessionID, b beat) {
 	d.hear(b.received)
 	heap.Fix(&k.due, d.place)
 	k.mu.Unlock()
-	k.confirm(func(ok bool) { k.confirmed(id, b, ok) })
+	k.t.Confirm(func(ok bool) { k.confirmed(id, b, ok) })
 }
 
 func (d *deadline) hear(at time.Time) {
@@ -65,12 +54,6 @@ func (d *deadline) hear(at time.Time) {
 		d.end = end
 	}
 	d.schedule()
-}
-
-func (k *keeper) hear(id machine.SessionID) {
-	k.decide(machine.Hear{Session: id, Term: k.term}, func(o machine.Outcome, c wire.Code) {
-		k.decided(id, c == wire.CodeOK && o.Code == machine.OK, func(d *deadline) { d.silent = false })
-	})
 }
 
 // confirmed acknowledges a beat after the round, unless the session is being

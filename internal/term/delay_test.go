@@ -128,7 +128,8 @@ func TestAForgedCommandOfTheLeaderIsRefused(t *testing.T) {
 // Delays ending all at once, as after a leader change, do not push out the
 // clients' commands, and end all the same.
 func TestManyDelaysThatEndAtOnceLeaveRoomForClients(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		s.open(1)
 		const keys = term.MaxProposals + 1000
 		var batch []machine.Command

@@ -70,8 +70,8 @@ func (t *Term) Forward(body []byte, done func(machine.Outcome, wire.Code)) {
 
 // ReadEncoded reads as a stream does.
 func (t *Term) ReadEncoded(q replica.Query, done func([]byte, wire.Code)) {
-	t.read(q, true, func(_ replica.Answer, body []byte, c wire.Code) { done(body, c) })
+	read(t, q, encoded[replica.Answer], done)
 }
 
 // FitAnswer cuts an answer to one frame and encodes it.
-func FitAnswer(a *replica.Answer) ([]byte, int) { return fitAnswer(a, true) }
+func FitAnswer(a *replica.Answer) ([]byte, int) { return fitAnswer(a, encoded[replica.Answer]) }

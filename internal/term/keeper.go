@@ -39,10 +39,7 @@ import (
 // and a new leader counts the whole delay again from taking over. Both moments are
 // later than the commit of the expiry, so no delay is too short.
 type keeper struct {
-	term    uint64
-	table   *Table
-	decide  func(machine.Command, func(machine.Outcome, wire.Code)) // proposes a command of the leader
-	confirm func(func(ok bool))                                     // a round beginning after now
+	t *Term
 
 	mu       sync.Mutex
 	sessions map[machine.SessionID]*deadline
@@ -78,10 +75,7 @@ const perTick = maxProposals / 16
 
 func newKeeper(t *Term) *keeper {
 	return &keeper{
-		term:     t.cfg.Term,
-		table:    t.cfg.Table,
-		decide:   t.Decide,
-		confirm:  t.Confirm,
+		t:        t,
 		sessions: make(map[machine.SessionID]*deadline),
 		delays:   make(map[machine.Token]*delay),
 		lastTick: time.Now(),
@@ -96,17 +90,18 @@ func (k *keeper) begin() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lastTick = now
-	k.table.mu.RLock()
-	defer k.table.mu.RUnlock()
-	k.table.m.Sessions(func(st machine.SessionStatus) bool {
+	table := k.t.table
+	table.mu.RLock()
+	defer table.mu.RUnlock()
+	table.m.Sessions(func(st machine.SessionStatus) bool {
 		d := newDeadline(st.ID, time.Duration(st.TTL)*time.Millisecond, now)
-		if mark, ok := k.table.marks[st.ID]; ok {
+		if mark, ok := table.marks[st.ID]; ok {
 			d.silent, d.end = true, mark.Add(d.ttl)
 		}
 		k.addLocked(d)
 		return true
 	})
-	k.table.m.Delays(func(token machine.Token, ms uint64) bool {
+	table.m.Delays(func(token machine.Token, ms uint64) bool {
 		k.delayLocked(token, now.Add(time.Duration(ms)*time.Millisecond))
 		return true
 	})
@@ -240,22 +235,30 @@ func (k *keeper) takeDue(now time.Time) (proposals []func()) {
 }
 
 func (k *keeper) silence(id machine.SessionID) {
-	k.decide(machine.Silence{Session: id, Term: k.term}, func(o machine.Outcome, c wire.Code) {
-		k.decided(id, c == wire.CodeOK && o.Code == machine.OK, func(d *deadline) { d.silent = true })
-	})
+	k.decide(id, machine.Silence{Session: id, Term: k.t.Number()}, func(d *deadline) { d.silent = true })
+}
+
+func (k *keeper) hear(id machine.SessionID) {
+	k.decide(id, machine.Hear{Session: id, Term: k.t.Number()}, func(d *deadline) { d.silent = false })
 }
 
 func (k *keeper) expire(id machine.SessionID) {
-	k.decide(machine.Expire{Session: id, Term: k.term}, func(machine.Outcome, wire.Code) {
-		// After success the session is gone: Apply has called ended.
-		k.decided(id, false, nil)
+	// After success the session is gone: Apply has called ended.
+	k.decide(id, machine.Expire{Session: id, Term: k.t.Number()}, nil)
+}
+
+// decide proposes a Silence, Hear or Expire of a busy session. After success change
+// edits the session; nil means that the session is gone.
+func (k *keeper) decide(id machine.SessionID, cmd machine.Command, change func(*deadline)) {
+	k.t.Decide(cmd, func(o machine.Outcome, c wire.Code) {
+		k.decided(id, c == wire.CodeOK && o.Code == machine.OK && change != nil, change)
 	})
 }
 
 // endDelay frees the keys of a delayed grant. A second copy does nothing, so the
 // command is proposed again after a failure.
 func (k *keeper) endDelay(token machine.Token) {
-	k.decide(machine.EndDelay{Token: token, Term: k.term}, func(o machine.Outcome, c wire.Code) {
+	k.t.Decide(machine.EndDelay{Token: token, Term: k.t.Number()}, func(o machine.Outcome, c wire.Code) {
 		// NotHeld: the client took the grant back, or the grant was broken.
 		if c != wire.CodeOK || o.Code != machine.OK && o.Code != machine.NotHeld {
 			return

@@ -152,7 +152,7 @@ func (p *proposer) commitEntry(queue []proposal) {
 	entry := machine.EncodeEntry(frames)
 	p.table.expect(entry, commands)
 	outcomes, code := p.commit(entry)
-	p.table.expectNothing()
+	p.table.expect(nil, nil)
 	if code == wire.CodeOK && len(outcomes) != len(queue) {
 		code = wire.CodeUnknown
 	}

@@ -113,7 +113,8 @@ func TestCommandsGatherWhileAnEntryIsInFlight(t *testing.T) {
 // While an entry is in flight, for however long its disk takes, the commands
 // queuing behind are bounded by their bytes.
 func TestCommandsThatWaitForAnEntryAreBounded(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		s.open(1)
 		token := s.acquire(1, 1, "k")
 		s.HoldEntries()

@@ -101,19 +101,17 @@ func (t *Term) confirmTerm(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, timing.ConfirmRound)
 	defer cancel()
 	answers := make(chan bool, len(before))
-	asked, yes, need := 0, 0, len(before)/2+1
 	for _, voter := range before {
 		if voter == t.cfg.Log.ID() {
-			yes++
-			continue
+			answers <- true
+		} else {
+			t.cfg.Ask(ctx, voter, t.cfg.Term, func(ok bool) { answers <- ok })
 		}
-		asked++
-		t.cfg.Ask(ctx, voter, t.cfg.Term, func(ok bool) { answers <- ok })
 	}
-	for yes < need && asked > 0 {
+	yes, need := 0, len(before)/2+1
+	for asked := len(before); yes < need && asked > 0; asked-- {
 		select {
 		case ok := <-answers:
-			asked--
 			if ok {
 				yes++
 			}
@@ -121,9 +119,6 @@ func (t *Term) confirmTerm(ctx context.Context) bool {
 			return false
 		}
 	}
-	if yes < need {
-		return false
-	}
 	after := t.cfg.Log.Voters()
-	return t.cfg.Log.Leads(t.cfg.Term) && slices.Equal(before, after)
+	return yes >= need && t.cfg.Log.Leads(t.cfg.Term) && slices.Equal(before, after)
 }

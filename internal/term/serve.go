@@ -70,11 +70,9 @@ func (m *memberStream) handle(q *stream.Request) {
 	case wire.Propose:
 		m.propose(q)
 	case wire.Beat:
-		if id, ok := sessionID(q.Body); ok {
+		if id, ok := sessionID(q); ok {
 			m.term.Beat(m.subscriber, id, func(c wire.Code) { q.Answer(c, nil) })
-			return
 		}
-		q.Answer(wire.CodeBad, nil)
 	case wire.Read:
 		m.read(q)
 	case wire.Scan:
@@ -90,7 +88,7 @@ func (m *memberStream) handle(q *stream.Request) {
 	case wire.Ready:
 		m.term.Granting(func(c wire.Code) { q.Answer(c, nil) })
 	case wire.Detach:
-		if id, ok := sessionID(q.Body); ok {
+		if id, ok := sessionID(q); ok {
 			m.term.Detach(id)
 		}
 	case wire.Depart:
@@ -161,24 +159,24 @@ func (m *memberStream) propose(q *stream.Request) {
 }
 
 func (m *memberStream) read(q *stream.Request) {
-	var query wire.Query
-	if wire.Unmarshal(q.Body, &query) != nil || replica.Query(query).Check() != nil {
+	var query replica.Query
+	if wire.Unmarshal(q.Body, &query) != nil || query.Check() != nil {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
 	m.startRead(q, 1+len(query.Also), func(answer func([]byte, wire.Code)) func() {
-		return m.term.read(replica.Query(query), true, func(_ replica.Answer, body []byte, c wire.Code) { answer(body, c) })
+		return read(m.term, query, encoded[replica.Answer], answer)
 	})
 }
 
 func (m *memberStream) scan(q *stream.Request) {
-	var query wire.ScanQuery
-	if wire.Unmarshal(q.Body, &query) != nil || replica.Scan(query).Check() != nil {
+	var query replica.Scan
+	if wire.Unmarshal(q.Body, &query) != nil || query.Check() != nil {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
 	m.startRead(q, 1, func(answer func([]byte, wire.Code)) func() {
-		return m.term.scan(replica.Scan(query), true, func(_ replica.Scanned, body []byte, c wire.Code) { answer(body, c) })
+		return scan(m.term, query, encoded[replica.Scanned], answer)
 	})
 }
 
@@ -236,9 +234,11 @@ func (m *memberStream) startRead(q *stream.Request, n int, start func(answer fun
 	}
 }
 
-func sessionID(b []byte) (id machine.SessionID, ok bool) {
-	if len(b) != len(id) {
+// sessionID returns the body of q as a session's ID, or answers CodeBad.
+func sessionID(q *stream.Request) (id machine.SessionID, ok bool) {
+	if len(q.Body) != len(id) {
+		q.Answer(wire.CodeBad, nil)
 		return id, false
 	}
-	return machine.SessionID(b), true
+	return machine.SessionID(q.Body), true
 }

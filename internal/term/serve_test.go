@@ -82,8 +82,8 @@ func TestAStreamRefusesWhatItCannotTake(t *testing.T) {
 		}{
 			{wire.Propose, expire}, {wire.Propose, append(closing, 0)}, {wire.Propose, closing[:3]}, {wire.Propose, nil},
 			{wire.Beat, []byte("short")}, {wire.Read, []byte{1}}, {wire.Scan, nil}, {wire.Depart, nil}, {wire.Confirm, nil},
-			{wire.Read, wire.Marshal(&wire.Query{Waiters: replica.MaxListed + 1})},
-			{wire.Scan, wire.Marshal(&wire.ScanQuery{Limit: replica.MaxScanned + 1})},
+			{wire.Read, wire.Marshal(&replica.Query{Waiters: replica.MaxListed + 1})},
+			{wire.Scan, wire.Marshal(&replica.Scan{Limit: replica.MaxScanned + 1})},
 			{wire.Attach, []byte{1}},
 		} {
 			if f := p.ask(q.t, q.body); f.Code != wire.CodeBad {
@@ -143,7 +143,7 @@ func TestWaitingReadsLeaveRoomForBeats(t *testing.T) {
 			q := replica.Query{Key: "k", Also: tt.also}
 			a, _ := p.read(q)
 			q.Version = a.Version
-			body := wire.Marshal((*wire.Query)(&q))
+			body := wire.Marshal(&q)
 			codes := make(map[wire.Code]int) // the stream's goroutine counts
 			var ids []uint64
 			for i := range tt.reads {
@@ -192,8 +192,8 @@ func TestReadsAreCancelledWithTheirStream(t *testing.T) {
 		a, _ := p.read(replica.Query{Key: "k"})
 		list, _ := p.scan(replica.Scan{Limit: 1})
 		ignore := func(wire.Frame, error) {}
-		p.Begin(wire.Read, wire.Marshal(&wire.Query{Key: "k", Version: a.Version}), ignore)
-		p.Begin(wire.Scan, wire.Marshal(&wire.ScanQuery{Limit: 1, Since: list.Version}), ignore)
+		p.Begin(wire.Read, wire.Marshal(&replica.Query{Key: "k", Version: a.Version}), ignore)
+		p.Begin(wire.Scan, wire.Marshal(&replica.Scan{Limit: 1, Since: list.Version}), ignore)
 		synctest.Wait()
 		if s.Term().Watched() == 0 {
 			t.Error("nothing waits")

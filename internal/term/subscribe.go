@@ -2,6 +2,8 @@ package term
 
 import (
 	"maps"
+	"slices"
+	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -64,10 +66,7 @@ func (t *Term) Detach(id machine.SessionID) {
 // milliseconds.
 func (t *Term) AnnounceBound(ttl uint64) {
 	t.mu.Lock()
-	subscribers := make([]*Subscriber, 0, len(t.subscribers))
-	for s := range t.subscribers {
-		subscribers = append(subscribers, s)
-	}
+	subscribers := slices.Collect(maps.Keys(t.subscribers))
 	t.mu.Unlock()
 	for _, s := range subscribers {
 		if s.Bound != nil {
@@ -137,7 +136,7 @@ func (t *Term) route(s *Subscriber, id machine.SessionID) (open bool) {
 // open, and CodeNotLeader if the leader may have been replaced.
 func (t *Term) Beat(s *Subscriber, id machine.SessionID, done func(wire.Code)) {
 	t.route(s, id)
-	t.keeper.beat(id, done)
+	t.keeper.receive(id, beat{time.Now(), done})
 }
 
 // Propose proposes a client's command for a session of s. With CodeOK the

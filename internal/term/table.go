@@ -110,19 +110,12 @@ func (t *Table) noteLocked(c machine.Command, code machine.Code, events []machin
 // expect tells the table the commands of an entry before this process commits
 // the entry, so that Apply does not decode bytes already decoded by the
 // proposer. commands must be equal to the result of DecodeEntry: the tables of
-// the other voters apply exactly the decoded commands. A later call replaces
-// the expected entry.
+// the other voters apply exactly the decoded commands. A later call replaces the
+// expected entry. Without bytes nothing is expected: if an entry with an unknown
+// fate is applied later, Apply decodes the entry.
 func (t *Table) expect(bytes []byte, commands []machine.Command) {
 	t.expecting.Lock()
 	t.expected = entry{bytes, commands}
-	t.expecting.Unlock()
-}
-
-// expectNothing ends the expectation of expect. If an entry
-// with an unknown fate is applied later, Apply decodes the entry.
-func (t *Table) expectNothing() {
-	t.expecting.Lock()
-	t.expected = entry{}
 	t.expecting.Unlock()
 }
 
@@ -186,11 +179,15 @@ func (t *Table) View(f func(*machine.State)) {
 	f(t.m)
 }
 
-// Format returns the table's format of log entries.
-func (t *Table) Format() (f int) {
-	t.View(func(m *machine.State) { f = m.Format() })
-	return f
+// view returns f of the lock table.
+func view[A any](t *Table, f func(*machine.State) A) A {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return f(t.m)
 }
+
+// Format returns the table's format of log entries.
+func (t *Table) Format() int { return view(t, (*machine.State).Format) }
 
 // Snapshot takes an image of the table as of now, together with ConfigIndex. The
 // returned function writes the image; the table may change meanwhile.

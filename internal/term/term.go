@@ -222,19 +222,6 @@ func (t *Term) lift(now time.Time) {
 
 // applied takes note of each entry. Raft's goroutine calls applied in log order.
 func (t *Term) applied(a applied) {
-	lifted := false
-	var opened []machine.SessionID
-	for i, c := range a.commands {
-		if a.outcomes[i].Code != machine.OK {
-			continue
-		}
-		switch c := c.(type) {
-		case machine.Open:
-			opened = append(opened, c.Session)
-		case machine.Lift:
-			lifted = true
-		}
-	}
 	for _, e := range a.events {
 		switch e.Kind {
 		case machine.EventChanged:
@@ -249,23 +236,28 @@ func (t *Term) applied(a applied) {
 			t.tell(e)
 		}
 	}
-	for _, id := range opened {
-		// By the state after the entry: a late copy of the Open may stand behind
-		// the session's end, or before the end.
-		var st machine.SessionStatus
-		open := false
-		t.table.View(func(m *machine.State) { st, open = m.Session(id) })
-		if open {
-			t.keeper.opened(id, time.Duration(st.TTL)*time.Millisecond)
+	for i, c := range a.commands {
+		if a.outcomes[i].Code != machine.OK {
+			continue
 		}
-	}
-	if lifted {
-		t.mu.Lock()
-		ready := t.ready
-		t.ready = nil
-		t.mu.Unlock()
-		for _, done := range ready {
-			t.confirmThen(done)
+		switch c := c.(type) {
+		case machine.Open:
+			// By the state after the entry: a late copy of the Open may stand behind
+			// the session's end, or before the end.
+			var st machine.SessionStatus
+			open := false
+			t.table.View(func(m *machine.State) { st, open = m.Session(c.Session) })
+			if open {
+				t.keeper.opened(c.Session, time.Duration(st.TTL)*time.Millisecond)
+			}
+		case machine.Lift:
+			t.mu.Lock()
+			ready := t.ready
+			t.ready = nil
+			t.mu.Unlock()
+			for _, done := range ready {
+				t.confirmThen(wire.CodeOK, done)
+			}
 		}
 	}
 }
@@ -280,27 +272,33 @@ func (t *Term) Decide(cmd machine.Command, done func(machine.Outcome, wire.Code)
 // means: no other leader had been elected when Confirm was called.
 func (t *Term) Confirm(done func(ok bool)) { t.rounds.add(done) }
 
-func (t *Term) confirmThen(done func(wire.Code)) {
-	t.Confirm(func(ok bool) { beat{done: done}.answer(ok, wire.CodeOK) })
+// confirmThen calls done with code, or with CodeNotLeader, after a round beginning
+// after now.
+func (t *Term) confirmThen(code wire.Code, done func(wire.Code)) {
+	t.Confirm(func(ok bool) {
+		if ok {
+			done(code)
+		} else {
+			done(wire.CodeNotLeader)
+		}
+	})
 }
 
 // Granting calls done with CodeOK once the founding wait is over and a round has
 // confirmed the leader.
 func (t *Term) Granting(done func(wire.Code)) {
 	t.mu.Lock()
-	lifted := t.Lifted()
-	switch {
-	case t.closed:
-		t.mu.Unlock()
-		done(wire.CodeNotLeader)
-		return
-	case !lifted:
+	lifted, closed := t.Lifted(), t.closed
+	if !lifted && !closed {
 		t.ready = append(t.ready, done)
-		t.mu.Unlock()
-		return
 	}
 	t.mu.Unlock()
-	t.confirmThen(done)
+	switch {
+	case closed:
+		done(wire.CodeNotLeader)
+	case lifted:
+		t.confirmThen(wire.CodeOK, done)
+	}
 }
 
 // Depart passes on a member's wish to be replaced as a voter.
@@ -313,16 +311,10 @@ func (t *Term) Depart(name string, boot uint64, done func(wire.Code)) {
 }
 
 // Bound returns the largest TTL allowed to a session, in milliseconds.
-func (t *Term) Bound() (ttl uint64) {
-	t.table.View(func(m *machine.State) { ttl = m.Bound() })
-	return ttl
-}
+func (t *Term) Bound() uint64 { return view(t.table, (*machine.State).Bound) }
 
 // Lifted reports whether the founding wait is over.
-func (t *Term) Lifted() (lifted bool) {
-	t.table.View(func(m *machine.State) { lifted = m.Lifted() })
-	return lifted
-}
+func (t *Term) Lifted() bool { return view(t.table, (*machine.State).Lifted) }
 
 // Format returns the table's format of log entries.
 func (t *Term) Format() int { return t.table.Format() }

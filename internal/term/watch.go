@@ -119,14 +119,10 @@ func erase(m map[string]map[*watch]struct{}, key string, w *watch) bool {
 // for any number of watched prefixes.
 func (ws *watches) changed(key string) {
 	ws.mu.Lock()
-	for w := range ws.keys[key] {
-		ws.dirty[w] = struct{}{}
-	}
+	maps.Copy(ws.dirty, ws.keys[key])
 	for n := range ws.lengths {
 		if n <= len(key) {
-			for w := range ws.prefixes[key[:n]] {
-				ws.dirty[w] = struct{}{}
-			}
+			maps.Copy(ws.dirty, ws.prefixes[key[:n]])
 		}
 	}
 	// The table remembers a number of changes of all keys together. A scan of a

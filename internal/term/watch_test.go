@@ -10,7 +10,6 @@ import (
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
-	"github.com/wardmote/wardmote/internal/term/termtest"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -78,7 +77,8 @@ func TestAScanIsNotEndedWithAnother(t *testing.T) {
 // The change comes between the look at the table and the registering, or during the
 // registering, or later: the reader is told in any case.
 func TestReadersThatRegisterBesideAChangeMissNothing(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		s.open(1)
 		for seq := uint64(1); seq < 300; seq++ {
 			list, _ := s.scan(replica.Scan{Limit: 10}).answer()
@@ -98,7 +98,8 @@ func TestReadersThatRegisterBesideAChangeMissNothing(t *testing.T) {
 }
 
 func TestAScanOfAQuietPrefixIsNotLeftBehind(t *testing.T) {
-	onStageWith(t, termtest.Config{NoCheck: true}, func(s *stage) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
 		s.open(1)
 		list, _ := s.scan(replica.Scan{Prefix: "quiet/", Limit: 10}).answer()
 		w := s.scan(replica.Scan{Prefix: "quiet/", Limit: 10, Since: list.Version})

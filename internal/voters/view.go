@@ -43,17 +43,10 @@ func (sc *scene) view() (servers []server, candidates []member.Sighting) {
 		}
 	}
 	// The leader itself leaves last.
-	slices.SortStableFunc(servers, func(a, b server) int {
-		switch {
-		case a.id == b.id:
-			return 0
-		case a.id == sc.self:
-			return 1
-		case b.id == sc.self:
-			return -1
-		}
-		return 0
-	})
+	if i := slices.IndexFunc(servers, func(s server) bool { return s.id == sc.self }); i >= 0 {
+		self := servers[i]
+		servers = append(slices.Delete(servers, i, i+1), self)
+	}
 	slices.SortStableFunc(candidates, func(a, b member.Sighting) int { return cmp.Compare(a.Boot, b.Boot) })
 	return servers, candidates
 }

@@ -10,9 +10,10 @@
 //
 //   - Commands, outcomes, events and session IDs are on the hot path. Package
 //     machine encodes these bodies by hand, as raw bytes.
-//   - All other bodies are the structs in messages.go, as msgpack maps by field
-//     name. Not arrays: the decoder refuses an array of another length, and the
-//     speed does not matter here.
+//   - All other bodies are structs, as msgpack maps by field name. Not arrays: the
+//     decoder refuses an array of another length, and the speed does not matter
+//     here. The structs are in messages.go, except the questions and answers about
+//     keys: replica.Query, Answer, Scan and Scanned, the same as in the process.
 //
 // Before a msgpack body is decoded, validate compares every length in the body
 // with the bytes present, so that a false length costs no memory.

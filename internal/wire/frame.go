@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 // MaxFrame is the largest length of a frame in bytes, without the length prefix.
@@ -33,12 +31,12 @@ const (
 	Attach  Type = 1  // AttachRequest → AttachAnswer: first on every member stream
 	Propose Type = 2  // machine command → machine outcome
 	Beat    Type = 3  // session ID → empty
-	Read    Type = 4  // Query → Answer
+	Read    Type = 4  // replica.Query → replica.Answer
 	Ready   Type = 5  // empty → empty, as soon as the cluster grants
 	Detach  Type = 6  // notice: session ID
 	Cancel  Type = 7  // notice: the ID of a Read or Scan with no caller waiting
 	Depart  Type = 8  // DepartRequest → empty, after the voter is replaced
-	Scan    Type = 9  // ScanQuery → Scanned
+	Scan    Type = 9  // replica.Scan → replica.Scanned
 	Event   Type = 16 // notice from leader to member: machine event
 	Bound   Type = 17 // notice from leader to member: AttachAnswer with a new TTL bound
 )
@@ -95,7 +93,8 @@ func AppendFrame(dst []byte, f Frame) ([]byte, error) {
 	dst = appendUint(dst, uint64(f.Type))
 	dst = appendUint(dst, f.ID)
 	dst = appendUint(dst, uint64(f.Code))
-	dst = appendBin(dst, f.Body)
+	dst = binary.BigEndian.AppendUint32(append(dst, 0xc6), uint32(len(f.Body)))
+	dst = append(dst, f.Body...)
 	n := len(dst) - start - 4
 	if n > MaxFrame {
 		return dst[:start], fmt.Errorf("wire: frame of %d bytes exceeds %d", n, MaxFrame)
@@ -109,10 +108,6 @@ func appendUint(b []byte, v uint64) []byte {
 		return append(b, byte(v))
 	}
 	return binary.BigEndian.AppendUint64(append(b, 0xcf), v)
-}
-
-func appendBin(b, body []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(append(b, 0xc6), uint32(len(body))), body...)
 }
 
 // DecodeFrame decodes a frame without its length prefix. The body shares the memory
@@ -163,29 +158,4 @@ func ReadFrame(r io.Reader) (Frame, error) {
 		return Frame{}, err
 	}
 	return DecodeFrame(buf.Bytes())
-}
-
-// Marshal encodes a message of messages.go as msgpack.
-func Marshal(v any) []byte {
-	var buf bytes.Buffer
-	if err := msgpack.NewEncoder(&buf).Encode(v); err != nil {
-		// Messages are plain structs of this package, and a write to memory
-		// cannot fail. The only possible error is a field type unknown to
-		// msgpack, and every test of the message finds that error.
-		panic(err)
-	}
-	return buf.Bytes()
-}
-
-// Unmarshal decodes a message of messages.go from untrusted bytes. The memory used
-// is proportional to len(b), also if lengths in b are false. On an error v may be
-// partly filled.
-func Unmarshal(b []byte, v any) error {
-	if err := validate(b); err != nil {
-		return fmt.Errorf("wire: %T: %w", v, err)
-	}
-	if err := msgpack.NewDecoder(bytes.NewReader(b)).Decode(v); err != nil {
-		return fmt.Errorf("wire: %T: %w", v, err)
-	}
-	return nil
 }

@@ -31,48 +31,6 @@ type DepartRequest struct {
 	Boot uint64
 }
 
-// Query is replica.Query on the wire.
-type Query struct {
-	Key     string
-	Also    []string
-	Waiters int
-	Value   bool
-	Session machine.SessionID
-	Seq     uint64
-	Version uint64
-}
-
-// Answer is replica.Answer on the wire.
-type Answer struct {
-	Status  machine.Status
-	Also    []Owner
-	Behind  uint32
-	Waits   bool
-	Version uint64
-}
-
-// Owner is replica.Owner on the wire.
-type Owner struct {
-	Session machine.SessionID
-	Token   machine.Token
-}
-
-// ScanQuery is replica.Scan on the wire.
-type ScanQuery struct {
-	Prefix string
-	From   string
-	Limit  int
-	Since  uint64
-}
-
-// Scanned is replica.Scanned on the wire.
-type Scanned struct {
-	Keys    []machine.Status
-	More    bool
-	Version uint64
-	Lost    bool
-}
-
 // ConfirmRequest asks a voter to confirm that the voter's term is not above Term.
 type ConfirmRequest struct {
 	Term  uint64

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
@@ -20,16 +21,16 @@ var samples = []any{
 	&AttachRequest{Sessions: []machine.SessionID{{1}, {2}}, Term: 3},
 	&AttachAnswer{Term: 3, TTL: 10_000},
 	&DepartRequest{Name: "ann", Boot: 7},
-	&Query{
+	&replica.Query{
 		Key: "k", Also: []string{"k/0", "k/1"}, Waiters: 10, Value: true,
 		Session: machine.SessionID{4}, Seq: 6, Version: 5,
 	},
-	&Answer{
-		Status: filledStatus, Also: []Owner{{machine.SessionID{3}, 4}},
+	&replica.Answer{
+		Status: filledStatus, Also: []replica.Owner{{Session: machine.SessionID{3}, Token: 4}},
 		Behind: 2, Waits: true, Version: 11,
 	},
-	&ScanQuery{Prefix: "k", From: "k/1", Limit: 256, Since: 7},
-	&Scanned{Keys: []machine.Status{filledStatus}, More: true, Version: 9, Lost: true},
+	&replica.Scan{Prefix: "k", From: "k/1", Limit: 256, Since: 7},
+	&replica.Scanned{Keys: []machine.Status{filledStatus}, More: true, Version: 9, Lost: true},
 	&ConfirmRequest{Term: 3, Voter: "ann#1"},
 	&filledFounding,
 	&PrepareRequest{Ballot: Ballot{1, "ann", 7}, Size: 3, Voters: 3},
@@ -145,7 +146,7 @@ func decodeLike(m any, b []byte) (any, error) {
 // their place.
 func TestZeroFieldsStayZero(t *testing.T) {
 	messages := []any{
-		&Answer{Also: []Owner{{}, {Session: machine.SessionID{3}, Token: 4}}, Version: 11},
+		&replica.Answer{Also: []replica.Owner{{}, {Session: machine.SessionID{3}, Token: 4}}, Version: 11},
 	}
 	for _, m := range samples {
 		messages = append(messages, reflect.New(reflect.TypeOf(m).Elem()).Interface())

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // A false length in a message costs no memory either.
@@ -33,7 +34,7 @@ func TestMessageCostsNoMoreThanItsBytes(t *testing.T) {
 		"nothing":                    {},
 	} {
 		var err error
-		cost := cost(func() { err = Unmarshal(b, new(Scanned)) })
+		cost := cost(func() { err = Unmarshal(b, new(replica.Scanned)) })
 		if err == nil || cost > 64<<10 {
 			t.Errorf("%s: %v, and cost %d bytes", name, err, cost)
 		}
@@ -41,7 +42,7 @@ func TestMessageCostsNoMoreThanItsBytes(t *testing.T) {
 	// The largest real messages are accepted.
 	for _, m := range []any{
 		&AttachRequest{Sessions: make([]machine.SessionID, MaxAttach)},
-		&Scanned{Keys: slices.Repeat([]machine.Status{filledStatus}, 1024)},
+		&replica.Scanned{Keys: slices.Repeat([]machine.Status{filledStatus}, 1024)},
 		&Hint{Leader: strings.Repeat("x", 70_000), Addr: strings.Repeat("x", 300)},
 	} {
 		if got, err := decodeLike(m, Marshal(m)); err != nil || !reflect.DeepEqual(got, m) {

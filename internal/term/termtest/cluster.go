@@ -24,8 +24,6 @@ type Config struct {
 	Voters   int                       // 0: three
 	Founding bool                      // leave the founding wait to the leader
 	Format   func(machine.Command) int // like term.Config.Format
-	Seed     uint64                    // of the network's faults
-	NoCheck  bool                      // see SetCheck
 	Depart   func(name string, boot uint64, done func(wire.Code))
 	MayLift  func() bool
 }
@@ -41,7 +39,7 @@ type Cluster struct {
 	id   machine.ClusterID
 	next wakeup.All // another leader
 
-	entries gate[Fate]
+	entries gate
 	rounds  rounds
 
 	applying sync.Mutex // an entry; locked before mu
@@ -54,8 +52,7 @@ type Cluster struct {
 	promised map[string]uint64 // each voter's term
 	cut      map[string]bool   // voters without an answer to rounds
 	leader   *leadership       // nil: nobody leads
-	latest   *leadership       // the leader, or the leader before
-	former   []*leadership     // deposed, and running still
+	leaders  []*leadership     // all so far; the deposed ones may be running still
 	members  []*Member
 	check    bool
 	stalled  time.Duration
@@ -77,11 +74,11 @@ func New(t testing.TB, cfg Config) *Cluster {
 		t:        t,
 		cfg:      cfg,
 		tables:   [2]*term.Table{term.NewTable(), term.NewTable()},
-		rng:      rand.New(rand.NewPCG(cfg.Seed, 2)),
 		promised: make(map[string]uint64),
 		cut:      make(map[string]bool),
-		check:    !cfg.NoCheck,
+		check:    true,
 	}
+	c.Seed(0)
 	binary.BigEndian.PutUint64(c.id[:], made.Add(1))
 	t.Cleanup(c.stop)
 	c.Lead()
@@ -96,17 +93,13 @@ func (c *Cluster) stop() {
 	c.ReleaseEntries()
 	c.ReleaseRounds()
 	c.mu.Lock()
-	running := c.former
-	if c.leader != nil {
-		running = append(running, c.leader)
-	}
-	c.leader, c.former = nil, nil
-	members := slices.Clone(c.members)
+	c.leader = nil
+	members, leaders := c.members, c.leaders
 	c.mu.Unlock()
 	for _, m := range members {
 		m.leave()
 	}
-	for _, l := range running {
+	for _, l := range leaders {
 		l.resume()
 		l.term.Stop()
 	}
@@ -123,13 +116,8 @@ func (c *Cluster) stop() {
 // frozen if paused. The new leader has the other voter's table.
 func (c *Cluster) Lead() {
 	c.t.Helper()
-	old := c.unseat()
-	if old != nil && !old.paused() {
+	if old := c.unseat(); old != nil && !old.paused() {
 		old.term.Stop()
-	} else if old != nil {
-		c.mu.Lock()
-		c.former = append(c.former, old)
-		c.mu.Unlock()
 	}
 	c.elect()
 }
@@ -141,9 +129,6 @@ func (c *Cluster) Lead() {
 func (c *Cluster) Depose() *term.Term {
 	c.t.Helper()
 	old := c.unseat()
-	c.mu.Lock()
-	c.former = append(c.former, old)
-	c.mu.Unlock()
 	c.elect()
 	return old.term
 }
@@ -188,27 +173,24 @@ func (c *Cluster) elect() {
 		c.promised[c.voter((l.place+i)%c.cfg.Voters)] = number
 	}
 	c.mu.Unlock()
+	founding := &wire.Founding{Cluster: c.id, Floor: 1, TTL: uint64(c.cfg.TTL / time.Millisecond)}
 	t, err := term.Establish(term.Config{
 		Log: l, Table: c.tables[l.place], Term: number, Logger: slog.New(slog.DiscardHandler),
 		Ask: c.ask, Depart: c.cfg.Depart, MayLift: c.cfg.MayLift, Format: c.cfg.Format,
-	}, func() error { return nil }, c.founding(), machine.MaxFormat)
+	}, func() error { return nil }, founding, machine.MaxFormat)
 	if err != nil {
 		c.t.Fatalf("term %d: %v", number, err)
 	}
 	l.term = t
 	c.mu.Lock()
-	c.leader, c.latest = l, l
-	members := slices.Clone(c.members)
+	c.leader, c.leaders = l, append(c.leaders, l)
+	members := c.members
 	c.mu.Unlock()
 	for _, m := range members {
 		faults, _ := m.network()
 		m.after(faults.Stale, m.Reconnect)
 	}
 	c.next.Wake()
-}
-
-func (c *Cluster) founding() *wire.Founding {
-	return &wire.Founding{Cluster: c.id, Floor: 1, TTL: uint64(c.cfg.TTL / time.Millisecond)}
 }
 
 func (c *Cluster) leading() *leadership {
@@ -220,7 +202,7 @@ func (c *Cluster) leading() *leadership {
 func (c *Cluster) last() *leadership {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.latest
+	return c.leaders[len(c.leaders)-1]
 }
 
 // Term returns the Term of the leader. During an election, this and the other

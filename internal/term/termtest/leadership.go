@@ -3,6 +3,7 @@ package termtest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,11 +47,8 @@ func (l *leadership) Leads(number uint64) bool {
 // another leader has been elected.
 func (l *leadership) Commit(entry []byte) (any, wire.Code) {
 	l.wait()
-	fate, decided := l.c.entries.wait()
+	fate := l.c.entries.wait()
 	l.wait()
-	if !decided {
-		fate = Committed
-	}
 	if fate == Dropped {
 		return nil, wire.CodeUnknown
 	}
@@ -138,7 +136,7 @@ func (l *leadership) later(arrive func()) bool {
 type Fate int
 
 const (
-	Committed Fate = iota // committed, and the leader hears of it
+	Committed Fate = iota // the zero Fate: committed, and the leader hears of it
 	Unheard               // committed, and the leader does not know
 	Dropped               // in no log, and the leader does not know
 )
@@ -164,35 +162,35 @@ func (c *Cluster) Decide(f Fate) {
 // ReleaseEntries commits the held entry and ends HoldEntries.
 func (c *Cluster) ReleaseEntries() { c.entries.release() }
 
-// A held gate makes every visitor wait for a decision.
-type gate[T any] struct {
+// A held gate makes every entry wait for a decision.
+type gate struct {
 	mu        sync.Mutex
-	decisions chan T // nil: not held
+	decisions chan Fate // nil: not held
 }
 
-func (g *gate[T]) hold() {
+func (g *gate) hold() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.decisions == nil {
-		g.decisions = make(chan T)
+		g.decisions = make(chan Fate)
 	}
 }
 
-func (g *gate[T]) held() chan T {
+func (g *gate) held() chan Fate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.decisions
 }
 
-// wait returns the decision, or false if the gate is not held any more.
-func (g *gate[T]) wait() (decision T, ok bool) {
+// wait returns the decision, or Committed if the gate is not held any more.
+func (g *gate) wait() Fate {
 	if ch := g.held(); ch != nil {
-		decision, ok = <-ch
+		return <-ch
 	}
-	return decision, ok
+	return Committed
 }
 
-func (g *gate[T]) release() {
+func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.decisions != nil {
@@ -234,25 +232,23 @@ func (c *Cluster) AnswerRound(yes bool) {
 	for {
 		arrived := r.arrived.Wait()
 		r.mu.Lock()
-		var now, rest []question
-		for _, q := range r.waiting {
-			switch {
-			case q.ctx.Err() != nil: // nobody waits any more
-			case len(now) == 0 || q.ctx == now[0].ctx:
-				now = append(now, q)
-			default:
-				rest = append(rest, q)
+		var now []question
+		r.waiting = slices.DeleteFunc(r.waiting, func(q question) bool {
+			if q.ctx.Err() != nil {
+				return true // nobody waits any more
 			}
-		}
-		r.waiting = rest
-		if len(now) > 0 {
-			r.answered, r.yes = now[0].ctx, yes
-		}
+			if len(now) > 0 && q.ctx != now[0].ctx {
+				return false
+			}
+			now = append(now, q)
+			r.answered, r.yes = q.ctx, yes
+			return true
+		})
 		r.mu.Unlock()
+		for _, q := range now {
+			q.answer(yes)
+		}
 		if len(now) > 0 {
-			for _, q := range now {
-				q.answer(yes)
-			}
 			return
 		}
 		select {

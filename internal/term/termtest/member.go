@@ -2,6 +2,8 @@ package termtest
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +49,12 @@ type Member struct {
 	heard      map[machine.SessionID]time.Time // when the leader last heard a session
 	leader     *leadership                     // at the other end of the connection; nil while isolated
 	subscriber *term.Subscriber                // of the leader's Term
+}
+
+// A sink is a session's receiver of events on the member.
+type sink struct {
+	to   func(machine.Event)
+	last time.Time // when the latest event arrives; no later event arrives before
 }
 
 var _ replica.Replica = (*Member)(nil)
@@ -120,10 +128,7 @@ func (m *Member) Reconnect() {
 		return
 	}
 	m.leader, m.subscriber = l, s
-	ids := make([]machine.SessionID, 0, len(m.sinks))
-	for id := range m.sinks {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(m.sinks))
 	m.mu.Unlock()
 	l.term.Attach(s, ids)
 }
@@ -210,6 +215,53 @@ func (m *Member) Reached() error {
 	return nil
 }
 
+// Attach implements replica.Replica.
+func (m *Member) Attach(id machine.SessionID, to func(machine.Event)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sinks[id] = &sink{to: to}
+}
+
+// Detach implements replica.Replica.
+func (m *Member) Detach(id machine.SessionID) {
+	m.mu.Lock()
+	l := m.leader
+	delete(m.sinks, id)
+	delete(m.heard, id)
+	m.mu.Unlock()
+	if l != nil {
+		l.term.Detach(id)
+	}
+}
+
+// push takes an event from the leader: the network delays or loses the event. The
+// events of a session keep their order.
+func (m *Member) push(e machine.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sinks[e.Session]
+	switch {
+	case s == nil || m.cut != nil:
+		return
+	case m.c.chance(m.faults.LosePush):
+		time.AfterFunc(m.c.upTo(pushAgain), m.Reconnect)
+		return
+	}
+	at := time.Now().Add(m.c.upTo(m.faults.Latency))
+	if !at.After(s.last) {
+		at = s.last.Add(1)
+	}
+	s.last = at
+	time.AfterFunc(time.Until(at), func() {
+		m.mu.Lock()
+		attached := m.sinks[e.Session] == s
+		m.mu.Unlock()
+		if attached {
+			s.to(e)
+		}
+	})
+}
+
 // Propose implements replica.Replica.
 func (m *Member) Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error) {
 	h := m.hooked()
@@ -222,7 +274,7 @@ func (m *Member) Propose(ctx context.Context, cmd machine.Command) (machine.Outc
 		}
 	}
 	return ask(ctx, m, request[machine.Outcome]{
-		patience: retryAfter, command: true,
+		command: true,
 		send: func(t *term.Term, s *term.Subscriber, done func(machine.Outcome, wire.Code)) func() {
 			if o, ok := cmd.(machine.Open); ok {
 				m.hear(o.Session)
@@ -241,7 +293,6 @@ func (m *Member) Beat(ctx context.Context, id machine.SessionID) error {
 		}
 	}
 	code, err := ask(ctx, m, request[wire.Code]{
-		patience: retryAfter,
 		send: func(t *term.Term, s *term.Subscriber, done func(wire.Code, wire.Code)) func() {
 			m.hear(id)
 			t.Beat(s, id, func(c wire.Code) { done(c, c) })
@@ -264,7 +315,7 @@ func (m *Member) Read(ctx context.Context, q replica.Query) (replica.Answer, err
 		return replica.Answer{}, err
 	}
 	return ask(ctx, m, request[replica.Answer]{
-		patience: patience(q.Version != 0),
+		waits: q.Version != 0,
 		send: func(t *term.Term, _ *term.Subscriber, done func(replica.Answer, wire.Code)) func() {
 			return t.Read(q, done)
 		},
@@ -277,7 +328,7 @@ func (m *Member) Scan(ctx context.Context, q replica.Scan) (replica.Scanned, err
 		return replica.Scanned{}, err
 	}
 	return ask(ctx, m, request[replica.Scanned]{
-		patience: patience(q.Since != 0),
+		waits: q.Since != 0,
 		send: func(t *term.Term, _ *term.Subscriber, done func(replica.Scanned, wire.Code)) func() {
 			return t.Scan(q, done)
 		},

@@ -3,7 +3,6 @@ package termtest
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -19,30 +18,20 @@ const (
 	pushAgain      = 2 * time.Second        // a lost event is told again
 )
 
-func patience(waits bool) time.Duration {
-	if waits {
-		return retryWaitAfter
-	}
-	return retryAfter
-}
-
 // A request is sent again and again until an answer comes.
 type request[T any] struct {
-	patience time.Duration // before the request is sent again
-	command  bool          // may have an effect without an answer; may arrive twice
-	send     func(*term.Term, *term.Subscriber, func(T, wire.Code)) (cancel func())
+	waits   bool // for a change
+	command bool // may have an effect without an answer; may arrive twice
+	send    func(*term.Term, *term.Subscriber, func(T, wire.Code)) (cancel func())
 }
 
 // A call is a request of a client, with all attempts.
 type call[T any] struct {
+	ctx      context.Context // ends with the call, and so does the waiting of every attempt
 	m        *Member
 	r        request[T]
 	verdicts chan verdict[T] // size 1: the first answer of any attempt
 	refused  chan struct{}   // size 1: an attempt was answered NotLeader, Busy or Unknown
-
-	mu      sync.Mutex
-	cancels []func()
-	ended   bool
 }
 
 type verdict[T any] struct {
@@ -52,8 +41,9 @@ type verdict[T any] struct {
 
 // ask sends r until an answer comes, ctx ends or the member stops.
 func ask[T any](ctx context.Context, m *Member, r request[T]) (zero T, _ error) {
-	c := &call[T]{m: m, r: r, verdicts: make(chan verdict[T], 1), refused: make(chan struct{}, 1)}
-	defer c.end()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	c := &call[T]{ctx, m, r, make(chan verdict[T], 1), make(chan struct{}, 1)}
 	unknown := false
 	fail := func(err error) (T, error) { return zero, &replica.Error{Unknown: unknown && r.command, Err: err} }
 	for {
@@ -77,7 +67,7 @@ func ask[T any](ctx context.Context, m *Member, r request[T]) (zero T, _ error) 
 			continue
 		}
 		c.attempt(faults)
-		v, ok := c.wait(ctx, next)
+		v, ok := c.wait(next)
 		switch {
 		case !ok:
 			unknown = true
@@ -90,8 +80,12 @@ func ask[T any](ctx context.Context, m *Member, r request[T]) (zero T, _ error) 
 }
 
 // wait waits for an answer until the request should be sent again.
-func (c *call[T]) wait(ctx context.Context, next <-chan struct{}) (v verdict[T], ok bool) {
-	timer := time.NewTimer(c.r.patience)
+func (c *call[T]) wait(next <-chan struct{}) (v verdict[T], ok bool) {
+	patience := retryAfter
+	if c.r.waits {
+		patience = retryWaitAfter
+	}
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for {
 		select {
@@ -103,7 +97,7 @@ func (c *call[T]) wait(ctx context.Context, next <-chan struct{}) (v verdict[T],
 		case <-timer.C:
 		case <-next:
 		case <-c.m.done:
-		case <-ctx.Done():
+		case <-c.ctx.Done():
 		}
 		return v, false
 	}
@@ -132,7 +126,7 @@ func (c *call[T]) attempt(f Faults) {
 			return
 		}
 		if cancel := c.r.send(l.term, s, answer); cancel != nil {
-			c.keep(cancel)
+			context.AfterFunc(c.ctx, cancel)
 		}
 	}
 	if !m.c.chance(f.LoseAsk) {
@@ -164,30 +158,5 @@ func (c *call[T]) answered(v T, code wire.Code) {
 	select {
 	case c.verdicts <- verdict[T]{v, code}:
 	default:
-	}
-}
-
-// keep keeps the function to end an attempt's waiting at the leader.
-func (c *call[T]) keep(cancel func()) {
-	c.mu.Lock()
-	ended := c.ended
-	if !ended {
-		c.cancels = append(c.cancels, cancel)
-	}
-	c.mu.Unlock()
-	if ended {
-		cancel()
-	}
-}
-
-// end ends the waiting of every attempt.
-func (c *call[T]) end() {
-	c.mu.Lock()
-	c.ended = true
-	cancels := c.cancels
-	c.cancels = nil
-	c.mu.Unlock()
-	for _, cancel := range cancels {
-		cancel()
 	}
 }

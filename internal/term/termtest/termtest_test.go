@@ -140,7 +140,8 @@ func TestTwoHoldersNeverTrustOneKey(t *testing.T) {
 const stormTTL = 2 * time.Second
 
 func stormyRound(t *testing.T, seed uint64) {
-	c := termtest.New(t, termtest.Config{TTL: stormTTL, Seed: seed})
+	c := termtest.New(t, termtest.Config{TTL: stormTTL})
+	c.Seed(seed)
 	rng := rand.New(rand.NewPCG(seed, 9))
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bytes"
+	"fmt"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -10,11 +12,13 @@ import (
 // three integers and the body's length, each at its longest.
 const MaxBody = MaxFrame - 1 - 3*9 - 5
 
-// Append appends the encoding of v, which is a message of messages.go or a part
-// of one, to dst.
+// Marshal encodes a message, or a part of a message, as msgpack.
+func Marshal(v any) []byte { return Append(nil, v) }
+
+// Append appends the encoding of v to dst.
 func Append(dst []byte, v any) []byte {
 	w := writers.Get().(*writer)
-	w.bytes, w.size, w.keeps = dst, 0, true
+	w.bytes, w.keeps = dst, true
 	w.encode(v)
 	dst, w.bytes = w.bytes, nil
 	writers.Put(w)
@@ -34,9 +38,9 @@ func Size(v any) int {
 // A writer keeps the bytes that an encoder writes, or only counts them.
 type writer struct {
 	encoder *msgpack.Encoder
+	keeps   bool
 	bytes   []byte
 	size    int
-	keeps   bool
 }
 
 var writers = sync.Pool{New: func() any {
@@ -47,34 +51,40 @@ var writers = sync.Pool{New: func() any {
 
 func (w *writer) encode(v any) {
 	if err := w.encoder.Encode(v); err != nil {
-		panic(err) // see Marshal
+		// Messages are plain structs, and a write to memory cannot fail. The only
+		// possible error is a field type unknown to msgpack, and every test of
+		// the message finds that error.
+		panic(err)
 	}
 }
 
 func (w *writer) Write(p []byte) (int, error) {
 	if w.keeps {
 		w.bytes = append(w.bytes, p...)
+	} else {
+		w.size += len(p)
 	}
-	w.size += len(p)
 	return len(p), nil
 }
 
 func (w *writer) WriteByte(c byte) error {
 	if w.keeps {
 		w.bytes = append(w.bytes, c)
+	} else {
+		w.size++
 	}
-	w.size++
 	return nil
 }
 
-// EncodedStatus is a machine.Status that Append has encoded.
-type EncodedStatus = msgpack.RawMessage
-
-// EncodedScanned is Scanned, with keys that are encoded already. Both have the
-// same encoding.
-type EncodedScanned struct {
-	Keys    []EncodedStatus
-	More    bool
-	Version uint64
-	Lost    bool
+// Unmarshal decodes a message from untrusted bytes. The memory used is proportional
+// to len(b), also if lengths in b are false. On an error v may be partly filled.
+func Unmarshal(b []byte, v any) error {
+	err := validate(b)
+	if err == nil {
+		err = msgpack.NewDecoder(bytes.NewReader(b)).Decode(v)
+	}
+	if err != nil {
+		return fmt.Errorf("wire: %T: %w", v, err)
+	}
+	return nil
 }
