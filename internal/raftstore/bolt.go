@@ -29,28 +29,6 @@ const (
 	cacheBytes   = 4 << 20
 )
 
-// fileError tells why a file cannot be used as a store. The error matches its
-// kind and its cause.
-type fileError struct {
-	path  string
-	kind  error // nil: the operating system refused
-	cause error
-}
-
-func (e *fileError) Error() string {
-	if e.kind == nil || errors.Is(e.cause, e.kind) {
-		return fmt.Sprintf("cluster: store %s: %v", e.path, e.cause)
-	}
-	return fmt.Sprintf("cluster: store %s: %v: %v", e.path, e.kind, e.cause)
-}
-
-func (e *fileError) Unwrap() []error {
-	if e.kind == nil {
-		return []error{e.cause}
-	}
-	return []error{e.kind, e.cause}
-}
-
 // OpenDurable opens the Store in dir, and makes the directory and the file if
 // they are missing; an empty file is a new Store. OpenDurable waits up to a
 // second for another process to close the file. The whole file is read, so that
@@ -63,25 +41,27 @@ func OpenDurable(dir string) (*Store, error) {
 	path := filepath.Join(dir, "raft.db")
 	engine, err := openBolt(path)
 	if err != nil {
-		return nil, newFileError(path, err)
+		return nil, unusable(path, err)
 	}
 	s, err := New(engine, cacheEntries, cacheBytes)
 	if err != nil {
 		_ = engine.Close()
-		return nil, newFileError(path, err)
+		return nil, unusable(path, err)
 	}
 	return s, nil
 }
 
-func newFileError(path string, err error) error {
+// unusable tells why the file at path cannot be used as a store: because of err.
+func unusable(path string, err error) error {
 	var errno syscall.Errno
+	reason := ErrDamaged
 	switch {
+	case errors.Is(err, ErrDamaged), errors.As(err, &errno):
+		return fmt.Errorf("cluster: store %s: %w", path, err)
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return &fileError{path, ErrInUse, err}
-	case errors.As(err, &errno):
-		return &fileError{path, nil, err}
+		reason = ErrInUse
 	}
-	return &fileError{path, ErrDamaged, err}
+	return fmt.Errorf("cluster: store %s: %w: %w", path, reason, err)
 }
 
 // boltOptions are the options for every open. Every commit is synced. The list

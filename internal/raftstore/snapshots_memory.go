@@ -30,7 +30,6 @@ type memorySnapshots struct {
 // memorySnapshot is a snapshot. Once published, a snapshot does not change.
 type memorySnapshot struct {
 	meta   raft.SnapshotMeta
-	number int // of its Create
 	chunks [][]byte
 }
 
@@ -52,7 +51,6 @@ func (m *memorySnapshots) Create(version raft.SnapshotVersion, index, term uint6
 	defer m.mu.Unlock()
 	m.made++
 	return &sink{store: m, snapshot: &memorySnapshot{
-		number: m.made,
 		meta: raft.SnapshotMeta{
 			Version:            version,
 			ID:                 fmt.Sprintf("%d-%d-%d", term, index, m.made),
@@ -97,18 +95,11 @@ func (m *memorySnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 func (m *memorySnapshots) publish(s *memorySnapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept = append(m.kept, s)
-	slices.SortFunc(m.kept, func(a, b *memorySnapshot) int {
-		return cmp.Or(
-			cmp.Compare(b.meta.Term, a.meta.Term),
-			cmp.Compare(b.meta.Index, a.meta.Index),
-			cmp.Compare(b.number, a.number),
-		)
+	m.kept = slices.Insert(m.kept, 0, s)
+	slices.SortStableFunc(m.kept, func(a, b *memorySnapshot) int {
+		return cmp.Or(cmp.Compare(b.meta.Term, a.meta.Term), cmp.Compare(b.meta.Index, a.meta.Index))
 	})
-	if len(m.kept) > maxSnapshots {
-		clear(m.kept[maxSnapshots:])
-		m.kept = m.kept[:maxSnapshots]
-	}
+	m.kept = slices.Delete(m.kept, min(maxSnapshots, len(m.kept)), len(m.kept))
 }
 
 // chunkSize is the length of a piece of a snapshot. A single piece would be
