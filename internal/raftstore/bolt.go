@@ -81,9 +81,7 @@ func boltOptions() *bbolt.Options {
 // checksum: a flipped bit in an entry would make this voter's lock table differ
 // from the other voters' tables for good, and a flipped bit in the term would let
 // this voter vote twice.
-type boltEngine struct {
-	bolt *raftboltdb.BoltStore
-}
+type boltEngine struct{ *raftboltdb.BoltStore }
 
 // openBolt checks the file at path, opens the file, and reads every entry and
 // value once, so that each checksum is compared.
@@ -108,7 +106,7 @@ func openBolt(path string) (_ *boltEngine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &boltEngine{bolt: bolt}
+	e := &boltEngine{bolt}
 	defer func() {
 		if err != nil {
 			_ = e.Close()
@@ -161,11 +159,6 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-func (e *boltEngine) FirstIndex() (uint64, error)       { return e.bolt.FirstIndex() }
-func (e *boltEngine) LastIndex() (uint64, error)        { return e.bolt.LastIndex() }
-func (e *boltEngine) DeleteRange(from, to uint64) error { return e.bolt.DeleteRange(from, to) }
-func (e *boltEngine) Close() error                      { return e.bolt.Close() }
-
 const sumLen = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -200,13 +193,13 @@ func (e *boltEngine) StoreLogs(logs []*raft.Log) error {
 		copies[i].Extensions = binary.BigEndian.AppendUint32(extensions, logSum(log, log.Extensions))
 		sealed[i] = &copies[i]
 	}
-	return e.bolt.StoreLogs(sealed)
+	return e.BoltStore.StoreLogs(sealed)
 }
 
 func (e *boltEngine) GetLog(index uint64, log *raft.Log) (err error) {
 	defer recoverPanic(&err)
 	var read raft.Log
-	switch err := e.bolt.GetLog(index, &read); {
+	switch err := e.BoltStore.GetLog(index, &read); {
 	case err == raft.ErrLogNotFound:
 		return err // raft compares this error by identity
 	case err != nil:
@@ -225,11 +218,11 @@ func (e *boltEngine) GetLog(index uint64, log *raft.Log) (err error) {
 
 func (e *boltEngine) Set(key, value []byte) error {
 	sealed := binary.BigEndian.AppendUint32(make([]byte, 0, sumLen+len(value)), valueSum(key, value))
-	return e.bolt.Set(key, append(sealed, value...))
+	return e.BoltStore.Set(key, append(sealed, value...))
 }
 
 func (e *boltEngine) Get(key []byte) ([]byte, error) {
-	sealed, err := e.bolt.Get(key)
+	sealed, err := e.BoltStore.Get(key)
 	switch {
 	case errors.Is(err, raftboltdb.ErrKeyNotFound):
 		return nil, ErrNotFound
