@@ -106,25 +106,24 @@ func (m *memorySnapshots) publish(s *memorySnapshot) {
 // copied, and be in memory twice, whenever the snapshot grows.
 const chunkSize = 256 << 10
 
-var errCancelled = errors.New("cluster: snapshot cancelled")
+var (
+	errCancelled = errors.New("cluster: snapshot cancelled")
+	errPublished = errors.New("cluster: snapshot already closed")
+)
 
 // sink receives a snapshot from raft. It is used by a single goroutine at a
 // time.
 type sink struct {
-	store     *memorySnapshots
-	snapshot  *memorySnapshot
-	published bool
-	cancelled bool
+	store    *memorySnapshots
+	snapshot *memorySnapshot
+	ended    error // errCancelled or errPublished; nil: the sink takes bytes
 }
 
 func (s *sink) ID() string { return s.snapshot.meta.ID }
 
 func (s *sink) Write(p []byte) (int, error) {
-	switch {
-	case s.cancelled:
-		return 0, errCancelled
-	case s.published:
-		return 0, errors.New("cluster: snapshot already closed")
+	if s.ended != nil {
+		return 0, s.ended
 	}
 	written := len(p)
 	chunks := s.snapshot.chunks
@@ -145,21 +144,20 @@ func (s *sink) Write(p []byte) (int, error) {
 // Close publishes the snapshot. A second Close does nothing. Close after Cancel
 // fails and publishes nothing.
 func (s *sink) Close() error {
-	switch {
-	case s.cancelled:
+	switch s.ended {
+	case nil:
+		s.ended = errPublished
+		s.store.publish(s.snapshot)
+	case errCancelled:
 		return errCancelled
-	case s.published:
-		return nil
 	}
-	s.published = true
-	s.store.publish(s.snapshot)
 	return nil
 }
 
 // Cancel discards the snapshot. Cancel after Close does nothing.
 func (s *sink) Cancel() error {
-	if !s.published {
-		s.cancelled = true
+	if s.ended == nil {
+		s.ended = errCancelled
 		s.snapshot.chunks = nil
 	}
 	return nil
