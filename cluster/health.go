@@ -95,7 +95,7 @@ func (n *Node) Health(ctx context.Context) Health {
 	h := Health{Quorum: err == nil, Err: err, Members: len(n.gossip.Alive())}
 	h.Leader, _, _ = n.link.Leader()
 	if r := n.seat.Current(); r != nil {
-		h.Voter = slices.Contains(r.Voters(), r.ID())
+		h.Voter = r.Votes()
 	}
 	h.Granting = h.Quorum && n.granted.Load()
 	return h

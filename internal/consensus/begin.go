@@ -43,10 +43,10 @@ func (s *Seat) Resume() error {
 		return nil
 	}
 	id := member.RaftID(s.cfg.Self.Name, rec.Generation)
-	if !rec.Stored && !slices.Contains(rec.Founding.Voters, id) {
-		return nil // thin
-	}
 	if !rec.Stored {
+		if !slices.Contains(rec.Founding.Voters, id) {
+			return nil // thin
+		}
 		// A store in Dir is of another generation, or of a founding that was cut
 		// short before raft could speak to another voter: begin anew.
 		if err := s.wipe(); err != nil {
@@ -58,10 +58,8 @@ func (s *Seat) Resume() error {
 		return err
 	}
 	empty, err := r.store.Empty()
-	if err != nil {
-		return errors.Join(err, r.abandon())
-	}
 	switch {
+	case err != nil:
 	case empty && rec.Stored:
 		// The store was in use and is lost, with every vote and acknowledgement
 		// of this voter. This ID must never vote again.
@@ -71,14 +69,13 @@ func (s *Seat) Resume() error {
 		}
 		return s.renew()
 	case empty:
-		if err := r.bootstrap(rec.Founding.Voters); err != nil {
-			return errors.Join(err, r.abandon())
-		}
+		err = r.bootstrap(rec.Founding.Voters)
 	}
-	if !rec.Stored {
-		if err := s.cfg.Record.Update(func(rec *identity.Record) { rec.Stored = true }); err != nil {
-			return errors.Join(err, r.abandon())
-		}
+	if err == nil && !rec.Stored {
+		err = s.markStored()
+	}
+	if err != nil {
+		return errors.Join(err, r.abandon())
 	}
 	s.set(r)
 	return nil
@@ -115,7 +112,7 @@ func (s *Seat) invite() (id string, err error) {
 	}
 	// From here on the store counts as used: if the store is lost now, the next
 	// start takes another generation.
-	if err := s.cfg.Record.Update(func(rec *identity.Record) { rec.Stored = true }); err != nil {
+	if err := s.markStored(); err != nil {
 		return "", err
 	}
 	id = member.RaftID(s.cfg.Self.Name, s.cfg.Record.Get().Generation)
@@ -155,6 +152,11 @@ func (s *Seat) open(id string) (*Raft, error) {
 		}
 	}
 	return startRaft(id, s.cfg.NewTable(), store, snapshots, s.cfg.Dial, logger)
+}
+
+// markStored notes in the record that the store of this generation is in use.
+func (s *Seat) markStored() error {
+	return s.cfg.Record.Update(func(rec *identity.Record) { rec.Stored = true })
 }
 
 // renew takes a new generation for the next store and removes the present store.

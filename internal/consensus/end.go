@@ -84,11 +84,10 @@ func (s *Seat) check(ctx context.Context) {
 		s.orphan = time.Time{}
 		return
 	}
-	now := time.Now()
 	if s.orphan.IsZero() {
-		s.orphan = now
+		s.orphan = time.Now()
 	}
-	if now.Sub(s.orphan) < timing.OrphanedVoter {
+	if time.Since(s.orphan) < timing.OrphanedVoter {
 		return
 	}
 	// No leader speaks to this Raft. A leader that the node has found by itself

@@ -119,12 +119,10 @@ func (r *Raft) stop() error {
 	// applied yet. So the leadership, which waits for entries, ends first, while
 	// raft runs. A leadership that does not end in time waits for raft, and ends
 	// after Shutdown.
-	t := time.NewTimer(timing.RaftStop)
 	select {
 	case <-r.leadDone:
-	case <-t.C:
+	case <-time.After(timing.RaftStop):
 	}
-	t.Stop()
 	err := r.raft.Shutdown().Error()
 	<-r.leadDone
 	return errors.Join(err, r.close())

@@ -159,12 +159,10 @@ func (s *Seat) Stop() error {
 	s.set(nil)
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.stop() }()
-	t := time.NewTimer(timing.StopWithoutDisk)
-	defer t.Stop()
 	var err error
 	select {
 	case err = <-stopped:
-	case <-t.C:
+	case <-time.After(timing.StopWithoutDisk):
 		return ErrDiskStalled
 	}
 	if s.cfg.Dir == "" {

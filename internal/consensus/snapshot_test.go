@@ -18,7 +18,6 @@ import (
 type lockTable struct {
 	mu       sync.Mutex
 	state    *machine.State
-	config   uint64
 	restored int
 }
 

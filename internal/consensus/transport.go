@@ -52,8 +52,8 @@ type stream struct {
 	dial     func(context.Context, string) (net.Conn, error)
 	incoming chan net.Conn
 
-	once   sync.Once
-	closed chan struct{}
+	open context.Context // ends with Close
+	shut context.CancelFunc
 
 	mu       sync.Mutex
 	accepted map[net.Conn]struct{} // nil once closed
@@ -62,13 +62,9 @@ type stream struct {
 var _ raft.StreamLayer = (*stream)(nil)
 
 func newStream(id string, dial func(context.Context, string) (net.Conn, error)) *stream {
-	return &stream{
-		id:       id,
-		dial:     dial,
-		incoming: make(chan net.Conn),
-		closed:   make(chan struct{}),
-		accepted: make(map[net.Conn]struct{}),
-	}
+	s := &stream{id: id, dial: dial, incoming: make(chan net.Conn), accepted: make(map[net.Conn]struct{})}
+	s.open, s.shut = context.WithCancel(context.Background())
+	return s
 }
 
 // give passes an accepted connection to raft, and blocks until raft takes the
@@ -85,7 +81,7 @@ func (s *stream) give(c net.Conn) {
 	s.mu.Unlock()
 	select {
 	case s.incoming <- conn:
-	case <-s.closed:
+	case <-s.open.Done():
 		conn.Close()
 	}
 }
@@ -95,7 +91,7 @@ func (s *stream) Accept() (net.Conn, error) {
 	select {
 	case c := <-s.incoming:
 		return c, nil
-	case <-s.closed:
+	case <-s.open.Done():
 		return nil, net.ErrClosed
 	}
 }
@@ -112,7 +108,7 @@ func (s *stream) Addr() net.Addr { return address(s.id) }
 
 // Close implements net.Listener. Accepted connections stay open.
 func (s *stream) Close() error {
-	s.once.Do(func() { close(s.closed) })
+	s.shut()
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package founding
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"slices"
@@ -37,7 +36,7 @@ func (r *Runner) group() []member.Sighting {
 			self = self || r.cfg.Self.Is(s.Process)
 		}
 	}
-	slices.SortFunc(group, func(a, b member.Sighting) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(group, member.Compare)
 	m := r.declaredSize(len(group))
 	if len(group) < quorum(m, firstVoters(m, r.cfg.Voters)) || !self {
 		return nil

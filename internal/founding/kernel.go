@@ -3,6 +3,7 @@ package founding
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/wardmote/wardmote/internal/identity"
@@ -46,11 +47,11 @@ func prepare(p identity.Promise, b wire.Ballot) (identity.Promise, bool) {
 // accept accepts v in ballot b. If a higher ballot has the promise, accept
 // refuses and returns p unchanged.
 func accept(p identity.Promise, b wire.Ballot, v wire.Founding) (identity.Promise, bool) {
-	if compareBallots(b, p.Promised) < 0 {
-		return p, false
+	p, ok := prepare(p, b)
+	if ok {
+		p.Accepted, p.Value = b, &v
 	}
-	p.Promised, p.Accepted, p.Value = b, b, &v
-	return p, true
+	return p, ok
 }
 
 // firstVoters returns the number of voters with which m members found a
@@ -105,23 +106,15 @@ func propose(promises map[string]wire.PrepareAnswer, m, voters int, fresh func(v
 // Durable members come first, lest a mixed cluster is founded on in-memory
 // stores. Then names decide, so the choice can be foreseen.
 func chooseVoters(promises map[string]wire.PrepareAnswer, n int) []string {
-	names := make([]string, 0, len(promises))
-	for name := range promises {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if d, e := promises[a].Durable, promises[b].Durable; d != e {
-			if d {
-				return -1
-			}
-			return 1
+	var durable, others []string // raft IDs
+	for _, name := range slices.Sorted(maps.Keys(promises)) {
+		if p := promises[name]; p.Durable {
+			durable = append(durable, p.Raft)
+		} else {
+			others = append(others, p.Raft)
 		}
-		return cmp.Compare(a, b)
-	})
-	ids := make([]string, 0, n)
-	for _, name := range names[:n] {
-		ids = append(ids, promises[name].Raft)
 	}
+	ids := append(durable, others...)[:n]
 	slices.Sort(ids)
 	return ids
 }

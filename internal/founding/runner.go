@@ -110,7 +110,7 @@ func (r *Runner) Run(ctx context.Context) {
 	}
 	round := r.cfg.Record.Get().Promise.Promised.Round // a ballot is never used twice
 	var since time.Time                                // when the group became large enough; zero: too small
-	for r.value.Load() == nil {
+	for r.value.Load() == nil && ctx.Err() == nil {
 		changed := r.cfg.Members.Changed()
 		if r.adoptExisting(ctx) {
 			return
@@ -131,15 +131,10 @@ func (r *Runner) Run(ctx context.Context) {
 				changed = nil // news do not hurry the next ballot
 			}
 		}
-		t := time.NewTimer(wait)
 		select {
 		case <-changed:
-		case <-t.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-		}
-		t.Stop()
-		if ctx.Err() != nil {
-			return
 		}
 	}
 }

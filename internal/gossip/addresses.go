@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
@@ -15,10 +14,7 @@ import (
 // resolved anew when their last look-up is older than timing.Resolved. One
 // goroutine at a time may use the list.
 type addresses struct {
-	self   member.Self
-	join   []string
-	own    string // the port's address as bound; it may differ from the advertised one
-	peers  func() []string
+	cfg    Config
 	lookup func(ctx context.Context, host string) ([]string, error)
 	known  map[string]resolution // by host
 }
@@ -31,24 +27,21 @@ type resolution struct {
 }
 
 func newAddresses(cfg Config) *addresses {
-	return &addresses{
-		self: cfg.Self, join: cfg.Join, own: cfg.Port.Addr(), peers: cfg.Peers,
-		lookup: net.DefaultResolver.LookupHost,
-		known:  make(map[string]resolution),
-	}
+	return &addresses{cfg: cfg, lookup: net.DefaultResolver.LookupHost, known: make(map[string]resolution)}
 }
 
 // list returns each address once, this node's own left out: first Join, in
 // order, then the peers. It blocks while names are resolved, for timing.Resolve
 // at most each.
 func (a *addresses) list(ctx context.Context) []string {
+	own := a.cfg.Port.Addr() // as bound; it may differ from the advertised address
 	var out []string
 	add := func(addr string) {
-		if addr != a.self.Addr && addr != a.own && !slices.Contains(out, addr) {
+		if addr != a.cfg.Self.Addr && addr != own && !slices.Contains(out, addr) {
 			out = append(out, addr)
 		}
 	}
-	for _, addr := range a.join {
+	for _, addr := range a.cfg.Join {
 		host, port, _ := net.SplitHostPort(addr)
 		if net.ParseIP(host) != nil {
 			add(addr)
@@ -58,7 +51,7 @@ func (a *addresses) list(ctx context.Context) []string {
 			add(net.JoinHostPort(ip, port))
 		}
 	}
-	for _, addr := range a.peers() {
+	for _, addr := range a.cfg.Peers() {
 		add(addr)
 	}
 	return out
@@ -74,7 +67,7 @@ func (a *addresses) resolve(ctx context.Context, host, addr string) []string {
 	defer cancel()
 	ips, err := a.lookup(ctx, host)
 	if err != nil {
-		a.self.Log.Debug("join address not resolved", "address", addr, "error", err)
+		a.cfg.Self.Log.Debug("join address not resolved", "address", addr, "error", err)
 	}
 	a.known[host] = resolution{ips, time.Now()}
 	return ips

@@ -97,10 +97,11 @@ func New(cfg Config) *Gossip {
 		transport: newTransport(cfg.Port, cfg.Self.Addr),
 		publish:   wakeup.NewOne(),
 	}
-	g.joiner = newJoiner(cfg, g.members, func(addr string) error {
+	g.joiner = &joiner{cfg: cfg, members: g.members, addresses: newAddresses(cfg), tried: make(chan struct{})}
+	g.joiner.join = func(addr string) error {
 		_, err := g.list.Join([]string{addr})
 		return err
-	})
+	}
 	return g
 }
 

@@ -27,21 +27,11 @@ const (
 // cluster meets the new cluster in time depends on the pause while an address is
 // unseen: see "Why a founded cluster waits" in package founding.
 type joiner struct {
-	self      member.Self
+	cfg       Config
 	members   *members
 	addresses *addresses
-	cluster   func() machine.ClusterID
 	join      func(addr string) error // exchanges the lists of members with an address
-	remember  func(addrs []string) error
-	tried     chan struct{} // closed after the first round
-}
-
-func newJoiner(cfg Config, members *members, join func(addr string) error) *joiner {
-	return &joiner{
-		self: cfg.Self, members: members, addresses: newAddresses(cfg),
-		cluster: cfg.Cluster, join: join, remember: cfg.Remember,
-		tried: make(chan struct{}),
-	}
+	tried     chan struct{}           // closed after the first round
 }
 
 // run tries addresses, round after round, until ctx ends.
@@ -63,7 +53,7 @@ func (j *joiner) run(ctx context.Context) {
 	}
 }
 
-func (j *joiner) inCluster() bool { return j.cluster() != (machine.ClusterID{}) }
+func (j *joiner) inCluster() bool { return j.cfg.Cluster() != (machine.ClusterID{}) }
 
 // unseen returns the addresses without a known living member.
 func (j *joiner) unseen(addrs []string) []string {
@@ -95,7 +85,7 @@ func (j *joiner) try(addrs []string) {
 	for _, addr := range addrs {
 		tries.Go(func() {
 			if err := j.join(addr); err != nil {
-				j.self.Log.Debug("join", "error", err)
+				j.cfg.Self.Log.Debug("join", "error", err)
 			}
 		})
 	}
@@ -122,13 +112,12 @@ func (j *joiner) pause(tries, unseen int) time.Duration {
 // meanwhile. The result is false if ctx has ended.
 func (j *joiner) rest(ctx context.Context, pause time.Duration) bool {
 	changed := j.members.changed.Wait()
-	t := time.NewTimer(pause)
-	defer t.Stop()
+	over := time.After(pause)
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-t.C:
+		case <-over:
 			return true
 		case <-changed:
 			changed = j.members.changed.Wait()
@@ -142,14 +131,14 @@ func (j *joiner) rest(ctx context.Context, pause time.Duration) bool {
 func (j *joiner) rememberAlive() {
 	var addrs []string
 	for _, s := range j.members.alive() {
-		if !j.self.Is(s.Process) {
+		if !j.cfg.Self.Is(s.Process) {
 			addrs = append(addrs, s.Addr)
 		}
 	}
 	if len(addrs) == 0 {
 		return
 	}
-	if err := j.remember(addrs); err != nil {
-		j.self.Log.Warn("last known members not stored", "error", err)
+	if err := j.cfg.Remember(addrs); err != nil {
+		j.cfg.Self.Log.Warn("last known members not stored", "error", err)
 	}
 }

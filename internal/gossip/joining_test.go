@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -11,8 +12,17 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/timing"
 )
+
+// bound is a Port that only has an address.
+type bound string
+
+func (b bound) Addr() string                                         { return string(b) }
+func (bound) Dial(context.Context, member.Process) (net.Conn, error) { panic("a dial") }
+func (bound) Send([]byte, string) error                              { panic("a packet") }
+func (bound) Drop(string, uint64)                                    { panic("a drop") }
 
 // search runs a joiner without a network, and records each try.
 type search struct {
@@ -35,9 +45,19 @@ func inSearch(t *testing.T, n int, join []string, change func(*search), during t
 		for i := 1; i < n; i++ {
 			list.record(seen(fmt.Sprint("m", i), 1))
 		}
+		cfg := Config{
+			Self: self, Join: join, Port: bound("10.0.0.9:7001"), Cluster: list.cluster,
+			Peers: func() []string { return nil },
+			Remember: func(addrs []string) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.stored = append(s.stored, addrs)
+				return nil
+			},
+		}
 		s.joiner = &joiner{
-			self: self, members: list, cluster: list.cluster, tried: make(chan struct{}),
-			addresses: &addresses{self: self, join: join, own: "10.0.0.9:7001", peers: func() []string { return nil }, known: make(map[string]resolution),
+			cfg: cfg, members: list, tried: make(chan struct{}),
+			addresses: &addresses{cfg: cfg, known: make(map[string]resolution),
 				lookup: func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }},
 			join: func(addr string) error {
 				s.mu.Lock()
@@ -45,12 +65,6 @@ func inSearch(t *testing.T, n int, join []string, change func(*search), during t
 				s.mu.Unlock()
 				time.Sleep(s.delay)
 				return errors.New("nobody is there")
-			},
-			remember: func(addrs []string) error {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.stored = append(s.stored, addrs)
-				return nil
 			},
 		}
 		if change != nil {
@@ -229,8 +243,10 @@ func TestNamesAreResolvedAnew(t *testing.T) {
 		ips, fails := []string{"10.0.0.1", "10.0.0.2"}, error(nil)
 		looked := 0
 		a := &addresses{
-			self: self, join: []string{"host:7000", "10.0.0.2:7000", "[::1]:7000"}, own: "10.0.0.3:7000",
-			peers: func() []string { return []string{"10.0.0.1:7000", "10.0.0.8:7000"} },
+			cfg: Config{
+				Self: self, Join: []string{"host:7000", "10.0.0.2:7000", "[::1]:7000"}, Port: bound("10.0.0.3:7000"),
+				Peers: func() []string { return []string{"10.0.0.1:7000", "10.0.0.8:7000"} },
+			},
 			known: make(map[string]resolution),
 			lookup: func(ctx context.Context, host string) ([]string, error) {
 				if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > timing.Resolve {

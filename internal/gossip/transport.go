@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -26,8 +25,8 @@ type portTransport struct {
 
 	dialling     context.Context // ends with stopDialling
 	stopDialling context.CancelFunc
-	closing      sync.Once
-	closed       chan struct{}
+	open         context.Context // ends with close
+	shut         context.CancelFunc
 }
 
 var _ memberlist.NodeAwareTransport = (*portTransport)(nil)
@@ -37,9 +36,9 @@ func newTransport(port Port, addr string) *portTransport {
 		port: port, addr: addr,
 		packets: make(chan *memberlist.Packet, maxPackets),
 		streams: make(chan net.Conn),
-		closed:  make(chan struct{}),
 	}
-	t.dialling, t.stopDialling = context.WithCancel(context.Background())
+	t.open, t.shut = context.WithCancel(context.Background())
+	t.dialling, t.stopDialling = context.WithCancel(t.open)
 	return t
 }
 
@@ -47,7 +46,7 @@ func newTransport(port Port, addr string) *portTransport {
 func (t *portTransport) accept(conn net.Conn) {
 	select {
 	case t.streams <- conn:
-	case <-t.closed:
+	case <-t.open.Done():
 		conn.Close()
 	}
 }
@@ -67,8 +66,7 @@ func (t *portTransport) packet(b []byte, from string, at time.Time) {
 // close ends dials in progress and refuses later dials, packets and streams. A
 // second close does nothing.
 func (t *portTransport) close() {
-	t.stopDialling()
-	t.closing.Do(func() { close(t.closed) })
+	t.shut()
 }
 
 // Shutdown implements memberlist.Transport.

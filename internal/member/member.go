@@ -114,27 +114,18 @@ func ParseRaftID(id string) (name string, generation uint64, err error) {
 // goes before every other process of the name, a living process before a dead
 // one, and a newer boot before an older one.
 func Locate(sightings []Sighting, raftID string) (Process, error) {
-	best, err := holder(sightings, raftID)
+	name, generation, err := ParseRaftID(raftID)
 	if err != nil {
 		return Process{}, err
 	}
-	return best.Process, nil
-}
-
-func holder(sightings []Sighting, raftID string) (best Sighting, err error) {
-	name, generation, err := ParseRaftID(raftID)
-	if err != nil {
-		return best, err
-	}
-	exact := func(s Sighting) bool { return s.Meta.Generation == generation }
-	found := false
-	for _, s := range sightings {
-		if s.Name != name {
-			continue
-		}
+	exact := func(s *Sighting) bool { return s.Meta.Generation == generation }
+	var best *Sighting
+	for i := range sightings {
+		s := &sightings[i]
 		better := false
 		switch {
-		case !found:
+		case s.Name != name:
+		case best == nil:
 			better = true
 		case exact(s) != exact(best):
 			better = exact(s)
@@ -144,13 +135,13 @@ func holder(sightings []Sighting, raftID string) (best Sighting, err error) {
 			better = s.Boot > best.Boot
 		}
 		if better {
-			best, found = s, true
+			best = s
 		}
 	}
-	if !found {
-		return best, fmt.Errorf("cluster: no address of member %q is known", name)
+	if best == nil {
+		return Process{}, fmt.Errorf("cluster: no address of member %q is known", name)
 	}
-	return best, nil
+	return best.Process, nil
 }
 
 // FormatOf returns the newest format of log entries that the holder of a raft

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"time"
-
-	"github.com/wardmote/wardmote/internal/timing"
 )
 
 // Caps on accepted connections: a flood costs a bounded amount of memory and
@@ -21,28 +18,10 @@ const (
 	maxHandshaking  = 256  // not yet admitted
 )
 
-type caps struct{ conns, perIP, perName, handshaking int }
-
 // pending is an accepted connection during its handshake.
 type pending struct {
 	ip     netip.Addr
 	number uint64 // in order of arrival
-}
-
-// acceptLoop runs from Serve to Close.
-func (p *Port) acceptLoop() {
-	backoff := backoff{port: p}
-	for {
-		raw, err := p.endpoint.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) || !backoff.wait("accept failed", err) {
-				return
-			}
-			continue
-		}
-		backoff.reset()
-		p.startHandshake(raw)
-	}
 }
 
 // startHandshake starts the handshake of an accepted connection. At the cap, it
@@ -58,7 +37,7 @@ func (p *Port) startHandshake(raw net.Conn) {
 		_ = raw.Close()
 		return
 	}
-	if len(p.pending) >= p.caps.handshaking {
+	if len(p.pending) >= maxHandshaking {
 		victim = p.oldestOfBusiest()
 		delete(p.pending, victim)
 	}
@@ -138,9 +117,9 @@ func (p *Port) admit(c *Conn, hash [16]byte, ip netip.Addr) (Status, func(*Conn)
 	switch {
 	case p.closed:
 		return StatusRefused, nil
-	case p.accepted >= p.caps.conns,
-		p.perIP[ip] >= p.caps.perIP,
-		p.perName[h.From.Name] >= p.caps.perName:
+	case p.accepted >= maxConns,
+		p.perIP[ip] >= maxConnsPerIP,
+		p.perName[h.From.Name] >= maxConnsPerName:
 		return StatusTooManyConnections, nil
 	}
 	p.conns[c] = struct{}{}
@@ -148,28 +127,4 @@ func (p *Port) admit(c *Conn, hash [16]byte, ip netip.Addr) (Status, func(*Conn)
 	p.perIP[ip]++
 	p.perName[h.From.Name]++
 	return StatusOK, handler
-}
-
-// backoff spaces the attempts of a loop after passing errors of Accept or
-// ReadFrom (too many open files, say): each pause is twice as long.
-type backoff struct {
-	port *Port
-	next time.Duration
-}
-
-func (b *backoff) reset() { b.next = 0 }
-
-// wait logs the failure and pauses. It returns false if the Port was closed
-// meanwhile.
-func (b *backoff) wait(failure string, err error) bool {
-	b.next = min(max(2*b.next, timing.LeastAccept), timing.MostAccept)
-	b.port.cfg.Logger.Warn(failure, "err", err, "retry", b.next)
-	t := time.NewTimer(b.next)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-b.port.ctx.Done():
-		return false
-	}
 }

@@ -1,9 +1,6 @@
 package port
 
-import (
-	"net"
-	"sync"
-)
+import "net"
 
 // A Conn is an admitted connection: both sides have named themselves and agree.
 // The owner must close it: the handler on the accepting side, the caller of
@@ -23,22 +20,21 @@ type Conn struct {
 	// Accepted is true on the accepting side.
 	Accepted bool
 
-	raw    net.Conn // Conn without TLS
-	port   *Port
-	forget sync.Once
+	raw  net.Conn // Conn without TLS
+	port *Port
 }
 
 // Close ends the connection. The other side reads all bytes sent before, and
 // then the end of the stream. Under TLS, Close may take up to 5 s if the other
 // side reads nothing.
 func (c *Conn) Close() error {
-	c.forget.Do(func() { c.port.remove(c) })
+	c.port.remove(c)
 	return c.Conn.Close()
 }
 
 // cut closes the connection at once, without TLS's farewell: for a dead peer,
 // and for closing many connections.
 func (c *Conn) cut() {
-	c.forget.Do(func() { c.port.remove(c) })
+	c.port.remove(c)
 	_ = c.raw.Close()
 }

@@ -46,20 +46,18 @@ func (p *Port) acceptHandshake(raw net.Conn, ip netip.Addr) (*Conn, func(*Conn))
 		stream = server
 	}
 	h, hash, err := readHello(stream)
-	switch {
-	case errors.Is(err, errVersion):
+	if err != nil {
 		log.Debug("connection refused", "err", err)
-		p.answer(stream, StatusBadVersion)
-		// Bytes unread at a close would reset the connection, and the reset
-		// could overtake the answer.
-		_, _ = io.CopyN(io.Discard, stream, maxHello)
-		return nil, nil
-	case errors.Is(err, errLayout):
-		log.Debug("connection refused", "err", err)
-		p.answer(stream, StatusBadPreamble)
-		return nil, nil
-	case err != nil: // no answer: the other side may be any program that dials ports
-		log.Debug("connection refused", "err", err)
+		switch err {
+		case errVersion:
+			p.answer(stream, StatusBadVersion)
+			// Bytes unread at a close would reset the connection, and the reset
+			// could overtake the answer.
+			_, _ = io.CopyN(io.Discard, stream, maxHello)
+		case errLayout:
+			p.answer(stream, StatusBadPreamble)
+		default: // no answer: the other side may be any program that dials ports
+		}
 		return nil, nil
 	}
 	c := &Conn{Conn: stream, Hello: h, Remote: h.From, Accepted: true, raw: raw, port: p}
@@ -118,15 +116,13 @@ func (p *Port) dialHandshake(ctx context.Context, raw net.Conn, addr string, h H
 // load balancer or a recycled host may answer at the address.
 func (p *Port) judge(addr string, h Hello, a answer) error {
 	status := a.status
-	if status == StatusOK {
-		switch {
-		case a.cluster != p.cluster, differ(h.ClusterID, a.clusterID):
-			status = StatusForeignCluster
-		case misdelivered(h, a.from):
-			status = StatusWrongDestination
-		}
-	}
-	if status == StatusOK {
+	switch {
+	case status != StatusOK:
+	case a.cluster != p.cluster, differ(h.ClusterID, a.clusterID):
+		status = StatusForeignCluster
+	case misdelivered(h, a.from):
+		status = StatusWrongDestination
+	default:
 		return nil
 	}
 	if status == StatusForeignCluster {

@@ -1,6 +1,9 @@
 package port
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // A Kind is the purpose of a connection. Each kind has its own handler.
 type Kind uint8
@@ -19,22 +22,12 @@ const (
 	KindPackets Kind = 5
 )
 
-// String returns the kind's name for logs and errors.
-func (k Kind) String() string {
-	switch k {
-	case KindRaft:
-		return "raft"
-	case KindGossip:
-		return "gossip"
-	case KindMember:
-		return "member"
-	case KindControl:
-		return "control"
-	case KindPackets:
-		return "packets"
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
+var kindNames = map[Kind]string{
+	KindRaft: "raft", KindGossip: "gossip", KindMember: "member", KindControl: "control", KindPackets: "packets",
 }
+
+// String returns the kind's name for logs and errors.
+func (k Kind) String() string { return cmp.Or(kindNames[k], fmt.Sprintf("kind %d", uint8(k))) }
 
 // A Peer is one incarnation of a member: a name, and a boot ID that is new at
 // each start. Boot 0 means any, or unknown. In the destination of a KindRaft

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/transport"
 )
 
@@ -36,14 +37,15 @@ func TestPacketsReachTheirHandler(t *testing.T) {
 	})
 }
 
-// Ten minutes of gossip among 25 hosts, with streams on top, are cheap enough
-// for every test.
-func TestTwentyFiveHostsForTenMinutes(t *testing.T) {
+// The hosts gossip for ten minutes, or for one in a plain run, with streams on
+// top.
+func TestTwentyFiveHostsLoseNoMoreThanTheirLinksLose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := transport.NewMemory(1)
 		m.SetLink("", "", transport.Link{Loss: 0.01, Delay: time.Millisecond, Jitter: time.Millisecond})
 		w := memoryWorld(m)
-		const hosts, rounds = 25, 5 * 600
+		const hosts = 25
+		rounds := 5 * testrounds.Rounds(60, 600)
 		var ports []*Port
 		var got [hosts]int
 		for i := range hosts {

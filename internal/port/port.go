@@ -1,15 +1,23 @@
 package port
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/transport"
 )
+
+// packetBuffer holds any UDP datagram, in bytes.
+const packetBuffer = 64 << 10
 
 // A Port is one member's port: it accepts and dials connections of every kind,
 // and sends and receives packets. Its methods may be called from any
@@ -19,7 +27,6 @@ type Port struct {
 	endpoint  transport.Endpoint
 	serverTLS *tls.Config
 	clientTLS *tls.Config
-	caps      caps
 	cluster   [16]byte // hash of cfg.Cluster
 
 	ctx  context.Context // ends with Close
@@ -53,7 +60,6 @@ func Open(cfg Config) (*Port, error) {
 	p := &Port{
 		cfg:      cfg,
 		endpoint: endpoint,
-		caps:     caps{maxConns, maxConnsPerIP, maxConnsPerName, maxHandshaking},
 		cluster:  hashCluster(cfg.Cluster),
 		handlers: make(map[Kind]func(*Conn)),
 		conns:    make(map[*Conn]struct{}),
@@ -90,6 +96,12 @@ func (p *Port) HandlePackets(h func(b []byte, from string, at time.Time)) {
 	p.packets = h
 }
 
+// Send sends b as one packet of at most 65,507 bytes. It does not block, keeps
+// no reference to b, and does not know whether the packet arrives.
+func (p *Port) Send(b []byte, addr string) error {
+	return p.endpoint.WriteTo(b, addr)
+}
+
 // Serve starts accepting connections and receiving packets, and returns at
 // once. After Close, or called again, Serve does nothing.
 func (p *Port) Serve() {
@@ -103,6 +115,60 @@ func (p *Port) Serve() {
 	p.wg.Go(p.packetLoop)
 }
 
+// acceptLoop runs from Serve to Close.
+func (p *Port) acceptLoop() {
+	p.repeat("accept failed", func() error {
+		raw, err := p.endpoint.Accept()
+		if err == nil {
+			p.startHandshake(raw)
+		}
+		return err
+	})
+}
+
+// packetLoop runs from Serve to Close.
+func (p *Port) packetLoop() {
+	buf := make([]byte, packetBuffer)
+	p.repeat("receiving packets failed", func() error {
+		n, from, err := p.endpoint.ReadFrom(buf)
+		if err != nil {
+			return err
+		}
+		at := time.Now()
+		p.mu.Lock()
+		h := p.packets
+		p.mu.Unlock()
+		if h != nil {
+			h(bytes.Clone(buf[:n]), from, at)
+		}
+		return nil
+	})
+}
+
+// repeat runs step until the endpoint or the Port is closed. After a passing
+// error (too many open files, say) repeat logs failure and pauses, twice as long
+// after each further error.
+func (p *Port) repeat(failure string, step func() error) {
+	var pause time.Duration
+	for {
+		err := step()
+		switch {
+		case err == nil:
+			pause = 0
+			continue
+		case errors.Is(err, net.ErrClosed):
+			return
+		}
+		pause = min(max(2*pause, timing.LeastAccept), timing.MostAccept)
+		p.cfg.Logger.Warn(failure, "err", err, "retry", pause)
+		select {
+		case <-time.After(pause):
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
 // Close frees the address, closes every connection, accepted or dialled, ends
 // running Dials with [net.ErrClosed], and returns when every goroutine of the
 // Port has ended. A handler must not call Close.
@@ -114,14 +180,8 @@ func (p *Port) Close() error {
 		return nil
 	}
 	p.closed = true
-	conns := make([]*Conn, 0, len(p.conns))
-	for c := range p.conns {
-		conns = append(conns, c)
-	}
-	shaking := make([]net.Conn, 0, len(p.pending))
-	for c := range p.pending {
-		shaking = append(shaking, c)
-	}
+	conns := slices.Collect(maps.Keys(p.conns))
+	shaking := slices.Collect(maps.Keys(p.pending))
 	p.mu.Unlock()
 
 	p.stop()
@@ -152,10 +212,13 @@ func (p *Port) Drop(name string, except uint64) {
 	}
 }
 
-// remove forgets a closing connection. Conn calls remove once.
+// remove forgets a closing connection, unless it is forgotten already.
 func (p *Port) remove(c *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if _, ok := p.conns[c]; !ok {
+		return
+	}
 	delete(p.conns, c)
 	if !c.Accepted {
 		return

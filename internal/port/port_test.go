@@ -53,14 +53,18 @@ func TestDropClosesOtherIncarnations(t *testing.T) {
 		accept(young, false)
 		accept(other, false)
 		hub.Drop("x", 8)
+		var readers sync.WaitGroup
 		for c, gone := range dead {
-			_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // or it is closed
-			_, err := c.Read(make([]byte, 1))
-			var timeout net.Error
-			if alive := errors.As(err, &timeout) && timeout.Timeout(); alive == gone {
-				t.Errorf("connection with %v: %v", c.Remote, err)
-			}
+			readers.Go(func() {
+				_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // or it is closed
+				_, err := c.Read(make([]byte, 1))
+				var timeout net.Error
+				if alive := errors.As(err, &timeout) && timeout.Timeout(); alive == gone {
+					t.Errorf("connection with %v: %v", c.Remote, err)
+				}
+			})
 		}
+		readers.Wait()
 		hub.mu.Lock()
 		n := len(hub.conns)
 		hub.mu.Unlock()

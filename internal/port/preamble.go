@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -72,16 +73,34 @@ type answer struct {
 	from      Peer
 }
 
+// message is the content that preamble and answer share. header tells them
+// apart: helloHeader or answerHeader, where only a preamble has a destination.
+type message struct {
+	code      byte     // Kind or Status
+	cluster   [16]byte // hash of the name
+	clusterID [16]byte
+	from, to  Peer
+}
+
 func appendHello(b []byte, h Hello) []byte {
+	return message{byte(h.Kind), hashCluster(h.Cluster), h.ClusterID, h.From, h.To}.append(b, helloHeader)
+}
+
+func appendAnswer(b []byte, a answer) []byte {
+	return message{byte(a.status), a.cluster, a.clusterID, a.from, Peer{}}.append(b, answerHeader)
+}
+
+func (m message) append(b []byte, header int) []byte {
 	b = append(b, magic...)
-	b = append(b, version, byte(h.Kind), byte(len(h.From.Name)), byte(len(h.To.Name)))
-	hash := hashCluster(h.Cluster)
-	b = append(b, hash[:]...)
-	b = append(b, h.ClusterID[:]...)
-	b = binary.BigEndian.AppendUint64(b, h.From.Boot)
-	b = binary.BigEndian.AppendUint64(b, h.To.Boot)
-	b = append(b, h.From.Name...)
-	return append(b, h.To.Name...)
+	b = append(b, version, m.code, byte(len(m.from.Name)), byte(len(m.to.Name)))
+	b = append(b, m.cluster[:]...)
+	b = append(b, m.clusterID[:]...)
+	b = binary.BigEndian.AppendUint64(b, m.from.Boot)
+	if header == helloHeader {
+		b = binary.BigEndian.AppendUint64(b, m.to.Boot)
+	}
+	b = append(b, m.from.Name...)
+	return append(b, m.to.Name...)
 }
 
 // readHello reads exactly one preamble from r, never more: the following bytes
@@ -89,69 +108,44 @@ func appendHello(b []byte, h Hello) []byte {
 // or errLayout, or with r's error. It returns the hash of the cluster's name
 // beside the Hello, and leaves Hello.Cluster empty.
 func readHello(r io.Reader) (h Hello, hash [16]byte, err error) {
-	var buf [maxHello]byte
-	head := buf[:helloHeader]
-	// The version is judged first: a stranger need not send 56 bytes.
-	if err := readVersion(r, head); err != nil {
-		return h, hash, err
-	}
-	if _, err := io.ReadFull(r, head[versionedBytes:]); err != nil {
-		return h, hash, err
-	}
-	from, to := int(head[6]), int(head[7])
-	if from == 0 || from > maxName || to > maxName {
-		return h, hash, errLayout
-	}
-	names := buf[helloHeader : helloHeader+from+to]
-	if _, err := io.ReadFull(r, names); err != nil {
-		return h, hash, err
-	}
-	h.Kind = Kind(head[5])
-	hash = [16]byte(head[8:24])
-	h.ClusterID = [16]byte(head[24:40])
-	h.From = Peer{string(names[:from]), binary.BigEndian.Uint64(head[40:48])}
-	h.To = Peer{string(names[from:]), binary.BigEndian.Uint64(head[48:56])}
-	if !printable(h.From.Name) || !printable(h.To.Name) {
-		return Hello{}, hash, errLayout
-	}
-	return h, hash, nil
-}
-
-func appendAnswer(b []byte, a answer) []byte {
-	b = append(b, magic...)
-	b = append(b, version, byte(a.status), byte(len(a.from.Name)), 0)
-	b = append(b, a.cluster[:]...)
-	b = append(b, a.clusterID[:]...)
-	b = binary.BigEndian.AppendUint64(b, a.from.Boot)
-	return append(b, a.from.Name...)
+	m, err := readMessage(r, helloHeader)
+	return Hello{Kind: Kind(m.code), ClusterID: m.clusterID, From: m.from, To: m.to}, m.cluster, err
 }
 
 // readAnswer reads exactly one answer from r, with the errors of readHello.
-func readAnswer(r io.Reader) (a answer, err error) {
-	var buf [maxAnswer]byte
-	head := buf[:answerHeader]
+func readAnswer(r io.Reader) (answer, error) {
+	m, err := readMessage(r, answerHeader)
+	return answer{Status(m.code), m.cluster, m.clusterID, m.from}, err
+}
+
+func readMessage(r io.Reader, header int) (m message, err error) {
+	var buf [maxHello]byte
+	head := buf[:header]
+	// The version is judged first: a stranger need not send the whole header.
 	if err := readVersion(r, head); err != nil {
-		return a, err
+		return m, err
 	}
 	if _, err := io.ReadFull(r, head[versionedBytes:]); err != nil {
-		return a, err
+		return m, err
 	}
-	n := int(head[6])
-	if n == 0 || n > maxName {
-		return a, errLayout
+	from := Peer{Boot: binary.BigEndian.Uint64(head[40:])}
+	fromLen, toLen := int(head[6]), 0
+	var to Peer
+	if header == helloHeader {
+		toLen, to.Boot = int(head[7]), binary.BigEndian.Uint64(head[48:])
 	}
-	name := buf[answerHeader : answerHeader+n]
-	if _, err := io.ReadFull(r, name); err != nil {
-		return a, err
+	if fromLen == 0 || fromLen > maxName || toLen > maxName {
+		return m, errLayout
 	}
-	a.status = Status(head[5])
-	a.cluster = [16]byte(head[8:24])
-	a.clusterID = [16]byte(head[24:40])
-	a.from = Peer{string(name), binary.BigEndian.Uint64(head[40:48])}
-	if !printable(a.from.Name) {
-		return answer{}, errLayout
+	names := buf[header : header+fromLen+toLen]
+	if _, err := io.ReadFull(r, names); err != nil {
+		return m, err
 	}
-	return a, nil
+	from.Name, to.Name = string(names[:fromLen]), string(names[fromLen:])
+	if !printable(from.Name) || !printable(to.Name) {
+		return m, errLayout
+	}
+	return message{head[5], [16]byte(head[8:24]), [16]byte(head[24:40]), from, to}, nil
 }
 
 // readVersion reads the first five bytes of head, and fails at the first wrong
@@ -178,13 +172,6 @@ func readVersion(r io.Reader, head []byte) error {
 
 // printable reports whether a name may stand unquoted in a log line.
 func printable(name string) bool {
-	if !utf8.ValidString(name) {
-		return false
-	}
-	for _, r := range name {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	return utf8.ValidString(name) && !strings.ContainsFunc(name, unprintable)
 }

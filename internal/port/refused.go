@@ -1,6 +1,7 @@
 package port
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -27,26 +28,18 @@ const (
 	StatusBadPreamble
 )
 
-// String returns the status in words.
-func (s Status) String() string {
-	switch s {
-	case StatusOK:
-		return "ok"
-	case StatusForeignCluster:
-		return "foreign cluster"
-	case StatusWrongDestination:
-		return "wrong destination"
-	case StatusRefused:
-		return "kind not admitted"
-	case StatusTooManyConnections:
-		return "too many connections"
-	case StatusBadVersion:
-		return "other protocol version"
-	case StatusBadPreamble:
-		return "bad preamble"
-	}
-	return fmt.Sprintf("status %d", uint8(s))
+var statusWords = map[Status]string{
+	StatusOK:                 "ok",
+	StatusForeignCluster:     "foreign cluster",
+	StatusWrongDestination:   "wrong destination",
+	StatusRefused:            "kind not admitted",
+	StatusTooManyConnections: "too many connections",
+	StatusBadVersion:         "other protocol version",
+	StatusBadPreamble:        "bad preamble",
 }
+
+// String returns the status in words.
+func (s Status) String() string { return cmp.Or(statusWords[s], fmt.Sprintf("status %d", uint8(s))) }
 
 // A RefusedError says: the other side was reached, and the connection was
 // refused, by the other side or by this side because of the answer. No byte of

@@ -29,28 +29,6 @@ const (
 	cacheBytes   = 4 << 20
 )
 
-// fileError tells why a file cannot be used as a store. The error matches its
-// kind and its cause.
-type fileError struct {
-	path  string
-	kind  error // nil: the operating system refused
-	cause error
-}
-
-func (e *fileError) Error() string {
-	if e.kind == nil || errors.Is(e.cause, e.kind) {
-		return fmt.Sprintf("cluster: store %s: %v", e.path, e.cause)
-	}
-	return fmt.Sprintf("cluster: store %s: %v: %v", e.path, e.kind, e.cause)
-}
-
-func (e *fileError) Unwrap() []error {
-	if e.kind == nil {
-		return []error{e.cause}
-	}
-	return []error{e.kind, e.cause}
-}
-
 // OpenDurable opens the Store in dir, and makes the directory and the file if
 // they are missing; an empty file is a new Store. OpenDurable waits up to a
 // second for another process to close the file. The whole file is read, so that
@@ -63,25 +41,27 @@ func OpenDurable(dir string) (*Store, error) {
 	path := filepath.Join(dir, "raft.db")
 	engine, err := openBolt(path)
 	if err != nil {
-		return nil, newFileError(path, err)
+		return nil, unusable(path, err)
 	}
 	s, err := New(engine, cacheEntries, cacheBytes)
 	if err != nil {
 		_ = engine.Close()
-		return nil, newFileError(path, err)
+		return nil, unusable(path, err)
 	}
 	return s, nil
 }
 
-func newFileError(path string, err error) error {
+// unusable tells why the file at path cannot be used as a store: because of err.
+func unusable(path string, err error) error {
 	var errno syscall.Errno
+	reason := ErrDamaged
 	switch {
+	case errors.Is(err, ErrDamaged), errors.As(err, &errno):
+		return fmt.Errorf("cluster: store %s: %w", path, err)
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return &fileError{path, ErrInUse, err}
-	case errors.As(err, &errno):
-		return &fileError{path, nil, err}
+		reason = ErrInUse
 	}
-	return &fileError{path, ErrDamaged, err}
+	return fmt.Errorf("cluster: store %s: %w: %w", path, reason, err)
 }
 
 // boltOptions are the options for every open. Every commit is synced. The list
@@ -101,9 +81,7 @@ func boltOptions() *bbolt.Options {
 // checksum: a flipped bit in an entry would make this voter's lock table differ
 // from the other voters' tables for good, and a flipped bit in the term would let
 // this voter vote twice.
-type boltEngine struct {
-	bolt *raftboltdb.BoltStore
-}
+type boltEngine struct{ *raftboltdb.BoltStore }
 
 // openBolt checks the file at path, opens the file, and reads every entry and
 // value once, so that each checksum is compared.
@@ -128,7 +106,7 @@ func openBolt(path string) (_ *boltEngine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &boltEngine{bolt: bolt}
+	e := &boltEngine{bolt}
 	defer func() {
 		if err != nil {
 			_ = e.Close()
@@ -181,11 +159,6 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-func (e *boltEngine) FirstIndex() (uint64, error)       { return e.bolt.FirstIndex() }
-func (e *boltEngine) LastIndex() (uint64, error)        { return e.bolt.LastIndex() }
-func (e *boltEngine) DeleteRange(from, to uint64) error { return e.bolt.DeleteRange(from, to) }
-func (e *boltEngine) Close() error                      { return e.bolt.Close() }
-
 const sumLen = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -220,13 +193,13 @@ func (e *boltEngine) StoreLogs(logs []*raft.Log) error {
 		copies[i].Extensions = binary.BigEndian.AppendUint32(extensions, logSum(log, log.Extensions))
 		sealed[i] = &copies[i]
 	}
-	return e.bolt.StoreLogs(sealed)
+	return e.BoltStore.StoreLogs(sealed)
 }
 
 func (e *boltEngine) GetLog(index uint64, log *raft.Log) (err error) {
 	defer recoverPanic(&err)
 	var read raft.Log
-	switch err := e.bolt.GetLog(index, &read); {
+	switch err := e.BoltStore.GetLog(index, &read); {
 	case err == raft.ErrLogNotFound:
 		return err // raft compares this error by identity
 	case err != nil:
@@ -245,11 +218,11 @@ func (e *boltEngine) GetLog(index uint64, log *raft.Log) (err error) {
 
 func (e *boltEngine) Set(key, value []byte) error {
 	sealed := binary.BigEndian.AppendUint32(make([]byte, 0, sumLen+len(value)), valueSum(key, value))
-	return e.bolt.Set(key, append(sealed, value...))
+	return e.BoltStore.Set(key, append(sealed, value...))
 }
 
 func (e *boltEngine) Get(key []byte) ([]byte, error) {
-	sealed, err := e.bolt.Get(key)
+	sealed, err := e.BoltStore.Get(key)
 	switch {
 	case errors.Is(err, raftboltdb.ErrKeyNotFound):
 		return nil, ErrNotFound

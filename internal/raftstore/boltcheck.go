@@ -42,15 +42,14 @@ func checkFile(path string) (indexes []uint64, keys [][]byte, err error) {
 		return nil, nil, err
 	}
 
-	size := db.Info().PageSize
-	if info.Size() < tx.Size() {
+	size := int64(db.Info().PageSize)
+	switch {
+	case info.Size() < tx.Size():
 		return nil, nil, fmt.Errorf("%d bytes of %d", info.Size(), tx.Size())
-	}
-	pages := uint64(tx.Size()) / uint64(size)
-	c := &checker{file: file, pageSize: size, seen: make([]bool, pages)}
-	if pages < 2 {
+	case tx.Size() < 2*size:
 		return nil, nil, errors.New("too short for the meta pages")
 	}
+	c := &checker{file: file, pageSize: size, seen: make([]bool, tx.Size()/size)}
 	c.seen[0], c.seen[1] = true, true
 	if err := c.freelist(uint64(tx.ID()) % 2); err != nil {
 		return nil, nil, err
@@ -61,7 +60,7 @@ func checkFile(path string) (indexes []uint64, keys [][]byte, err error) {
 // checker checks the pages of a file as of a single transaction.
 type checker struct {
 	file     io.ReaderAt
-	pageSize int
+	pageSize int64
 	seen     []bool // by page
 }
 
@@ -89,7 +88,7 @@ type element struct {
 func (c *checker) freelist(meta uint64) error {
 	const at = headerLen + 4*4 + 2*8 // behind four numbers and the root bucket
 	var field [8]byte
-	if _, err := c.file.ReadAt(field[:], int64(meta)*int64(c.pageSize)+at); err != nil {
+	if _, err := c.file.ReadAt(field[:], int64(meta)*c.pageSize+at); err != nil {
 		return err
 	}
 	id := binary.NativeEndian.Uint64(field[:])
@@ -205,7 +204,7 @@ func (c *checker) page(id uint64) (page []byte, flags uint16, err error) {
 	if id >= high {
 		return nil, 0, fmt.Errorf("page %d of %d", id, high)
 	}
-	at := int64(id) * int64(c.pageSize)
+	at := int64(id) * c.pageSize
 	if _, err := c.file.ReadAt(header[:], at); err != nil {
 		return nil, 0, err
 	}

@@ -26,7 +26,7 @@ func TestTheCacheHoldsTheTailOfTheLog(t *testing.T) {
 			t.Errorf("%s: caches %d, want %d", when, got, want)
 		}
 	}
-	s := newStore(t, &memoryEngine{}, 4, 1000)
+	s := newStore(t, NewMemoryEngine(), 4, 1000)
 	must(t, s.StoreLogs(entries(1, 10, 1)))
 	expect(t, s, "the newest", 7, 8, 9, 10)
 	must(t, s.DeleteRange(1, 5))
@@ -61,7 +61,7 @@ func TestTheCacheHoldsTheTailOfTheLog(t *testing.T) {
 // the same entries as the engine. Otherwise two reads could see an entry go back
 // to an earlier state.
 func TestNoReaderFindsTheCacheBehindTheEngine(t *testing.T) {
-	engine := &faultyEngine{Engine: &memoryEngine{}}
+	engine := &faultyEngine{Engine: NewMemoryEngine()}
 	s := newStore(t, engine, 64, 1<<20)
 	must(t, s.StoreLogs(entries(1, 9, 1)))
 	checks := 0

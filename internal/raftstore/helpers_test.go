@@ -2,12 +2,25 @@ package raftstore
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
+
+// TestMain sets the number of rapid's cases: 30, or 100 in a full run. Most of
+// them wait for the disk.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", fmt.Sprint(testrounds.Rounds(30, 100))); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 func newStore(t testing.TB, engine Engine, entries, size int) *Store {
 	t.Helper()

@@ -40,7 +40,7 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 		first = min(first, log.Index)
 	}
 	s.cache.dropFrom(first)
-	if err := s.transact(len(logs), func() error { return s.engine.StoreLogs(logs) }); err != nil {
+	if err := s.transact(func() error { return s.engine.StoreLogs(logs) }); err != nil {
 		return err
 	}
 	s.cache.add(logs)
@@ -97,5 +97,5 @@ func (s *Store) deleteSlice(from, to uint64) (more bool, err error) {
 	} else {
 		s.cache.dropFrom(from)
 	}
-	return more, s.transact(0, func() error { return s.engine.DeleteRange(from, to) })
+	return more, s.transact(func() error { return s.engine.DeleteRange(from, to) })
 }

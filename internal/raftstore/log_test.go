@@ -27,7 +27,7 @@ func TestOnlyACompactionIsCutIntoSlices(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			engine := &faultyEngine{Engine: &memoryEngine{}}
+			engine := &faultyEngine{Engine: NewMemoryEngine()}
 			s := newStore(t, engine, 8, 1<<20)
 			must(t, s.StoreLogs(entries(1, 5000, 1)))
 			engine.took()
@@ -38,7 +38,7 @@ func TestOnlyACompactionIsCutIntoSlices(t *testing.T) {
 		})
 	}
 	t.Run("over a gap", func(t *testing.T) {
-		engine := &faultyEngine{Engine: &memoryEngine{}}
+		engine := &faultyEngine{Engine: NewMemoryEngine()}
 		s := newStore(t, engine, 8, 1<<20)
 		const far = 1 << 60
 		must(t, s.StoreLogs(entries(1, 3, 1)))
@@ -57,7 +57,7 @@ func TestOnlyACompactionIsCutIntoSlices(t *testing.T) {
 // A compaction of 5 slices, a second each, delays a write by a single slice.
 func TestWritesPassBetweenTheSlicesOfACompaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &faultyEngine{Engine: &memoryEngine{}}
+		engine := &faultyEngine{Engine: NewMemoryEngine()}
 		s := newStore(t, engine, 8, 1<<20)
 		must(t, s.StoreLogs(entries(1, 6*maxSlice, 1)))
 		engine.slow = time.Second

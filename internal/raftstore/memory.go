@@ -22,7 +22,7 @@ func NewInMemory() *Store {
 
 // NewMemoryEngine returns an empty engine in memory. Its Close keeps the
 // contents, so that a test can open a second Store on the same engine.
-func NewMemoryEngine() Engine { return &memoryEngine{} }
+func NewMemoryEngine() Engine { return &memoryEngine{values: make(map[string][]byte)} }
 
 type memoryEngine struct {
 	mu     sync.RWMutex
@@ -115,9 +115,6 @@ func (e *memoryEngine) Get(key []byte) ([]byte, error) {
 func (e *memoryEngine) Set(key, value []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.values == nil {
-		e.values = make(map[string][]byte)
-	}
 	e.values[string(key)] = append([]byte{}, value...)
 	return nil
 }

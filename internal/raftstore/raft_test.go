@@ -128,7 +128,7 @@ func TestRaftRunsAndRestartsOnAStore(t *testing.T) {
 // neither panics nor leads again.
 func TestAFailedStoreEndsLeadershipWithoutPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &faultyEngine{Engine: &memoryEngine{}}
+		engine := &faultyEngine{Engine: NewMemoryEngine()}
 		s := newStore(t, engine, 8, 1<<20)
 		r, _ := runRaft(t, s, NewMemorySnapshots(), true, 3)
 		engine.fail.Store(true)

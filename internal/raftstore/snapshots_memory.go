@@ -30,7 +30,6 @@ type memorySnapshots struct {
 // memorySnapshot is a snapshot. Once published, a snapshot does not change.
 type memorySnapshot struct {
 	meta   raft.SnapshotMeta
-	number int // of its Create
 	chunks [][]byte
 }
 
@@ -52,7 +51,6 @@ func (m *memorySnapshots) Create(version raft.SnapshotVersion, index, term uint6
 	defer m.mu.Unlock()
 	m.made++
 	return &sink{store: m, snapshot: &memorySnapshot{
-		number: m.made,
 		meta: raft.SnapshotMeta{
 			Version:            version,
 			ID:                 fmt.Sprintf("%d-%d-%d", term, index, m.made),
@@ -97,43 +95,35 @@ func (m *memorySnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 func (m *memorySnapshots) publish(s *memorySnapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept = append(m.kept, s)
-	slices.SortFunc(m.kept, func(a, b *memorySnapshot) int {
-		return cmp.Or(
-			cmp.Compare(b.meta.Term, a.meta.Term),
-			cmp.Compare(b.meta.Index, a.meta.Index),
-			cmp.Compare(b.number, a.number),
-		)
+	m.kept = slices.Insert(m.kept, 0, s)
+	slices.SortStableFunc(m.kept, func(a, b *memorySnapshot) int {
+		return cmp.Or(cmp.Compare(b.meta.Term, a.meta.Term), cmp.Compare(b.meta.Index, a.meta.Index))
 	})
-	if len(m.kept) > maxSnapshots {
-		clear(m.kept[maxSnapshots:])
-		m.kept = m.kept[:maxSnapshots]
-	}
+	m.kept = slices.Delete(m.kept, min(maxSnapshots, len(m.kept)), len(m.kept))
 }
 
 // chunkSize is the length of a piece of a snapshot. A single piece would be
 // copied, and be in memory twice, whenever the snapshot grows.
 const chunkSize = 256 << 10
 
-var errCancelled = errors.New("cluster: snapshot cancelled")
+var (
+	errCancelled = errors.New("cluster: snapshot cancelled")
+	errPublished = errors.New("cluster: snapshot already closed")
+)
 
 // sink receives a snapshot from raft. It is used by a single goroutine at a
 // time.
 type sink struct {
-	store     *memorySnapshots
-	snapshot  *memorySnapshot
-	published bool
-	cancelled bool
+	store    *memorySnapshots
+	snapshot *memorySnapshot
+	ended    error // errCancelled or errPublished; nil: the sink takes bytes
 }
 
 func (s *sink) ID() string { return s.snapshot.meta.ID }
 
 func (s *sink) Write(p []byte) (int, error) {
-	switch {
-	case s.cancelled:
-		return 0, errCancelled
-	case s.published:
-		return 0, errors.New("cluster: snapshot already closed")
+	if s.ended != nil {
+		return 0, s.ended
 	}
 	written := len(p)
 	chunks := s.snapshot.chunks
@@ -154,21 +144,20 @@ func (s *sink) Write(p []byte) (int, error) {
 // Close publishes the snapshot. A second Close does nothing. Close after Cancel
 // fails and publishes nothing.
 func (s *sink) Close() error {
-	switch {
-	case s.cancelled:
+	switch s.ended {
+	case nil:
+		s.ended = errPublished
+		s.store.publish(s.snapshot)
+	case errCancelled:
 		return errCancelled
-	case s.published:
-		return nil
 	}
-	s.published = true
-	s.store.publish(s.snapshot)
 	return nil
 }
 
 // Cancel discards the snapshot. Cancel after Close does nothing.
 func (s *sink) Cancel() error {
-	if !s.published {
-		s.cancelled = true
+	if s.ended == nil {
+		s.ended = errCancelled
 		s.snapshot.chunks = nil
 	}
 	return nil

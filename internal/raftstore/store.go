@@ -1,11 +1,8 @@
 package raftstore
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,16 +28,12 @@ var ErrNotFound = errors.New("not found")
 
 var errClosed = errors.New("closed")
 
-// failedError is the result of the first write that failed, and of every later
-// write. The first write may have reached the disk; the later writes changed
-// nothing.
-type failedError struct{ cause error }
-
-func (e *failedError) Error() string {
-	return "cluster: the store refuses all writes: " + e.cause.Error()
+// newFailure returns the result of the first write that failed, and of every
+// later write. The first write may have reached the disk; the later writes
+// changed nothing.
+func newFailure(cause error) *error {
+	return new(fmt.Errorf("cluster: the store refuses all writes: %w", cause))
 }
-
-func (e *failedError) Unwrap() error { return e.cause }
 
 // Store is the log and the stable store of raft.
 //
@@ -69,22 +62,10 @@ type Store struct {
 
 	opened  time.Time    // the origin of began, on the monotonic clock
 	began   atomic.Int64 // start of the running write, in ns since opened plus 1; 0: no write runs
-	failure atomic.Pointer[failedError]
+	failure atomic.Pointer[error]
 
-	writes, batches atomic.Uint64
-	slowest         atomic.Int64
-
-	mu      sync.Mutex // never held during a call of the engine
-	vote    vote       // as stored
-	pending vote       // a vote whose term is known and whose candidate is not
-	term    term       // as stored
-}
-
-// Stats counts since the Store was opened.
-type Stats struct {
-	Writes  uint64        // log entries and values written
-	Batches uint64        // transactions, deletions included: each syncs the disk
-	Slowest time.Duration // the longest transaction
+	vote    atomic.Pointer[vote]   // as stored; nil: none
+	pending atomic.Pointer[uint64] // the term of a vote whose candidate is not known yet
 }
 
 var (
@@ -109,14 +90,10 @@ func New(engine Engine, cacheEntries, cacheBytes int) (*Store, error) {
 	case len(record) < 8:
 		return nil, fmt.Errorf("reading the last vote: %d bytes are too few", len(record))
 	default:
-		s.vote = vote{true, binary.BigEndian.Uint64(record), bytes.Clone(record[8:])}
+		s.vote.Store(newVote(record))
 	}
-	switch number, err := s.getUint64(keyTerm); {
-	case errors.Is(err, ErrNotFound):
-	case err != nil:
+	if _, err := s.GetUint64(keyTerm); err != nil && !errors.Is(err, ErrNotFound) {
 		return nil, fmt.Errorf("reading the current term: %w", err)
-	default:
-		s.term = term{true, number}
 	}
 	return s, nil
 }
@@ -148,7 +125,7 @@ func (s *Store) StalledFor() time.Duration {
 // writes.
 func (s *Store) Failed() error {
 	if failure := s.failure.Load(); failure != nil {
-		return failure
+		return *failure
 	}
 	return nil
 }
@@ -162,43 +139,27 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	s.failure.CompareAndSwap(nil, &failedError{errClosed})
+	s.failure.CompareAndSwap(nil, newFailure(errClosed))
 	s.cache.dropFrom(0)
 	return s.engine.Close()
-}
-
-// Stats returns the counts so far.
-func (s *Store) Stats() Stats {
-	return Stats{
-		Writes:  s.writes.Load(),
-		Batches: s.batches.Load(),
-		Slowest: time.Duration(s.slowest.Load()),
-	}
 }
 
 func (s *Store) lockWriter()   { s.writer <- struct{}{} }
 func (s *Store) unlockWriter() { <-s.writer }
 
-// transact runs a transaction of so many writes. The caller holds writer. If
-// the transaction fails, the Store has failed.
-func (s *Store) transact(writes int, run func() error) error {
+// transact runs a transaction. The caller holds writer. If the transaction
+// fails, the Store has failed.
+func (s *Store) transact(run func() error) error {
 	if err := s.Failed(); err != nil {
 		return err
 	}
-	began := time.Since(s.opened)
-	s.began.Store(int64(began) + 1)
+	s.began.Store(int64(time.Since(s.opened)) + 1)
 	err := run()
 	s.began.Store(0)
-
-	s.batches.Add(1)
-	// Only the holder of writer comes here, so no compare-and-swap is needed.
-	s.slowest.Store(max(s.slowest.Load(), int64(time.Since(s.opened)-began)))
-	if err != nil {
-		failure := &failedError{err}
-		s.failure.Store(failure)
-		s.cache.dropFrom(0) // only the engine knows now how much of the write is stored
-		return failure
+	if err == nil {
+		return nil
 	}
-	s.writes.Add(uint64(writes))
-	return nil
+	s.failure.Store(newFailure(err))
+	s.cache.dropFrom(0) // only the engine knows now how much of the write is stored
+	return s.Failed()
 }

@@ -76,7 +76,7 @@ func TestAStoreAnswersAsRaftExpects(t *testing.T) {
 
 func TestStalledForShowsAHungWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStore(t, &faultyEngine{Engine: &memoryEngine{}, slow: 12 * time.Second}, 8, 1<<20)
+		s := newStore(t, &faultyEngine{Engine: NewMemoryEngine(), slow: 12 * time.Second}, 8, 1<<20)
 		time.Sleep(time.Hour)
 		if d := s.StalledFor(); d != 0 {
 			t.Errorf("idle, yet stalled for %v", d)
@@ -99,9 +99,6 @@ func TestStalledForShowsAHungWrite(t *testing.T) {
 		must(t, <-waiter)
 		if d := s.StalledFor(); d != 0 {
 			t.Errorf("done, yet stalled for %v", d)
-		}
-		if got := s.Stats(); got != (Stats{Writes: 4, Batches: 2, Slowest: 12 * time.Second}) {
-			t.Errorf("stats %+v", got)
 		}
 	})
 }
@@ -127,7 +124,7 @@ func TestAStoreRefusesAllWritesAfterAFailedWrite(t *testing.T) {
 	first["term"] = func(s *Store) error { return s.SetUint64([]byte("CurrentTerm"), 9) }
 	for name, write := range first {
 		t.Run(name, func(t *testing.T) {
-			engine := &faultyEngine{Engine: &memoryEngine{}}
+			engine := &faultyEngine{Engine: NewMemoryEngine()}
 			s := newStore(t, engine, 8, 1<<20)
 			must(t, s.StoreLogs(entries(1, 5, 1)))
 			must(t, s.Failed())
@@ -185,7 +182,7 @@ func TestAStoreRefusesAllWritesAfterAFailedWrite(t *testing.T) {
 // A failed write may have reached the disk: the cache must not contradict the
 // engine.
 func TestAFailedWriteEmptiesTheCache(t *testing.T) {
-	engine := &faultyEngine{Engine: &memoryEngine{}}
+	engine := &faultyEngine{Engine: NewMemoryEngine()}
 	s := newStore(t, engine, 8, 1<<20)
 	must(t, s.StoreLogs(entries(1, 5, 1)))
 	must(t, engine.Engine.DeleteRange(3, 5)) // what the failing call below left

@@ -9,15 +9,13 @@ import (
 
 // vote is the last vote of this voter.
 type vote struct {
-	known     bool
 	term      uint64
-	candidate []byte
+	candidate []byte // never nil: raft takes a nil candidate for no vote at all
 }
 
-// term is the current term.
-type term struct {
-	known  bool
-	number uint64
+// newVote reads the record of a vote: 8 bytes of the term, then the candidate.
+func newVote(record []byte) *vote {
+	return &vote{binary.BigEndian.Uint64(record), append([]byte{}, record[8:]...)}
 }
 
 // The keys that raft uses, and the key of the whole vote.
@@ -42,7 +40,7 @@ var (
 // vote. The term of the vote is not forgotten: raft stores CurrentTerm first, in
 // a write of its own that nothing delays.
 
-// SetUint64 stores a number, unless the same number is stored already.
+// SetUint64 stores a number.
 //
 // A CurrentTerm that cannot be stored is the only failure that SetUint64 does
 // not return, because raft would panic and end the whole process. Raft then
@@ -51,18 +49,15 @@ var (
 // are writes, and all writes fail from now on. The caller that watches Failed
 // ends this raft, and must not vouch for the raft's term meanwhile.
 func (s *Store) SetUint64(key []byte, value uint64) error {
-	switch {
-	case bytes.Equal(key, keyVoteTerm):
-		s.mu.Lock()
-		s.pending = vote{known: true, term: value}
-		s.mu.Unlock()
+	if bytes.Equal(key, keyVoteTerm) {
+		s.pending.Store(&value)
 		return s.Failed()
-	case bytes.Equal(key, keyTerm):
-		_ = s.setTerm(value)
-		return nil
-	default:
-		return s.set(key, binary.BigEndian.AppendUint64(nil, value))
 	}
+	err := s.set(key, binary.BigEndian.AppendUint64(nil, value))
+	if bytes.Equal(key, keyTerm) {
+		return nil
+	}
+	return err
 }
 
 // Set stores a value. The candidate of a vote is refused unless the vote's term
@@ -71,84 +66,41 @@ func (s *Store) Set(key, value []byte) error {
 	if !bytes.Equal(key, keyVoteCandidate) {
 		return s.set(key, value)
 	}
-	s.mu.Lock()
-	stored, cast := s.vote, s.pending
-	s.pending = vote{}
-	s.mu.Unlock()
+	term := s.pending.Swap(nil)
 	if err := s.Failed(); err != nil {
 		return err
 	}
-	if !cast.known {
+	if term == nil {
 		return errors.New("cluster: a vote for a candidate came without its term")
 	}
-	if stored.known && stored.term == cast.term && bytes.Equal(stored.candidate, value) {
-		return nil
-	}
-	cast.candidate = bytes.Clone(value)
-	record := append(binary.BigEndian.AppendUint64(nil, cast.term), value...)
+	record := append(binary.BigEndian.AppendUint64(nil, *term), value...)
 	if err := s.set(keyVote, record); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.vote = cast
-	s.mu.Unlock()
+	s.vote.Store(newVote(record))
 	return nil
 }
 
-// setTerm stores the current term, unless the same term is stored already.
-func (s *Store) setTerm(number uint64) error {
-	s.mu.Lock()
-	unchanged := s.term == term{true, number}
-	s.mu.Unlock()
-	if unchanged {
-		return s.Failed()
-	}
-	if err := s.set(keyTerm, binary.BigEndian.AppendUint64(nil, number)); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.term = term{true, number}
-	s.mu.Unlock()
-	return nil
-}
-
+// set writes a value, unless the same value is stored already. While no write
+// has failed and no other write runs, the engine's value is on the disk.
 func (s *Store) set(key, value []byte) error {
 	s.lockWriter()
 	defer s.unlockWriter()
-	return s.transact(1, func() error { return s.engine.Set(key, value) })
+	if stored, err := s.engine.Get(key); err == nil && bytes.Equal(stored, value) {
+		return s.Failed()
+	}
+	return s.transact(func() error { return s.engine.Set(key, value) })
 }
 
 // GetUint64 returns a number, or ErrNotFound if the number was never set.
 func (s *Store) GetUint64(key []byte) (uint64, error) {
 	if bytes.Equal(key, keyVoteTerm) {
-		vote, err := s.lastVote()
-		return vote.term, err
+		vote := s.vote.Load()
+		if vote == nil {
+			return 0, ErrNotFound
+		}
+		return vote.term, nil
 	}
-	return s.getUint64(key)
-}
-
-// Get returns a value, or ErrNotFound if the value was never set.
-func (s *Store) Get(key []byte) ([]byte, error) {
-	if bytes.Equal(key, keyVoteCandidate) {
-		vote, err := s.lastVote()
-		return vote.candidate, err
-	}
-	return s.engine.Get(key)
-}
-
-func (s *Store) lastVote() (vote, error) {
-	s.mu.Lock()
-	last := s.vote
-	s.mu.Unlock()
-	if !last.known {
-		return vote{}, ErrNotFound
-	}
-	// Never nil: raft takes a nil candidate for no vote at all.
-	last.candidate = append([]byte{}, last.candidate...)
-	return last, nil
-}
-
-func (s *Store) getUint64(key []byte) (uint64, error) {
 	value, err := s.engine.Get(key)
 	if err != nil {
 		return 0, err
@@ -157,4 +109,16 @@ func (s *Store) getUint64(key []byte) (uint64, error) {
 		return 0, fmt.Errorf("cluster: %q holds %d bytes, not a number", key, len(value))
 	}
 	return binary.BigEndian.Uint64(value), nil
+}
+
+// Get returns a value, or ErrNotFound if the value was never set.
+func (s *Store) Get(key []byte) ([]byte, error) {
+	if !bytes.Equal(key, keyVoteCandidate) {
+		return s.engine.Get(key)
+	}
+	vote := s.vote.Load()
+	if vote == nil {
+		return nil, ErrNotFound
+	}
+	return append([]byte{}, vote.candidate...), nil
 }

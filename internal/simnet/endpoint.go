@@ -1,6 +1,8 @@
 package simnet
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -32,37 +34,89 @@ type packet struct {
 // Addr returns the bound address.
 func (e *Endpoint) Addr() string { return e.text }
 
-// Accept waits for the next stream, and also while the host is frozen.
-func (e *Endpoint) Accept() (net.Conn, error) {
+// Dial takes the delay of both directions, and waits while either is cut or the
+// host is frozen.
+func (e *Endpoint) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	to, err := parseAddr(addr)
+	if err != nil {
+		return nil, e.fail("dial", err)
+	}
 	n := e.host.net
+	there, back := route{e.addr.Addr(), to.Addr()}, route{to.Addr(), e.addr.Addr()}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for !e.closed && (e.host.frozen || len(e.backlog) == 0) {
-		e.accepts.Wait()
+	for travelled := false; ; {
+		if err := ctx.Err(); err != nil {
+			return nil, e.failTo("dial", to, err)
+		}
+		if e.closed {
+			return nil, e.failTo("dial", to, net.ErrClosed)
+		}
+		if e.host.frozen || n.isCut(there) || n.isCut(back) {
+			travelled = false
+			n.wait(ctx, n.changed.Wait(), nil)
+			continue
+		}
+		if travelled {
+			break
+		}
+		travelled = true
+		d := n.travelTime(there, synRetransmit, maxSynTransmits) + n.travelTime(back, synRetransmit, maxSynTransmits)
+		if d > 0 {
+			n.wait(ctx, nil, time.After(d))
+		}
 	}
-	if e.closed {
-		return nil, e.fail("accept", net.ErrClosed)
+	listener := n.host(to.Addr()).endpoints[to.Port()]
+	if listener == nil || len(listener.backlog) >= backlogSize {
+		return nil, e.failTo("dial", to, syscall.ECONNREFUSED)
 	}
-	s := e.backlog[0]
-	e.backlog = e.backlog[1:]
+	dialled, accepted := n.connect(e.host, netip.AddrPortFrom(e.addr.Addr(), e.host.pickPort()), listener.host, to)
+	listener.backlog = append(listener.backlog, accepted)
+	listener.accepts.Signal()
+	return dialled, nil
+}
+
+// wait releases mu until ctx ends or one of the channels is ready, and takes mu
+// again.
+func (n *Network) wait(ctx context.Context, changed <-chan struct{}, due <-chan time.Time) {
+	n.mu.Unlock()
+	defer n.mu.Lock()
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	case <-due:
+	}
+}
+
+// Accept waits for the next stream, and also while the host is frozen.
+func (e *Endpoint) Accept() (net.Conn, error) {
+	s, err := take(e, "accept", &e.backlog, &e.accepts)
+	if err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
 // ReadFrom waits for the next packet, and also while the host is frozen.
 func (e *Endpoint) ReadFrom(p []byte) (int, string, error) {
+	x, err := take(e, "read", &e.packets, &e.reads)
+	return copy(p, x.data), x.sender, err
+}
+
+// take waits for the first element of a queue of e. arrived tells of changes.
+func take[T any](e *Endpoint, op string, queue *[]T, arrived *sync.Cond) (first T, err error) {
 	n := e.host.net
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for !e.closed && (e.host.frozen || len(e.packets) == 0) {
-		e.reads.Wait()
+	for !e.closed && (e.host.frozen || len(*queue) == 0) {
+		arrived.Wait()
 	}
 	if e.closed {
-		return 0, "", e.fail("read", net.ErrClosed)
+		return first, e.fail(op, net.ErrClosed)
 	}
-	first := e.packets[0]
-	e.packets[0] = packet{}
-	e.packets = e.packets[1:]
-	return copy(p, first.data), first.sender, nil
+	first, (*queue)[0] = (*queue)[0], first
+	*queue = (*queue)[1:]
+	return first, nil
 }
 
 // WriteTo sends a copy of p. While the host is frozen, the packet waits.
@@ -74,7 +128,7 @@ func (e *Endpoint) WriteTo(p []byte, addr string) error {
 	if err != nil {
 		return e.fail("write", err)
 	}
-	x := packet{data: append([]byte(nil), p...), from: e.addr, to: to, sender: e.text}
+	x := packet{data: bytes.Clone(p), from: e.addr, to: to, sender: e.text}
 	n := e.host.net
 	n.mu.Lock()
 	defer n.mu.Unlock()

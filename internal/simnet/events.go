@@ -1,31 +1,39 @@
 package simnet
 
 import (
-	"container/heap"
+	"slices"
 	"time"
 )
 
-// at schedules f for time t; f runs with mu held. The caller holds mu.
-func (n *Network) at(t time.Time, f func()) {
-	n.number++
-	heap.Push(&n.events, event{t, n.number, f})
-	n.arm()
+// event is a function that is due at a time.
+type event struct {
+	at time.Time
+	do func()
 }
 
-// arm sets the timer to the first event. The caller holds mu.
+// at schedules f for time t; f runs with mu held. The caller holds mu.
+func (n *Network) at(t time.Time, f func()) {
+	// Behind the events of the same time: see Network.events.
+	i, _ := slices.BinarySearchFunc(n.events, t, func(e event, t time.Time) int {
+		if e.at.After(t) {
+			return 1
+		}
+		return -1
+	})
+	n.events = slices.Insert(n.events, i, event{t, f})
+	if i == 0 {
+		n.arm()
+	}
+}
+
+// arm sets the timer to the first event, if there is any. The caller holds mu.
 func (n *Network) arm() {
-	if len(n.events) == 0 {
-		return
-	}
-	first := n.events[0].at
-	if !n.armed.IsZero() && !first.Before(n.armed) {
-		return
-	}
-	n.armed = first
-	if n.timer == nil {
-		n.timer = time.AfterFunc(time.Until(first), n.run)
-	} else {
-		n.timer.Reset(time.Until(first))
+	switch {
+	case len(n.events) == 0:
+	case n.timer == nil:
+		n.timer = time.AfterFunc(time.Until(n.events[0].at), n.run)
+	default:
+		n.timer.Reset(time.Until(n.events[0].at))
 	}
 }
 
@@ -35,35 +43,12 @@ func (n *Network) arm() {
 func (n *Network) run() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.armed = time.Time{}
 	now := time.Now()
 	for len(n.events) > 0 && !n.events[0].at.After(now) {
-		heap.Pop(&n.events).(event).do()
+		do := n.events[0].do
+		n.events[0] = event{}
+		n.events = n.events[1:]
+		do()
 	}
 	n.arm()
-}
-
-type event struct {
-	at     time.Time
-	number uint64 // in order of sending
-	do     func()
-}
-
-type eventHeap []event
-
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	if !h[i].at.Equal(h[j].at) {
-		return h[i].at.Before(h[j].at)
-	}
-	return h[i].number < h[j].number
-}
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *eventHeap) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last] = event{}
-	*h = (*h)[:last]
-	return e
 }

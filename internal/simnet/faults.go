@@ -1,6 +1,9 @@
 package simnet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // SetDefault sets every link except the links set by SetLink.
 func (n *Network) SetDefault(l Link) {
@@ -11,14 +14,14 @@ func (n *Network) SetDefault(l Link) {
 // keep their delay.
 func (n *Network) SetLink(from, to string, l Link) {
 	n.change(func() {
-		x := n.link(route{mustIP(from), mustIP(to)})
+		x := n.between(from, to)
 		x.Link, x.set = l, true
 	})
 }
 
 // Cut cuts the link from one host to another. The link back is unchanged.
 func (n *Network) Cut(from, to string) {
-	n.change(func() { n.link(route{mustIP(from), mustIP(to)}).cut = true })
+	n.change(func() { n.between(from, to).cut = true })
 }
 
 // Partition cuts, both ways, the links between hosts of different groups.
@@ -26,14 +29,10 @@ func (n *Network) Cut(from, to string) {
 func (n *Network) Partition(groups ...[]string) {
 	n.change(func() {
 		for i, near := range groups {
-			for j, far := range groups {
-				if i == j {
-					continue
-				}
-				for _, from := range near {
-					for _, to := range far {
-						n.link(route{mustIP(from), mustIP(to)}).cut = true
-					}
+			for _, a := range near {
+				for _, b := range slices.Concat(groups[i+1:]...) {
+					n.between(a, b).cut = true
+					n.between(b, a).cut = true
 				}
 			}
 		}

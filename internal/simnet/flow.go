@@ -2,6 +2,7 @@ package simnet
 
 import (
 	"bytes"
+	"sort"
 	"time"
 )
 
@@ -48,13 +49,9 @@ func (f *flow) discard() {
 	f.queue = nil
 }
 
+// firstUnsent returns the position of the first unsent segment, by I2.
 func (f *flow) firstUnsent() int {
-	for i, g := range f.queue {
-		if g.unsent {
-			return i
-		}
-	}
-	return len(f.queue)
+	return sort.Search(len(f.queue), func(i int) bool { return f.queue[i].unsent })
 }
 
 // send puts a segment on its way, and copies data.
@@ -81,23 +78,9 @@ func (f *flow) send(data []byte, kind segmentKind) {
 // arrival draws when a segment sent now arrives: never before an earlier
 // segment.
 func (f *flow) arrival(now time.Time) time.Time {
-	l, rng := f.net.quality(f.route)
-	due := now.Add(l.latency(rng))
-	again := retransmission
-	for range maxRetransmits {
-		if !l.lost(rng) {
-			break
-		}
-		due = due.Add(again)
-		again *= 2
-	}
-	for i := len(f.queue) - 1; i >= 0; i-- {
-		if last := f.queue[i]; !last.unsent {
-			if last.due.After(due) {
-				due = last.due
-			}
-			break
-		}
+	due := now.Add(f.net.travelTime(f.route, retransmission, maxRetransmits))
+	if sent := f.firstUnsent(); sent > 0 && f.queue[sent-1].due.After(due) {
+		return f.queue[sent-1].due
 	}
 	return due
 }

@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -47,13 +48,12 @@ func (Host[E]) InMemory() {}
 
 // Listen binds addr on this host; ":0" and "0.0.0.0:0" stand for the host's own
 // address. Port 0 picks a free port.
-func (h Host[E]) Listen(addr string) (E, error) {
-	e, err := h.h.listen(addr)
+func (h Host[E]) Listen(addr string) (e E, err error) {
+	endpoint, err := h.h.listen(addr)
 	if err != nil {
-		var none E
-		return none, fmt.Errorf("transport: memory: listen %s: %w", addr, err)
+		return e, fmt.Errorf("transport: memory: listen %s: %w", addr, err)
 	}
-	return any(e).(E), nil
+	return any(endpoint).(E), nil
 }
 
 func (h *host) listen(addr string) (*Endpoint, error) {
@@ -61,18 +61,12 @@ func (h *host) listen(addr string) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := netip.ParseAddrPort(net.JoinHostPort(h.ip.String(), service))
+	wanted, err := netip.ParseAddrPort(net.JoinHostPort(cmp.Or(name, h.ip.String()), service))
 	if err != nil {
 		return nil, err
 	}
-	if name != "" {
-		ip, err := netip.ParseAddr(name)
-		if err != nil {
-			return nil, err
-		}
-		if ip.Unmap() != h.ip && !ip.IsUnspecified() {
-			return nil, syscall.EADDRNOTAVAIL
-		}
+	if ip := wanted.Addr(); ip.Unmap() != h.ip && !ip.IsUnspecified() {
+		return nil, syscall.EADDRNOTAVAIL
 	}
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()

@@ -43,6 +43,9 @@ func (n *Network) link(r route) *link {
 	return l
 }
 
+// between returns the state of the route between two hosts.
+func (n *Network) between(from, to string) *link { return n.link(route{mustIP(from), mustIP(to)}) }
+
 // quality returns the Link that applies to r, and the random source of r.
 func (n *Network) quality(r route) (Link, *rand.Rand) {
 	l := n.link(r)
@@ -61,6 +64,22 @@ func (n *Network) isCut(r route) bool {
 		return false
 	}
 	return n.link(r).cut || n.host(r.from).isolated || n.host(r.to).isolated
+}
+
+// travelTime draws the time that a part of a stream takes on r. A lost part is
+// retransmitted after the time again, then after twice as long and so on, most
+// times in all.
+func (n *Network) travelTime(r route, again time.Duration, most int) time.Duration {
+	l, rng := n.quality(r)
+	d := l.latency(rng)
+	for range most {
+		if !l.lost(rng) {
+			break
+		}
+		d += again
+		again *= 2
+	}
+	return d
 }
 
 // lost draws whether a packet or a transmission is lost.

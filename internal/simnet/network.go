@@ -41,13 +41,11 @@ type Network struct {
 	streams     map[*stream]struct{} // each side, until closed and known to be closed by the other side
 	changed     wakeup.All           // wakes every Dial after a fault, a repair or a Close
 
-	// All delayed events share one heap with one timer. A goroutine or a timer
+	// All delayed events share one list with one timer. A goroutine or a timer
 	// per message would be slower, and would not keep the order: events due at
 	// the same instant happen in the order of sending.
-	events eventHeap
-	number uint64
+	events []event // by time
 	timer  *time.Timer
-	armed  time.Time // when timer fires; zero if it does not
 }
 
 // New returns an empty network with perfect links.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // inBubble runs a claim about a Network. The hosts 10.0.0.1 to 10.0.0.3 listen
@@ -113,7 +115,7 @@ func closeAll(cs ...io.Closer) {
 // Under all faults, a stream delivers a prefix of the written bytes or all
 // bytes, and every goroutine ends.
 func TestStreamsUnderRandomFaults(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(testrounds.Rounds(3, 10)) {
 		synctest.Test(t, func(t *testing.T) {
 			sim := New(seed)
 			rng := rand.New(rand.NewPCG(seed, 0))

@@ -24,8 +24,7 @@ type stream struct {
 	reset   bool // by the other side or by silence
 	writing bool // a Write is at work: Writes do not mix
 
-	readers, writers sync.Cond // on Network.mu
-	read, write      deadline
+	readers, writers waiters
 }
 
 // connect returns the two sides of a new stream. The caller holds mu.
@@ -54,7 +53,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		switch {
 		case s.closed:
 			return 0, s.fail("read", net.ErrClosed)
-		case s.read.passed():
+		case s.readers.late():
 			return 0, s.fail("read", os.ErrDeadlineExceeded)
 		case len(p) == 0:
 			return 0, nil
@@ -88,7 +87,7 @@ func (s *stream) Write(p []byte) (n int, err error) {
 		switch {
 		case s.closed:
 			return n, s.fail("write", net.ErrClosed)
-		case s.write.passed():
+		case s.writers.late():
 			return n, s.fail("write", os.ErrDeadlineExceeded)
 		case s.reset:
 			return n, s.fail("write", syscall.ECONNRESET)
@@ -168,8 +167,8 @@ func (s *stream) tearDown() {
 	if s.closed {
 		s.in.size -= s.in.arrived.Len()
 		s.in.arrived = bytes.Buffer{}
-		s.read.stop()
-		s.write.stop()
+		s.readers.stopTimer()
+		s.writers.stopTimer()
 	}
 	s.readers.Broadcast()
 	s.writers.Broadcast()
@@ -192,62 +191,52 @@ func (s *stream) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: "memory", Source: s.local, Addr: s.remote, Err: err}
 }
 
-func (s *stream) SetDeadline(t time.Time) error {
-	return s.setDeadline(t, true, true)
-}
+func (s *stream) SetDeadline(t time.Time) error      { return s.setDeadline(t, &s.readers, &s.writers) }
+func (s *stream) SetReadDeadline(t time.Time) error  { return s.setDeadline(t, &s.readers) }
+func (s *stream) SetWriteDeadline(t time.Time) error { return s.setDeadline(t, &s.writers) }
 
-func (s *stream) SetReadDeadline(t time.Time) error {
-	return s.setDeadline(t, true, false)
-}
-
-func (s *stream) SetWriteDeadline(t time.Time) error {
-	return s.setDeadline(t, false, true)
-}
-
-func (s *stream) setDeadline(t time.Time, read, write bool) error {
+func (s *stream) setDeadline(t time.Time, of ...*waiters) error {
 	s.net.mu.Lock()
 	defer s.net.mu.Unlock()
 	if s.closed {
 		return s.fail("set", net.ErrClosed)
 	}
-	if read {
-		s.read.set(t, &s.readers)
-	}
-	if write {
-		s.write.set(t, &s.writers)
+	for _, w := range of {
+		w.setDeadline(t)
 	}
 	return nil
 }
 
-// deadline is the read or the write deadline of a stream. The timer only wakes
-// waiting callers, and each caller looks at the time itself.
-type deadline struct {
-	at    time.Time
-	timer *time.Timer
+// waiters are the callers of Read, or of Write, and their deadline. The timer
+// only wakes the callers, and each caller looks at the time itself.
+type waiters struct {
+	sync.Cond // on Network.mu
+	deadline  time.Time
+	timer     *time.Timer // nil: no deadline was ever set
 }
 
-func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
+// late reports whether the deadline has passed.
+func (w *waiters) late() bool { return !w.deadline.IsZero() && !time.Now().Before(w.deadline) }
 
-func (d *deadline) stop() {
-	if d.timer != nil {
-		d.timer.Stop()
+func (w *waiters) stopTimer() {
+	if w.timer != nil {
+		w.timer.Stop()
 	}
 }
 
-func (d *deadline) set(at time.Time, cond *sync.Cond) {
-	d.stop()
-	d.at = at
-	cond.Broadcast()
-	if at.IsZero() || d.passed() {
-		return
+func (w *waiters) setDeadline(t time.Time) {
+	w.stopTimer()
+	w.deadline = t
+	w.Broadcast()
+	switch {
+	case t.IsZero() || w.late():
+	case w.timer != nil:
+		w.timer.Reset(time.Until(t))
+	default:
+		w.timer = time.AfterFunc(time.Until(t), func() {
+			w.L.Lock()
+			defer w.L.Unlock()
+			w.Broadcast()
+		})
 	}
-	if d.timer != nil {
-		d.timer.Reset(time.Until(at))
-		return
-	}
-	d.timer = time.AfterFunc(time.Until(at), func() {
-		cond.L.Lock()
-		defer cond.L.Unlock()
-		cond.Broadcast()
-	})
 }
