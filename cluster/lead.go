@@ -82,7 +82,9 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 		MayLift: n.mayLift,
 		// Called by members' streams, which find the term below, in n.leading.
 		Depart: func(name string, boot uint64, done func(wire.Code)) { l.voters.Depart(name, boot, done) },
-	}, r.Barrier, n.founding.Value(), voters.Readable(r.Servers(), n.gossip.All(), machine.MaxFormat))
+	}, r.Barrier, n.founding.Value(), func() int {
+		return voters.Readable(r.Servers(), n.gossip.All(), machine.MaxFormat)
+	})
 	if err != nil {
 		n.self.Log.Debug("term not established", "term", number, "error", err)
 		return nil

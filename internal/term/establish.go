@@ -22,11 +22,12 @@ var (
 //
 // barrier waits until this voter has applied every entry before it. founding is
 // the value agreed on by the founders, or nil if the value has not come here yet.
-// readable is the newest format read by all servers of the raft configuration.
+// readable returns the newest format read by all servers of the raft
+// configuration; Establish calls readable behind the barrier.
 //
 // After an error nothing runs. The caller tries again after
 // timing.EstablishAgain, for as long as raft leads in the term.
-func Establish(cfg Config, barrier func() error, founding *wire.Founding, readable int) (*Term, error) {
+func Establish(cfg Config, barrier func() error, founding *wire.Founding, readable func() int) (*Term, error) {
 	if cfg.Log.Stalled() > timing.StoreStalled {
 		return nil, errStalled
 	}
@@ -43,7 +44,7 @@ func Establish(cfg Config, barrier func() error, founding *wire.Founding, readab
 	if founding == nil {
 		return nil, errNotFounded
 	}
-	commands := openingCommands(cfg, founding, readable)
+	commands := openingCommands(cfg, founding, readable())
 	result, code := cfg.Log.Commit(machine.EncodeCommands(commands))
 	outcomes, _ := result.([]machine.Outcome)
 	if code != wire.CodeOK || len(outcomes) != len(commands) {

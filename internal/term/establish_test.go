@@ -16,6 +16,8 @@ import (
 
 // The first leader of a founded cluster grants nothing for a TTL, and then
 // tells the waiting clients.
+func newest() int { return machine.MaxFormat }
+
 func TestTheFoundingWaitEndsAfterATTL(t *testing.T) {
 	onStageWith(t, termtest.Config{Founding: true}, func(s *stage) {
 		s.open(1)
@@ -99,7 +101,7 @@ func TestALeaderThatDoubtedLeadsAgainInItsTerm(t *testing.T) {
 		barriers := 0
 		barrier := func() error { barriers++; return nil }
 		for range 2 {
-			tm, err := term.Establish(cfg, barrier, founding, machine.MaxFormat)
+			tm, err := term.Establish(cfg, barrier, founding, newest)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +119,7 @@ func TestALeaderThatDoubtedLeadsAgainInItsTerm(t *testing.T) {
 			t.Errorf("%d barriers", barriers)
 		}
 		cfg.Term = 3
-		if _, err := term.Establish(cfg, barrier, founding, machine.MaxFormat); err == nil {
+		if _, err := term.Establish(cfg, barrier, founding, newest); err == nil {
 			t.Error("an older term was established")
 		}
 	})
@@ -172,7 +174,7 @@ func TestATermIsNotEstablishedWithoutItsConditions(t *testing.T) {
 		log := c.log
 		log.table = table
 		cfg := term.Config{Log: &log, Table: table, Term: 2, Logger: slog.New(slog.DiscardHandler)}
-		if _, err := term.Establish(cfg, c.barrier, c.founding, machine.MaxFormat); err == nil {
+		if _, err := term.Establish(cfg, c.barrier, c.founding, newest); err == nil {
 			t.Errorf("established though %s", c.claim)
 		}
 	}

@@ -177,7 +177,7 @@ func (c *Cluster) elect() {
 	t, err := term.Establish(term.Config{
 		Log: l, Table: c.tables[l.place], Term: number, Logger: slog.New(slog.DiscardHandler),
 		Ask: c.ask, Depart: c.cfg.Depart, MayLift: c.cfg.MayLift, Format: c.cfg.Format,
-	}, func() error { return nil }, founding, machine.MaxFormat)
+	}, func() error { return nil }, founding, func() int { return machine.MaxFormat })
 	if err != nil {
 		c.t.Fatalf("term %d: %v", number, err)
 	}
