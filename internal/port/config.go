@@ -1,6 +1,7 @@
 package port
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -78,8 +79,6 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Foreign == nil {
 		c.Foreign = func(Hello, string) {}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c, nil
 }
