@@ -11,7 +11,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "own vote not asked", breaks: "a leader counts its own voter only while raft leads in the term",
-		file: "internal/term/rounds.go", old: "return t.cfg.Log.Leads(t.cfg.Term) && slices.Equal(before, after)", new: "return slices.Equal(before, after)",
+		file: "internal/term/rounds.go", old: "return yes >= need && t.cfg.Log.Leads(t.cfg.Term) && slices.Equal(before, after)", new: "return yes >= need && slices.Equal(before, after)",
 		and: [2]string{"	if !t.cfg.Log.Leads(t.cfg.Term) {\n		return false\n	}\n", ""},
 		pkg: "internal/term", run: "Own|Deposed|Round|Trust|Lead",
 	},
@@ -80,7 +80,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "token counter not restored", breaks: "tokens rise over a restore",
-		file: "internal/machine/codec_table.go", old: "		last:      Token(r.uvarint()),", new: "		last:      Token(r.uvarint()) / 2,",
+		file: "internal/machine/codec_table.go", old: "(*uint64)(&h.last), &h.commands", new: "new(uint64), &h.commands",
 		pkg: "internal/machine", run: "Image|Snapshot|Commands|Restore",
 	},
 	{
@@ -122,7 +122,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "store goes on after a failed write", breaks: "no write succeeds after a failed one",
-		file: "internal/raftstore/store.go", old: "		s.failure.Store(failure)\n", new: "		_ = failure\n",
+		file: "internal/raftstore/store.go", old: "s.failure.Store(newFailure(err))", new: "_ = newFailure(err)",
 		pkg: "internal/raftstore", run: "Fail|Fault|Write|Disk",
 	},
 	{
