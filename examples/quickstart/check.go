@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,8 +29,6 @@ func (f *findings) add(count *int, format string, args ...any) {
 		f.First = fmt.Sprintf(format, args...)
 	}
 }
-
-func (f findings) clean() bool { return f.Stale+f.Overlaps+f.Shared+f.Lost == 0 }
 
 // checkLedgers checks all ledgers of the folder. It trusts only the ledgers: not
 // the locks, not the fence, not the events of the members.
@@ -88,11 +87,7 @@ func (f *findings) check(shard int, entries []entry) {
 
 	// In the order of tokens, each grant must begin after the end of all earlier
 	// grants.
-	inOrder := make([]*span, 0, len(spans))
-	for _, s := range spans {
-		inOrder = append(inOrder, s)
-	}
-	slices.SortFunc(inOrder, func(a, b *span) int { return cmp.Compare(a.token, b.token) })
+	inOrder := slices.SortedFunc(maps.Values(spans), func(a, b *span) int { return cmp.Compare(a.token, b.token) })
 	for i, s := range inOrder {
 		for _, before := range inOrder[:i] {
 			if before.to > s.from || before.last.After(s.first) {

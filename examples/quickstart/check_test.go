@@ -14,6 +14,8 @@ import (
 // at returns the time n milliseconds after a fixed moment.
 func at(n int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(n)) }
 
+func (f findings) clean() bool { return f.Stale+f.Overlaps+f.Shared+f.Lost == 0 }
+
 // A check without findings proves something only if the check finds planted errors.
 func TestCheckFindsPlantedErrors(t *testing.T) {
 	good := []entry{

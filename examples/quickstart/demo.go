@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -20,9 +22,10 @@ type demo struct {
 	tick        func()                        // called four times a second by waitUntil
 	interactive bool                          // the user may end processes, so an exit is no error
 
+	ctx context.Context // its end kills all processes
+	end context.CancelFunc
+
 	mu        sync.Mutex
-	closed    bool
-	done      chan struct{} // closed together with closed = true
 	processes map[string]*process
 }
 
@@ -31,12 +34,14 @@ func newDemo(keep bool) (*demo, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, end := context.WithCancel(context.Background())
 	return &demo{
+		ctx:       ctx,
+		end:       end,
 		folder:    folder,
 		keep:      keep,
 		board:     newBoard(time.Now(), names),
 		events:    make(chan event, 256),
-		done:      make(chan struct{}),
 		processes: make(map[string]*process),
 	}, nil
 }
@@ -122,6 +127,15 @@ func (d *demo) waitUntilBalanced(ctx context.Context) error {
 		}
 		return !since.IsZero() && time.Since(since) >= balancedFor
 	})
+}
+
+// brokenPromise returns the first broken promise, found in the ledgers or seen
+// on the board, or nil.
+func (d *demo) brokenPromise(f findings) error {
+	if text := cmp.Or(f.First, d.board.broken); text != "" {
+		return errors.New(text)
+	}
+	return nil
 }
 
 // waitFor handles events for a while.

@@ -40,6 +40,9 @@ func playLive(ctx context.Context, keep bool) (exit int) {
 	l := &live{demo: d, keys: make(chan byte)}
 	d.say, d.tick, d.interactive = l.say, l.draw, true
 	err = l.run(ctx)
+	if ctx.Err() != nil {
+		err = nil // the user has pressed Ctrl-C
+	}
 	d.endAll()
 	if err == nil {
 		err = l.summary()
@@ -65,7 +68,7 @@ func (l *live) run(ctx context.Context) error {
 	defer fmt.Print(leaveScreen)
 	go l.read()
 	if err := l.foundCluster(ctx); err != nil {
-		return unlessStopped(ctx, err)
+		return err
 	}
 	ticks := time.NewTicker(250 * time.Millisecond)
 	defer ticks.Stop()
@@ -89,46 +92,31 @@ func (l *live) run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			return unlessStopped(ctx, err)
+			return err
 		}
 	}
-}
-
-// unlessStopped returns err, or nil if the user has pressed Ctrl-C.
-func unlessStopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // press runs the command of a key.
 func (l *live) press(ctx context.Context, key byte) error {
 	scheduler := l.board.scheduler.member
-	switch key {
-	case 'k':
-		if why := l.obstacle(scheduler); why != "" {
-			l.say("k: not now: "+why, false)
-			return nil
-		}
+	why := l.obstacle(scheduler)
+	switch {
+	case (key == 'k' || key == 'p') && why != "":
+		l.say(fmt.Sprintf("%c: not now: %s", key, why), false)
+	case key == 'k':
 		l.say("kill -9 "+scheduler+". One TTL later its locks are free", false)
 		return l.kill(ctx, scheduler)
-	case 'p':
-		if why := l.obstacle(scheduler); why != "" {
-			l.say("p: not now: "+why, false)
-			return nil
-		}
-		if !canPause {
-			l.say("p: this system has no signal that stops a process", false)
-			return nil
-		}
+	case key == 'p' && !canPause:
+		l.say("p: this system has no signal that stops a process", false)
+	case key == 'p':
 		if err := l.pauseMidWrite(ctx, scheduler); err != nil {
 			l.say("p: "+err.Error(), false)
 			return ctx.Err()
 		}
 		l.say(fmt.Sprintf("SIGSTOP %s for %v, in the middle of its writes to shards %v", scheduler, pauseFor, l.board.shardsOf(scheduler)), false)
 		l.pausedMember, l.resumeTimer = scheduler, time.After(pauseFor)
-	case 'r':
+	case key == 'r':
 		return l.restartDead(ctx)
 	}
 	return nil
@@ -201,7 +189,7 @@ func (l *live) read() {
 		}
 		select {
 		case l.keys <- key:
-		case <-l.done:
+		case <-l.ctx.Done():
 			return
 		}
 	}
@@ -216,11 +204,5 @@ func (l *live) summary() error {
 	fmt.Printf("%d writes to %d ledgers, read back: %d stale writes accepted, %d times two owners at once, %d updates lost.\n",
 		f.Writes, shards, f.Stale, f.Overlaps+f.Shared, f.Lost)
 	fmt.Printf("The fence refused %d stale writes.\n", len(l.board.refusals))
-	if f.First != "" {
-		return fmt.Errorf("%s", f.First)
-	}
-	if l.board.broken != "" {
-		return fmt.Errorf("%s", l.board.broken)
-	}
-	return nil
+	return l.brokenPromise(f)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -35,9 +35,9 @@ func (d *demo) start(name string, initial int, join []string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(exe, args...)
+	cmd := exec.CommandContext(d.ctx, exe, args...)
 	cmd.SysProcAttr = ownGroup()
-	stderr := new(tail)
+	stderr := new(bytes.Buffer)
 	cmd.Stderr = stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -50,9 +50,6 @@ func (d *demo) start(name string, initial int, join []string) error {
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return errors.New("the demo is over")
-	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -65,12 +62,12 @@ func (d *demo) start(name string, initial int, join []string) error {
 
 // readEvents sends the events of a process to d.events until the process ends, and
 // then an exited event.
-func (d *demo) readEvents(p *process, out io.Reader, stderr *tail) {
+func (d *demo) readEvents(p *process, out io.Reader, stderr *bytes.Buffer) {
 	defer close(p.reaped)
 	send := func(e event) {
 		select {
 		case d.events <- e:
-		case <-d.done:
+		case <-d.ctx.Done():
 		}
 	}
 	lines := bufio.NewScanner(out)
@@ -86,7 +83,7 @@ func (d *demo) readEvents(p *process, out io.Reader, stderr *tail) {
 	if err != nil {
 		e.Detail = err.Error()
 	}
-	if said := stderr.String(); said != "" {
+	if said := lastWords(stderr); said != "" {
 		e.Detail += ": " + said
 	}
 	send(e)
@@ -152,40 +149,15 @@ func (d *demo) close() {
 func (d *demo) endAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.closed {
-		d.closed = true
-		close(d.done)
-	}
-	for _, p := range d.processes {
-		// Kill fails only if the process has ended already.
-		_ = p.cmd.Process.Kill()
-	}
+	d.end()
 	for _, p := range d.processes {
 		<-p.reaped
 	}
 }
 
-// tail keeps the last maxTail bytes written to it. Here: a process's last words on
-// its standard error.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const maxTail = 2048 // bytes
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	if over := len(t.text) - maxTail; over > 0 {
-		t.text = t.text[over:]
-	}
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
+// lastWords returns the end of a process's standard error.
+func lastWords(stderr *bytes.Buffer) string {
+	const most = 2048 // bytes
+	said := stderr.Bytes()
+	return strings.TrimSpace(string(said[max(0, len(said)-most):]))
 }

@@ -243,11 +243,10 @@ func (s *script) check(ctx context.Context) error {
 	v.TokensRising = f.Stale == 0
 	s.tell("%d writes: %d stale writes accepted, %d times two owners at once, %d updates lost", f.Writes, f.Stale, v.Overlaps, f.Lost)
 	s.tell("%d stale writes were attempted, and the fence refused %d", v.StaleAttempted, len(s.board.refusals))
+	broken := s.brokenPromise(f)
 	switch {
-	case !f.clean():
-		return errors.New(f.First)
-	case s.board.broken != "":
-		return errors.New(s.board.broken)
+	case broken != nil:
+		return broken
 	case f.Writes == 0:
 		return errors.New("nothing was written, so nothing is proved")
 	case canPause && len(s.board.refusals) == 0:
