@@ -68,7 +68,9 @@ func (l *Lock) Upgrade(ctx context.Context) error {
 
 // changeMode runs change, unless the mode of the lock's grant cannot be
 // changed.
-func (l *Lock) changeMode(ctx context.Context, verb string, change func(*grant, context.Context) (machine.Outcome, error)) error {
+func (l *Lock) changeMode(
+	ctx context.Context, verb string, change func(*grant, context.Context) (machine.Outcome, error),
+) error {
 	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
 		g := l.g
 		g.s.mu.Lock()

@@ -33,8 +33,9 @@ type earlyEvents struct {
 	lost      Reason
 }
 
-// register completes w, with a new seq, and adds it to the session's waiters. This comes
-// before the proposal, since the event of the grant may overtake the answer.
+// register completes w, with a new seq, and adds w to the session's waiters. This
+// comes before the proposal, since the event of the grant may overtake the
+// answer.
 func (s *session) register(w *waiter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
