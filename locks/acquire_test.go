@@ -159,8 +159,8 @@ func TestTryAcquireNamesTheHolder(t *testing.T) {
 }
 
 func TestTryAcquireWhileFounding(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w = &world{termtest.New(t, termtest.Config{Founding: true})}
+	bubble(t, func(t *testing.T, _ *world) {
+		w := &world{termtest.New(t, termtest.Config{Founding: true})}
 		c, _ := w.client(t, "a")
 		if _, err := c.TryAcquire(bg, "k"); !errors.Is(err, cluster.ErrFounding) {
 			t.Errorf("try: %v", err)

@@ -343,7 +343,8 @@ func (t *keyTable) checkDerived(fresh *keyTable) error {
 		}
 	}
 	if t.past.n > MaxPast || t.fadingIdle.n > MaxFading || t.fadingIdleBytes > MaxFadingSize ||
-		t.lasting > MaxValues || t.lastingBytes > MaxValuesSize || t.fadingInUse > MaxFading || t.fadingInUseBytes > MaxFadingSize {
+		t.lasting > MaxValues || t.lastingBytes > MaxValuesSize ||
+		t.fadingIdle.n+t.fadingInUse > 2*MaxFading || t.fadingIdleBytes+t.fadingInUseBytes > 2*MaxFadingSize {
 		return broken(10, "sums over their limits: %+v, %d idle keys and %d with fading values", t.sums, t.past.n, t.fadingIdle.n)
 	}
 	return nil

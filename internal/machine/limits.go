@@ -25,8 +25,8 @@ const (
 // Limits of the memory that idle keys take: see idle.go.
 const (
 	MaxPast       = 1 << 16  // idle keys without a value, remembered for their last tokens
-	MaxFading     = 1 << 14  // idle keys with a fading value; as many fading values of keys in use
-	MaxFadingSize = 16 << 20 // bytes of the former, and of the latter
+	MaxFading     = 1 << 14  // idle keys with a fading value; with as many in use, another one is refused
+	MaxFadingSize = 16 << 20 // bytes of the former, and of the latter; idle and in use together stay below twice the limits
 	MaxValues     = 1 << 16  // lasting values, of keys in use and idle keys
 	MaxValuesSize = 64 << 20 // bytes of lasting values
 )

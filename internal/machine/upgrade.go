@@ -51,7 +51,7 @@ func (s *State) upgrade(c Upgrade) Outcome {
 		return out
 	}
 	s.lineage.add(w.under, w.requestID)
-	r = s.change(at.key, func(r *record) { r.insertWaiter(0, w) })
+	s.change(at.key, func(r *record) { r.insertWaiter(0, w) })
 	s.tellContended(at.key, w.upgrade)
 	owner.index.queued(w.seq, location{key: at.key, phase: waiting})
 	r = s.keys.get(at.key)

@@ -103,6 +103,35 @@ func TestStalledForShowsAHungWrite(t *testing.T) {
 	})
 }
 
+// unreadable is an engine on a disk that hangs also for readers.
+type unreadable struct {
+	Engine
+	hang chan struct{} // nil: the disk answers
+}
+
+func (u *unreadable) Get(key []byte) ([]byte, error) {
+	if u.hang != nil {
+		<-u.hang
+	}
+	return u.Engine.Get(key)
+}
+
+func TestStalledForShowsAHungReadBeforeAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &unreadable{Engine: NewMemoryEngine()}
+		s := newStore(t, disk, 8, 1<<20)
+		disk.hang = make(chan struct{})
+		done := make(chan error)
+		go func() { done <- s.SetUint64(keyTerm, 5) }()
+		time.Sleep(5 * time.Second)
+		if d := s.StalledFor(); d != 5*time.Second {
+			t.Errorf("stalled for %v, not 5s", d)
+		}
+		close(disk.hang)
+		must(t, <-done)
+	})
+}
+
 func TestAStoreRefusesAllWritesAfterAFailedWrite(t *testing.T) {
 	writes := map[string]func(s *Store) error{
 		"entry":     func(s *Store) error { return s.StoreLogs(entries(6, 6, 2)) },

@@ -82,14 +82,18 @@ func (s *Store) Set(key, value []byte) error {
 }
 
 // set writes a value, unless the same value is stored already. While no write
-// has failed and no other write runs, the engine's value is on the disk.
+// has failed and no other write runs, the engine's value is on the disk. The
+// comparison is part of the transaction: a disk that hangs may hang the reading,
+// and StalledFor must tell.
 func (s *Store) set(key, value []byte) error {
 	s.lockWriter()
 	defer s.unlockWriter()
-	if stored, err := s.engine.Get(key); err == nil && bytes.Equal(stored, value) {
-		return s.Failed()
-	}
-	return s.transact(func() error { return s.engine.Set(key, value) })
+	return s.transact(func() error {
+		if stored, err := s.engine.Get(key); err == nil && bytes.Equal(stored, value) {
+			return nil
+		}
+		return s.engine.Set(key, value)
+	})
 }
 
 // GetUint64 returns a number, or ErrNotFound if the number was never set.

@@ -50,7 +50,6 @@ type naiveClient struct {
 	name   string
 	server func(ctx context.Context, name, key string, opts []locks.Option) (grant, error)
 	every  time.Duration // between two tries; 0: one try
-	polite bool          // gives a lock back if the next one is taken
 }
 
 func (c *naiveClient) TryAcquire(ctx context.Context, key string, opts ...locks.Option) (grant, error) {
