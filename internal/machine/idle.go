@@ -23,6 +23,10 @@ func (l *idleList) push(key string, idle uint64) {
 	l.queue = append(l.queue, idleKey{key, idle})
 }
 
+func (l *idleList) sort() {
+	slices.SortFunc(l.queue, func(a, b idleKey) int { return compareUint(a.idle, b.idle) })
+}
+
 // oldest drops the stale entries at the front, and returns the first other key.
 // There must be such a key.
 func (l *idleList) oldest(t *keyTable) string {

@@ -229,37 +229,15 @@ func (t *keyTable) idleList(p *part) *idleList {
 
 // derive fills the empty sums, sets and lists from the records.
 func (t *keyTable) derive() {
-	var below [belowSets][]string
-	var used []string
-	var idle []idleKey
-	for key, r := range t.all {
-		p := r.part()
-		t.sums.add(&p, 1)
-		if t.idleList(&p) != nil {
-			idle = append(idle, idleKey{key, p.idle})
-		}
-		if p.idle != 0 {
-			continue
-		}
-		used = append(used, key)
-		if isBelowAnother(key) {
-			for i := range below {
-				if p.sets&(1<<i) != 0 {
-					below[i] = append(below[i], key)
-				}
-			}
-		}
+	keys := make([]string, 0, t.n)
+	for key := range t.all {
+		keys = append(keys, key)
 	}
-	slices.Sort(used)
-	t.inUse.fill(used)
-	for i := range below {
-		slices.Sort(below[i])
-		t.below[i].fill(below[i])
+	slices.Sort(keys) // an ordered set grows fastest in order
+	for _, key := range keys {
+		now := t.get(key).part()
+		t.replace(key, &part{}, &now)
 	}
-	slices.SortFunc(idle, func(a, b idleKey) int { return compareUint(a.idle, b.idle) })
-	for _, e := range idle {
-		r := t.get(e.key)
-		p := r.part()
-		t.idleList(&p).push(e.key, e.idle)
-	}
+	t.past.sort()
+	t.fadingIdle.sort()
 }
