@@ -35,13 +35,10 @@ func (f *formats) of(c Command) int {
 // Format returns the table's format: see Raise.
 func (s *State) Format() int { return int(s.format) }
 
-func (s *State) raise(c Raise) Outcome {
-	if c.Term != s.term {
-		return s.wrongTerm()
-	}
-	if c.Format > uint64(s.formats.max) {
+func (s *State) raise(format uint64) Outcome {
+	if format > uint64(s.formats.max) {
 		return bad("Format", uint64(s.formats.max))
 	}
-	s.format = max(s.format, c.Format)
+	s.format = max(s.format, format)
 	return Outcome{Code: OK}
 }

@@ -74,8 +74,7 @@ func (s *State) makeIdle(key string, r *record) {
 
 // forgetKey drops an idle key.
 func (s *State) forgetKey(key string) {
-	r := s.keys.get(key)
-	s.forgotten = max(s.forgotten, r.last)
+	s.forgotten = max(s.forgotten, s.keys.get(key).last)
 	s.keys.drop(key)
 }
 
