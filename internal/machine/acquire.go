@@ -8,11 +8,7 @@ import (
 // How an Acquire arrives: it is a copy, or is refused, granted at once, or
 // queued.
 
-func (s *State) acquire(c Acquire) Outcome {
-	owner, out := s.caller(c.Session, c.Seen)
-	if owner == nil {
-		return out
-	}
+func (s *State) acquire(owner *session, c *Acquire) Outcome {
 	if out, isCopy := s.answerCopy(owner, c.Seq); isCopy {
 		return out
 	}

@@ -106,8 +106,7 @@ func (s *State) admit(owner *session, key string, i int) {
 		keys := s.keysOf(owner, w.seq, owner.index.requests[w.seq])
 		for _, other := range keys {
 			if other != key {
-				r := s.keys.get(other)
-				s.removeWaiter(other, r.position(w.requestID))
+				s.removeWaiter(other, s.keys.get(other).position(w.requestID))
 			}
 		}
 		out = s.giveKeys(owner, &w, keys, true)

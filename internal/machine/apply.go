@@ -41,10 +41,10 @@ func (s *State) apply(c Command) Outcome {
 		return s.found(c)
 	case LeaderStart:
 		return s.leaderStart(c)
+	case Unknown, nil:
+		return bad("Command", 0)
 	}
 	switch {
-	case !needsFounding(c):
-		return bad("Command", 0)
 	case !s.founded:
 		return Outcome{Code: NotFounded}
 	case s.formats.of(c) > int(s.format):
@@ -52,9 +52,9 @@ func (s *State) apply(c Command) Outcome {
 	}
 	switch c := c.(type) {
 	case Raise:
-		return s.raise(c)
+		return s.inTerm(c.Term, func() Outcome { return s.raise(c.Format) })
 	case Lift:
-		return s.lift(c)
+		return s.inTerm(c.Term, s.lift)
 	case Bound:
 		return s.setBound(c)
 	case Open:
@@ -62,47 +62,39 @@ func (s *State) apply(c Command) Outcome {
 	case Close:
 		return s.endSession(c.Session, Closed)
 	case Silence:
-		return s.markSilent(c.Session, c.Term, true)
+		return s.inTerm(c.Term, func() Outcome { return s.markSilent(c.Session, true) })
 	case Hear:
-		return s.markSilent(c.Session, c.Term, false)
+		return s.inTerm(c.Term, func() Outcome { return s.markSilent(c.Session, false) })
 	case Expire:
-		if c.Term != s.term {
-			return s.wrongTerm()
-		}
-		return s.endSession(c.Session, Expired)
+		return s.inTerm(c.Term, func() Outcome { return s.endSession(c.Session, Expired) })
 	case Acquire:
-		return s.acquire(c)
+		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.acquire(o, &c) })
 	case Upgrade:
-		return s.upgrade(c)
+		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.upgrade(o, c) })
 	case Downgrade:
-		return s.downgrade(c)
+		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.downgrade(o, c) })
 	case SetValue:
-		return s.setValue(c)
+		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.setValue(o, c) })
 	case Withdraw:
-		return s.withdraw(c)
+		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.withdraw(o, c.Seq) })
 	case Release:
-		return s.release(c)
+		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.release(o, c) })
 	case Ask:
 		return s.ask(c)
 	case Break:
 		return s.breakGrant(c)
 	case EndDelay:
-		if c.Term != s.term {
-			return s.wrongTerm()
-		}
-		return s.endDelay(c.Token)
+		return s.inTerm(c.Term, func() Outcome { return s.endDelay(c.Token) })
 	}
 	return bad("Command", 0)
 }
 
-// needsFounding reports whether c is a command for a founded table.
-func needsFounding(c Command) bool {
-	switch c.(type) {
-	case Raise, Lift, Bound, Open, Close, Silence, Hear, Expire, Acquire, Upgrade, Downgrade, SetValue,
-		Withdraw, Release, Ask, Break, EndDelay:
-		return true
+// inTerm calls f, unless the command's term is not the present one.
+func (s *State) inTerm(term uint64, f func() Outcome) Outcome {
+	if term != s.term {
+		return s.wrongTerm()
 	}
-	return false
+	return f()
 }
 
 func (s *State) found(c Found) Outcome {
@@ -134,10 +126,7 @@ func (s *State) leaderStart(c LeaderStart) Outcome {
 	return Outcome{Code: OK}
 }
 
-func (s *State) lift(c Lift) Outcome {
-	if c.Term != s.term {
-		return s.wrongTerm()
-	}
+func (s *State) lift() Outcome {
 	if s.lifted {
 		return Outcome{Code: OK}
 	}
@@ -184,8 +173,7 @@ func checkTTL(ttl, most uint64) Outcome {
 // change has f change key's record, and counts this as a change of the key's
 // holders, queue or value.
 func (s *State) change(key string, f func(*record)) *record {
-	r := s.keys.get(key)
-	return s.changeRecord(key, r, f)
+	return s.changeRecord(key, s.keys.get(key), f)
 }
 
 // changeRecord is change with the record at hand, which saves a search.

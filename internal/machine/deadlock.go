@@ -94,8 +94,7 @@ func (s *State) cycleWith(owner *session, w *waiter, keys []string, i int) (cycl
 		cycle = s.deadlock(vertex{token: w.upgrade, key: keys[0], kind: aGrant})
 	}
 	for _, key := range keys {
-		r := s.keys.get(key)
-		s.removeWaiter(key, r.position(q))
+		s.removeWaiter(key, s.keys.get(key).position(q))
 	}
 	for _, key := range made {
 		s.keys.drop(key)

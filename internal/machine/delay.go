@@ -33,10 +33,7 @@ func (s *State) endDelay(token Token) Outcome {
 	if !ok {
 		return Outcome{Code: NotHeld}
 	}
-	r := s.keys.get(key)
-	i := r.holder(token)
-	s.change(key, func(*record) {})
-	s.freeGhost(key, i)
+	s.freeGhost(key, s.keys.get(key).holder(token))
 	s.admitWaiters()
 	return Outcome{Code: OK}
 }
@@ -59,7 +56,7 @@ func (s *State) freeGhost(key string, i int) {
 	r := s.keys.get(key)
 	token, tree := r.holders[i].token, r.holders[i].Tree
 	delete(s.delays, token)
-	s.keys.edit(key, func(r *record) { r.removeHolder(i) })
+	s.change(key, func(r *record) { r.removeHolder(i) })
 	s.revisit(key, tree)
 }
 
@@ -67,8 +64,7 @@ func (s *State) freeGhost(key string, i int) {
 // f returns false.
 func (s *State) Delays(f func(token Token, delay uint64) bool) {
 	for token, key := range s.delays {
-		r := s.keys.get(key)
-		if !f(token, r.grant(token).Delay) {
+		if !f(token, s.keys.get(key).grant(token).Delay) {
 			return
 		}
 	}

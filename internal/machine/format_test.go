@@ -8,7 +8,8 @@ import (
 
 // nextFormats makes up the next format, with Ask as a new command and Delay as a new
 // attribute.
-var nextFormats = formats{max: MaxFormat + 1, of: func(c Command) int {
+var nextFormats = formats{max: MaxFormat + 1, next: func(encoded []byte) int {
+	c := must(DecodeCommand(encoded))
 	switch c := c.(type) {
 	case Ask:
 		return MaxFormat + 1

@@ -58,8 +58,7 @@ func (s *State) grantedOutcome(owner *session, seq uint64, at location) Outcome 
 		return out
 	}
 	for _, key := range s.keysOf(owner, seq, at) {
-		r := s.keys.get(key)
-		out.Waiters += uint32(len(r.queue))
+		out.Waiters += uint32(len(s.keys.get(key).queue))
 	}
 	return out
 }
@@ -87,8 +86,7 @@ func (s *State) grantOf(owner *session, token Token) (seq uint64, at location, g
 		}
 	}
 	at = owner.index.requests[seq]
-	r := s.keys.get(at.key)
-	return seq, at, r.grant(at.token)
+	return seq, at, s.keys.get(at.key).grant(at.token)
 }
 
 // keysOf returns the keys of a request that waits or holds.

@@ -23,6 +23,10 @@ func (l *idleList) push(key string, idle uint64) {
 	l.queue = append(l.queue, idleKey{key, idle})
 }
 
+func (l *idleList) sort() {
+	slices.SortFunc(l.queue, func(a, b idleKey) int { return compareUint(a.idle, b.idle) })
+}
+
 // oldest drops the stale entries at the front, and returns the first other key.
 // There must be such a key.
 func (l *idleList) oldest(t *keyTable) string {
@@ -70,8 +74,7 @@ func (s *State) makeIdle(key string, r *record) {
 
 // forgetKey drops an idle key.
 func (s *State) forgetKey(key string) {
-	r := s.keys.get(key)
-	s.forgotten = max(s.forgotten, r.last)
+	s.forgotten = max(s.forgotten, s.keys.get(key).last)
 	s.keys.drop(key)
 }
 

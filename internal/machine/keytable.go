@@ -16,9 +16,9 @@ type keyTable struct {
 	fadingIdle idleList           // idle keys with a fading value
 }
 
-// sums is the sum of the parts of all records.
+// sums counts the records of all keys or, in a part, a single record.
 type sums struct {
-	grants           int // holders in records, ghosts included
+	grants           int // holders, ghosts included
 	waiters          int // in queues
 	trees            int // among both
 	conditions       int // among the waiters
@@ -32,21 +32,10 @@ type sums struct {
 // part is the contribution of one record to the derived data. A key without a record
 // has the zero part.
 type part struct {
-	grants, waiters, trees, conditions int32
-	bytes                              int32 // of the value
-	value                              valueKind
-	sets                               keySets
-	idle                               uint64
+	sums
+	sets keySets
+	idle uint64
 }
-
-// valueKind is how long a key's value is kept.
-type valueKind uint8
-
-const (
-	noValue valueKind = iota
-	fading            // until the key is idle and there are too many
-	lasting           // until a holder deletes it
-)
 
 // keySets says in which of the ordered sets a key is.
 type keySets uint8
@@ -62,14 +51,17 @@ const (
 )
 
 func (r *record) part() part {
-	p := part{
-		grants:     int32(len(r.holders)),
-		waiters:    int32(len(r.queue)),
-		trees:      r.trees,
-		conditions: r.conditions,
-		bytes:      int32(len(r.value)),
-		value:      r.valueKind(),
-		idle:       r.idle,
+	p := part{idle: r.idle}
+	p.grants, p.waiters = len(r.holders), len(r.queue)
+	p.trees, p.conditions = int(r.trees), int(r.conditions)
+	switch bytes := len(r.value); {
+	case bytes == 0:
+	case !r.fade:
+		p.lasting, p.lastingBytes = 1, bytes
+	case r.idle == 0:
+		p.fadingInUse, p.fadingInUseBytes = 1, bytes
+	default:
+		p.fadingIdleBytes = bytes
 	}
 	switch {
 	case len(r.holders) == 0:
@@ -90,32 +82,17 @@ func (r *record) part() part {
 	return p
 }
 
-func (r *record) valueKind() valueKind {
-	switch {
-	case r.value == "":
-		return noValue
-	case r.fade:
-		return fading
-	}
-	return lasting
-}
-
-// add adds n times the part, which is 1 or -1.
-func (s *sums) add(p *part, n int) {
-	s.grants += n * int(p.grants)
-	s.waiters += n * int(p.waiters)
-	s.trees += n * int(p.trees)
-	s.conditions += n * int(p.conditions)
-	switch {
-	case p.value == lasting:
-		s.lasting += n
-		s.lastingBytes += n * int(p.bytes)
-	case p.value == fading && p.idle == 0:
-		s.fadingInUse += n
-		s.fadingInUseBytes += n * int(p.bytes)
-	case p.value == fading:
-		s.fadingIdleBytes += n * int(p.bytes)
-	}
+// add adds n times another sum.
+func (s *sums) add(other *sums, n int) {
+	s.grants += n * other.grants
+	s.waiters += n * other.waiters
+	s.trees += n * other.trees
+	s.conditions += n * other.conditions
+	s.lasting += n * other.lasting
+	s.lastingBytes += n * other.lastingBytes
+	s.fadingInUse += n * other.fadingInUse
+	s.fadingInUseBytes += n * other.fadingInUseBytes
+	s.fadingIdleBytes += n * other.fadingIdleBytes
 }
 
 // noRecord stands for the record of a key without a record. It never changes.
@@ -184,8 +161,8 @@ func (t *keyTable) clone(key string, r *record) *record {
 // replace subtracts one part of key's record from the derived data, and adds
 // another.
 func (t *keyTable) replace(key string, before, now *part) {
-	t.sums.add(before, -1)
-	t.sums.add(now, 1)
+	t.sums.add(&before.sums, -1)
+	t.sums.add(&now.sums, 1)
 	if changed := before.sets ^ now.sets; changed != 0 {
 		t.moveSets(key, changed, now.sets)
 	}
@@ -219,9 +196,9 @@ func (t *keyTable) moveSets(key string, changed, now keySets) {
 // idleList returns the list for an idle record; nil if there is none.
 func (t *keyTable) idleList(p *part) *idleList {
 	switch {
-	case p.idle == 0 || p.value == lasting:
+	case p.idle == 0 || p.lasting > 0:
 		return nil
-	case p.value == fading:
+	case p.fadingIdleBytes > 0:
 		return &t.fadingIdle
 	}
 	return &t.past
@@ -229,37 +206,15 @@ func (t *keyTable) idleList(p *part) *idleList {
 
 // derive fills the empty sums, sets and lists from the records.
 func (t *keyTable) derive() {
-	var below [belowSets][]string
-	var used []string
-	var idle []idleKey
-	for key, r := range t.all {
-		p := r.part()
-		t.sums.add(&p, 1)
-		if t.idleList(&p) != nil {
-			idle = append(idle, idleKey{key, p.idle})
-		}
-		if p.idle != 0 {
-			continue
-		}
-		used = append(used, key)
-		if isBelowAnother(key) {
-			for i := range below {
-				if p.sets&(1<<i) != 0 {
-					below[i] = append(below[i], key)
-				}
-			}
-		}
+	keys := make([]string, 0, t.n)
+	for key := range t.all {
+		keys = append(keys, key)
 	}
-	slices.Sort(used)
-	t.inUse.fill(used)
-	for i := range below {
-		slices.Sort(below[i])
-		t.below[i].fill(below[i])
+	slices.Sort(keys) // an ordered set grows fastest in order
+	for _, key := range keys {
+		now := t.get(key).part()
+		t.replace(key, &part{}, &now)
 	}
-	slices.SortFunc(idle, func(a, b idleKey) int { return compareUint(a.idle, b.idle) })
-	for _, e := range idle {
-		r := t.get(e.key)
-		p := r.part()
-		t.idleList(&p).push(e.key, e.idle)
-	}
+	t.past.sort()
+	t.fadingIdle.sort()
 }

@@ -1,5 +1,7 @@
 package machine
 
+import "slices"
+
 // Exactly once: how the table recognizes a second copy of a request, and the answer
 // to the copy. See doc.go.
 
@@ -11,29 +13,23 @@ type answer struct {
 	late bool   // answered Queued first, so only an event told the client
 }
 
-// caller returns for writing the open session of a command's sender, after it
-// has noted the command's Seen list. Without a session the outcome is the
-// refusal.
-func (s *State) caller(id SessionID, seenSeqs []uint64) (*session, Outcome) {
+// fromSession notes the Seen list of a command from an open session, and calls f with
+// the session for writing.
+func (s *State) fromSession(id SessionID, seenSeqs []uint64, f func(*session) Outcome) Outcome {
 	o := s.sessions.get(id)
 	if o == nil {
-		return nil, Outcome{Code: NoSession}
+		return Outcome{Code: NoSession}
 	}
-	if len(seenSeqs) > MaxSeen {
-		return nil, bad("Seen", MaxSeen)
-	}
-	for _, seq := range seenSeqs {
-		if seq == 0 {
-			return nil, bad("Seen", MaxSeen)
-		}
+	if len(seenSeqs) > MaxSeen || slices.Contains(seenSeqs, 0) {
+		return bad("Seen", MaxSeen)
 	}
 	o = s.editSession(o)
 	for _, seq := range seenSeqs {
 		if !s.noteSeen(o, seq) {
-			return nil, bad("Seen", MaxGaps)
+			return bad("Seen", MaxGaps)
 		}
 	}
-	return o, Outcome{}
+	return f(o)
 }
 
 // noteSeen forgets the outcome of a request, but not that the seq is spent. An
@@ -94,11 +90,8 @@ func (s *State) answerCopy(owner *session, seq uint64) (out Outcome, isCopy bool
 // isTrue reports whether an answer is still true. The grant of an upgrade is not
 // true any more when the grant has ended.
 func (s *State) isTrue(owner *session, a *answer) bool {
-	if a.out.Code != Granted {
-		return true
-	}
 	_, _, g := s.grantOf(owner, a.out.Token)
-	return g != nil
+	return a.out.Code != Granted || g != nil
 }
 
 // spendSeq marks seq as spent. The outcome is a refusal if there is no memory left

@@ -56,14 +56,6 @@ func (o *ordered) add(k string) {
 	}
 }
 
-// fill replaces the set by strings in ascending order.
-func (o *ordered) fill(sorted []string) {
-	*o = ordered{n: len(sorted)}
-	for c := range slices.Chunk(sorted, maxChunkLen/2) {
-		o.chunks = append(o.chunks, slices.Clone(c))
-	}
-}
-
 func (o *ordered) remove(k string) {
 	if len(o.chunks) == 0 {
 		return

@@ -180,8 +180,7 @@ func (s *State) Pending(id SessionID) []Event {
 
 // appendGrantEvents appends the events that the holder of a grant must know.
 func (s *State) appendGrantEvents(events []Event, o *session, seq uint64, at location) []Event {
-	r := s.keys.get(at.key)
-	g := r.grant(at.token)
+	g := s.keys.get(at.key).grant(at.token)
 	if g.unseen && g.waited {
 		events = append(events, grantedEvent(o.id, seq, at.key, s.grantedOutcome(o, seq, at)))
 	}

@@ -111,10 +111,8 @@ func (s *State) removeWaiter(key string, i int) waiter {
 func (s *State) removeRequest(owner *session, seq uint64, at location) {
 	q := requestID{owner.id, seq}
 	for _, key := range s.keysOf(owner, seq, at) {
-		r := s.keys.get(key)
-		w := s.removeWaiter(key, r.position(q))
-		r = s.keys.get(key)
-		s.touch(key, r)
+		w := s.removeWaiter(key, s.keys.get(key).position(q))
+		s.touch(key, s.keys.get(key))
 		s.revisit(key, w.Tree)
 	}
 	s.sets.del(q)

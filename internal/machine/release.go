@@ -2,29 +2,25 @@ package machine
 
 // How a client gives up a grant, or a request for a grant.
 
-func (s *State) withdraw(c Withdraw) Outcome {
-	owner, out := s.caller(c.Session, c.Seen)
-	if owner == nil {
-		return out
-	}
-	if c.Seq == 0 {
+func (s *State) withdraw(owner *session, seq uint64) Outcome {
+	if seq == 0 {
 		return bad("Seq", 0)
 	}
-	out = Outcome{Code: OK}
-	at, ok := owner.index.requests[c.Seq]
+	out := Outcome{Code: OK}
+	at, ok := owner.index.requests[seq]
 	switch {
 	case !ok:
-		if !owner.spent.add(c.Seq) {
+		if !owner.spent.add(seq) {
 			return bad("Seq", MaxGaps)
 		}
 	case at.phase == waiting:
-		s.removeRequest(owner, c.Seq, at)
+		s.removeRequest(owner, seq, at)
 	case at.phase == answered:
-		out.Token = s.withdrawAnswer(owner, c.Seq)
+		out.Token = s.withdrawAnswer(owner, seq)
 	case at.phase == granted:
-		s.freeGrant(owner, c.Seq, at, unknown)
+		s.freeGrant(owner, seq, at, unknown)
 	default:
-		s.freeGrant(owner, c.Seq, at, clean)
+		s.freeGrant(owner, seq, at, clean)
 	}
 	s.admitWaiters()
 	return out
@@ -49,11 +45,7 @@ func (s *State) withdrawAnswer(owner *session, seq uint64) Token {
 	return a.out.Token
 }
 
-func (s *State) release(c Release) Outcome {
-	owner, out := s.caller(c.Session, c.Seen)
-	if owner == nil {
-		return out
-	}
+func (s *State) release(owner *session, c Release) Outcome {
 	seq, at, g := s.grantOf(owner, c.Token)
 	if g == nil {
 		return Outcome{Code: NotHeld}

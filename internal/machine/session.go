@@ -71,10 +71,7 @@ func (s *State) open(c Open) Outcome {
 }
 
 // markSilent sets or removes a session's mark of Silence.
-func (s *State) markSilent(id SessionID, term uint64, silent bool) Outcome {
-	if term != s.term {
-		return s.wrongTerm()
-	}
+func (s *State) markSilent(id SessionID, silent bool) Outcome {
 	o := s.sessions.get(id)
 	if o == nil {
 		return Outcome{Code: NoSession}

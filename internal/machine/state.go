@@ -76,7 +76,7 @@ func New() *State {
 		header:  header{format: 1},
 		lineage: make(lineage),
 		delays:  make(map[Token]string),
-		formats: presentFormats,
+		formats: formats{max: MaxFormat},
 		step:    step{blocked: make(map[requestID]string)},
 	}
 	s.keys.hash = hashKey

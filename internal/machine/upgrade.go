@@ -4,11 +4,7 @@ import "slices"
 
 // How a grant changes its mode.
 
-func (s *State) upgrade(c Upgrade) Outcome {
-	owner, out := s.caller(c.Session, c.Seen)
-	if owner == nil {
-		return out
-	}
+func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 	if out, isCopy := s.answerCopy(owner, c.Seq); isCopy {
 		return out
 	}
@@ -86,11 +82,7 @@ func (s *State) makeExclusive(owner *session, key string, w *waiter, waited bool
 	return s.remember(owner, w.seq, &answer{out: out, key: key, late: waited})
 }
 
-func (s *State) downgrade(c Downgrade) Outcome {
-	owner, out := s.caller(c.Session, c.Seen)
-	if owner == nil {
-		return out
-	}
+func (s *State) downgrade(owner *session, c Downgrade) Outcome {
 	_, at, g := s.grantOf(owner, c.Token)
 	switch {
 	case g == nil || g.broken || g.token != c.Token:

@@ -1,10 +1,6 @@
 package machine
 
-func (s *State) setValue(c SetValue) Outcome {
-	owner, out := s.caller(c.Session, c.Seen)
-	if owner == nil {
-		return out
-	}
+func (s *State) setValue(owner *session, c SetValue) Outcome {
 	switch {
 	case len(c.Value) > MaxValue:
 		return bad("Value", MaxValue)
