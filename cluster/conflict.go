@@ -83,7 +83,7 @@ func (n *Node) namesake(s member.Sighting) {
 	})
 }
 
-// fail stops a node without a part in the cluster. Calls return err from then on.
+// fail stops a node that can take no part in the cluster. Calls return err from then on.
 // A later Stop waits for the end of this one.
 func (n *Node) fail(err error) {
 	if n.ctx.Err() != nil {

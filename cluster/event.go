@@ -21,7 +21,7 @@ const (
 	QuorumLost                          // this member reaches no leader
 	QuorumRegained                      // this member reaches a leader again
 	Conflict                            // two members of one name, or two clusters, met; see Detail
-	NodeFailed                          // this member can take no part any more; see Detail
+	NodeFailed                          // this member votes no more because of its disk or table, or can take no part at all; see Detail
 )
 
 var eventNames = [...]string{

@@ -80,7 +80,7 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 		Logger:  n.self.Log,
 		Ask:     n.confirmTerm,
 		MayLift: n.mayLift,
-		// Called by members' streams, which find the term below, in n.leading.
+		// Called only after n.leading is set below: l.voters is not nil then.
 		Depart: func(name string, boot uint64, done func(wire.Code)) { l.voters.Depart(name, boot, done) },
 	}, r.Barrier, n.founding.Value(), func() int {
 		return voters.Readable(r.Servers(), n.gossip.All(), machine.MaxFormat)

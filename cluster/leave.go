@@ -17,12 +17,12 @@ import (
 // the node ran has ended; a second call waits for the first. The node's calls
 // then fail with ErrStopped.
 func (n *Node) Stop() error {
-	n.stopping.Do(func() { n.stopErr = n.stop(ErrStopped) })
+	n.stopping.Do(func() { n.stopErr = n.stop() })
 	return n.stopErr
 }
 
 // stop ends the list of start, in the opposite order.
-func (n *Node) stop(cause error) error {
+func (n *Node) stop() error {
 	if l := n.leading.Load(); l != nil && len(l.raft.Voters()) > 1 {
 		// Hand over, so that nobody waits for an election. If the transfer
 		// fails, the others elect a leader by themselves.
@@ -31,7 +31,7 @@ func (n *Node) stop(cause error) error {
 		}
 	}
 	n.tasksMu.Lock()
-	n.cancel(cause)
+	n.cancel(ErrStopped)
 	n.tasksMu.Unlock()
 	n.gossip.Leave(timing.GossipFarewell)
 	n.peers.Stop()

@@ -18,8 +18,8 @@ import (
 )
 
 // This file connects the rooms: each constructor below gives a room a few
-// functions of the other rooms. Two rooms with need of each other get functions
-// with a late look-up; no room runs before all rooms exist.
+// functions of the other rooms. Where two rooms need each other, each gets a
+// function that looks the other up when called; no room runs before all exist.
 
 func (n *Node) openPort() error {
 	p, err := port.Open(port.Config{

@@ -8,7 +8,7 @@
 // on a whole cluster, use locks/lockstest, which brings a network of its own.
 //
 // The package moves bytes. Identities, encryption and limits on connections are
-// the business of package cluster, above any Network.
+// the business of the layers above a Network.
 //
 // # Testing
 //

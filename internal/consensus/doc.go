@@ -12,7 +12,8 @@
 //
 //   - A raft ID votes only on the store under which it voted before. When the
 //     store is lost, removed, or no longer to be trusted, the member takes a new
-//     generation, and with it a new ID.
+//     generation, and with it a new ID. While a disk hangs, the new
+//     generation cannot be recorded, and the promise holds until the process ends.
 //   - Raft speaks to nobody before founding or invitation, since a raft without
 //     a configuration votes for any candidate. No stream reaches another
 //     generation than the stream names.
@@ -29,7 +30,7 @@
 //
 // Goroutines: the caller of Seat.Run owns the goroutine that starts and stops
 // Rafts. Each Raft has a goroutine for Config.Lead, which the stop of the Raft
-// joins, and the goroutines of hashicorp/raft. Only a disk that hangs leaves
-// goroutines behind: nobody can end such a write, and the node must not wait for
-// the disk.
+// joins, and the goroutines of hashicorp/raft. Two kinds are not joined: the end of
+// a Raft that retires, because nobody can end a write that hangs, and a leadership
+// transfer that raft leaves unanswered.
 package consensus

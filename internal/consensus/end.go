@@ -100,8 +100,9 @@ func (s *Seat) check(ctx context.Context) {
 }
 
 // retire ends a Raft because the disk failed, or because the FSM has parted from
-// the other voters'. The member goes on, thin. Nobody knows whether the last write reached
-// the disk, so the member never votes again under this ID.
+// the other voters'. The member goes on, thin. Nobody knows whether the last write
+// reached the disk, so the member votes no more under this ID: not in this
+// process, and not after a restart unless the new generation could not be recorded.
 func (s *Seat) retire(r *Raft, why error) {
 	s.retired = true
 	s.cfg.Self.Log.Error("this member votes no more", "error", why)
@@ -112,7 +113,8 @@ func (s *Seat) retire(r *Raft, why error) {
 	// and must not keep the node.
 	go func() {
 		r.stop()
-		// The next start must not vote under this ID either.
+		// The next start must not vote under this ID either. Not before the stop:
+		// while the disk hangs, the record would hang with it, and all its readers.
 		if err := s.renew(); err != nil {
 			s.cfg.Self.Log.Warn("failed raft store not retired for good", "error", err)
 		}

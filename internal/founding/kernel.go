@@ -103,8 +103,8 @@ func propose(promises map[string]wire.PrepareAnswer, m, voters int, fresh func(v
 }
 
 // chooseVoters returns the raft IDs of n of the promising members, ascending.
-// Durable members come first, lest a mixed cluster is founded on in-memory
-// stores. Then names decide, so the choice can be foreseen.
+// Durable members come first, so that a mixed cluster is founded on disks where
+// possible. Then names decide, so the choice can be foreseen.
 func chooseVoters(promises map[string]wire.PrepareAnswer, n int) []string {
 	var durable, others []string // raft IDs
 	for _, name := range slices.Sorted(maps.Keys(promises)) {

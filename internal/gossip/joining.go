@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	seekers  = 8  // members that seek at a time, about
+	seekers  = 8  // about so many members seek at a time
 	maxTries = 16 // addresses tried in a round
 )
 
@@ -65,7 +65,7 @@ func (j *joiner) unseen(addrs []string) []string {
 
 // sample returns the addresses that a member of a cluster tries in a round, and
 // the unseen ones among them. These are the unseen addresses, and a random
-// address besides, lest two halves of the members have lost sight of each other.
+// address besides, in case two halves of the members have lost sight of each other.
 // In a large cluster some members suffice: the others leave out the unseen
 // addresses in this round.
 func (j *joiner) sample(addrs, unseen []string) (tries, sought []string) {

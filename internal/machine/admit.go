@@ -23,8 +23,8 @@ func (s *State) admitWaiters() {
 // admitFrom grants all grantable waiters of key's queue, from the head on. A key
 // without holders and waiters becomes idle then.
 //
-// One pass is enough. A granted waiter conflicted with the waiters behind before, as
-// a waiter, and conflicts with them now, as a holder. Permits are the exception, and
+// One pass is enough: a waiter in conflict with another is in conflict with it as a
+// holder too, so a grant never frees a waiter behind. Permits are the exception, and
 // all permits of a key wait in its own queue.
 func (s *State) admitFrom(key string) {
 	r := s.keys.get(key)
@@ -72,8 +72,8 @@ func (s *State) blockedElsewhere(owner *session, key string, w *waiter) bool {
 	if !w.set {
 		return false
 	}
-	// The last blocking key comes first: the release of a thousand keys comes here
-	// for each of the thousand.
+	// Try the key that blocked last time first: the release of a set of a thousand
+	// keys calls this once for each key.
 	q := w.requestID
 	if other, ok := s.step.blocked[q]; ok && other != key && s.blockedAt(other, w, owner.client) {
 		return true

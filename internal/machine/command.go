@@ -27,7 +27,7 @@ type Command interface{ command() }
 // still trust their locks. A founded machine refuses a second Found.
 type Found struct {
 	Cluster ClusterID
-	Floor   Token  // the first token granted is at least this
+	Floor   Token  // the first token granted
 	TTL     uint64 // milliseconds
 }
 

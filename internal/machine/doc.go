@@ -99,6 +99,6 @@
 //
 // Rules are scripts in testdata: commands, then their verdicts; rewrite these with
 // -rewrite and read the diff. Properties, fuzz targets and golden files stand in the
-// test files. After every change of a State by a test follows a Check. A plain run
+// test files. Tests run Check after every change of a State. A plain run
 // is quick; WARDMOTE_FULL=1 runs all rounds: see internal/testrounds.
 package machine

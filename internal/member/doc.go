@@ -1,6 +1,6 @@
 // Package member names a member: name and boot, raft IDs, and the description
-// spread by gossip. Every package with a need to name members shares these values,
-// and so needs no other package for a name.
+// spread by gossip. Packages share these values and need not import each other
+// to name a member.
 //
 // The types are Self, this node's own name, boot, address, cluster and logger,
 // handed down in place of the node itself; Process, one run of a member; and

@@ -15,7 +15,7 @@ const (
 	KindGossip Kind = 2
 	// KindMember carries a member's requests to the leader, and the answers.
 	KindMember Kind = 3
-	// KindControl carries founding, invitations and operators' requests.
+	// KindControl carries founding, rounds, and questions about the configuration.
 	KindControl Kind = 4
 	// KindPackets is reserved for gossip packets over streams, where UDP is
 	// blocked. Nothing uses it yet.

@@ -14,8 +14,8 @@
 // peer may have under way. The package does not know the meaning of any message,
 // the members, or the leader. Package internal/link and internal/term run the
 // streams between a member and the leader; package cluster answers the control
-// streams of other members and gives its Peers to internal/founding,
-// internal/term and internal/voters.
+// streams of other members and gives its Peers to internal/founding and
+// internal/voters.
 //
 // Guarantees:
 //

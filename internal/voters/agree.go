@@ -32,9 +32,8 @@ func (r *Reconciler) reconcileBound() {
 	})
 }
 
-// While a cluster is being upgraded, some members read formats of log entries
-// unknown to other members. Gossip spreads the newest readable format
-// of that member. Once all servers read a later format, the leader raises the table
+// While a cluster is being upgraded, members read different formats of log entries.
+// Each member gossips the newest format that it reads. Once all servers read a later format, the leader raises the table
 // to the later format by an entry, so that every voter's table changes at the same
 // point of the log. From then on a member becomes a voter only if the member reads
 // the later format. Before, commands of the later format are refused: a voter of an

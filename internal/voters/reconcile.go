@@ -187,7 +187,7 @@ func (r *Reconciler) take(ctx context.Context, s step, candidates []member.Sight
 			// The next leader removes this one.
 			return r.Raft.Transfer(ctx)
 		}
-		r.Self.Log.Info("removing a voter", "raft", s.id)
+		r.Self.Log.Info("removing a server", "raft", s.id)
 		if err := r.Raft.Remove(s.id, prev); err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (r *Reconciler) invite(ctx context.Context, p member.Process, prev uint64) 
 	if err := r.Peers.AskInto(ctx, p, wire.Invite, wire.Marshal(&invitation), &a); err != nil {
 		return err
 	}
-	r.Self.Log.Info("adding a voter", "raft", a.Raft)
+	r.Self.Log.Info("adding a server", "raft", a.Raft)
 	return r.Raft.AddNonvoter(a.Raft, prev)
 }
 

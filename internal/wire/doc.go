@@ -31,7 +31,7 @@
 //
 // Never rename a field, change the type of a field, renumber a Type or a Code, or
 // change the layout of a frame. Such a change needs another version in the preamble
-// of package transport: members with different preambles refuse each other's
+// of package port: members with different preambles refuse each other's
 // streams.
 //
 // The golden file under testdata/golden keeps every message of this version as
