@@ -115,7 +115,7 @@ func (s *State) refuse(owner *session, seq uint64, out Outcome) Outcome {
 // before a waiting writer, which counts as passed once.
 func (s *State) acquireNow(owner *session, w *waiter, keys []string, p place) Outcome {
 	if p.passes && !w.set {
-		s.keys.edit(keys[0], func(r *record) { r.pass(p.index) })
+		s.keys.edit(keys[0], func(r *record) { pass(r.queue[p.index:]) })
 	}
 	out := s.giveKeys(owner, w, keys, false)
 	owner.index.unseen++

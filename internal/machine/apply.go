@@ -41,7 +41,9 @@ func (s *State) apply(c Command) Outcome {
 		return s.found(c)
 	case LeaderStart:
 		return s.leaderStart(c)
-	case Unknown, nil:
+	case Raise, Lift, Bound, Open, Close, Silence, Hear, Expire, Acquire, Upgrade, Downgrade, SetValue,
+		Withdraw, Release, Ask, Break, EndDelay:
+	default:
 		return bad("Command", 0)
 	}
 	switch {

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -112,7 +113,7 @@ func (s checker) checkNumbers() error {
 			idles = append(idles, r.idle)
 		}
 	}
-	slices.SortFunc(tokens, func(a, b held) int { return compareUint(uint64(a.token), uint64(b.token)) })
+	slices.SortFunc(tokens, func(a, b held) int { return cmp.Compare(a.token, b.token) })
 	for i := 1; i < len(tokens); i++ {
 		if a, b := tokens[i-1], tokens[i]; a.token == b.token && (a.q != b.q || !a.set) {
 			return broken(2, "token %d granted after token %d", b.token, a.token)

@@ -77,11 +77,11 @@ func (s *State) conflictAt(key string, w *waiter, client string) Holder {
 	}
 	for i := range r.queue {
 		if v := &r.queue[i]; v.Mode != Shared || w.Mode != Shared {
-			return s.describeWaiter(v, "")
+			return s.describe(v.session, 0, "")
 		}
 	}
 	for v, at := range s.keys.treeWaiters(key, w) {
-		return s.describeWaiter(v, at)
+		return s.describe(v.session, 0, at)
 	}
 	return Holder{}
 }
@@ -90,11 +90,11 @@ func (s *State) describeHolder(g *grant, key string) Holder {
 	if g.ghost != nil {
 		return Holder{Client: g.ghost.client, Node: g.ghost.node, Token: g.token, Key: key}
 	}
-	owner := s.sessions.get(g.session)
-	return Holder{Session: owner.id, Client: owner.client, Node: owner.node, Token: g.token, Key: key}
+	return s.describe(g.session, g.token, key)
 }
 
-func (s *State) describeWaiter(w *waiter, key string) Holder {
-	owner := s.sessions.get(w.session)
-	return Holder{Session: owner.id, Client: owner.client, Node: owner.node, Key: key}
+// describe describes a holder or, with token 0, a waiter.
+func (s *State) describe(id SessionID, token Token, key string) Holder {
+	owner := s.sessions.get(id)
+	return Holder{Session: id, Client: owner.client, Node: owner.node, Token: token, Key: key}
 }

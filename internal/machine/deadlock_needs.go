@@ -1,6 +1,9 @@
 package machine
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // The edges of the graph of waits: the vertices that must end before another does.
 
@@ -147,12 +150,7 @@ func (d *search) appendTreeHolders(vertices []vertex, key string, w *waiter) []v
 // waitedUnder returns the grants with waiters under them.
 func (d *search) waitedUnder() (grants []vertex) {
 	s := d.s
-	tokens := make([]Token, 0, len(s.lineage))
-	for t := range s.lineage {
-		tokens = append(tokens, t)
-	}
-	slices.Sort(tokens)
-	for _, t := range tokens {
+	for _, t := range slices.Sorted(maps.Keys(s.lineage)) {
 		o := d.holderOf(t)
 		if o == nil {
 			continue

@@ -9,29 +9,24 @@ import (
 // frame: the length of the encoding, and the encoding. The leader builds entries
 // from received encodings, without another encoding.
 
-// EntryVersion is the version of the log entries from AppendEntry: the division into
+// EntryVersion is the version of the log entries from EncodeEntry: the division into
 // frames. A new kind of command is a new frame, and the version stays.
 const EntryVersion = 1
 
-// AppendEntry appends to dst one log entry of the encoded commands in frames, at
-// most MaxCommands: DecodeEntry refuses more. Each frame is copied once.
-func AppendEntry(dst []byte, frames [][]byte) []byte {
-	dst = append(dst, EntryVersion)
-	dst = binary.AppendUvarint(dst, uint64(len(frames)))
-	for _, frame := range frames {
-		dst = appendBytes(dst, frame)
-	}
-	return dst
-}
-
-// EncodeEntry returns one log entry of the encoded commands in frames, with one
-// allocation: see AppendEntry.
+// EncodeEntry returns one log entry of the encoded commands in frames, at most
+// MaxCommands: DecodeEntry refuses more. Each frame is copied once, and there is one
+// allocation.
 func EncodeEntry(frames [][]byte) []byte {
 	size := 1 + binary.MaxVarintLen16
 	for _, frame := range frames {
 		size += binary.MaxVarintLen32 + len(frame)
 	}
-	return AppendEntry(make([]byte, 0, size), frames)
+	b := append(make([]byte, 0, size), EntryVersion)
+	b = binary.AppendUvarint(b, uint64(len(frames)))
+	for _, frame := range frames {
+		b = appendBytes(b, frame)
+	}
+	return b
 }
 
 // EncodeCommands encodes commands and returns one log entry of them: see

@@ -1,6 +1,9 @@
 package machine
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // A key without holders and waiters is idle. The table remembers the last token of
 // an idle key, as an answer to IfToken, and the value. When there are too many idle
@@ -24,7 +27,7 @@ func (l *idleList) push(key string, idle uint64) {
 }
 
 func (l *idleList) sort() {
-	slices.SortFunc(l.queue, func(a, b idleKey) int { return compareUint(a.idle, b.idle) })
+	slices.SortFunc(l.queue, func(a, b idleKey) int { return cmp.Compare(a.idle, b.idle) })
 }
 
 // oldest drops the stale entries at the front, and returns the first other key.

@@ -1,6 +1,9 @@
 package machine
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // lineage finds the waiters under each grant, which their callers keep during the
 // wait. The waiters determine the lineage. A waiter for several keys may be added
@@ -40,14 +43,8 @@ func (l lineage) remove(under []Token, q requestID) {
 // waiters returns the waiters under the grant of a lineage token, in one order on
 // every voter.
 func (l lineage) waiters(t Token) []requestID {
-	b := l[t]
-	if b == nil {
-		return nil
+	if b := l[t]; b != nil {
+		return slices.SortedFunc(maps.Keys(b.waiters), compareRequests)
 	}
-	waiters := make([]requestID, 0, len(b.waiters))
-	for q := range b.waiters {
-		waiters = append(waiters, q)
-	}
-	slices.SortFunc(waiters, compareRequests)
-	return waiters
+	return nil
 }

@@ -11,10 +11,7 @@ import (
 // that a change moves few strings. Not a tree: a million keys are four thousand
 // chunks, and a binary search among these takes twelve steps. The zero value is
 // an empty set.
-type ordered struct {
-	chunks [][]string // none empty
-	n      int
-}
+type ordered struct{ chunks [][]string } // none empty
 
 const maxChunkLen = 512
 
@@ -36,7 +33,6 @@ func (o *ordered) move(k string, add bool) {
 func (o *ordered) add(k string) {
 	if len(o.chunks) == 0 {
 		o.chunks = append(o.chunks, []string{k})
-		o.n++
 		return
 	}
 	i := o.chunk(k)
@@ -45,7 +41,6 @@ func (o *ordered) add(k string) {
 	if found {
 		return
 	}
-	o.n++
 	c = slices.Insert(c, at, k)
 	o.chunks[i] = c
 	if len(c) > maxChunkLen {
@@ -65,7 +60,6 @@ func (o *ordered) remove(k string) {
 	if !found {
 		return
 	}
-	o.n--
 	o.chunks[i] = slices.Delete(o.chunks[i], at, at+1)
 	if len(o.chunks[i]) == 0 {
 		o.chunks = slices.Delete(o.chunks, i, i+1)

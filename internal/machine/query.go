@@ -38,17 +38,11 @@ func (s *State) Status(key string, most int) Status {
 	if r.last > 0 {
 		st.Last = r.last
 	}
-	if n := min(most, len(r.holders)); n > 0 {
-		st.Holders = make([]Grant, n)
-		for i := range n {
-			st.Holders[i] = s.grantStatus(&r.holders[i])
-		}
+	for i := range min(most, len(r.holders)) {
+		st.Holders = append(st.Holders, s.grantStatus(&r.holders[i]))
 	}
-	if n := min(most, len(r.queue)); n > 0 {
-		st.Waiters = make([]Waiter, n)
-		for i := range n {
-			st.Waiters[i] = s.waiterStatus(&r.queue[i])
-		}
+	for i := range min(most, len(r.queue)) {
+		st.Waiters = append(st.Waiters, s.waiterStatus(&r.queue[i]))
 	}
 	return st
 }

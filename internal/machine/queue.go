@@ -67,10 +67,10 @@ func (v *waiter) mayBePassed(floor uint64) bool {
 	return v.upgrade == 0 && !v.set && !v.Tree && len(v.under) == 0 && v.passed < MaxPassed && v.order > floor
 }
 
-// pass counts that the waiters from index i on are passed once.
-func (r *record) pass(i int) {
-	for ; i < len(r.queue); i++ {
-		r.queue[i].passed++
+// pass counts that these waiters are passed once.
+func pass(waiters []waiter) {
+	for i := range waiters {
+		waiters[i].passed++
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome
 			if w.set {
 				i = len(r.queue)
 			}
-			r.pass(i)
+			pass(r.queue[i:])
 			r.insertWaiter(i, *w)
 		})
 		out.Behind = max(out.Behind, r.behind(i))
@@ -164,9 +164,7 @@ func (s *State) putSuccessorFirst(owner *session, at location, client string) bo
 	s.keys.edit(at.key, func(r *record) {
 		w := r.queue[i]
 		copy(r.queue[1:i+1], r.queue[:i])
-		for j := 1; j <= i; j++ {
-			r.queue[j].passed++
-		}
+		pass(r.queue[1 : i+1])
 		if i > 0 {
 			w.order = r.queue[1].order
 		}

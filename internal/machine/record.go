@@ -1,6 +1,9 @@
 package machine
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // record is the state of a key: holders, queue, value and last token. A record with
 // an epoch older than the table's belongs to an image, and is cloned before a
@@ -150,10 +153,8 @@ func (r *record) countWaiter(w *waiter, n int32) {
 // holder returns the index of the grant of token among the holders, -1 if there is
 // none.
 func (r *record) holder(token Token) int {
-	i, ok := slices.BinarySearchFunc(r.holders, token, func(g grant, t Token) int {
-		return compareUint(uint64(g.token), uint64(t))
-	})
-	if !ok {
+	i := sort.Search(len(r.holders), func(i int) bool { return r.holders[i].token >= token })
+	if i == len(r.holders) || r.holders[i].token != token {
 		return -1
 	}
 	return i

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -162,18 +163,5 @@ func writeShards[K comparable, V any](c *chunkWriter, kind byte, t *table[K, V],
 func compareSessions(a, b SessionID) int { return bytes.Compare(a[:], b[:]) }
 
 func compareRequests(a, b requestID) int {
-	if c := compareSessions(a.session, b.session); c != 0 {
-		return c
-	}
-	return compareUint(a.seq, b.seq)
-}
-
-func compareUint(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+	return cmp.Or(compareSessions(a.session, b.session), cmp.Compare(a.seq, b.seq))
 }

@@ -1,6 +1,9 @@
 package machine
 
-import "maps"
+import (
+	"encoding/binary"
+	"maps"
+)
 
 // shardCount is the number of shards of a table. The first change after a snapshot
 // copies the map of a single shard, a fraction of a millisecond at a million keys,
@@ -88,32 +91,25 @@ const (
 	fnvPrime  = 1099511628211
 )
 
+func fnv[T string | []byte](h uint64, v T) uint64 {
+	for i := range len(v) {
+		h = (h ^ uint64(v[i])) * fnvPrime
+	}
+	return h
+}
+
 func fold(h uint64) uint8 {
 	h ^= h >> 32
 	h ^= h >> 16
 	return uint8(h ^ h>>8)
 }
 
-func hashKey(k string) uint8 {
-	h := uint64(fnvOffset)
-	for i := range len(k) {
-		h = (h ^ uint64(k[i])) * fnvPrime
-	}
-	return fold(h)
-}
+func hashKey(k string) uint8 { return fold(fnv(fnvOffset, k)) }
 
-func hashSession(id SessionID) uint8 {
-	h := uint64(fnvOffset)
-	for _, b := range id {
-		h = (h ^ uint64(b)) * fnvPrime
-	}
-	return fold(h)
-}
+func hashSession(id SessionID) uint8 { return fold(fnv(fnvOffset, id[:])) }
 
 func hashRequest(q requestID) uint8 {
-	h := uint64(hashSession(q.session))
-	for shift := 0; shift < 64; shift += 8 {
-		h = (h ^ q.seq>>shift&0xff) * fnvPrime
-	}
-	return fold(h)
+	var seq [8]byte
+	binary.LittleEndian.PutUint64(seq[:], q.seq)
+	return fold(fnv(uint64(hashSession(q.session)), seq[:]))
 }

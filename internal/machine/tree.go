@@ -59,6 +59,25 @@ func (t *keyTable) heldAgainstByTree(key string, w *waiter) bool {
 	return g != nil
 }
 
+// aboveAndBelow yields the keys above key, and then the keys below key in one of the
+// sets. The sets must not change meanwhile.
+func (t *keyTable) aboveAndBelow(key string, sets ...keySets) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for p := range above(key) {
+			if !yield(p) {
+				return
+			}
+		}
+		for _, set := range sets {
+			for k := range t.keysBelow(key, set) {
+				if !yield(k) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // treeHolder returns a holder above or below key in conflict with w, and the
 // holder's key; nil if there is none.
 func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
@@ -66,11 +85,6 @@ func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
 		return "", nil
 	}
 	tree, mode := w.Tree, w.Mode // copies: w does not escape to the heap
-	for p := range above(key) {
-		if g := t.treeHolderAt(p, tree, mode); g != nil {
-			return p, g
-		}
-	}
 	// There may be a million keys below, so the search looks only in the sets of keys
 	// that can have such a holder.
 	sets := []keySets{treed}
@@ -80,29 +94,18 @@ func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
 			sets = sets[:1]
 		}
 	}
-	for _, set := range sets {
-		for k := range t.keysBelow(key, set) {
-			if g := t.treeHolderAt(k, tree, mode); g != nil {
+	for k := range t.aboveAndBelow(key, sets...) {
+		r := t.get(k)
+		if mode == Shared && len(r.holders) > 0 && r.holders[0].Mode == Shared {
+			continue
+		}
+		for i := range r.holders {
+			if g := &r.holders[i]; treesConflict(tree, mode, &g.Spec) {
 				return k, g
 			}
 		}
 	}
 	return "", nil
-}
-
-// treeHolderAt returns a holder of key in conflict with a request for a key above or
-// below; nil if there is none.
-func (t *keyTable) treeHolderAt(key string, tree bool, mode Mode) *grant {
-	r := t.get(key)
-	if len(r.holders) == 0 || mode == Shared && r.holders[0].Mode == Shared {
-		return nil
-	}
-	for i := range r.holders {
-		if g := &r.holders[i]; treesConflict(tree, mode, &g.Spec) {
-			return g
-		}
-	}
-	return nil
 }
 
 // treeWaiters yields the waiters above and below key in conflict with w, with their
@@ -113,31 +116,24 @@ func (t *keyTable) treeWaiters(key string, w *waiter) iter.Seq2[*waiter, string]
 	}
 	tree, mode := w.Tree, w.Mode // copies: w does not escape to the heap
 	return func(yield func(*waiter, string) bool) {
-		for p := range above(key) {
-			if !t.treeWaitersAt(p, tree, mode, yield) {
-				return
-			}
-		}
-		set := treed
-		if tree {
-			set = waitedFor
-		}
-		for k := range t.keysBelow(key, set) {
-			if !t.treeWaitersAt(k, tree, mode, yield) {
-				return
+		for k := range t.aboveAndBelow(key, waitersBelow(tree)) {
+			r := t.get(k)
+			for i := range r.queue {
+				if v := &r.queue[i]; treesConflict(tree, mode, &v.Spec) && !yield(v, k) {
+					return
+				}
 			}
 		}
 	}
 }
 
-func (t *keyTable) treeWaitersAt(key string, tree bool, mode Mode, yield func(*waiter, string) bool) bool {
-	r := t.get(key)
-	for i := range r.queue {
-		if v := &r.queue[i]; treesConflict(tree, mode, &v.Spec) && !yield(v, key) {
-			return false
-		}
+// waitersBelow returns the set of the keys below that can have a waiter in conflict
+// with a tree, or with a request for a single key.
+func waitersBelow(tree bool) keySets {
+	if tree {
+		return waitedFor
 	}
-	return true
+	return treed
 }
 
 // standsBefore reports whether v stands before a request of that order for a key
@@ -189,16 +185,9 @@ func (s *State) revisit(key string, tree bool) {
 	if s.keys.trees == 0 && !tree {
 		return
 	}
-	for k := range above(key) {
+	for k := range s.keys.aboveAndBelow(key, waitersBelow(tree)) {
 		if len(s.keys.get(k).queue) > 0 {
 			p.revisit = append(p.revisit, k)
 		}
-	}
-	set := treed
-	if tree {
-		set = waitedFor
-	}
-	for k := range s.keys.keysBelow(key, set) {
-		p.revisit = append(p.revisit, k)
 	}
 }
