@@ -51,9 +51,8 @@ var mutants = []mutant{
 		pkg: "internal/term", run: "Still|Stall|Trust",
 	},
 	{
-		name: "Expire of a deposed leader", breaks: "an Expire acts in its own term only",
-		file: "internal/machine/apply.go",
-		old:  "	case Expire:\n		if c.Term != s.term {", new: "	case Expire:\n		if c.Term > s.term {",
+		name: "verdict of a deposed leader", breaks: "Expire, marks, Lift and ends of delays act in their leader's term only",
+		file: "internal/machine/apply.go", old: "	if term != s.term {", new: "	if term > s.term {",
 		pkg: "internal/machine", run: "Script|Commands",
 	},
 	{
@@ -96,11 +95,6 @@ var mutants = []mutant{
 	{
 		name: "one permit too many", breaks: "a key has at most as many permits as its capacity",
 		file: "internal/machine/conflict.go", old: "		return n >= int(w.Of)", new: "		return n > int(w.Of)",
-		pkg: "internal/machine", run: "Script|Commands",
-	},
-	{
-		name: "lift by a deposed leader", breaks: "the founding wait ends in its leader's term only",
-		file: "internal/machine/apply.go", old: "func (s *State) lift(c Lift) Outcome {\n	if c.Term != s.term {", new: "func (s *State) lift(c Lift) Outcome {\n	if c.Term > s.term {",
 		pkg: "internal/machine", run: "Script|Commands",
 	},
 
