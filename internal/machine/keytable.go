@@ -50,8 +50,8 @@ const (
 	belowSets = 4 // the sets before inUse, which only have keys that are below another
 )
 
-func (r *record) part() part {
-	p := part{idle: r.idle}
+func (r *record) part() (p part) {
+	p.idle = r.idle
 	p.grants, p.waiters = len(r.holders), len(r.queue)
 	p.trees, p.conditions = int(r.trees), int(r.conditions)
 	switch bytes := len(r.value); {
