@@ -4,7 +4,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
 COUNT       ?= 50
 
-.PHONY: help test full mutants race vet lint cross quickstart ci fuzz stress
+.PHONY: help test full processes attack survival mutants race vet lint cross quickstart ci fuzz stress
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -15,8 +15,14 @@ test: ## run all tests, the giant ones cut short
 full: ## run all tests with all their rounds
 	WARDMOTE_FULL=1 go test -timeout 20m ./...
 
+processes: ## run all tests of real processes with all their rounds, and print the times
+	WARDMOTE_FULL=1 go test -count=1 -timeout 20m -v ./internal/processes
+
+attack: ## attack real processes in each mode, print the matrix and the figures under attack
+	WARDMOTE_ATTACK=all go test -count=1 -timeout 40m -v ./internal/attack
+
 mutants: ## plant bugs one by one, and see a test fail for each
-	go test -tags mutants -count=1 -timeout 60m -v -run TestMutants ./internal/mutants
+	go test -tags mutants -count=1 -timeout 60m -v ./internal/mutants
 
 race: ## run all tests under the race detector (needs a C compiler)
 	go test -race -exec 'env GOMAXPROCS=1' -timeout 20m ./... # one thread: see .ci/run
@@ -24,6 +30,7 @@ race: ## run all tests under the race detector (needs a C compiler)
 vet: ## gofmt and go vet
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w is due:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
+	go vet -tags mutants ./internal/mutants
 
 lint: ## staticcheck, at the version that CI uses
 	go run $(STATICCHECK) ./...
@@ -42,3 +49,6 @@ fuzz: ## each fuzz target for FUZZTIME (1m)
 
 stress: ## all tests COUNT (50) times under the race detector; takes long
 	go test -race -exec 'env GOMAXPROCS=1' -count=$(COUNT) -timeout 0 ./...
+
+survival: ## random faults in 500 bubbles for each kind of deployment; takes hours
+	WARDMOTE_SURVIVAL=500 GOMAXPROCS=1 go test -cpu 1 -count=1 -timeout 0 -v -run TestRandomKillsNeverEndACluster ./locks

@@ -17,6 +17,7 @@ import (
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/simnet"
 	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/transport"
@@ -30,6 +31,10 @@ type bubble struct {
 	net   *simnet.Network
 	nodes map[string]*Node  // running, by name
 	hosts map[string]string // IP addresses by member name
+
+	started []*Node // all so far
+	thieves bool    // the test acts for sessions of other processes
+	thiefs  int     // ports opened by thief
 
 	mu     sync.Mutex
 	events []string // of all nodes, in order
@@ -51,6 +56,11 @@ func inBubble(t *testing.T, f func(b *bubble)) {
 				}
 			}
 			time.Sleep(time.Minute) // the libraries' last goroutines end
+			for _, n := range b.started {
+				if c := n.self.Refused.Counts()[refused.Session]; c > 0 && !b.thieves {
+					t.Errorf("%s refused %d requests of honest members for their sessions", n.Name(), c)
+				}
+			}
 			if t.Failed() || outer.Failed() {
 				for _, e := range b.told() {
 					t.Log(e)
@@ -103,6 +113,7 @@ func joins(addrs ...string) func(*Config) { return func(c *Config) { c.Join = ad
 func founders(names ...string) func(*Config) {
 	return func(c *Config) { c.InitialSize, c.Founders = 0, names }
 }
+func wants(n int) func(*Config) { return func(c *Config) { c.Voting.Voters = n } }
 func inDir(dir string) func(*Config) {
 	return func(c *Config) { c.Dir = filepath.Join(dir, c.Name) }
 }
@@ -118,6 +129,7 @@ func (b *bubble) start(name string, change ...func(*Config)) *Node {
 	if err != nil {
 		b.t.Fatalf("start %s: %v", name, err)
 	}
+	b.started = append(b.started, n)
 	b.nodes[name] = n
 	return n
 }
@@ -156,6 +168,7 @@ func (b *bubble) crash(name string) {
 	b.net.Crash(b.host(name))
 	n := b.nodes[name]
 	delete(b.nodes, name)
+	n.cancel(errors.New("killed")) // it tells nobody anything, and waits for nothing
 	// The endpoint is closed already.
 	if err := n.Stop(); err != nil && !errors.Is(err, net.ErrClosed) {
 		b.t.Errorf("stop %s: %v", name, err)
@@ -254,7 +267,9 @@ func (b *bubble) within(d time.Duration) context.Context {
 	return ctx
 }
 
-func sid(n byte) machine.SessionID { return machine.SessionID{n} }
+func key(n byte) machine.SessionKey { return machine.SessionKey{n} }
+
+func sid(n byte) machine.SessionID { return key(n).ID() }
 
 // propose runs a command through n and fails the test on an error.
 func (b *bubble) propose(n *Node, c machine.Command) machine.Outcome {
@@ -269,16 +284,27 @@ func (b *bubble) propose(n *Node, c machine.Command) machine.Outcome {
 // open opens a session on n, with the TTL of n's configuration.
 func (b *bubble) open(n *Node, id byte) {
 	b.t.Helper()
-	o := b.propose(n, machine.Open{Session: sid(id), Client: fmt.Sprint("c", id), Node: n.Name(), TTL: uint64(n.cfg.TTL.Milliseconds())})
+	n.link.Claim(key(id))
+	o := b.propose(n, opening(n, id))
 	if o.Code != machine.OK {
 		b.t.Fatalf("open: %+v", o)
 	}
 }
 
+// opening returns the Open of a session on n, with the TTL of n's configuration.
+func opening(n *Node, id byte) machine.Open {
+	return machine.Open{Session: sid(id), Client: fmt.Sprint("c", id), Node: n.Name(), Boot: n.self.Boot, TTL: uint64(n.cfg.TTL.Milliseconds())}
+}
+
 // acquire asks for a key by a session on n. The token is 0 if the session waits.
 func (b *bubble) acquire(n *Node, id byte, seq uint64, key string) machine.Token {
 	b.t.Helper()
-	o := b.propose(n, machine.Acquire{Session: sid(id), Seq: seq, Key: key})
+	return b.acquireAs(n, sid(id), seq, key)
+}
+
+func (b *bubble) acquireAs(n *Node, id machine.SessionID, seq uint64, key string) machine.Token {
+	b.t.Helper()
+	o := b.propose(n, machine.Acquire{Session: id, Seq: seq, Key: key})
 	if o.Code != machine.Granted && o.Code != machine.Queued {
 		b.t.Fatalf("acquire: %+v", o)
 	}
@@ -300,19 +326,21 @@ func shared(id byte, seq uint64, key, meta string) machine.Command {
 func (b *bubble) hold(n *Node, id byte, key string) (machine.Token, <-chan machine.Event) {
 	b.t.Helper()
 	events := make(chan machine.Event, 64)
-	n.link.Attach(sid(id), func(e machine.Event) { events <- e })
 	b.open(n, id)
+	n.link.Attach(sid(id), func(e machine.Event) { events <- e })
 	return b.acquire(n, id, 1, key), events
 }
 
 // beat beats for a session until stop is called. stop returns the first failure.
-func (b *bubble) beat(n *Node, id byte) (stop func() error) {
+func (b *bubble) beat(n *Node, id byte) (stop func() error) { return b.beatAs(n, sid(id)) }
+
+func (b *bubble) beatAs(n *Node, id machine.SessionID) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	var err error
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			if e := n.link.Beat(ctx, sid(id)); e != nil && ctx.Err() == nil {
+			if e := n.link.Beat(ctx, id); e != nil && ctx.Err() == nil {
 				err = e
 				return
 			}

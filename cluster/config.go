@@ -1,16 +1,19 @@
 package cluster
 
 import (
+	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/base32"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/identity"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/raftstore"
@@ -22,8 +25,11 @@ import (
 // InitialSize. Start copies the Config and leaves the original unchanged.
 type Config struct {
 	// Name of this member, unique in the cluster: 1 to 64 bytes of letters,
-	// digits, '-', '_' and '.'. A process that restarts may take its name
-	// again. Default: the host's name and a random suffix.
+	// digits, '-', '_' and '.'. A process that restarts should take its name
+	// again: the others then know at once that the earlier process is gone.
+	// Default: the name in Dir, or else, if Bind names a port, the advertised
+	// host and port, with '-' for every other character, such as
+	// "10.0.0.7-7000"; with port 0 the host's name and a random suffix.
 	Name string
 
 	// Cluster is the cluster's name; members of another name are refused.
@@ -34,34 +40,49 @@ type Config struct {
 	// "127.0.0.1:0", any free port on loopback.
 	Bind string
 
-	// Advertise is the host:port at which others reach this member. Default:
-	// Bind, with a wildcard host replaced by the address that leads to the
-	// first of Join. The host must be an IP address.
+	// Advertise is the host:port at which others reach this member. The host
+	// must be an IP address. Default: Bind. For a wildcard host in Bind, such
+	// as ":7000", the default is the first of these that there is:
+	// the address that leads to the first address of Join; the address of the
+	// default route; any address of an interface. Loopback is advertised only
+	// by a host without another address whose Join is all loopback. Names in
+	// Join need not resolve yet; Start waits for them up to two seconds.
 	Advertise string
 
-	// Join lists host:port addresses of any members. Names are resolved again
-	// at each attempt, and attempts never end.
+	// Join lists addresses of any members: host:port, or a name that begins
+	// with '_', such as "_wardmote._tcp.example.com", whose SRV records have
+	// the hosts and ports. Names are looked up again at each attempt, and
+	// attempts never end.
 	Join []string
 
+	// Resolver looks up the names in Join in place of the host's resolver, SRV
+	// names included. It gets the name without the port, and returns IP
+	// addresses, which take the entry's port, or host:port with an IP address
+	// as host. With a Resolver an entry of Join needs no port. Resolver is
+	// called again and again, from several goroutines, and must return when
+	// ctx ends, after two seconds.
+	Resolver func(ctx context.Context, host string) ([]string, error)
+
 	// Founders names the members that found the cluster; all members have the
-	// same list. Safest together with Dir: a founder then remembers its
-	// promises. A member without its name in the list only joins.
+	// same list. A majority founds, after a wait of 5 s for the others. Safest
+	// together with Dir: a founder then remembers its promises, and a bare majority
+	// is enough; in memory two of three, or four of five. A member without its name
+	// in the list only joins.
 	Founders []string
 
 	// InitialSize is how many members are started first and found the cluster
-	// together; start no more than these until one is Ready. 1 founds a
+	// together, once all of them are seen; start no more than these until one is
+	// Ready. 1 founds a
 	// cluster of this member alone. Not to be combined with Founders. A member
 	// with neither only joins.
 	InitialSize int
 
-	// Voters is how many members replicate the lock table: 1, 3 (the default),
-	// 5 or 7. All further members are thin. All members must agree.
-	Voters int
-
 	// TTL bounds every session's TTL, and is the time after which a dead
 	// holder's locks are free. Default 10 s; at least 300 ms, at most 24 h, in
 	// whole milliseconds. Short TTLs lose locks to short pauses of the process
-	// or its host. Members may be redeployed with another value: a larger
+	// or its host; below 1 s a crash of the leader may end the locks of living
+	// holders, below 3 s a leader that falls silent may, and a line in the log
+	// says so at the start. Members may be redeployed with another value: a larger
 	// value takes effect once the leader has committed it, a smaller value
 	// once every member advertises it. After the loss of a whole cluster found
 	// the next one with a TTL no smaller: for so long the founding waits for
@@ -72,17 +93,15 @@ type Config struct {
 	// "" keeps it in memory, and lets it die with the process.
 	Dir string
 
-	// TLS makes every stream TLS 1.3 with certificates verified on both sides.
-	// Gossip's packets are encrypted by Secret.
-	TLS *tls.Config
+	// Security keeps strangers out. Beyond loopback Security is required.
+	Security Security
 
-	// Secret encrypts gossip, and only gossip: it hides which members there
-	// are and keeps strangers' packets out, but streams are plain text without
-	// TLS. All members need the same secret; at least 16 bytes.
-	Secret []byte
+	// Voting is this member's part in the quorum.
+	Voting Voting
 
-	// Insecure allows plain text beyond loopback.
-	Insecure bool
+	// Recovery says which sources are believed about dead members, so that
+	// survivors of a lost majority may found a successor of their cluster.
+	Recovery Recovery
 
 	// Network replaces the host's TCP and UDP, for tests. See transport.Memory.
 	Network transport.Network
@@ -94,18 +113,64 @@ type Config struct {
 	// not block, nor call into the Node.
 	Events func(Event)
 
-	engine raftstore.Engine // tests: the store of an in-memory member's raft
+	engine   raftstore.Engine // tests: the store of an in-memory member's raft
+	hostBoot func() string    // tests: in place of identity.HostBoot
+	age      time.Duration    // tests: in place of timing.StreamAge
+	alone    bool             // see replica.Alone
+
+	_ struct{}
+}
+
+// Voting is a member's part in the quorum.
+type Voting struct {
+	// Voters is how many members replicate the lock table: 1, 3, 5 or 7. All
+	// further members are thin. All members must agree. Default: 3, and 5 in a
+	// cluster in memory for as long as five members live that may vote. Where fewer
+	// members live, the next smaller odd number vote.
+	Voters int
+
+	// Thin keeps this member from ever voting. A thin member is no founder.
+	Thin bool
+
+	// Zone names the part of the infrastructure that fails as one: an
+	// availability zone, a rack, a host. Voters are spread over as many zones as
+	// possible. At most 64 bytes of letters, digits, '-', '_' and '.'; "" is a
+	// zone of its own.
+	Zone string
+
+	_ struct{}
+}
+
+// Recovery says which sources this member believes about dead members. The zero
+// value believes nobody but an operator.
+type Recovery struct {
+	// JoinIsComplete promises that Join lists every address at which a member of
+	// the cluster may live, this member's own included: IP addresses, or a name
+	// that resolves to all members, as a headless service with
+	// publishNotReadyAddresses does. In memory only. The promise must hold at all
+	// times: with a list that leaves a living member out, two clusters may grant
+	// one lock. A name's list is believed after three complete answers over a
+	// minute, each with this member's own address.
+	JoinIsComplete bool
+
+	// AssumeGone takes members for dead that were silent for so long, even if
+	// they may live behind a partition: after a partition that lasts longer, two
+	// clusters may grant one lock. 0, the default, means never. In memory only.
+	AssumeGone time.Duration
+
+	// TokenFloor, if set, is asked before a cluster is founded or succeeded: the
+	// first token is above the result. While TokenFloor fails, nothing is founded.
+	// A result of 2^62 or more is refused, and Health tells so.
+	TokenFloor func(ctx context.Context) (fence.Token, error)
 
 	_ struct{}
 }
 
 // Limits of a Config. Fields name further limits in their comments.
 const (
-	minSecret   = 16
 	maxFounding = 64 // members in the founding group
 
 	defaultTTL     = 10 * time.Second
-	defaultVoters  = 3
 	defaultBind    = "127.0.0.1:0"
 	defaultCluster = "wardmote"
 )
@@ -116,17 +181,19 @@ func badConfig(field, format string, args ...any) error {
 
 // withDefaults returns a checked copy of cfg with its defaults filled in.
 func (cfg Config) withDefaults() (Config, error) {
-	if cfg.Name == "" {
-		cfg.Name = defaultName()
-	}
-	if err := member.CheckName(cfg.Name); err != nil {
-		return Config{}, badConfig("Name", "%v", err)
+	if cfg.Name != "" { // the default is chosen later: see setName
+		if err := member.CheckName(cfg.Name); err != nil {
+			return Config{}, badConfig("Name", "%v", err)
+		}
 	}
 	if cfg.Cluster == "" {
 		cfg.Cluster = defaultCluster
 	}
 	if err := member.CheckName(cfg.Cluster); err != nil {
 		return Config{}, badConfig("Cluster", "%v", err)
+	}
+	if cfg.hostBoot == nil {
+		cfg.hostBoot = identity.HostBoot
 	}
 	if cfg.Network == nil {
 		cfg.Network = transport.TCP()
@@ -135,7 +202,7 @@ func (cfg Config) withDefaults() (Config, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	for _, check := range []func(*Config) error{
-		(*Config).checkAddresses, (*Config).checkFirstMembers, (*Config).checkTTL, (*Config).checkPlainText,
+		(*Config).checkAddresses, (*Config).checkFirstMembers, (*Config).checkVoting, (*Config).checkTTL, (*Config).checkSecurity,
 	} {
 		if err := check(&cfg); err != nil {
 			return Config{}, err
@@ -144,7 +211,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	return cfg, nil
 }
 
-// checkFirstMembers checks Founders, InitialSize and Voters.
+// checkFirstMembers checks Founders and InitialSize.
 func (cfg *Config) checkFirstMembers() error {
 	cfg.Founders = slices.Clone(cfg.Founders)
 	switch {
@@ -166,12 +233,32 @@ func (cfg *Config) checkFirstMembers() error {
 			return badConfig("Founders", "%q is named twice", name)
 		}
 	}
-	switch cfg.Voters {
-	case 0:
-		cfg.Voters = defaultVoters
-	case 1, 3, 5, 7:
+	return nil
+}
+
+// checkVoting checks Voting and Recovery.
+func (cfg *Config) checkVoting() error {
+	switch cfg.Voting.Voters {
+	case 0, 1, 3, 5, 7:
 	default:
-		return badConfig("Voters", "%d is not 1, 3, 5 or 7", cfg.Voters)
+		return badConfig("Voting.Voters", "%d is not 1, 3, 5 or 7", cfg.Voting.Voters)
+	}
+	switch {
+	case cfg.Voting.Thin && slices.Contains(cfg.Founders, cfg.Name):
+		return badConfig("Voting.Thin", "%q is named in Founders, and a thin member founds nothing", cfg.Name)
+	case cfg.Voting.Thin && cfg.InitialSize == 1:
+		return badConfig("Voting.Thin", "a cluster of one thin member has no voter")
+	case cfg.Voting.Thin && len(cfg.Join) == 0:
+		return badConfig("Voting.Thin", "Join is empty, and a thin member founds nothing")
+	case cfg.Recovery.AssumeGone < 0:
+		return badConfig("Recovery.AssumeGone", "%v is negative", cfg.Recovery.AssumeGone)
+	case cfg.Recovery.JoinIsComplete && len(cfg.Join) == 0:
+		return badConfig("Recovery.JoinIsComplete", "Join is empty")
+	}
+	if zone := cfg.Voting.Zone; zone != "" {
+		if err := member.CheckName(zone); err != nil {
+			return badConfig("Voting.Zone", "%v", err)
+		}
 	}
 	return nil
 }
@@ -192,14 +279,36 @@ func (cfg *Config) checkTTL() error {
 	return nil
 }
 
-// String leaves out the secret and the TLS configuration.
+// String prints no secret.
 func (cfg Config) String() string {
-	return fmt.Sprintf("cluster.Config{Name: %q, Cluster: %q, Bind: %q, Advertise: %q, Join: %q, Founders: %q, InitialSize: %d, Voters: %d, TTL: %v, Dir: %q, TLS: %t, Secret: %t, Insecure: %t}",
-		cfg.Name, cfg.Cluster, cfg.Bind, cfg.Advertise, cfg.Join, cfg.Founders, cfg.InitialSize, cfg.Voters, cfg.TTL, cfg.Dir, cfg.TLS != nil, len(cfg.Secret) > 0, cfg.Insecure)
+	return fmt.Sprintf("cluster.Config{Name: %q, Cluster: %q, Bind: %q, Advertise: %q, Join: %q, Founders: %q, InitialSize: %d, Voters: %d, Thin: %t, Zone: %q, JoinIsComplete: %t, AssumeGone: %v, TTL: %v, Dir: %q, Security: %v}",
+		cfg.Name, cfg.Cluster, cfg.Bind, cfg.Advertise, cfg.Join, cfg.Founders, cfg.InitialSize, cfg.Voting.Voters, cfg.Voting.Thin, cfg.Voting.Zone, cfg.Recovery.JoinIsComplete, cfg.Recovery.AssumeGone, cfg.TTL, cfg.Dir, cfg.Security)
 }
 
-// GoString is String, so that %#v does not print the secret either.
+// GoString is String, so that %#v prints no secret either.
 func (cfg Config) GoString() string { return cfg.String() }
+
+// setName chooses the default name. A member on a port of its own choice is named
+// by the address it advertises, which setName then sets in cfg: the port is bound
+// later, under the name.
+func (cfg *Config) setName(ctx context.Context, at surroundings) error {
+	if cfg.Name != "" {
+		return nil
+	}
+	if _, port, _ := member.SplitAddr(cfg.Bind); port == 0 {
+		cfg.Name = defaultName()
+		return nil
+	}
+	addr, err := cfg.advertise(ctx, cfg.Bind, at)
+	if err != nil {
+		return err
+	}
+	cfg.Name = nameAt(addr)
+	if host, _, _ := net.SplitHostPort(addr); net.ParseIP(host) != nil {
+		cfg.Advertise = addr
+	}
+	return cfg.checkVoting()
+}
 
 // defaultName is the host's name, as far as a member's name allows its letters,
 // and a random suffix.

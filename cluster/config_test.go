@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,7 +25,7 @@ func TestBadConfigIsRefusedByField(t *testing.T) {
 		{"Config.Cluster", "contains '/'", func(c *Config) { c.Cluster = "a/b" }},
 		{"Config.Bind", "is not host:port", func(c *Config) { c.Bind = "127.0.0.1" }},
 		{"Config.Bind", "no valid port", func(c *Config) { c.Bind = "127.0.0.1:70000" }},
-		{"Config.Bind", "beyond loopback", func(c *Config) { c.Bind = "0.0.0.0:0" }},
+		{"Config.Bind", "WARDMOTE_SECRET_FILE", func(c *Config) { c.Bind = "0.0.0.0:0" }},
 		{"Config.Bind", "beyond loopback", func(c *Config) { c.Bind = ":0" }},
 		{"Config.Bind", "beyond loopback", func(c *Config) { c.Advertise = "192.0.2.1:7000" }},
 		{"Config.Advertise", "is not host:port", func(c *Config) { c.Advertise = "192.0.2.1" }},
@@ -32,6 +34,7 @@ func TestBadConfigIsRefusedByField(t *testing.T) {
 		{"Config.Advertise", "has no port", func(c *Config) { c.Bind, c.Advertise = "127.0.0.1:7000", "127.0.0.1:0" }},
 		{"Config.Join", "is not host:port", func(c *Config) { c.Join = []string{"n1"} }},
 		{"Config.Join", "needs a host and a port", func(c *Config) { c.Join = []string{":7000"} }},
+		{"Config.Join", "stand in its records", func(c *Config) { c.Join = []string{"_wardmote._tcp.example:7000"} }},
 		{"Config.Join", "could never be in a cluster", func(c *Config) { c.InitialSize = 0 }},
 		{"Config.Founders", "together with InitialSize", func(c *Config) { c.Founders = []string{"a"} }},
 		{"Config.Founders", "named twice", func(c *Config) { c.InitialSize, c.Founders = 0, []string{"a", "b", "a"} }},
@@ -39,14 +42,30 @@ func TestBadConfigIsRefusedByField(t *testing.T) {
 		{"Config.Founders", "65 names exceed the limit of 64", func(c *Config) { c.InitialSize, c.Founders = 0, make([]string, 65) }},
 		{"Config.InitialSize", "not in 0 to 64", func(c *Config) { c.InitialSize = -1 }},
 		{"Config.InitialSize", "not in 0 to 64", func(c *Config) { c.InitialSize = 65 }},
-		{"Config.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voters = 2 }},
-		{"Config.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voters = 4 }},
-		{"Config.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voters = -1 }},
+		{"Config.Voting.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voting.Voters = 2 }},
+		{"Config.Voting.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voting.Voters = 4 }},
+		{"Config.Voting.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voting.Voters = -1 }},
 		{"Config.TTL", "below the least, 300ms", func(c *Config) { c.TTL = 299 * time.Millisecond }},
 		{"Config.TTL", "below the least, 300ms", func(c *Config) { c.TTL = -time.Second }},
 		{"Config.TTL", "above the most, 24h0m0s", func(c *Config) { c.TTL = 25 * time.Hour }},
 		{"Config.TTL", "whole number of milliseconds", func(c *Config) { c.TTL = time.Second + 1 }},
-		{"Config.Secret", "below the least, 16", func(c *Config) { c.Secret = []byte("short") }},
+		{"Config.Security.Secrets", "9 secrets exceed the limit of 8", func(c *Config) { c.Security.Secrets = make([][]byte, 9) }},
+		{"Config.Security.Secrets", "exceed the limit of 1024", func(c *Config) { c.Security.Secrets = [][]byte{make([]byte, 1025)} }},
+		{"Config.Security.Secrets", "2 different bytes are below the least, 8", func(c *Config) { c.Security.Secrets = [][]byte{[]byte(strings.Repeat("ab", 32))} }},
+		{"Config.Security.Secrets", "secrets 0 and 2 are the same", func(c *Config) {
+			c.Security.Secrets = [][]byte{NewSecret(), NewSecret()}
+			c.Security.Secrets = append(c.Security.Secrets, c.Security.Secrets[0])
+		}},
+		{"Config.Security.Insecure", "given together with Secrets", func(c *Config) { c.Security = Security{Insecure: true, Secrets: [][]byte{NewSecret()}} }},
+		{"Config.Security.Identity", "given without TLS", func(c *Config) {
+			c.Security.Identity = func(*x509.Certificate) (string, Role, error) { return "", RoleVoter, nil }
+		}},
+		{"Config.Security.TLS", "no certificate", func(c *Config) { c.Security.TLS = &tls.Config{RootCAs: x509.NewCertPool()} }},
+		{"Config.Security.TLS", "RootCAs is nil", func(c *Config) { c.Security.TLS = &tls.Config{Certificates: make([]tls.Certificate, 1)} }},
+		{"Config.Security.TLS", "verifies nobody", func(c *Config) {
+			c.Security.TLS = &tls.Config{Certificates: make([]tls.Certificate, 1), InsecureSkipVerify: true}
+		}},
+		{"Config.Security.Secrets", "below the least, 32", func(c *Config) { c.Security.Secrets = [][]byte{[]byte("short")} }},
 	} {
 		cfg := Config{InitialSize: 1}
 		tt.change(&cfg)
@@ -62,9 +81,9 @@ func TestBadConfigIsRefusedByField(t *testing.T) {
 }
 
 func TestTheConfigIsNotPrintedWithItsSecret(t *testing.T) {
-	cfg := Config{Secret: []byte("correct horse battery")}
+	cfg := Config{Security: Security{Secrets: [][]byte{[]byte("correct horse battery staple, said twice")}}}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
-		if s := fmt.Sprintf(format, cfg); strings.Contains(s, "horse") || strings.Contains(s, fmt.Sprint(cfg.Secret)[1:10]) {
+		if s := fmt.Sprintf(format, cfg); strings.Contains(s, "horse") || strings.Contains(s, fmt.Sprint(cfg.Security.Secrets[0])[1:10]) {
 			t.Errorf("%s prints the secret: %s", format, s)
 		}
 	}
@@ -78,8 +97,8 @@ func TestPlainTextStaysOnLoopback(t *testing.T) {
 		t.Error("with Advertise on loopback, Bind accepts plain text on all interfaces")
 	}
 	for _, cfg := range []Config{
-		{Bind: "0.0.0.0:7000", Advertise: "10.1.1.1:7000", Insecure: true},
-		{Bind: "0.0.0.0:7000", Advertise: "10.1.1.1:7000", Secret: make([]byte, 16)},
+		{Bind: "0.0.0.0:7000", Advertise: "10.1.1.1:7000", Security: Security{Insecure: true}},
+		{Bind: "0.0.0.0:7000", Advertise: "10.1.1.1:7000", Security: Security{Secrets: [][]byte{NewSecret()}}},
 		{Bind: "localhost:0", Advertise: "[::1]:7000"},
 	} {
 		cfg.InitialSize = 1
@@ -90,33 +109,20 @@ func TestPlainTextStaysOnLoopback(t *testing.T) {
 }
 
 func TestStartCopiesTheConfig(t *testing.T) {
-	cfg := Config{Join: []string{"127.0.0.1:1"}, Founders: []string{"b", "a"}, Secret: []byte("correct horse battery")}
+	cfg := Config{Join: []string{"127.0.0.1:1"}, Founders: []string{"b", "a"}, Security: Security{Secrets: [][]byte{[]byte("correct horse battery staple, said twice")}}}
 	checked, err := cfg.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	checked.Join[0], checked.Founders[0], checked.Secret[0] = "x", "x", 'x'
-	if cfg.Join[0] != "127.0.0.1:1" || cfg.Founders[0] != "b" || cfg.Founders[1] != "a" || cfg.Secret[0] != 'c' {
-		t.Errorf("the caller's Config has changed: %v %s", cfg, cfg.Secret)
+	checked.Join[0], checked.Founders[0], checked.Security.Secrets[0][0] = "x", "x", 'x'
+	if cfg.Join[0] != "127.0.0.1:1" || cfg.Founders[0] != "b" || cfg.Founders[1] != "a" || cfg.Security.Secrets[0][0] != 'c' {
+		t.Errorf("the caller's Config has changed: %v %s", cfg, cfg.Security.Secrets)
 	}
 }
 
-func TestTheAdvertisedAddressIsChosen(t *testing.T) {
-	for _, tt := range []struct {
-		cfg         Config
-		bound, want string
-	}{
-		{Config{}, "127.0.0.1:4711", "127.0.0.1:4711"},
-		{Config{Advertise: "192.0.2.1:7000"}, "0.0.0.0:7000", "192.0.2.1:7000"},
-		{Config{Advertise: "192.0.2.1:0"}, "0.0.0.0:4711", "192.0.2.1:4711"},
-		{Config{Join: []string{"127.0.0.1:9"}}, "0.0.0.0:4711", "127.0.0.1:4711"},
-	} {
-		if got, err := tt.cfg.advertise(tt.bound); got != tt.want || err != nil {
-			t.Errorf("%v bound to %s: %s, %v", tt.cfg, tt.bound, got, err)
-		}
-	}
-	var bad *ConfigError
-	if _, err := (Config{}).advertise("[::]:4711"); !errors.As(err, &bad) || bad.Field != "Config.Advertise" {
-		t.Errorf("a wildcard without Join: %v", err)
+func TestTheTextOfAConfigHasTheVoting(t *testing.T) {
+	text := Config{Voting: Voting{Voters: 5, Thin: true, Zone: "a"}}.String()
+	if !strings.Contains(text, `Voters: 5, Thin: true, Zone: "a", `) || strings.Contains(text, "_") {
+		t.Error(text)
 	}
 }

@@ -1,65 +1,208 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/wardmote/wardmote/internal/founding"
 	"github.com/wardmote/wardmote/internal/member"
-	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// conflictLog remembers the conflicts told so far: each conflict is told once, and
-// strangers cannot fill the memory.
+// conflictLog remembers the conflicts that last. Each is told again and again, at
+// growing intervals, since an operator may look at the logs of the last minutes
+// only. Strangers can neither fill the memory, nor the log, nor silence a conflict
+// that lasts:
+//
+//   - A full memory forgets the conflict with the fewest signs, so one with many
+//     stays among any number of forged ones, which each have a sign.
+//   - The first tellings of all conflicts are limited. A conflict left untold is told
+//     at a later sign, once it has lasted for timing.ConflictAgain; conflicts that
+//     last have a limit of their own.
 type conflictLog struct {
-	mu   sync.Mutex
-	told map[string]bool
+	mu      sync.Mutex
+	told    map[string]*toldConflict
+	fresh   allowance // tellings of conflicts seen for the first time
+	lasting allowance // tellings of conflicts that last
+
+	namesake atomic.Bool // a namesake is being asked
 }
 
-const maxConflicts = 256
+// toldConflict is one lasting conflict.
+type toldConflict struct {
+	with   member.Process
+	detail string
+	next   string        // an operator's next action; "" for the action of every conflict
+	signs  int           // seen so often
+	first  time.Time     // the first sign
+	seen   time.Time     // the last sign
+	told   time.Time     // the last event; zero: none
+	pause  time.Duration // until the next event
+}
 
-// first reports whether a conflict is new, and remembers the conflict.
-func (c *conflictLog) first(key string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.told[key] || len(c.told) >= maxConflicts {
+const (
+	maxConflicts = 256
+	maxFresh     = 32 // tellings of fresh conflicts at once, and one each timing.ConflictAgain
+	maxLasting   = 64 // the same for lasting ones
+)
+
+// allowance lets a number of events pass at once, and one after each pause.
+type allowance struct {
+	used int
+	from time.Time // used is counted since then, less one for each pause gone by
+}
+
+func (a *allowance) pass(most int, now time.Time) bool {
+	back := int(now.Sub(a.from) / timing.ConflictAgain)
+	if back >= a.used {
+		a.used, a.from = 0, now
+	} else {
+		a.used -= back
+		a.from = a.from.Add(time.Duration(back) * timing.ConflictAgain)
+	}
+	if a.used >= most {
 		return false
 	}
-	if c.told == nil {
-		c.told = make(map[string]bool)
-	}
-	c.told[key] = true
+	a.used++
 	return true
 }
 
-// conflict reports members whose configurations exclude each other, once for each
-// process and detail.
+// due notes a sign of a conflict, and reports whether the conflict is to be told
+// now.
+func (c *conflictLog) due(with member.Process, detail, next string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := fmt.Sprintf("%s.%d %s", with.Name, with.Boot, detail)
+	at := c.told[key]
+	if at == nil {
+		if c.forget(now); len(c.told) >= maxConflicts {
+			c.forgetLeast()
+		}
+		if c.told == nil {
+			c.told = make(map[string]*toldConflict)
+		}
+		at = &toldConflict{with: with, detail: detail, next: next, first: now, pause: timing.ConflictAgain}
+		c.told[key] = at
+	}
+	at.signs++
+	at.seen = now
+	at.with.Addr = cmp.Or(with.Addr, at.with.Addr)
+	switch {
+	case !at.told.IsZero() && now.Sub(at.told) < at.pause:
+		return false
+	case now.Sub(at.first) >= timing.ConflictAgain:
+		if !c.lasting.pass(maxLasting, now) {
+			return false
+		}
+	case !c.fresh.pass(maxFresh, now):
+		return false
+	}
+	if !at.told.IsZero() {
+		at.pause = min(2*at.pause, timing.ConflictAtMost)
+	}
+	at.told = now
+	return true
+}
+
+// settled forgets the conflicts with a process.
+func (c *conflictLog) settled(with member.Process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, at := range c.told {
+		if at.with.Name == with.Name && at.with.Boot == with.Boot {
+			delete(c.told, key)
+		}
+	}
+}
+
+// forget removes the conflicts without a sign for long. The caller holds c.mu.
+func (c *conflictLog) forget(now time.Time) {
+	for key, at := range c.told {
+		if now.Sub(at.seen) > 2*timing.ConflictAtMost {
+			delete(c.told, key)
+		}
+	}
+}
+
+// forgetLeast removes the conflict with the fewest signs, the longest silent one of
+// several. The caller holds c.mu.
+func (c *conflictLog) forgetLeast() {
+	var least string
+	for key, at := range c.told {
+		l := c.told[least]
+		if l == nil || cmp.Or(cmp.Compare(at.signs, l.signs), at.seen.Compare(l.seen)) < 0 {
+			least = key
+		}
+	}
+	delete(c.told, least)
+}
+
+// conflictSeen is a conflict that lasts.
+type conflictSeen struct {
+	With   Member
+	Detail string
+	Next   string // an operator's next action
+}
+
+// conflictsSeen lists the conflicts with a sign in the last two minutes, by member
+// name and detail.
+func (n *Node) conflictsSeen() []conflictSeen {
+	c := &n.conflicts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forget(time.Now())
+	var out []conflictSeen
+	for _, at := range c.told {
+		out = append(out, conflictSeen{memberOf(at.with), at.detail, cmp.Or(at.next, Conflict.next())})
+	}
+	slices.SortFunc(out, func(a, b conflictSeen) int {
+		return cmp.Or(cmp.Compare(a.With.Name, b.With.Name), cmp.Compare(a.Detail, b.Detail))
+	})
+	return out
+}
+
+// conflict reports members that exclude each other: by their configurations, or as
+// members of two clusters. An empty detail takes back the earlier ones about the
+// process.
 func (n *Node) conflict(p member.Process, detail string) {
-	if !n.conflicts.first(fmt.Sprintf("%s.%d %s", p.Name, p.Boot, detail)) {
+	if detail == "" {
+		n.conflicts.settled(p)
 		return
 	}
-	n.self.Log.Error("conflict", "with", p.Name, "address", p.Addr, "detail", detail)
-	n.event(Event{Kind: Conflict, Member: memberOf(p), Detail: detail})
+	n.tellConflict(p, detail, "")
+}
+
+// tellConflict is conflict with the next action; "" is the action of every conflict.
+func (n *Node) tellConflict(p member.Process, detail, next string) {
+	if n.conflicts.due(p, detail, next, time.Now()) {
+		n.event(Event{Kind: Conflict, Member: memberOf(p), Detail: detail, Next: next})
+	}
 }
 
 func clusterText(id [16]byte) string { return hex.EncodeToString(id[:4]) }
 
-// foreign is called after a connection from or to a member of another cluster.
-func (n *Node) foreign(h port.Hello, addr string) {
-	if h.Cluster == n.self.Cluster {
-		n.beside.Store(true)
+// tellMeeting tells a meeting of two clusters that does not settle itself, on both
+// sides alike.
+func (n *Node) tellMeeting(p member.Process, own, other wire.LineageOf, verdict verdictOn) {
+	ids := fmt.Sprintf("two clusters of one name: %s here, %s at %s", clusterText(own.Founding.Cluster), clusterText(other.Founding.Cluster), p.Addr)
+	switch {
+	case verdict == clash:
+		n.tellConflict(p, ids+"; both have granted locks",
+			"stop all members of the cluster that must not live, and start them again, without its Dirs, with a Join that names members of the other")
+	case verdict == hold && founding.Kin(*own.Founding, *other.Founding) == founding.Stranger && !own.Granted && other.Granted:
+		n.tellConflict(p, ids+"; the other has no leader, and this one waits with its first grant",
+			"restart the members of the other cluster, or give it its majority back")
+	case verdict == hold: // see tellHeld
+	default:
+		n.conflicts.settled(p)
 	}
-	detail := fmt.Sprintf("connection with cluster %q, id %s", h.Cluster, clusterText(h.ClusterID))
-	n.conflict(member.Process{Name: h.From.Name, Addr: addr, Boot: h.From.Boot}, detail)
-}
-
-// foreignGossip is called after gossip from a member of another cluster.
-func (n *Node) foreignGossip(p member.Process) {
-	n.beside.Store(true)
-	n.conflict(p, "a member of another cluster of this name gossips with us")
 }
 
 // namesake looks into another process with this member's name: an earlier
@@ -68,7 +211,11 @@ func (n *Node) foreignGossip(p member.Process) {
 // older process.
 func (n *Node) namesake(s member.Sighting) {
 	ready := n.granted.Load()
+	if !n.conflicts.namesake.CompareAndSwap(false, true) {
+		return // gossip tells again
+	}
 	n.spawn(func() {
+		defer n.conflicts.namesake.Store(false)
 		ctx, cancel := context.WithTimeout(n.ctx, timing.Dial)
 		defer cancel()
 		var who wire.WhoAnswer
@@ -89,8 +236,7 @@ func (n *Node) fail(err error) {
 	if n.ctx.Err() != nil {
 		return
 	}
-	n.self.Log.Error("node failed", "error", err)
-	n.event(Event{Kind: NodeFailed, Detail: err.Error()})
+	n.event(Event{Kind: NodeFailed, Detail: err.Error(), Next: afterFailure(err)})
 	n.cancel(err)
 	go n.Stop()
 }

@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/timing"
 )
 
 func TestASecondMemberOfOneNameIsRefused(t *testing.T) {
@@ -26,6 +28,34 @@ func TestASecondMemberOfOneNameIsRefused(t *testing.T) {
 		if !b.wasTold("conflict: n2: two running members of one name") {
 			t.Error("nobody was told")
 		}
+	})
+}
+
+// Founders of different TTLs found together. The difference is told, and is no reason
+// any more once they have.
+func TestADifferenceOfFoundersIsSettledByTheirFounding(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		var nodes []*Node
+		for i, name := range []string{"n1", "n2", "n3"} {
+			nodes = append(nodes, b.start(name, func(c *Config) { c.TTL = time.Duration(2+5*i) * time.Second }))
+		}
+		b.eventually("all are in a cluster", time.Minute, func() bool {
+			for _, n := range nodes {
+				if !n.Health(b.within(time.Second)).Quorum {
+					return false
+				}
+			}
+			return true
+		})
+		if !b.wasTold("its TTL is") {
+			t.Error("the difference is not told")
+		}
+		for _, n := range nodes {
+			if h := n.Health(b.within(time.Second)); len(h.Conflicts) > 0 || strings.Contains(h.Reason, "conflict") {
+				t.Errorf("%s: %q, %q", n.Name(), h.Conflicts, h.Reason)
+			}
+		}
+		b.ready(nodes...)
 	})
 }
 
@@ -57,7 +87,7 @@ func TestAMemberOfAnotherClusterIsRefusedLoudly(t *testing.T) {
 		if m := n1.Members(); len(m) != before {
 			t.Errorf("members: %v", m)
 		}
-		if !b.wasTold(`n1: conflict: x: connection with cluster "", id 00000000`) {
+		if !b.wasTold("n1: conflict: x: connection with a cluster of another name") {
 			t.Error("nobody was told")
 		}
 	})
@@ -72,23 +102,42 @@ func TestDifferentFirstMembersAreAConflict(t *testing.T) {
 		if err := n1.Ready(b.within(time.Minute)); err == nil {
 			t.Error("founded")
 		}
-		if !b.wasTold("n2: conflict: n1: it expects 2 first members and 3 voters, this member 3 and 3") {
-			t.Error("nobody was told")
+		// Both sides are told, whoever asks.
+		for _, text := range []string{
+			"n2: conflict: n1: it expects 2 first members, this member 3", "n1: conflict: n2: it expects 3 first members, this member 2",
+		} {
+			if !b.wasTold(text) {
+				t.Errorf("nobody was told %q", text)
+			}
 		}
 	})
 }
 
-func TestConflictsAreToldOnceAndBounded(t *testing.T) {
+// A flood of forged conflicts costs few lines and little memory, and silences no
+// conflict that lasts, for however long the flood goes on.
+func TestForgedConflictsSilenceNoOther(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		n := b.start("n1")
-		for boot := range uint64(10_000) {
-			for range 2 {
-				n.conflict(member.Process{Name: "x", Boot: boot}, "test")
+		boot := uint64(0)
+		flood := func(d time.Duration, sign func()) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+				for range 50 {
+					boot++
+					n.conflict(member.Process{Name: "x", Boot: boot}, "forged")
+				}
+				sign()
 			}
 		}
-		time.Sleep(time.Second)
-		if n := len(b.told()); n != maxConflicts {
-			t.Errorf("%d told", n)
+		flood(time.Minute, func() {})
+		if n := len(b.told()); n > maxFresh+12 {
+			t.Errorf("%d told in a minute", n)
+		}
+		flood(2*timing.ConflictAgain, func() { n.conflict(member.Process{Name: "y", Boot: 1}, "lasts") })
+		if !b.wasTold("n1: conflict: y: lasts") {
+			t.Error("the conflict that lasts was not told")
+		}
+		if seen := n.conflictsSeen(); len(seen) > maxConflicts || seen[len(seen)-1].Detail != "lasts" {
+			t.Errorf("%d conflicts seen, the last %+v", len(seen), seen[len(seen)-1])
 		}
 	})
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"sync"
 
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/port"
@@ -15,30 +14,50 @@ import (
 // add a control message: declare type and body in internal/wire, add the answer
 // here, and ask through stream.Peers.
 func (n *Node) serveControl(c *port.Conn) {
-	var slow sync.WaitGroup
+	slow := n.newSlowly(c)
 	s := stream.New(c, func(q *stream.Request) {
+		if !n.admitsControl(c, q.Type) {
+			q.Answer(wire.CodeBad, nil)
+			return
+		}
 		switch q.Type {
 		case wire.Confirm:
 			n.answerConfirm(q)
+		case wire.Vouch:
+			n.answerVouch(q)
+		case wire.Lineage:
+			n.answerLineage(c.Hello.From, q)
 		case wire.Who:
+			own := n.gossip.Described()
 			q.Answer(wire.CodeOK, wire.Marshal(&wire.WhoAnswer{
-				Name: n.self.Name, Boot: n.self.Boot, Founding: n.founding.Value(), Hint: n.hint(),
+				Ending: own.Ending || own.Leaving,
+				Name:   n.self.Name, Boot: n.self.Boot, Addr: n.self.Addr, Founding: n.founding.Value(), Accepted: n.founding.Accepted(), Hint: n.hint(),
 			}))
 		case wire.Progress:
 			n.answerProgress(q)
 		case wire.InConfig:
 			n.answerInConfig(q)
-		case wire.Prepare, wire.Accept, wire.Chosen, wire.Invite, wire.Removed:
+		case wire.Follows:
+			n.answerFollows(q)
+		case wire.Attest:
+			n.answerAttest(q)
+		case wire.Goodbye:
+			n.answerGoodbye(c, q)
+		case wire.Prepare, wire.Accept, wire.Chosen, wire.Retire, wire.Invite, wire.Removed, wire.Stand:
 			// These wait for a disk or for raft, and must not delay the
 			// stream, which carries Confirm too.
-			slow.Go(func() { n.answerSlow(q) })
+			slow.run(q, func() {
+				if !n.deniesStep(c.Hello.From, q) {
+					n.answerSlow(c, q)
+				}
+			})
 		default:
 			q.Answer(wire.CodeBad, nil)
 		}
 	})
 	s.Start()
 	s.Wait()
-	slow.Wait()
+	slow.wait()
 }
 
 // answerConfirm answers a leader's round.
@@ -76,14 +95,25 @@ func (n *Node) answerInConfig(q *stream.Request) {
 	l.voters.InConfig(req.Raft, func(c wire.Code) { q.Answer(c, nil) })
 }
 
-func (n *Node) answerSlow(q *stream.Request) {
-	ctx, cancel := context.WithTimeout(n.ctx, timing.Dial)
+func (n *Node) answerSlow(c *port.Conn, q *stream.Request) {
+	limit := timing.Dial
+	if q.Type == wire.Chosen || q.Type == wire.Retire {
+		limit = timing.Retirement // they may end this member's part in its cluster
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, limit)
 	defer cancel()
 	switch q.Type {
 	case wire.Invite:
+		if !n.mayVote() || n.leaving() {
+			q.Answer(wire.CodeNo, nil)
+			return
+		}
 		id, err := n.seat.Invited(ctx)
 		if err != nil {
-			n.self.Log.Warn("invitation to vote not followed", "error", err)
+			if n.ctx.Err() == nil {
+				n.self.Log.Info("invitation to vote not followed", "error", err,
+					"next", "nothing: the leader invites another member; after a disk failure check Dir")
+			}
 			q.Answer(wire.CodeNo, nil)
 			return
 		}
@@ -94,23 +124,14 @@ func (n *Node) answerSlow(q *stream.Request) {
 			q.Answer(wire.CodeBad, nil)
 			return
 		}
-		n.seat.Removed(ctx, req.Raft)
+		if !n.takeRemoved(ctx, req.Raft) {
+			q.Answer(wire.CodeNo, nil)
+			return
+		}
 		q.Answer(wire.CodeOK, nil)
+	case wire.Stand:
+		n.answerStand(ctx, q)
 	default:
-		q.Answer(n.founding.Step(q.Type, q.Body))
+		q.Answer(n.founding.Step(ctx, member.Process{Name: c.Remote.Name, Boot: c.Remote.Boot}, q.Type, q.Body))
 	}
-}
-
-// askRemoved asks the leader that this member is attached to whether a raft ID
-// has left the configuration. It is false too if no leader says so.
-func (n *Node) askRemoved(ctx context.Context, raftID string) bool {
-	name, addr, attached := n.link.Leader()
-	if !attached {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
-	defer cancel()
-	leader := member.Process{Name: name, Addr: addr}
-	f, err := n.peers.Ask(ctx, leader, wire.InConfig, wire.Marshal(&wire.InConfigRequest{Raft: raftID}))
-	return err == nil && f.Code == wire.CodeNo
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/wardmote/wardmote/internal/consensus"
-	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/raftstore"
 	"github.com/wardmote/wardmote/internal/timing"
 )
@@ -108,7 +107,8 @@ func TestStopIsBoundedOnAHungDisk(t *testing.T) {
 		n := b.leader()
 		hang := make(chan struct{})
 		disks[n.Name()].set(hang, nil)
-		go n.link.Propose(b.within(time.Second), machine.Open{Session: sid(1), Client: "c", Node: "n", TTL: 2000})
+		n.link.Claim(key(1))
+		go n.link.Propose(b.within(time.Second), opening(n, 1))
 		time.Sleep(timing.StoreStalled + 2*time.Second)
 		delete(b.nodes, n.Name())
 		began := time.Now()

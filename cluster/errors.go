@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/wardmote/wardmote/internal/replica"
 )
@@ -23,6 +24,31 @@ var ErrFounding = errors.New("cluster: founded less than a TTL ago, grants nothi
 // Nothing was changed by the attempt. It works once all members are upgraded.
 var ErrVersion = replica.ErrVersion
 
+// ErrDenied says that Security.Authorize has refused the request. The error is a
+// *DeniedError. Nothing was changed; after a Recover, other members may have promised
+// to take part.
+var ErrDenied = replica.ErrDenied
+
+// DeniedError is a request refused by Security.Authorize, of this member, of the
+// leader, or of a member asked to take part in a Recover. The error matches
+// ErrDenied.
+type DeniedError struct {
+	Verb   Verb
+	Key    string // "" if the request is about no key
+	Reason string // the text of Authorize's error: up to 256 bytes, printable
+}
+
+func (e *DeniedError) Error() string {
+	text := "cluster: " + e.Verb.String()
+	if e.Key != "" {
+		text += fmt.Sprintf(" %q", e.Key)
+	}
+	return text + ": denied: " + e.Reason
+}
+
+// Is reports whether target is ErrDenied.
+func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
+
 // ConfigError reports a value that cannot be used, and the reason. Nothing was
 // started or changed.
 type ConfigError struct {
@@ -32,5 +58,6 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string { return "wardmote: " + e.Field + ": " + e.Reason }
 
-// errBeside ends a cluster founded beside a living cluster.
-var errBeside = errors.New("cluster: founded beside a living cluster of the same name; restart this member so that it joins that one")
+// errNilContext is the error of a call with a nil context. The call has changed
+// nothing.
+var errNilContext error = &ConfigError{"ctx", "nil"}

@@ -79,12 +79,12 @@ func TestEventsAreToldInOrderAndBounded(t *testing.T) {
 }
 
 func TestEventsHaveNames(t *testing.T) {
-	for kind := MemberJoined; kind <= NodeFailed; kind++ {
+	for kind := MemberJoined; kind <= Founding; kind++ {
 		if s := kind.String(); s == "" || s == fmt.Sprintf("EventKind(%d)", kind) {
 			t.Errorf("kind %d has no name", kind)
 		}
 	}
-	for _, kind := range []EventKind{0, NodeFailed + 1} {
+	for _, kind := range []EventKind{0, Founding + 1} {
 		if s := kind.String(); s != fmt.Sprintf("EventKind(%d)", kind) {
 			t.Errorf("kind %d is called %q", kind, s)
 		}

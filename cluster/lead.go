@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/consensus"
+	"github.com/wardmote/wardmote/internal/founding"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/term"
@@ -36,6 +37,7 @@ func (n *Node) lead(ctx context.Context, r *consensus.Raft) {
 	}()
 	news, unfollow := r.Followed()
 	defer unfollow()
+	n.awaitHome(ctx)
 	for {
 		number, elected := r.Leadership()
 		if l != nil && (!elected || l.term.Number() != number || doubts(l.term)) {
@@ -60,7 +62,7 @@ func (n *Node) lead(ctx context.Context, r *consensus.Raft) {
 		select {
 		case <-r.LeaderChanged():
 		case <-news:
-			n.link.Wake()
+			n.wakeLink()
 		case <-doubt:
 		case <-again:
 		case <-ctx.Done():
@@ -79,9 +81,12 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 		Term:    number,
 		Logger:  n.self.Log,
 		Ask:     n.confirmTerm,
-		MayLift: n.mayLift,
+		MayLift: n.mayLift(),
+		Alone:   n.cfg.alone,
 		// Called only after n.leading is set below: l.voters is not nil then.
-		Depart: func(name string, boot uint64, done func(wire.Code)) { l.voters.Depart(name, boot, done) },
+		Depart:  func(name string, boot uint64, done func(wire.Code)) { l.voters.Depart(name, boot, done) },
+		Deny:    n.denyCommand(),
+		Refused: n.self.Refused,
 	}, r.Barrier, n.founding.Value(), func() int {
 		return voters.Readable(r.Servers(), n.gossip.All(), machine.MaxFormat)
 	})
@@ -90,17 +95,24 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 		return nil
 	}
 	l.term = t
+	least, only := n.namedVoters()
 	l.voters = voters.New(voters.Config{
-		Self:    n.self,
-		Want:    n.cfg.Voters,
-		Durable: n.cfg.Dir != "",
-		Format:  machine.MaxFormat,
-		Raft:    r,
-		Term:    t,
-		Peers:   n.peers,
-		Members: n.gossip.All,
-		Locate:  n.locate,
-		Changed: n.voterChanged,
+		Self:     n.self,
+		Want:     n.cfg.Voting.Voters,
+		Least:    least,
+		Only:     only,
+		Durable:  n.cfg.Dir != "",
+		Format:   machine.MaxFormat,
+		Raft:     r,
+		Term:     t,
+		Peers:    n.peers,
+		Members:  n.gossip.All,
+		Gossiped: n.gossip.Changed,
+		Proved:   n.proof.Changed,
+		Ended:    n.proof.Ended,
+		Suspect:  n.proof.Suspect,
+		Missed:   n.voters.missedSince(),
+		Locate:   n.locate,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	l.endVoters = cancel
@@ -109,8 +121,12 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 		l.voters.Run(ctx)
 	}()
 	n.leading.Store(l)
+	if n.doors.closed() {
+		cancel()
+	}
+	n.proof.Wake()
 	n.gossip.Update(func(m *member.Metadata) { m.Leads = number })
-	n.link.Wake()
+	n.wakeLink()
 	return l
 }
 
@@ -118,7 +134,7 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 func (n *Node) endLeadership(l *leadership) {
 	n.leading.CompareAndSwap(l, nil)
 	n.gossip.Update(func(m *member.Metadata) { m.Leads = 0 })
-	n.link.Wake()
+	n.wakeLink()
 	l.endVoters()
 	l.voters.Stop()
 	l.term.Stop()
@@ -157,22 +173,32 @@ func (n *Node) confirmTerm(ctx context.Context, voter string, number uint64, ans
 	})
 }
 
-// mayLift refuses to end the founding wait once this cluster has met another
-// cluster of its name: the other cluster lived first, since this one has granted
-// nothing.
-func (n *Node) mayLift() bool {
-	if n.beside.Load() {
-		n.fail(errBeside)
-		return false
+// mayLift returns the function that refuses to end the founding wait while a member of
+// another cluster of this name is near and the meeting is not settled: the other cluster
+// may be granting. The refusal lasts for a whole founding wait after the last sign of the
+// other one, as if this cluster had been founded then. See settle. The function is called
+// by one goroutine.
+func (n *Node) mayLift() func() bool {
+	var told member.Process
+	return func() bool {
+		told = n.tellHeld(told)
+		return !n.meetings.holds(n.meetingWindow())
 	}
-	return true
 }
 
-func (n *Node) voterChanged(change voters.Change, p member.Process) {
-	kind := VoterAdded
-	if change == voters.Removed {
-		kind = VoterRemoved
+// namedVoters returns the least number of voters, and the names of the members that
+// may vote; nil: all.
+//
+// Founders in memory found anew when a quorum of their names is there, without any
+// memory of an earlier founding. The quorum is so large that the founders outside a
+// majority of the voters are too few. The argument counts names, and a majority of
+// at least so many voters: a single voter of another name, cut off, could go on
+// granting beside the founders' next cluster. With a Dir the founders remember, and
+// without Founders all first members must be there to found. If Join is complete,
+// every member at its addresses must retire first.
+func (n *Node) namedVoters() (least int, only []string) {
+	if n.cfg.Dir != "" || len(n.cfg.Founders) == 0 || n.cfg.Recovery.JoinIsComplete {
+		return 1, nil
 	}
-	// Without the boot: a newer process may have the address.
-	n.event(Event{Kind: kind, Member: Member{Name: p.Name, Addr: p.Addr}})
+	return founding.LeastVoters(len(n.cfg.Founders), n.cfg.Voting.Voters), n.cfg.Founders
 }

@@ -14,13 +14,13 @@ import (
 // Every first member in turn is replaced by a member of another name.
 func TestLeaveIsReplacedAndKeepsTheLocks(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		b.form()
-		n4 := b.join("n4", thin)
+		b.form(wants(3))
+		n4 := b.join("n4", thin, wants(3))
 		b.hold(n4, 1, "k")
 		stop := b.beat(n4, 1)
 		time.Sleep(10 * time.Second)
 		for i, name := range []string{"n1", "n2", "n3"} {
-			b.join(fmt.Sprint("m", i), thin, joins(b.addr("n4")))
+			b.join(fmt.Sprint("m", i), thin, wants(3), joins(b.addr("n4")))
 			time.Sleep(5 * time.Second)
 			began := time.Now()
 			b.leave(name)
@@ -71,6 +71,7 @@ func TestAllLeaveAtOnce(t *testing.T) {
 
 // The only voter waits until a successor votes, and then hands over.
 func TestTheOnlyVoterLeavesAfterItsSuccessorVotes(t *testing.T) {
+	t.Parallel() // waits for the disk
 	dir := t.TempDir()
 	inBubble(t, func(b *bubble) {
 		b.join("n1", alone, inDir(dir))
@@ -166,7 +167,7 @@ func TestAStoppingLeaderHandsOver(t *testing.T) {
 		began := time.Now()
 		go func() { stopped <- old.Stop() }()
 		b.leader()
-		if took := time.Since(began); took >= timing.Election {
+		if took := time.Since(began); took >= timing.LeastElection {
 			t.Errorf("another member leads after %v", took)
 		}
 		if err := <-stopped; err != nil {

@@ -2,23 +2,27 @@ package cluster
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/auth"
 	"github.com/wardmote/wardmote/internal/consensus"
 	"github.com/wardmote/wardmote/internal/founding"
 	"github.com/wardmote/wardmote/internal/gossip"
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/identity"
 	"github.com/wardmote/wardmote/internal/link"
+	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/port"
+	"github.com/wardmote/wardmote/internal/proof"
+	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
+	"github.com/wardmote/wardmote/internal/wakeup"
 )
 
 func init() {
@@ -32,30 +36,59 @@ type Node struct {
 	self member.Self
 
 	record   *identity.Store
+	keyring  *auth.Keyring      // nil without secrets
+	certs    *auth.Certificates // nil without TLS
+	rekeying sync.Mutex         // one SetSecrets at a time
 	port     *port.Port
-	peers    *stream.Peers
+	peers    *stream.Peers // to members of this cluster
+	across   *stream.Peers // to members of any cluster of this name
 	gossip   *gossip.Gossip
+	proof    *proof.Prover
 	founding *founding.Runner
 	seat     *consensus.Seat
 	link     *link.Link
 	events   *eventQueue // nil: nobody listens
 	leading  atomic.Pointer[leadership]
+	voters   voterNews
 
+	leaderNews wakeup.All // another leader may be known to this node
+
+	slow      slowRequests // of other members
 	conflicts conflictLog
-	beside    atomic.Bool // another cluster of this name was met
-	granted   atomic.Bool // the cluster has granted since this node is in it
+	news      memberNews // of gossip
+	meetings  *meetings
+	homes     homes
+	granted   grantedIn // the cluster has granted since this node is in it
+
+	retiring  chan struct{}             // has a value while retire or resume runs; not a mutex, because retire waits for others
+	moving    atomic.Bool               // between two clusters
+	home      chan struct{}             // closed when this member's raft may take part: see comeHome
+	entered   wakeup.All                // another cluster was entered
+	enteredAt atomic.Pointer[time.Time] // the last time, by self.Clock
+	retired   seenToken                 // of the tables given up
+	resumed   machine.ClusterID         // the cluster of the record at the start; zero: none
+	started   time.Time                 // by self.Clock
+
+	leaderTerm atomic.Uint64             // of the leader that serves this member, or served it last
+	ready      atomic.Bool               // Ready has returned nil
+	readySince atomic.Pointer[time.Time] // when the first Ready could have asked for locks
 
 	ctx     context.Context // ends with the node; its cause says why
 	cancel  context.CancelCauseFunc
 	tasksMu sync.Mutex // orders spawn and stop
 	tasks   sync.WaitGroup
 
-	stopping sync.Once
-	stopErr  error
+	guests *replica.Guests // the sessions of this process
+	mute   atomic.Bool     // a raft of this process may run on after the node: no goodbye
+	ending ending
+
+	staying staying
+	doors   doors
 }
 
-// Start starts this process's part in a cluster and returns at once: finding the
-// others, founding or joining go on in the background, for as long as the node
+// Start starts this process's part in a cluster and returns at once, or after two
+// seconds if the advertised address depends on names that do not resolve: finding
+// the others, founding or joining go on in the background, for as long as the node
 // runs; see Ready. ctx bounds only the call. On error nothing is left running;
 // bad input gives a *ConfigError.
 //
@@ -66,72 +99,107 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	named := cfg.Name != ""
 	cfg, err := cfg.withDefaults()
+	if err == nil {
+		err = cfg.setName(ctx, cfg.host())
+	}
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg}
+	at := host.Of(cfg.Network)
+	n := &Node{
+		cfg: cfg, guests: replica.NewGuests(), ending: newEnding(), meetings: newMeetings(),
+		home: make(chan struct{}), retiring: make(chan struct{}, 1), started: at.Clock.Now(),
+	}
+	n.granted.own = func() machine.ClusterID { return n.founding.Cluster() }
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
 	if cfg.Events != nil {
 		n.events = newEventQueue(cfg.Events)
 	}
 	if n.record, err = identity.Open(cfg.Dir, cfg.Name, cfg.Cluster, named); err != nil {
-		return nil, &ConfigError{"Config.Dir", cfg.Dir + ": " + err.Error()}
+		return nil, badDir(cfg.Dir, err)
 	}
 	n.cfg.Name = n.record.Get().Name
+	if v := n.record.Get().Founding; v != nil {
+		n.resumed = v.Cluster
+	}
 	n.self = member.Self{
-		Name:    n.cfg.Name,
-		Boot:    uint64(time.Now().UnixNano()),
+		Name: n.cfg.Name,
+		// Above the last process's, also after the clock was set back.
+		Boot:    max(uint64(at.Clock.Wall().UnixNano()), n.record.Get().Boot+1),
 		Cluster: cfg.Cluster,
 		Log:     cfg.Logger.With("member", n.cfg.Name),
+		Clock:   at.Clock,
 	}
+	n.self.Refused = refused.New(n.self.Log)
+	n.tellNarrowed()
 	if err := n.start(); err != nil {
 		n.cancel(ErrStopped)
 		n.tasks.Wait()
 		return nil, errors.Join(err, n.record.Close())
 	}
-	n.self.Log.Info("started", "config", n.cfg.String(), "address", n.self.Addr)
+	n.self.Log.Info("started", "address", n.self.Addr, "config", n.cfg.String(), "next", "wait for Ready")
+	n.tellShortTTL()
 	return n, nil
 }
 
-// start binds the port, connects the rooms to each other, and runs them. stop
+// start binds the port, connects the rooms to each other, and runs them. shutDown
 // ends the same list.
 func (n *Node) start() error {
 	if err := n.ensureGeneration(); err != nil {
 		return err
 	}
-	key, err := n.gossipKey()
-	if err != nil {
+	if err := n.secure(); err != nil {
 		return err
 	}
 	if err := n.openPort(); err != nil {
 		return err
 	}
+	if err := n.beginLife(); err != nil {
+		return errors.Join(err, n.port.Close())
+	}
 	n.peers = stream.NewPeers(func(ctx context.Context, to member.Process) (net.Conn, error) {
-		return dial(ctx, n.port, port.KindControl, to)
+		return n.dial(ctx, port.KindControl, to)
 	})
-	n.gossip = n.newGossip(key)
+	n.across = stream.NewPeers(func(ctx context.Context, to member.Process) (net.Conn, error) {
+		c, err := n.port.DialAcross(ctx, to.Addr, port.KindControl, port.Peer{Name: to.Name, Boot: to.Boot})
+		if err != nil {
+			return nil, err // not c, which would be an interface that is not nil
+		}
+		return c, nil
+	})
+	n.peers.Mere, n.across.Mere = n.mere, n.mere
+	n.gossip = n.newGossip()
+	n.proof = n.newProof()
 	n.founding = n.newFounding()
 	n.seat = n.newSeat()
 	n.link = n.newLink()
 	n.servePort()
 	if err := n.gossip.Start(); err != nil {
 		n.peers.Stop()
+		n.across.Stop()
 		return errors.Join(err, n.port.Close())
 	}
 	if err := n.seat.Resume(); err != nil {
 		n.cancel(ErrStopped)
 		n.gossip.Stop()
 		n.peers.Stop()
-		return errors.Join(err, n.port.Close())
+		n.across.Stop()
+		return errors.Join(n.storeError(err), n.port.Close())
 	}
 	if n.events != nil {
 		n.tasks.Go(func() { n.events.run(n.ctx.Done()) })
 	}
 	n.tasks.Go(func() { n.gossip.Run(n.ctx) })
+	n.tasks.Go(func() { n.proof.Run(n.ctx) })
 	n.tasks.Go(func() { n.founding.Run(n.ctx) })
 	n.tasks.Go(func() { n.seat.Run(n.ctx) })
 	n.tasks.Go(func() { n.link.Run(n.ctx) })
+	n.tasks.Go(n.watchFounding)
 	n.tasks.Go(n.watchGranting)
+	n.tasks.Go(n.runMeetings)
+	n.tasks.Go(n.freePast)
+	n.tasks.Go(n.watchSilence)
+	n.tasks.Go(n.comeHome)
 	return nil
 }
 
@@ -141,22 +209,6 @@ func (n *Node) ensureGeneration() error {
 		return nil
 	}
 	return n.record.Update(func(r *identity.Record) { r.Generation = n.self.Boot })
-}
-
-// gossipKey derives the key of gossip from the Secret; nil without a Secret.
-func (n *Node) gossipKey() ([]byte, error) {
-	if len(n.cfg.Secret) == 0 {
-		return nil, nil
-	}
-	return hkdf.Key(sha256.New, n.cfg.Secret, nil, "gossip/1"+n.self.Cluster, 32)
-}
-
-// watchGranting tells once that locks are granted.
-func (n *Node) watchGranting() {
-	if n.link.Granting(n.ctx) == nil {
-		n.granted.Store(true)
-		n.event(Event{Kind: Granting})
-	}
 }
 
 // spawn runs f on a goroutine that stop joins, unless the node has stopped.
@@ -173,11 +225,3 @@ func (n *Node) Addr() string { return n.self.Addr }
 
 // Name is the member's name.
 func (n *Node) Name() string { return n.self.Name }
-
-// event logs an event and queues the event for the user's function.
-func (n *Node) event(e Event) {
-	n.self.Log.Info(e.Kind.String(), "about", e.Member.Name, "detail", e.Detail)
-	if n.events != nil {
-		n.events.put(e)
-	}
-}

@@ -39,7 +39,7 @@ func TestReadsWaitForAChange(t *testing.T) {
 			if a := <-answers; a.Also[1].Token != token {
 				t.Errorf("read %+v, want token %d", a, token)
 			}
-			b.propose(n, machine.Close{Session: sid(byte(i + 1))})
+			b.propose(nodes[(i+1)%3], machine.Close{Session: sid(byte(i + 1))})
 		}
 	})
 }

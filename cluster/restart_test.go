@@ -37,6 +37,7 @@ func TestARestartedMemberVotesAgain(t *testing.T) {
 // cluster stays the same, keys are free once the sessions have expired, and
 // tokens rise above all earlier tokens.
 func TestAllMembersWithDirsRestart(t *testing.T) {
+	t.Parallel() // waits for the disk
 	dir := t.TempDir()
 	inBubble(t, func(b *bubble) {
 		var last machine.Token
@@ -79,9 +80,10 @@ func TestAllMembersWithDirsRestart(t *testing.T) {
 	})
 }
 
-// Members lose identity.db, and keep the raft store. The members join the cluster
+// Members lose identity, and keep the raft store. The members join the cluster
 // anew, or found another cluster if all have lost their identity.
 func TestALostIdentityJoinsAnew(t *testing.T) {
+	t.Parallel() // waits for the disk
 	names := []string{"n1", "n2", "n3"}
 	for _, lost := range [][]string{names[:1], names} {
 		dir := t.TempDir()
@@ -92,7 +94,7 @@ func TestALostIdentityJoinsAnew(t *testing.T) {
 				b.crash(name)
 			}
 			for _, name := range lost {
-				if err := os.Remove(filepath.Join(dir, name, "identity.db")); err != nil {
+				if err := os.Remove(filepath.Join(dir, name, "identity")); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -104,6 +106,7 @@ func TestALostIdentityJoinsAnew(t *testing.T) {
 
 // The process died while writing the first entries of a founding.
 func TestAFoundingCutShortIsFinished(t *testing.T) {
+	t.Parallel() // waits for the disk
 	dir := t.TempDir()
 	inBubble(t, func(b *bubble) {
 		own := filepath.Join(dir, "n1")
@@ -133,6 +136,7 @@ func TestAFoundingCutShortIsFinished(t *testing.T) {
 // A raft begins anew under a running member: on the same store, or in memory as a
 // new generation. No lock is lost meanwhile.
 func TestRaftIsRestartedAndNoLockIsLost(t *testing.T) {
+	t.Parallel() // waits for the disk
 	dir := t.TempDir()
 	for _, durable := range []bool{false, true} {
 		inBubble(t, func(b *bubble) {

@@ -33,6 +33,7 @@ func TestAPortInUseIsAConfigError(t *testing.T) {
 }
 
 func TestADirOfAnotherMemberIsAConfigError(t *testing.T) {
+	t.Parallel() // waits for the disk
 	dir := t.TempDir()
 	n, err := Start(context.Background(), Config{Name: "a", InitialSize: 1, Dir: dir})
 	if err != nil {
@@ -59,6 +60,7 @@ func TestADirOfAnotherMemberIsAConfigError(t *testing.T) {
 // A member without a Name keeps the default name in the Dir, and logs no other
 // name.
 func TestADirKeepsADefaultName(t *testing.T) {
+	t.Parallel() // waits for the disk
 	dir := t.TempDir()
 	var first string
 	for range 2 {
@@ -86,6 +88,7 @@ func TestADirKeepsADefaultName(t *testing.T) {
 // A failed Start frees the port and the Dir, and all goroutines end: the bubble
 // notices a goroutine left behind.
 func TestAFailedStartLeavesNothingBehind(t *testing.T) {
+	t.Parallel() // waits for the disk
 	dir := t.TempDir()
 	inBubble(t, func(b *bubble) {
 		refused := func(field string, change ...func(*Config)) {
@@ -129,12 +132,4 @@ func TestAFailedStartLeavesNothingBehind(t *testing.T) {
 			t.Error("the member is in another cluster")
 		}
 	})
-}
-
-func TestAWildcardWithoutJoinCannotBeAdvertised(t *testing.T) {
-	_, err := Start(context.Background(), Config{InitialSize: 1, Bind: "0.0.0.0:0", Insecure: true})
-	var bad *ConfigError
-	if !errors.As(err, &bad) || bad.Field != "Config.Advertise" {
-		t.Errorf("got %v", err)
-	}
 }

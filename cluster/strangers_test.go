@@ -51,6 +51,7 @@ func (b *bubble) strangeStream(p *port.Port, n *Node, kind port.Kind) (c *port.C
 // and grant, and nobody has begun a term.
 func TestGarbageOnThePortHarmsNothing(t *testing.T) {
 	inBubble(t, func(b *bubble) {
+		b.thieves = true
 		nodes := b.form()
 		r := rand.New(rand.NewPCG(1, 2))
 		garbage := func(n int) []byte {
@@ -197,6 +198,7 @@ func TestForgedCommandsOfALeaderAreRefused(t *testing.T) {
 		b.open(leader, 1)
 		token := b.propose(leader, delayed(1, 1, "k", time.Hour)).Token
 		time.Sleep(5 * time.Second) // session 1 expires
+		b.thieves = true
 		forged := machine.EndDelay{Token: token, Term: leader.currentTerm().Number()}
 		for _, n := range nodes {
 			if out, err := n.link.Propose(b.within(5*time.Second), forged); err == nil {
@@ -234,8 +236,8 @@ func TestForgedCommandsOfALeaderAreRefused(t *testing.T) {
 		accepted(nodes[0], machine.Ask{Session: sid(2), Key: "k"})
 		accepted(nodes[0], machine.Break{Session: sid(2), Key: "k", Token: token})
 		held := accepted(nodes[0], shared(2, 1, "k", ""))
-		up := accepted(nodes[1], machine.Upgrade{Session: sid(2), Seq: 2, Token: held.Token})
-		accepted(nodes[2], machine.SetValue{Session: sid(2), Token: up.Token, Rev: 1, Value: []byte("v")})
-		accepted(nodes[2], machine.Downgrade{Session: sid(2), Token: up.Token})
+		up := accepted(nodes[0], machine.Upgrade{Session: sid(2), Seq: 2, Token: held.Token})
+		accepted(nodes[0], machine.SetValue{Session: sid(2), Token: up.Token, Rev: 1, Value: []byte("v")})
+		accepted(nodes[0], machine.Downgrade{Session: sid(2), Token: up.Token})
 	})
 }

@@ -48,11 +48,13 @@ func TestAnExpiredSessionIsGoneEverywhere(t *testing.T) {
 // A grant tells the time of its entry, by the leader's clock. The time is the same
 // on every voter, in memory and after a restart from disk.
 func TestTablesAgreeOnTheTime(t *testing.T) {
+	t.Parallel() // waits for the disk
 	for _, dir := range []string{"", t.TempDir()} {
 		inBubble(t, func(b *bubble) {
 			change := []func(*Config){ttl(time.Minute)}
 			if dir != "" {
-				change = append(change, inDir(dir))
+				keep := func(c *Config) { c.hostBoot = func() string { return "" } } // the session, across the restart
+				change = append(change, inDir(dir), keep)
 			}
 			n := b.form(change...)[0]
 			b.open(n, 1)
@@ -117,7 +119,10 @@ func TestTheBoundOfTTLsFollowsTheMembers(t *testing.T) {
 		n4 := b.join("n4", thin, ttl(5*time.Second))
 		time.Sleep(5 * time.Second)
 		bound(5 * time.Second)
-		if o := b.propose(n4, machine.Open{Session: sid(1), Client: "c", Node: "n4", TTL: 6000}); o.Code != machine.BadCommand {
+		n4.link.Claim(key(1))
+		long := opening(n4, 1)
+		long.TTL = 6000
+		if o := b.propose(n4, long); o.Code != machine.BadCommand {
 			t.Errorf("a TTL over the bound: %+v", o)
 		}
 		b.leave("n4")

@@ -9,6 +9,7 @@ import (
 	"github.com/wardmote/wardmote/internal/consensus"
 	"github.com/wardmote/wardmote/internal/founding"
 	"github.com/wardmote/wardmote/internal/gossip"
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/link"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
@@ -23,20 +24,24 @@ import (
 
 func (n *Node) openPort() error {
 	p, err := port.Open(port.Config{
-		Network:   n.cfg.Network,
-		Bind:      n.cfg.Bind,
-		Cluster:   n.self.Cluster,
-		Self:      port.Peer{Name: n.self.Name, Boot: n.self.Boot},
-		ClusterID: func() [16]byte { return n.founding.Cluster() },
-		Admit:     n.admit,
-		TLS:       n.cfg.TLS,
-		Logger:    n.self.Log,
-		Foreign:   n.foreign,
+		Network:    n.cfg.Network,
+		Bind:       n.cfg.Bind,
+		Cluster:    n.self.Cluster,
+		Self:       port.Peer{Name: n.self.Name, Boot: n.self.Boot},
+		ClusterID:  func() [16]byte { return n.founding.Cluster() },
+		Admit:      n.admit,
+		Advertised: func() string { return n.self.Addr },
+		Auth:       n.method(),
+		Age:        n.cfg.age,
+		Logger:     n.self.Log,
+		Foreign:    n.foreign,
+		Refused:    n.self.Refused,
+		Living:     n.living,
 	})
 	if err != nil {
 		return &ConfigError{"Config.Bind", err.Error()}
 	}
-	if n.self.Addr, err = n.cfg.advertise(p.Addr()); err != nil {
+	if n.self.Addr, err = n.cfg.advertise(n.ctx, p.Addr(), n.cfg.host()); err != nil {
 		return errors.Join(err, p.Close())
 	}
 	n.port = p
@@ -45,83 +50,106 @@ func (n *Node) openPort() error {
 
 // servePort begins to accept connections, each for the room of its kind.
 func (n *Node) servePort() {
-	n.port.Handle(port.KindGossip, func(c *port.Conn) { n.gossip.Accept(c) })
+	handle := func(k port.Kind, serve func(*port.Conn)) {
+		n.port.Handle(k, func(c *port.Conn) {
+			if c.Proved.Name != "" {
+				n.gossip.Met(c.Remote.Name, c.Remote.Boot, c.Proved.Voter)
+			} else {
+				n.gossip.Called(c.Remote.Name, c.Remote.Boot)
+			}
+			serve(c)
+		})
+	}
+	handle(port.KindGossip, func(c *port.Conn) { n.gossip.Accept(c, c.Remote.Name) })
+	handle(port.KindPackets, func(c *port.Conn) { n.gossip.AcceptPackets(c) })
 	n.port.HandlePackets(n.gossip.Packet)
-	n.port.Handle(port.KindMember, func(c *port.Conn) { term.ServeMember(c, n.currentTerm, n.hint) })
-	n.port.Handle(port.KindControl, n.serveControl)
-	n.port.Handle(port.KindRaft, func(c *port.Conn) { n.seat.Accept(c, c.Hello.To.Boot) })
+	handle(port.KindMember, n.serveMember)
+	handle(port.KindControl, n.serveControl)
+	handle(port.KindRelay, n.relay)
+	handle(port.KindRaft, func(c *port.Conn) {
+		n.seat.Accept(c, member.Process{Name: c.Remote.Name, Boot: c.Remote.Boot}, c.Proved.Voter, c.Hello.To.Boot)
+	})
 	n.port.Serve()
+}
+
+// serveMember serves the stream of a member that takes this node for the leader.
+func (n *Node) serveMember(c *port.Conn) {
+	g := n.guide()
+	g.Shared, g.Mere = n.certs != nil && c.Proved.Name == "", !c.Proved.Voter
+	term.ServeMember(c, c.Hello.From.Name, c.Hello.From.Boot, g)
 }
 
 var errNoRaft = errors.New("cluster: no such raft here")
 
 // admit decides which connections this node accepts.
 func (n *Node) admit(h port.Hello) error {
-	if h.Kind == port.KindRaft && !n.seat.Admits(h.To.Boot) {
+	if h.Kind == port.KindRaft && (!n.atHome() || !n.seat.Admits(h.To.Boot)) {
 		return errNoRaft
+	}
+	if h.Kind == port.KindRelay {
+		if _, ok := n.relayTo(h.To.Name); !ok {
+			return errNoRelay
+		}
 	}
 	return nil
 }
 
-func dial(ctx context.Context, p *port.Port, kind port.Kind, to member.Process) (net.Conn, error) {
-	c, err := p.Dial(ctx, to.Addr, kind, port.Peer{Name: to.Name, Boot: to.Boot})
+// dial opens a connection to a process. Each handshake is told to the prover.
+func (n *Node) dial(ctx context.Context, kind port.Kind, to member.Process) (net.Conn, error) {
+	begun := time.Now()
+	c, err := n.port.Dial(ctx, to.Addr, kind, port.Peer{Name: to.Name, Boot: to.Boot})
+	n.noteHandshake(begun, to.Addr, c, err)
 	if err != nil {
 		return nil, err // not c, which would be an interface that is not nil
 	}
 	return c, nil
 }
 
-func (n *Node) newGossip(key []byte) *gossip.Gossip {
+func (n *Node) newGossip() *gossip.Gossip {
 	rec := n.record.Get()
+	keys, ids := n.gossipKeys()
 	meta := member.Metadata{
 		Version:    member.ProtocolVersion,
 		Generation: rec.Generation,
 		Founder:    n.foundingConfig().Declared(),
 		Durable:    n.cfg.Dir != "",
+		Thin:       n.cfg.Voting.Thin,
+		Zone:       n.cfg.Voting.Zone,
 		TTL:        uint64(n.cfg.TTL / time.Millisecond),
 		Format:     machine.MaxFormat,
 	}
 	if rec.Founding != nil {
 		meta.Cluster = rec.Founding.Cluster
 	}
+	meta.SetKeyIDs(ids)
 	return gossip.New(gossip.Config{
-		Self:     n.self,
-		Join:     n.cfg.Join,
-		Key:      key,
-		Meta:     meta,
-		Port:     gossipPort{n.port},
-		Cluster:  func() machine.ClusterID { return n.founding.Cluster() },
-		Peers:    func() []string { return n.record.Get().Peers },
-		Remember: n.record.RememberPeers,
-		Watcher:  gossipWatcher{event: n.event, namesake: n.namesake, foreign: n.foreignGossip},
+		Self:      n.self,
+		Join:      n.cfg.Join,
+		Resolver:  n.cfg.Resolver,
+		Keys:      func() [][]byte { return keys },
+		InStreams: n.cfg.Security.TLS != nil && len(keys) == 0,
+		Meta:      meta,
+		Port:      gossipPort{n.port, n.dial},
+		Updated:   func() { n.link.Describe() }, // the link is made later, before anything runs
+		Cluster:   func() machine.ClusterID { return n.founding.Cluster() },
+		Peers:     func() []string { return n.record.Get().Peers },
+		Remember:  n.record.RememberPeers,
+		Watcher:   gossipWatcher{event: n.memberEvent, namesake: n.namesake, foreign: n.foreignGossip},
 	})
 }
 
 // gossipPort carries gossip over the node's port.
-type gossipPort struct{ *port.Port }
+type gossipPort struct {
+	*port.Port
+	dial func(context.Context, port.Kind, member.Process) (net.Conn, error)
+}
 
 func (p gossipPort) Dial(ctx context.Context, to member.Process) (net.Conn, error) {
-	return dial(ctx, p.Port, port.KindGossip, to)
+	return p.dial(ctx, port.KindGossip, to)
 }
 
-// gossipWatcher turns gossip's news into events.
-type gossipWatcher struct {
-	event    func(Event)
-	namesake func(member.Sighting)
-	foreign  func(member.Process)
-}
-
-func (w gossipWatcher) Joined(s member.Sighting, earlier bool) { w.tell(MemberJoined, s, earlier) }
-func (w gossipWatcher) Left(s member.Sighting, earlier bool)   { w.tell(MemberLeft, s, earlier) }
-func (w gossipWatcher) Namesake(s member.Sighting)             { w.namesake(s) }
-func (w gossipWatcher) Foreign(p member.Process)               { w.foreign(p) }
-
-func (w gossipWatcher) tell(kind EventKind, s member.Sighting, earlier bool) {
-	e := Event{Kind: kind, Member: memberOf(s.Process)}
-	if earlier {
-		e.Detail = "an earlier start of it" // not the present holder of the name
-	}
-	w.event(e)
+func (p gossipPort) DialPackets(ctx context.Context, to member.Process) (net.Conn, error) {
+	return p.dial(ctx, port.KindPackets, to)
 }
 
 func (n *Node) foundingConfig() founding.Config {
@@ -130,10 +158,12 @@ func (n *Node) foundingConfig() founding.Config {
 		Join:        n.cfg.Join,
 		Founders:    n.cfg.Founders,
 		InitialSize: n.cfg.InitialSize,
-		Voters:      n.cfg.Voters,
+		Voters:      n.cfg.Voting.Voters,
+		Thin:        n.cfg.Voting.Thin,
 		TTL:         n.cfg.TTL,
 		Record:      n.record,
 		Adopted:     n.adopted,
+		AssumeGone:  n.cfg.Recovery.AssumeGone,
 		Conflict:    n.conflict,
 	}
 }
@@ -141,43 +171,52 @@ func (n *Node) foundingConfig() founding.Config {
 func (n *Node) newFounding() *founding.Runner {
 	cfg := n.foundingConfig()
 	cfg.Members, cfg.Joined = n.gossip, n.gossip.Joined()
-	cfg.Ask = n.peers
-	return founding.New(cfg)
-}
-
-// adopted is called once, when this member learns its cluster.
-func (n *Node) adopted(v wire.Founding, votes bool) {
-	n.gossip.Update(func(m *member.Metadata) { m.Cluster = v.Cluster })
-	n.event(Event{Kind: ClusterFounded, Detail: clusterText(v.Cluster)})
-	if votes {
-		n.seat.Found(n.ctx)
+	cfg.Ask, cfg.Tried = n.across, n.gossip.Tried
+	cfg.Leave, cfg.Retire = n.leaveCluster, n.retire
+	cfg.Ended = func(name string, boot uint64) bool { return n.proof.Ended(name, boot) }
+	cfg.Shown = n.gossip.Shown
+	cfg.Leaderless = func() time.Duration { return n.link.Alone() } // the link is made later
+	if n.cfg.Recovery.JoinIsComplete {
+		cfg.Complete = n.gossip.CompleteList
 	}
-	n.link.Wake()
+	if floor := n.cfg.Recovery.TokenFloor; floor != nil {
+		cfg.TokenFloor = func(ctx context.Context) (uint64, error) {
+			token, err := floor(ctx)
+			return uint64(token), err
+		}
+	}
+	return founding.New(cfg)
 }
 
 func (n *Node) newSeat() *consensus.Seat {
 	return consensus.NewSeat(consensus.Config{
-		Self:      n.self,
-		Dir:       n.cfg.Dir,
-		Record:    n.record,
-		Engine:    n.cfg.engine,
-		NewTable:  func() consensus.FSM { return term.NewTable() },
-		LastToken: lastToken,
-		Dial: func(ctx context.Context, raftID string) (net.Conn, error) {
-			to, err := n.locate(raftID)
-			if err != nil {
-				return nil, err
-			}
-			_, to.Boot, _ = member.ParseRaftID(raftID) // raft streams name the generation
-			return dial(ctx, n.port, port.KindRaft, to)
-		},
+		Self:       n.self,
+		Dir:        n.cfg.Dir,
+		Record:     n.record,
+		Engine:     n.cfg.engine,
+		Disk:       host.Of(n.cfg.Network).Disk,
+		NewTable:   n.newTable,
+		LastToken:  lastToken,
+		Dial:       n.dialRaft,
+		Look:       n.look,
+		AskStand:   n.askStand,
+		AskFollows: n.askFollows,
 		Lead:       n.lead,
 		Advertise:  n.gossip.Update,
 		AskRemoved: n.askRemoved,
-		Changed:    func() { n.link.Wake() },
-		Retired:    func(err error) { n.event(Event{Kind: NodeFailed, Detail: err.Error()}) },
-		Fail:       n.fail,
+		Changed:    n.wakeLink,
+		Retired: func(err error) {
+			n.mute.Store(true) // the disk may hang, and raft with it
+			n.event(Event{Kind: NodeFailed, Detail: err.Error()})
+		},
+		Fail: n.fail,
 	})
+}
+
+func (n *Node) newTable() consensus.FSM {
+	t := term.NewTable()
+	t.Clock = n.self.Clock
+	return t
 }
 
 // lastToken returns the highest token of a table.
@@ -197,55 +236,31 @@ func (n *Node) newLink() *link.Link {
 			}
 			return nil // not t, which would be an interface that is not nil
 		},
-		Guess:    n.guessLeader,
-		Members:  n.gossip.Alive,
-		Gossiped: n.gossip.Changed,
-		Dial: func(ctx context.Context, addr string) (net.Conn, string, error) {
-			c, err := n.port.Dial(ctx, addr, port.KindMember, port.Peer{})
-			if err != nil {
-				return nil, "", err
-			}
-			return c, c.Remote.Name, nil
+		Guess:      n.guessLeader,
+		VoterAddrs: n.voterAddrs,
+		OtherAddrs: n.otherAddrs,
+		Members:    n.gossip.Alive,
+		Gossiped:   n.gossip.Changed,
+		Dial:       n.dialMember,
+		Voters:     n.votersTold,
+		Describe: func() []byte {
+			meta := n.gossip.Described()
+			return wire.Marshal(&meta)
 		},
 		Explain: n.noQuorumReason,
+		Guests:  n.guests,
+		AllEnd:  n.allOthersEnd,
+		Proved:  n.proof.Changed,
 		Done:    n.ctx.Done(),
 		Cause:   func() error { return context.Cause(n.ctx) },
 		LeaderChanged: func(leader member.Process, number uint64) {
+			if n.leaderTerm.Swap(number) > number {
+				n.voters.forget() // a false leader told of the voters
+			}
+			n.voters.changed.Wake()
 			n.event(Event{Kind: LeaderChanged, Member: memberOf(leader), Term: number})
 		},
-		QuorumLost:     func(detail string) { n.event(Event{Kind: QuorumLost, Detail: detail}) },
+		QuorumLost:     n.quorumLost,
 		QuorumRegained: func() { n.event(Event{Kind: QuorumRegained}) },
 	})
-}
-
-// guessLeader returns the leader of this node's own raft.
-func (n *Node) guessLeader() (member.Process, bool) {
-	r := n.seat.Current()
-	if r == nil || r.LeaderID() == "" {
-		return member.Process{}, false
-	}
-	p, err := n.locate(r.LeaderID())
-	return p, err == nil
-}
-
-// locate finds the process behind a raft ID.
-func (n *Node) locate(raftID string) (member.Process, error) {
-	if name, _, err := member.ParseRaftID(raftID); err == nil && name == n.self.Name {
-		return member.Process{Name: name, Addr: n.self.Addr}, nil
-	}
-	return member.Locate(n.gossip.All(), raftID)
-}
-
-// hint names the leading member, as far as this node knows.
-func (n *Node) hint() wire.Hint {
-	if t := n.currentTerm(); t != nil {
-		return wire.Hint{Term: t.Number(), Leader: n.self.Name, Addr: n.self.Addr}
-	}
-	if r := n.seat.Current(); r != nil && r.LeaderID() != r.ID() {
-		if at, ok := n.guessLeader(); ok {
-			return wire.Hint{Term: r.Term(), Leader: at.Name, Addr: at.Addr}
-		}
-	}
-	name, addr, _ := n.link.Leader()
-	return wire.Hint{Leader: name, Addr: addr}
 }

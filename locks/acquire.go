@@ -24,20 +24,30 @@ var errNoSession = errors.New("locks: the session has ended")
 // The errors are:
 //
 //   - ctx ended: the cause of ctx, joined with cluster.ErrNoQuorum if no leader
-//     was found until then. If ctx had ended before the call, nothing was done.
-//   - *SessionError, matching ErrSessionLost: the session ended during the
-//     wait; the place in the queue is gone.
-//   - *LostError: the key was granted and lost again before Acquire returned.
+//     is known then; the text has the reason, as Node.Health has it. If ctx ended
+//     in the key's queue, the error is a *WaitError, with the holder and the
+//     position. If ctx had ended before the call, nothing was done. See also
+//     Trace.Blocked.
+//   - *LostError of the reason Broken: the key was granted and taken away by
+//     Break before Acquire returned.
 //   - ErrTooManyWaiters: the queue is full.
+//   - ErrTooManyKeys: the client has as many keys as a client may have.
 //   - *DeadlockError: if waiting would close a cycle (A waits for B, B for C, C
 //     for A, through any number of clients), Acquire fails at once and the
 //     error lists the cycle. A waiter counts as the holder of a lock only if
 //     the waiter's ctx descends from the lock's context.
-//   - *ChangedError, ErrTooOld: see the option IfToken; *CapacityError: see
-//     Permit.
+//   - *ChangedError, ErrTooOld, *FutureTokenError: see the option IfToken;
+//     *CapacityError: see Permits.
 //   - *cluster.ConfigError: the key or an option cannot be used.
 //   - ErrClosed, or cluster.ErrStopped: the client or its node has ended.
+//
+// If the session is lost during the wait, or a grant with its session before
+// Acquire returned, Acquire reports to Trace.Retrying and asks again in the next
+// session, behind the present waiters, until ctx ends.
 func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	return c.acquire(ctx, context.WithoutCancel(ctx), newAcquireRequest(key, opts))
 }
 
@@ -46,6 +56,9 @@ func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock
 // waiter. During the first TTL of a cluster's life the cluster grants nothing,
 // and the error is cluster.ErrFounding.
 func (c *Client) TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	req := newAcquireRequest(key, opts)
 	req.cmd.Try = true
 	return c.acquire(ctx, context.WithoutCancel(ctx), req)
@@ -58,6 +71,7 @@ func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock
 		return nil, err
 	}
 	defer c.calls.Done()
+	defer c.mayBlock(req.key)()
 	if req.err != nil {
 		return nil, req.err
 	}
@@ -71,15 +85,34 @@ func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock
 			return nil, callError("acquire", req.key, err)
 		}
 		l, err := s.acquire(ctx, parent, req)
-		if err != errNoSession {
+		switch {
+		case err == errNoSession: // the session had ended before the request came
+		case c.lostWithSession(err):
+			c.trace.retrying(LockEvent{Key: req.key, Err: err})
+		default:
 			return l, err
 		}
-		// The session had ended before the request came. The next session is
-		// opened without a pause, unless this happens again.
 		if err := retry.wait(ctx, c.closing); err != nil {
 			return nil, callError("acquire", req.key, err)
 		}
 	}
+}
+
+// lostWithSession reports whether a request failed because its session was lost, so
+// that the same request can succeed in the next session. The end of the node or of
+// the client is no such loss.
+func (c *Client) lostWithSession(err error) bool {
+	var reason Reason
+	if session, ok := errors.AsType[*SessionError](err); ok {
+		reason = session.Reason
+	} else if lost, ok := errors.AsType[*LostError](err); ok {
+		reason = lost.Reason
+	}
+	switch reason {
+	case SessionExpired, QuorumUnreachable, HostSlept, ProcessPaused, ClusterReplaced, SessionEnded:
+		return c.closing.Err() == nil
+	}
+	return false
 }
 
 // acquire acquires req in this session. The error is errNoSession if the
@@ -141,7 +174,14 @@ func (s *session) lockOrError(ctx context.Context, w *waiter, o waitResult) (*Lo
 	case err == nil && out.Code == machine.NoSession:
 		s.lose(SessionExpired)
 		return nil, errNoSession
-	case ctx.Err() != nil && (err != nil || o.withdrawn):
+	case ctx.Err() != nil && err == nil && o.withdrawn:
+		// In the queue, where no error tells of a lost leader.
+		why := s.c.whyEnded(ctx)
+		if out.Code == machine.Queued && why != ErrClosed && !hasType[*SessionError](why) {
+			why = s.waitError(w, why)
+		}
+		return nil, callError("acquire", w.key, why)
+	case ctx.Err() != nil && err != nil:
 		return nil, callError("acquire", w.key, whyEnded(ctx, err))
 	case err != nil:
 		return nil, callError("acquire", w.key, err)
@@ -182,6 +222,8 @@ func refusalError(req *acquireRequest, out machine.Outcome) error {
 		}
 	case machine.TooManyWaiters:
 		return fmt.Errorf("%w: %d wait for %q", ErrTooManyWaiters, out.Limit, key)
+	case machine.TooManyKeys:
+		return callError("acquire", key, tooManyKeys(out))
 	case machine.Founding:
 		return callError("acquire", key, cluster.ErrFounding)
 	case machine.Deadlock:
@@ -190,10 +232,21 @@ func refusalError(req *acquireRequest, out machine.Outcome) error {
 		return &ChangedError{Key: key, Since: fence.Token(req.cmd.IfToken), Token: fence.Token(out.Token)}
 	case machine.TooOld:
 		return fmt.Errorf("%w: %q, token %d; grants up to token %d are forgotten", ErrTooOld, key, uint64(req.cmd.IfToken), uint64(out.Token))
+	case machine.NeverGranted:
+		return &FutureTokenError{Key: key, Token: fence.Token(req.cmd.IfToken), Last: fence.Token(out.Token)}
 	case machine.WrongCapacity:
-		return &CapacityError{Key: key, Of: int(req.cmd.Of), Have: int(out.Limit)}
+		return &CapacityError{Key: key, N: int(req.cmd.N), Of: int(req.cmd.Of), Have: int(out.Limit)}
 	}
 	return callError("acquire", key, outcomeError("acquire", out))
+}
+
+// tooManyKeys returns the error of a request for which the session has no room.
+func tooManyKeys(out machine.Outcome) error {
+	unit := "keys"
+	if out.Limit == machine.MaxHeldBytes {
+		unit = "bytes of keys, metas and lineages"
+	}
+	return fmt.Errorf("%w: at most %d %s", ErrTooManyKeys, out.Limit, unit)
 }
 
 // deadlockError returns the error of a request that would have closed cycle.

@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 
+	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
@@ -40,15 +41,20 @@ func signal(c *chan struct{}, closed bool) <-chan struct{} {
 //
 // On failure the holders may or may not have been asked. The error is the cause
 // of ctx, with cluster.ErrNoQuorum if no leader was found until then; a
-// *cluster.ConfigError; ErrClosed or cluster.ErrStopped.
+// *cluster.ConfigError; ErrClosed or cluster.ErrStopped. If the leader's
+// Security.Authorize refuses, the error is a *cluster.DeniedError, and the holders
+// were not asked.
 func (c *Client) Ask(ctx context.Context, key string) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := checkKey(key); err != nil {
 		return err
 	}
 	out, err := c.proposeInAnySession(ctx, func(s *session) machine.Command { return machine.Ask{Session: s.id, Key: key} })
 	switch {
 	case err != nil:
-		return callError("ask for", key, err)
+		return callError("ask for", key, denied(cluster.VerbAsk, key, err))
 	case out.Code == machine.OK, out.Code == machine.NotHeld:
 		return nil
 	}

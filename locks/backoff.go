@@ -1,13 +1,18 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
 )
 
-// backoff spaces attempts after failures. The zero value is ready for use.
-type backoff struct{ n int }
+// backoff spaces attempts after failures. The zero value is ready for use, with
+// minBackoff and maxBackoff.
+type backoff struct {
+	n           int
+	least, most time.Duration // of the time that doubles
+}
 
 const (
 	minBackoff = 20 * time.Millisecond
@@ -19,7 +24,7 @@ const (
 // failure. If a context ends first, wait returns the cause of ctx, or ErrClosed
 // for closing.
 func (b *backoff) wait(ctx, closing context.Context) error {
-	d := min(minBackoff<<min(b.n, 10), maxBackoff)
+	d := min(cmp.Or(b.least, minBackoff)<<min(b.n, 10), cmp.Or(b.most, maxBackoff))
 	b.n++
 	timer := time.NewTimer(jitter(d))
 	defer timer.Stop()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -25,8 +26,13 @@ import (
 // other errors are the cause of ctx, with cluster.ErrNoQuorum if no leader was
 // found until then; a *cluster.ConfigError; ErrClosed; and cluster.ErrStopped.
 // After these the grant may or may not be broken; a break under way continues
-// by itself.
+// by itself. If the leader's Security.Authorize refuses, the error is a
+// *cluster.DeniedError; the grant is as before, unless an earlier Break is under
+// way.
 func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := checkKey(key); err != nil {
 		return err
 	}
@@ -52,7 +58,7 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 		})
 		switch {
 		case err != nil:
-			return callError("break", key, err)
+			return callError("break", key, denied(cluster.VerbBreak, key, err))
 		case out.Code == machine.NotHeld:
 			return c.upgradedError(ctx, key, a.Status, token)
 		case out.Code != machine.OK:

@@ -299,7 +299,7 @@ func TestBreakOfOneOfVeryManyHolders(t *testing.T) {
 		b, _ := w.client(t, "b")
 		var last *Lock
 		for range 1100 {
-			last = acquire(t, a, "k", Permit(2000))
+			last = acquire(t, a, "k", Permits(1, 2000))
 		}
 		if err := b.Break(bg, "k", last.Token()); err != nil {
 			t.Error(err)

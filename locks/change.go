@@ -28,6 +28,9 @@ type runningChange struct {
 // lock ends. runChange returns nil if f returned the code OK, or the code
 // Granted while the lock is held.
 func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Context) (machine.Outcome, error)) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -39,6 +42,7 @@ func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Contex
 		return err
 	}
 	defer s.c.calls.Done()
+	defer s.c.mayBlock(g.key)()
 	cctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c := &runningChange{lock: l, cancel: cancel}

@@ -105,7 +105,7 @@ func TestUpgradeIsOfSharedLocksOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		for _, l := range []*Lock{
-			acquire(t, a, "permit", Permit(3)),
+			acquire(t, a, "permit", Permits(1, 3)),
 			acquire(t, a, "mine", Shared(), Reentrant("o")),
 		} {
 			if err := l.Upgrade(bg); !errors.Is(err, ErrWrongMode) {

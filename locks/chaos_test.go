@@ -165,6 +165,9 @@ var documented = map[string][]error{
 	"Observe":     nil,
 	"Ask":         nil,
 	"Break":       {ErrHeld, ErrNotHeld},
+	"Values":      nil,
+	"Sessions":    nil,
+	"EndSession":  {ErrNoSuchSession},
 	"Release":     ofRelease,
 	"HandOver":    append([]error{ErrNoSuccessor, ErrWrongMode}, ofRelease...),
 	"SetValue":    ofChange,
@@ -260,13 +263,14 @@ var visits = []func(*visitor, context.Context){
 	(*visitor).once,
 	(*visitor).cell,
 	(*visitor).breakAll,
+	(*visitor).endSession,
 	(*visitor).ask,
 	(*visitor).watch,
 	(*visitor).list,
 }
 
 func (v *visitor) acquire(ctx context.Context) {
-	opts := [][]Option{nil, {Shared()}, {Shared()}, {Permit(2)}, {Priority(1)}, {Delay(time.Second)}}[v.rng.IntN(6)]
+	opts := [][]Option{nil, {Shared()}, {Shared()}, {Permits(1, 2)}, {Priority(1)}, {Delay(time.Second)}}[v.rng.IntN(6)]
 	l, err := v.c.Acquire(ctx, v.key(), opts...)
 	v.b.ended(ctx, "Acquire", err)
 	if err == nil {
@@ -369,6 +373,24 @@ func (v *visitor) breakAll(ctx context.Context) {
 	v.b.ended(ctx, "Inspect", err)
 	for _, h := range st.Holders {
 		v.b.ended(ctx, "Break", v.c.Break(ctx, key, h.Token))
+	}
+}
+
+// endSession ends a session, maybe its own.
+func (v *visitor) endSession(ctx context.Context) {
+	var refs []string
+	for s, err := range v.c.Sessions(ctx) {
+		v.b.ended(ctx, "Sessions", err)
+		refs = append(refs, s.Ref)
+	}
+	if len(refs) > 0 && v.rng.IntN(4) == 0 {
+		if ref := refs[v.rng.IntN(len(refs))]; ref != "" {
+			v.b.ended(ctx, "EndSession", v.c.EndSession(ctx, ref))
+		}
+	}
+	for value, err := range v.c.Values(ctx, "k") {
+		v.b.ended(ctx, "Values", err)
+		v.wantValue(value.Data)
 	}
 }
 

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/wardmote/wardmote/fence"
@@ -17,18 +18,29 @@ import (
 // cleanup is a command to free a grant or withdraw a request of this client.
 type cleanup struct {
 	keys        []string
-	token       fence.Token   // the grant to release; 0: withdraw seq
-	seq         uint64        // the request to withdraw
-	successor   string        // if not empty: release to this client, if it waits
-	noSuccessor error         // why there was no release to successor
-	upgraded    *grant        // the grant that the withdrawn request was to upgrade
-	done        chan struct{} // closed when the cluster has answered or the session has ended
+	value       *machine.SetValue // to be stored first; nil once the cluster has answered
+	token       fence.Token       // the grant to release; 0: withdraw seq
+	seq         uint64            // the request to withdraw; 0: nothing but the value
+	successor   string            // if not empty: release to this client, if it waits
+	noSuccessor error             // why there was no release to successor
+	upgraded    *grant            // the grant that the withdrawn request was to upgrade
+	more        []*cleanup        // further withdrawals that go in the same command
+	done        chan struct{}     // closed when the cluster has answered or the session has ended
 }
 
 // command returns the command to propose.
 func (d *cleanup) command(id machine.SessionID, seen []uint64) machine.Command {
+	if d.value != nil {
+		v := *d.value
+		v.Seen = seen
+		return v
+	}
 	if d.token == 0 {
-		return machine.Withdraw{Session: id, Seq: d.seq, Seen: seen}
+		c := machine.Withdraw{Session: id, Seq: d.seq, Seen: seen}
+		for _, o := range d.more {
+			c.More = append(c.More, o.seq)
+		}
+		return c
 	}
 	return machine.Release{Session: id, Token: machine.Token(d.token), To: d.successor, Seen: seen}
 }
@@ -54,21 +66,70 @@ func (d *cleanup) retryWithoutSuccessor(out machine.Outcome, err error) bool {
 	return true
 }
 
-// maxCleanupWorkers bounds the concurrent cleanups of a session.
-const maxCleanupWorkers = 16
+// valueAnswered reports whether the command of the value was answered, with the
+// session still open, so that the cleanup goes on with the rest. A refusal is final
+// too: the grant was broken, or the cluster has no room.
+func (s *session) valueAnswered(d *cleanup, out machine.Outcome, err error) bool {
+	if d.value == nil || err != nil || out.Code == machine.NoSession {
+		return false
+	}
+	s.mu.Lock()
+	delete(s.cleanups.owed, d.value)
+	s.mu.Unlock()
+	d.value = nil
+	return true
+}
+
+// owe stores cmd, a value of l's grant, in the background, before the grant is
+// released. If l has ended, the release is under way or the session's end will free
+// the key: then the value goes alone.
+func (l *Lock) owe(cmd *machine.SetValue) {
+	s := l.g.s
+	s.mu.Lock()
+	ended := l.ended != nil
+	if !ended {
+		l.g.ensureRare().owed = cmd
+	}
+	s.mu.Unlock()
+	if ended {
+		s.startCleanup(&cleanup{keys: l.g.keys(), value: cmd})
+	}
+}
+
+// proposeOwed stores the values that no cleanup has stored, before the session is
+// closed: see proposeClose. A second copy of a value changes nothing.
+func (s *session) proposeOwed(ctx context.Context) {
+	s.mu.Lock()
+	owed := slices.Collect(maps.Keys(s.cleanups.owed))
+	clear(s.cleanups.owed)
+	s.mu.Unlock()
+	for _, cmd := range owed {
+		_, _ = s.c.rep.Propose(ctx, *cmd)
+	}
+}
+
+const (
+	maxCleanupWorkers = 256 // concurrent cleanups of a session
+	maxWithdrawing    = 2   // of them: commands that withdraw waits
+)
 
 // cleanups are the unanswered cleanups of a session, guarded by the session's
 // mu.
 type cleanups struct {
-	queue   []*cleanup            // not yet taken by a worker
-	workers int                   // goroutines that run runCleanups
-	byKey   map[string][]*cleanup // by each of their keys, queued and running
+	queue       []*cleanup                       // not yet taken by a worker
+	workers     int                              // goroutines that run runCleanups
+	withdrawing int                              // commands under way that withdraw waits
+	byKey       map[string]map[*cleanup]struct{} // by each of their keys, queued and running
+	owed        map[*machine.SetValue]struct{}   // values of cleanups without an answer
 }
 
 // startCleanup sends d in the background, until the cluster has answered or the
 // session has ended. The end of the session frees everything.
 func (s *session) startCleanup(d *cleanup) {
 	s.mu.Lock()
+	if d.value != nil {
+		s.cleanups.owed[d.value] = struct{}{}
+	}
 	if s.reason != 0 {
 		s.mu.Unlock()
 		return
@@ -77,7 +138,10 @@ func (s *session) startCleanup(d *cleanup) {
 	cl := &s.cleanups
 	cl.queue = append(cl.queue, d)
 	for _, key := range d.keys {
-		cl.byKey[key] = append(cl.byKey[key], d)
+		if cl.byKey[key] == nil {
+			cl.byKey[key] = make(map[*cleanup]struct{})
+		}
+		cl.byKey[key][d] = struct{}{}
 	}
 	start := cl.workers < maxCleanupWorkers
 	if start {
@@ -93,23 +157,70 @@ func (s *session) startCleanup(d *cleanup) {
 func (s *session) runCleanups() {
 	cl := &s.cleanups
 	s.mu.Lock()
-	for len(cl.queue) > 0 {
-		d := cl.queue[0]
-		cl.queue = cl.queue[1:]
+	for d := cl.take(); d != nil; d = cl.take() {
+		withdraws := d.withdrawsWait()
 		s.mu.Unlock()
 		s.applyCleanup(d)
 		s.mu.Lock()
-		for _, key := range d.keys {
-			if rest := slices.DeleteFunc(cl.byKey[key], func(o *cleanup) bool { return o == d }); len(rest) > 0 {
-				cl.byKey[key] = rest
-			} else {
-				delete(cl.byKey, key)
-			}
+		if withdraws {
+			cl.withdrawing--
 		}
-		close(d.done)
+		cl.settle(d)
+		for _, o := range d.more {
+			cl.settle(o)
+		}
 	}
 	cl.workers--
 	s.mu.Unlock()
+}
+
+// take removes the oldest cleanup from the queue and returns it, or nil if there is
+// none for this worker. If it withdraws a wait, the other withdrawals of the queue go
+// with it. While maxWithdrawing such commands are under way, further withdrawals
+// stay in the queue and gather: when a caller gives up thousands of waits, the
+// client's next request for the key waits for a few commands and not for thousands.
+func (cl *cleanups) take() *cleanup {
+	i := slices.IndexFunc(cl.queue, func(d *cleanup) bool { return cl.withdrawing < maxWithdrawing || !d.withdrawsWait() })
+	if i < 0 {
+		return nil // the workers that withdraw come back for the rest
+	}
+	d := cl.queue[i]
+	if i == 0 {
+		cl.queue = cl.queue[1:]
+	} else {
+		cl.queue = slices.Delete(cl.queue, i, i+1)
+	}
+	if !d.withdrawsWait() {
+		return d
+	}
+	cl.withdrawing++
+	cl.queue = slices.DeleteFunc(cl.queue, func(o *cleanup) bool {
+		if !o.withdrawsWait() || len(d.more) == machine.MaxWithdrawn {
+			return false
+		}
+		d.more = append(d.more, o)
+		return true
+	})
+	return d
+}
+
+// withdrawsWait reports whether d withdraws an acquire. The withdrawal of an upgrade
+// goes alone, since its answer has the token.
+func (d *cleanup) withdrawsWait() bool {
+	return d.value == nil && d.token == 0 && d.upgraded == nil
+}
+
+// settle forgets d, which the cluster has answered, or which the end of the session
+// has made needless.
+func (cl *cleanups) settle(d *cleanup) {
+	for _, key := range d.keys {
+		if of := cl.byKey[key]; len(of) > 1 {
+			delete(of, d)
+		} else {
+			delete(cl.byKey, key)
+		}
+	}
+	close(d.done)
 }
 
 // applyCleanup sends d, again after each failure, and returns when the cluster
@@ -122,6 +233,11 @@ func (s *session) applyCleanup(d *cleanup) {
 		out, err := s.propose(ctx, func(seen []uint64) machine.Command { return d.command(s.id, seen) })
 		cancel()
 		switch {
+		case s.valueAnswered(d, out, err):
+			if d.token == 0 && d.seq == 0 {
+				return
+			}
+			continue
 		case d.retryWithoutSuccessor(out, err):
 			continue
 		case err != nil:
@@ -149,7 +265,12 @@ func (s *session) applyCleanup(d *cleanup) {
 // releaseIsPending reports whether a cleanup is about to release the grant of
 // key with the given token. The caller holds s.mu.
 func (s *session) releaseIsPending(key string, token fence.Token) bool {
-	return slices.ContainsFunc(s.cleanups.byKey[key], func(d *cleanup) bool { return d.token == token })
+	for d := range s.cleanups.byKey[key] {
+		if d.token == token {
+			return true
+		}
+	}
+	return false
 }
 
 // awaitCleanups waits until the cluster has answered all of this session's
@@ -158,7 +279,7 @@ func (s *session) awaitCleanups(ctx context.Context, keys []string) error {
 	var pending []*cleanup
 	s.mu.Lock()
 	for _, key := range keys {
-		pending = append(pending, s.cleanups.byKey[key]...)
+		pending = slices.AppendSeq(pending, maps.Keys(s.cleanups.byKey[key]))
 	}
 	s.mu.Unlock()
 	for _, d := range pending {

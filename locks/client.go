@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/host"
+	"github.com/wardmote/wardmote/internal/logging"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 )
@@ -22,10 +24,15 @@ import (
 // A Client may be used by any number of goroutines, which contend like clients
 // on different nodes.
 type Client struct {
-	rep    replica.Replica
-	opts   Options
-	meta   string               // Options.Meta, encoded
-	bad    *cluster.ConfigError // not nil: every call fails with this error
+	rep  replica.Replica
+	opts Options
+	meta string               // Options.Meta, encoded
+	bad  *cluster.ConfigError // not nil: every call fails with this error
+
+	node    *cluster.Node           // nil in tests without a node
+	members func() []cluster.Member // the members seen now; nil in tests without a node
+
+	clock  *host.Clock          // nil: package time
 	slept  func() time.Duration // how long the host has been suspended
 	trace  *tracer
 	closed chan struct{} // closed when Close has finished
@@ -34,10 +41,13 @@ type Client struct {
 	closing    context.Context
 	endClosing context.CancelCauseFunc
 
-	calls sync.WaitGroup // running methods; Close waits for them first
+	calls runningCalls   // running methods; Close waits for them first
 	tasks sync.WaitGroup // goroutines of sessions; Close waits for them next
 
-	spreads sync.Map // its keys are the names for which Spread is running
+	blocked blockedCalls
+	failed  *logging.Limiter // the log's lines about works that failed, by key
+
+	spreads sync.Map // its keys are the names for which Spread is running, its values *spreadCall
 
 	mu          sync.Mutex
 	closeCalled bool // no new calls
@@ -51,17 +61,26 @@ type Client struct {
 // fail: if options cannot be used, every call of the client fails with a
 // *cluster.ConfigError. A client must be closed after use.
 func New(node *cluster.Node, opts Options) *Client {
-	return newClient(replica.Of(node), opts)
+	c := newClient(replica.Of(node), opts)
+	c.node, c.members = node, node.Members
+	return c
 }
+
+// Node returns the node of the client: for its Ready, its Health, and for clients with
+// other Options.
+func (c *Client) Node() *cluster.Node { return c.node }
 
 func newClient(rep replica.Replica, opts Options) *Client {
 	c := &Client{
 		rep:    rep,
+		clock:  rep.Clock(),
 		opts:   opts,
 		slept:  slept,
 		trace:  newTracer(opts.Trace),
 		closed: make(chan struct{}),
+		failed: logging.NewLimiter(failureBurst, leastFailureLine, mostFailureLine),
 	}
+	c.calls.clock, c.trace.clock = c.clock, c.clock
 	c.meta, c.bad = opts.validate()
 	c.closing, c.endClosing = context.WithCancelCause(context.Background())
 	return c
@@ -76,12 +95,18 @@ func newClient(rep replica.Replica, opts Options) *Client {
 // If ctx ends before, Close returns an error and continues in the background:
 // once the work has returned, the client tries for a few more seconds to free
 // the keys. If the cluster cannot be told, Close returns an error, and the keys
-// are free when the session's TTL has passed. After Close returned nil, nothing
-// of the client runs.
+// are free when the session's TTL has passed; unless every other member has said
+// that it ends, so that nobody is left to be told. After Close returned nil,
+// nothing of the client runs. The node may have stopped before: then its Stop has
+// done the rest.
 //
 // Further calls of Close wait for the same end. Work must not call Close, since
 // Close would wait for the work.
 func (c *Client) Close(ctx context.Context) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	defer c.clock.Enter()()
 	c.mu.Lock()
 	first := !c.closeCalled
 	c.closeCalled = true
@@ -138,6 +163,7 @@ func (c *Client) beginCall() error {
 	if c.bad != nil {
 		return c.bad
 	}
+	c.clock.Await()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closeCalled {
@@ -145,6 +171,19 @@ func (c *Client) beginCall() error {
 	}
 	c.calls.Add(1)
 	return nil
+}
+
+// runningCalls counts the calls of a client. A call of a process that stands still does
+// not end: see host.Clock.
+type runningCalls struct {
+	sync.WaitGroup
+	clock *host.Clock
+}
+
+// Done ends a call.
+func (r *runningCalls) Done() {
+	r.clock.Await()
+	r.WaitGroup.Done()
 }
 
 // goTask runs f in a goroutine, and Close waits for that goroutine. Once Close
@@ -157,7 +196,7 @@ func (c *Client) goTask(f func()) {
 	}
 }
 
-func (c *Client) now() instant { return instant{at: time.Now(), slept: c.slept()} }
+func (c *Client) now() instant { return instant{at: c.clock.Now(), slept: c.slept()} }
 
 func (c *Client) currentSession() *session {
 	c.mu.Lock()

@@ -3,11 +3,13 @@ package locks
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
@@ -93,9 +95,9 @@ func TestAClosedClientLeavesTheQueueForPermits(t *testing.T) {
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
 		c, _ := w.client(t, "c")
-		l := acquire(t, a, "k", Permit(1))
-		closes := waiting(t, bg, b, "k", Permit(1))
-		next := waiting(t, bg, c, "k", Permit(1))
+		l := acquire(t, a, "k", Permits(1, 1))
+		closes := waiting(t, bg, b, "k", Permits(1, 1))
+		next := waiting(t, bg, c, "k", Permits(1, 1))
 		if err := b.Close(bg); err != nil {
 			t.Error(err)
 		}
@@ -251,5 +253,42 @@ func TestCloseWhileTheSessionOpens(t *testing.T) {
 		if n := w.Counts().Sessions; n != 0 {
 			t.Errorf("%d sessions are open", n)
 		}
+	})
+}
+
+// attaching is a member that runs f when a session is attached.
+type attaching struct {
+	*member
+	f func()
+}
+
+func (a *attaching) Attach(id machine.SessionID, sink func(machine.Event)) {
+	a.member.Attach(id, sink)
+	a.f()
+}
+
+// A session that is opened for a client closed meanwhile has no locks, so a node
+// that stops does not wait until the cluster has heard of its end.
+func TestAnUnusedSessionDelaysNoStop(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		_, m := w.client(t, "a")
+		rep := &attaching{member: m}
+		c := newClient(rep, Options{Name: "b"})
+		var closing sync.WaitGroup
+		rep.f = func() { // the session is open and not the client's yet
+			m.Isolate()
+			closing.Go(func() { _ = c.Close(bg) })
+			time.Sleep(time.Millisecond)
+		}
+		if _, err := c.Acquire(bg, "k"); err != ErrClosed {
+			t.Errorf("acquire: %v", err)
+		}
+		time.Sleep(time.Millisecond)
+		began := time.Now()
+		m.BeginStop()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("a stop waited for %v", took)
+		}
+		closing.Wait()
 	})
 }

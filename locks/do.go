@@ -15,16 +15,23 @@ type Work func(ctx context.Context, l *Lock) error
 
 // Do acquires the key, runs work once, and releases the key after work has
 // returned, also after a panic or runtime.Goexit. If the key cannot be
-// acquired, work is not run, and the error is Acquire's. Otherwise Do returns
+// acquired, work is not run, and the error is Acquire's. Like Acquire, Do asks
+// again if the session is lost before work has begun. Otherwise Do returns
 // work's error. If the lock was lost during work, the error matches the
 // *LostError too: work's context ended with the *LostError as its cause, and
 // others may have held the key before work returned.
 //
 // When ctx ends during work, work's context ends too, and the key stays taken
-// until work returns. Trace.Stuck reports work that does not return. If the
-// cluster could not be told of the release, Do does not fail; the failure is
-// reported to Trace.CleanupFailed.
+// until work returns. Trace.Stuck reports work that does not return. While ctx
+// lives, Do returns once the cluster has freed the key, or after a few seconds
+// without an answer. Once ctx has ended, Do waits for work alone, and the client
+// tells the cluster of the release in the background: the key is free a moment
+// after Do has returned. If the cluster could not be told of the release, Do does
+// not fail; the failure is reported to Trace.CleanupFailed.
 func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := c.beginCall(); err != nil {
 		return err
 	}
@@ -32,20 +39,37 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 	if work == nil {
 		return configError("work", "nil")
 	}
-	l, err := c.acquire(ctx, ctx, newAcquireRequest(key, opts))
-	if err != nil {
-		return err
+	var retry backoff
+	for {
+		l, err := c.acquire(ctx, ctx, newAcquireRequest(key, opts))
+		if err != nil {
+			return err
+		}
+		began := false
+		lost, err := c.runWork(l, func(ctx context.Context, l *Lock) error {
+			began = true
+			return work(ctx, l)
+		}, nil)
+		if began || lost == nil || !c.lostWithSession(lost) {
+			return joinLoss(err, lost)
+		}
+		c.trace.retrying(LockEvent{Key: key, Token: lost.Token, Err: lost})
+		if err := retry.wait(ctx, c.closing); err != nil {
+			return callError("acquire", key, err)
+		}
 	}
-	lost, err := c.runWork(l, work, nil)
-	return joinLoss(err, lost)
 }
 
-// runWork runs work under l and then releases l, also after a panic. If release
-// is not nil, runWork calls release with work's error instead of l.Release. If
-// the lock's context has ended already, work is not run. runWork returns work's
-// error, and the loss of the lock if the lock was lost before work returned.
+// runWork runs work under l and then releases l, also after a panic: see
+// releaseContext. If release is not nil, runWork calls release with work's error
+// instead of l.Release. If the lock's context has ended already, work is not
+// run. runWork returns work's error, and the loss of the lock if the lock was
+// lost before work returned.
 func (c *Client) runWork(l *Lock, work Work, release func(ctx context.Context, err error) error) (lost *LostError, err error) {
 	ctx := l.Context()
+	if l.g.s.beginWork() {
+		defer l.g.s.endWork()
+	}
 	returned := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { c.goTask(func() { c.traceStuck(l, returned) }) })
 	defer func() {
@@ -53,7 +77,7 @@ func (c *Client) runWork(l *Lock, work Work, release func(ctx context.Context, e
 		// the key was released.
 		stop()
 		close(returned)
-		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(l.g.s.ttl))
+		rctx, cancel := l.releaseContext()
 		defer cancel()
 		if release == nil {
 			release = func(ctx context.Context, _ error) error { return l.Release(ctx) }
@@ -66,6 +90,15 @@ func (c *Client) runWork(l *Lock, work Work, release func(ctx context.Context, e
 		return nil, callError("hold", l.g.key, whyEnded(ctx, nil))
 	}
 	return nil, work(ctx, l)
+}
+
+// releaseContext returns the context for the release of l after work: the caller
+// waits for the cluster's answer while the caller's own context lives, for a few
+// seconds at most. After that, or if the caller's context has ended before,
+// Release and HandOver with this context end the lock here, leave the rest to a
+// cleanup of the session, and return at once.
+func (l *Lock) releaseContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(l.parent, grace(l.g.s.ttl))
 }
 
 // traceStuck reports work still running a TTL after the end of the context.

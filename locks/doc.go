@@ -9,7 +9,7 @@
 //   - Lock is one grant of one key, with a fencing token and a context that ends
 //     when the grant ends. Acquiring the key again returns another Lock with a
 //     larger token; the old Lock never comes back. With options, a Lock is a
-//     reader's lock, one of a number of permits, or a lock of a whole tree of
+//     reader's lock, some of the permits of a key, or a lock of a whole tree of
 //     keys.
 //   - Set is one grant of several keys at once, by AcquireAll.
 //   - Status is a key's state, as returned by Inspect and Watch.
@@ -17,9 +17,14 @@
 // # Guarantees
 //
 //   - One holder. No two grants of a key are in force in the cluster at once,
-//     except shared grants, and permits up to their number.
+//     except shared grants, and permits up to the capacity of the key.
 //   - Tokens rise. A grant's token is larger than the token of every earlier
-//     grant, of any key.
+//     grant, of any key, in a successor of a lost cluster too. After the loss of
+//     every process and every Dir this rests on the wall clock of the process that
+//     founds the next cluster: if that clock is behind the earlier founder's, tokens
+//     may fall, and a fence then refuses the rightful holder until they have caught
+//     up. cluster.Recovery.TokenFloor takes the clock out of it: the founder asks the
+//     protected resource for the largest token it has seen.
 //   - Loss is told first. While a process runs, the context of its grant ends
 //     before Acquire returns the key's next grant to anybody.
 //   - Err is right at the moment of the call, even if the process or its host has
@@ -34,6 +39,12 @@
 //   - A wait that would never end is refused: see ErrDeadlock. Only locks from
 //     whose contexts a waiter's context descends are taken into account.
 //   - Every loss has a Reason, as the cause of the lock's context and in Err.
+//   - Nobody else's lock. Only the process that took a lock can release it, and only
+//     its own beats keep it: each session has a random key, known to its client and
+//     shown to leaders alone. An operator's Break asks the holder, and so does
+//     EndSession; a client that does not answer EndSession loses its keys a TTL later.
+//   - Nobody waits in silence: a call without a leader reports the missing members
+//     through Trace.Blocked, and in its error when its ctx ends.
 //
 // Less formally: trust a lock as long as its context lives, call Err or Require
 // before any step that cannot be undone, and send the token with each access to
@@ -99,8 +110,9 @@
 // above the longest pause of your processes (garbage collection, a starved host:
 // take the worst of a thousand) and below the time in which you must recover:
 //
-//	below 1 s    locks are lost to ordinary pauses
-//	1 to 5 s     quick recovery, and a lock lost now and then
+//	below 1 s    locks are lost to ordinary pauses, and to a crash of the leader
+//	1 to 3 s     quick recovery; a leader that falls silent may cost locks
+//	3 to 10 s    quick recovery, and a lock lost to a long pause now and then
 //	10 to 30 s   the usual balance; 10 s is the default
 //	60 s and up  nothing is lost, and recovery takes a minute
 //
@@ -120,8 +132,9 @@
 //	                     priority, delay or hand-over, and 16 of these at most
 //
 // In a partition the side without a majority of voters grants nothing, and its
-// holders lose their locks: safety comes before liveness. Members are trusted to
-// run this code.
+// holders lose their locks: safety comes before liveness. A member cannot act for
+// the sessions of another member; but voters keep the table, and are trusted to run
+// this code.
 //
 // # Signals to watch
 //
@@ -141,15 +154,24 @@
 //   - Ending a context takes time if hundreds of thousands of contexts descend
 //     from it, and the margin has room for some hundred milliseconds. Err is
 //     right meanwhile.
+//   - A client holds and waits for at most 50,000 keys, and 32 MiB of keys and metas:
+//     further requests fail with ErrTooManyKeys. Each key takes memory at every voter. A
+//     process with more keys makes several clients.
 //   - Work that ignores the end of its context goes on, without the lock. Do,
 //     Elect and Spread wait for such work; if the session still lives, the key
 //     stays taken until the work returns.
-//   - A crashed holder's key is free after the TTL, not before. If the leader
-//     crashed at the same time, the key is free a TTL after the next leader's
-//     election.
+//   - A crashed holder's key is free after the TTL, unless the next process of the
+//     member frees the key: with the same Dir, on the same host and kernel boot. If
+//     the leader crashed at the same time, the key is free a TTL after the next
+//     leader's election.
+//   - A cluster can be lost with the majority of its voters, and be succeeded (see
+//     package cluster). All locks of the lost cluster end then, for the reason
+//     ClusterReplaced, before the successor grants. If the word behind the
+//     successor was false, two clusters may grant a key.
 //
 // # How to test
 //
 // Package lockstest gives a test a whole cluster in memory, inside or outside a
-// testing/synctest bubble. The test can kill, pause and isolate the members.
+// testing/synctest bubble. The test can kill, freeze and isolate the members, make their
+// disks hang and their clocks run fast, and wait for the next holder of a key.
 package locks

@@ -4,28 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"reflect"
-
-	"github.com/wardmote/wardmote/fence"
+	"time"
 )
 
 // Elect stands for election until ctx ends: Elect acquires the key, runs lead
 // while the key is held, releases the key once lead has returned, and stands
-// again, behind the present waiters. When Elect returns, nothing is held. Calls
-// of lead never overlap. Each gets a new Lock, and the lock's token is the
-// number of the term. Elect returns:
+// again, behind the present waiters. When Elect returns, nothing is held, or the
+// client is about to free the key: see Do. Calls of lead never overlap. Each gets a
+// new Lock, and the lock's token is the number of the term. Elect returns:
 //
-//   - lead's error, if lead returned an error of its own;
-//   - the cause of ctx, once ctx has ended;
+//   - the error given to Final, or nil, if lead returned an error of Final;
+//   - the cause of ctx, once ctx has ended, joined with an error of lead's own;
 //   - ErrTooManyWaiters, *DeadlockError, *CapacityError, *cluster.ConfigError,
 //     ErrClosed or cluster.ErrStopped.
 //
-// Elect stands again when lead returns nil, an error that only reports the end
-// of lead's context, the error of Resign, or, once the lock is lost, the
-// fence's refusal of the token. When the session is lost or no leader of the
-// cluster can be reached, Elect reports to Trace.Retrying and stands again
-// after a short pause.
+// Elect stands again when lead returns, whatever lead returns but Final. No error of
+// a single term ends the candidacy, and none is silent:
+//
+//   - nil, the error of Resign, an error that only reports the end of lead's
+//     context, or, once the lock is lost, the fence's refusal of the token: Elect
+//     stands again at once, but no more than ten times in a second;
+//   - any other error of lead: Elect warns in the node's log, a few times and then
+//     less often, reports to Trace.Retrying, and stands again after a pause that
+//     doubles from 100 ms up to the TTL. The pauses begin anew after a term that was
+//     longer than the TTL;
+//   - a lost session or lock, and a cluster without a leader: Elect reports to
+//     Trace.Retrying and stands again after a short pause.
 //
 // lead's context ends when the lock is lost, with a *LostError as its cause, or
 // when ctx ends. After the end of ctx the session's beats continue until lead
@@ -35,6 +39,9 @@ import (
 //
 // The options IfToken and Reentrant cannot be used with Elect.
 func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Option) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := c.beginCall(); err != nil {
 		return err
 	}
@@ -46,26 +53,80 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 	if req.refuseOptions(optIfToken|optReentrant, "Elect"); req.err != nil {
 		return req.err
 	}
-	var retry backoff
+	e := &election{c: c, req: req, lead: lead}
 	for ctx.Err() == nil {
-		l, err := c.acquire(ctx, ctx, req)
-		if err == nil {
-			retry.reset()
-			var lost *LostError
-			lost, err = c.runWork(l, lead, func(ctx context.Context, err error) error { return c.releaseAfterLead(ctx, l, err) })
-			if workErr := workError(l, err); workErr != nil && !hasType[*resignation](workErr) {
-				return joinLoss(workErr, lost)
-			}
-			if lost == nil {
-				continue
-			}
-			err = lost
-		}
-		if err := c.waitToRetry(ctx, &retry, key, err); err != nil {
-			return callError("elect", key, err)
+		if over, err := e.term(ctx); over {
+			return err
 		}
 	}
 	return callError("elect", key, endOf(ctx))
+}
+
+// election is one call of Elect.
+type election struct {
+	c        *Client
+	req      acquireRequest
+	lead     Work
+	retry    backoff // after losses, and without a leader
+	failures backoff // after errors of lead
+}
+
+// termGap is the least time from the beginning of one term to the next request for
+// the key: a lead that returns at once must not keep the cluster busy.
+const termGap = 100 * time.Millisecond
+
+// term acquires the key once and runs lead. The result is true if Elect is to return
+// err.
+func (e *election) term(ctx context.Context) (over bool, err error) {
+	c, key := e.c, e.req.key
+	l, err := c.acquire(ctx, ctx, e.req)
+	if err != nil {
+		err = c.waitToRetry(ctx, &e.retry, key, err)
+		return err != nil, callError("elect", key, err)
+	}
+	began, ttl := time.Now(), l.g.s.ttl
+	lost, err := c.runWork(l, e.lead, func(ctx context.Context, err error) error { return c.releaseAfterLead(ctx, l, err) })
+	if final, ok := errors.AsType[*finalError](err); ok {
+		return true, final.err
+	}
+	if time.Since(began) > ttl {
+		e.retry, e.failures = backoff{}, backoff{}
+	}
+	switch workErr := workError(l, err); {
+	case workErr != nil && !hasType[*resignation](workErr):
+		workErr = joinLoss(workErr, lost)
+		c.warnFailed(key, l, workErr)
+		if ctx.Err() != nil {
+			return true, errors.Join(callError("elect", key, endOf(ctx)), workErr)
+		}
+		e.failures.least, e.failures.most = leastFailure, ttl
+		err = e.failures.wait(ctx, c.closing)
+	case lost != nil:
+		err = c.waitToRetry(ctx, &e.retry, key, lost)
+	default:
+		err = nil
+	}
+	if err == nil {
+		err = c.sleep(ctx, termGap-time.Since(began))
+	}
+	return err != nil, callError("elect", key, err)
+}
+
+// sleep waits for d. If ctx or the client ends first, the result is why.
+func (c *Client) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-c.closing.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return endOf(ctx)
+	}
 }
 
 // waitToRetry waits before the next attempt to acquire key after err. If there
@@ -75,6 +136,8 @@ func (c *Client) waitToRetry(ctx context.Context, retry *backoff, key string, er
 	switch {
 	case c.closing.Err() != nil:
 		return ErrClosed
+	case ctx.Err() != nil && hasType[*WaitError](err):
+		return err // why ctx ended, and who was in the way
 	case ctx.Err() != nil:
 		return whyEnded(ctx, err)
 	case c.isFinal(ctx, err), errors.Is(err, ErrDeadlock), errors.Is(err, ErrCapacity):
@@ -118,53 +181,4 @@ func (c *Client) releaseAfterLead(ctx context.Context, l *Lock, err error) error
 		return l.Release(ctx)
 	}
 	return err
-}
-
-// Elected describes the leader: the holder of the key, by Elect, Do or Acquire.
-// If there is no leader, Token is 0 and all other fields are empty.
-type Elected struct {
-	Client string // its Options.Name
-	Node   string // the member on which the client runs
-	Token  fence.Token
-	Meta   map[string]string // attached with the option Meta
-}
-
-// Observe yields the present leader of key, and then the new leader after each
-// change, also when there is none. Terms that are over before the loop's body
-// runs may be skipped, but never the latest, and tokens never fall. A grant
-// with an expired session is no longer the leader's, even while its delay keeps
-// the key taken.
-//
-// A yielded term may be over when the body runs. Use Observe to find the
-// leader; the leader must check its own lock. The sequence ends like Watch's.
-func (c *Client) Observe(ctx context.Context, key string) iter.Seq2[Elected, error] {
-	return func(yield func(Elected, error) bool) {
-		var last Elected
-		first := true
-		for st, err := range c.Watch(ctx, key) {
-			if err != nil {
-				yield(Elected{}, err)
-				return
-			}
-			now := elected(st)
-			if !first && reflect.DeepEqual(now, last) {
-				continue
-			}
-			first, last = false, now
-			if !yield(now, nil) {
-				return
-			}
-		}
-	}
-}
-
-// elected returns the leader in a state: the newest holder. There is at most
-// one holder unless the key is shared.
-func elected(st Status) (e Elected) {
-	for _, h := range st.Holders {
-		if !h.Delayed {
-			e = Elected{Client: h.Client, Node: h.Node, Token: h.Token, Meta: h.Meta}
-		}
-	}
-	return e
 }

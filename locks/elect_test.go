@@ -154,7 +154,7 @@ func TestElectPassesItsOptionsOn(t *testing.T) {
 		plain := waiting(t, bg, b, "k")
 		led := make(chan struct{})
 		elect := does(func(ctx context.Context) error {
-			return a.Elect(ctx, "k", func(context.Context, *Lock) error { close(led); return errWork },
+			return a.Elect(ctx, "k", func(context.Context, *Lock) error { close(led); return Final(errWork) },
 				Priority(9), Delay(time.Minute), Meta(map[string]string{"m": "x"}))
 		}, bg)
 		elect.pends(t)
@@ -270,11 +270,10 @@ func TestElectReturnsTheErrorOfLead(t *testing.T) {
 		lead  Work
 		want  error
 	}{
-		{"lead's own error ends it", func(context.Context, *Lock) error { return errWork }, errWork},
-		{"a cancel that is lead's own, too", func(context.Context, *Lock) error { return context.Canceled }, context.Canceled},
+		{"the error of Final ends it", func(context.Context, *Lock) error { return Final(errWork) }, errWork},
 		{"an error that says the context ended does not", func(ctx context.Context, l *Lock) error {
 			if l.Token() > 3 {
-				return errWork
+				return Final(errWork)
 			}
 			l.g.s.lose(QuorumUnreachable)
 			<-ctx.Done()
@@ -282,7 +281,7 @@ func TestElectReturnsTheErrorOfLead(t *testing.T) {
 		}, errWork},
 		{"nor does its cause", func(ctx context.Context, l *Lock) error {
 			if l.Token() > 3 {
-				return errWork
+				return Final(errWork)
 			}
 			l.g.s.lose(QuorumUnreachable)
 			<-ctx.Done()
@@ -290,7 +289,7 @@ func TestElectReturnsTheErrorOfLead(t *testing.T) {
 		}, errWork},
 		{"nor does nil", func(ctx context.Context, l *Lock) error {
 			if l.Token() > 3 {
-				return errWork
+				return Final(errWork)
 			}
 			return nil
 		}, errWork},
@@ -420,7 +419,7 @@ func TestCandidateThatLosesItsSessionQueuesAgain(t *testing.T) {
 		l := acquire(t, a, "k")
 		led := make(chan time.Time, 1)
 		elect := does(func(ctx context.Context) error {
-			return b.Elect(ctx, "k", func(context.Context, *Lock) error { led <- time.Now(); return errWork })
+			return b.Elect(ctx, "k", func(context.Context, *Lock) error { led <- time.Now(); return Final(errWork) })
 		}, bg)
 		elect.pends(t)
 		for range 3 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // The errors of this package match these with errors.Is.
@@ -25,10 +26,10 @@ var (
 	// ErrReleased: this process released the lock.
 	ErrReleased = errors.New("locks: released")
 
-	// ErrSessionLost: the session ended during the wait: nothing was granted,
-	// and the place in the queue is gone. The error is a *SessionError. Asking
-	// again is safe and opens a new session. From Release, the error means: the
-	// session ended before the cluster heard of the release.
+	// ErrSessionLost: from Release: the session ended before the cluster heard of
+	// the release. From Acquire and the like only with the node's end: they
+	// outlive every other end of a session, and ask again in the next one. Then
+	// the error is a *SessionError and matches cluster.ErrStopped.
 	ErrSessionLost = errors.New("locks: session lost")
 
 	// ErrClosed is returned by every call on a closed Client, and by the calls
@@ -37,6 +38,11 @@ var (
 
 	// ErrTooManyWaiters: the key's queue was full. Nothing was changed.
 	ErrTooManyWaiters = errors.New("locks: too many waiters")
+
+	// ErrTooManyKeys: this client would hold and wait for more than 50,000 keys, or for
+	// more than 32 MiB of keys and metas. Nothing was granted. Another Client of the
+	// same node has as much room.
+	ErrTooManyKeys = errors.New("locks: too many keys of one client")
 
 	// ErrDeadlock: the request would have closed a cycle of waits, and so would
 	// have waited for ever. Nothing was changed. The error is a *DeadlockError.
@@ -51,10 +57,15 @@ var (
 	// was granted.
 	ErrTooOld = errors.New("locks: the token is too old")
 
-	// ErrCapacity: the option Permit named another capacity than the key's
-	// present holders and waiters did. Nothing was changed. The error is a
-	// *CapacityError.
-	ErrCapacity = errors.New("locks: the key has another capacity")
+	// ErrFutureToken: the token given to the option IfToken is larger than the
+	// token of any grant of this cluster: it is of another cluster, whose grants
+	// this cluster does not know. Nothing was granted. The error is a
+	// *FutureTokenError.
+	ErrFutureToken = errors.New("locks: the cluster has never granted so large a token")
+
+	// ErrCapacity: a request for permits does not fit the key's capacity: see the
+	// option Permits. Nothing was granted. The error is a *CapacityError.
+	ErrCapacity = errors.New("locks: not within the capacity of the key")
 
 	// ErrWrongMode: the call does not apply to the lock's mode; for example,
 	// only an exclusive lock can set a value. Nothing was changed, and the lock
@@ -109,6 +120,13 @@ const (
 
 	// Broken: an operator ended the grant by Break. The session lives on.
 	Broken
+
+	// ClusterReplaced: the cluster could not come back, and the client's node has
+	// left the cluster for a successor. Later calls of the client work there.
+	ClusterReplaced
+
+	// SessionEnded: an operator ended the session by EndSession.
+	SessionEnded
 )
 
 var reasonTexts = map[Reason]string{
@@ -119,6 +137,8 @@ var reasonTexts = map[Reason]string{
 	NodeStopped:       "node stopped",
 	ClientClosed:      "client closed",
 	Broken:            "broken by an operator",
+	ClusterReplaced:   "cluster replaced by a successor",
+	SessionEnded:      "session ended by an operator",
 }
 
 // String returns the reason as text for errors and logs.
@@ -131,6 +151,8 @@ func (r Reason) is(target error) bool {
 		return target == cluster.ErrStopped
 	case ClientClosed:
 		return target == ErrClosed
+	case SessionEnded:
+		return target == ErrSessionEnded
 	}
 	return false
 }
@@ -155,22 +177,25 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	key := e.Key
-	prefix := "locks: "
 	if e.Conflict != "" {
-		prefix = fmt.Sprintf("locks: %q is taken: ", key)
-		key = e.Conflict
+		return fmt.Sprintf("locks: %q is taken: %s", e.Key, e.describe())
 	}
+	return "locks: " + e.describe()
+}
+
+// describe says who is in the way, and where.
+func (e *HeldError) describe() string {
+	key := cmp.Or(e.Conflict, e.Key)
 	who := e.Client + " on " + e.Node
 	switch {
 	case e.Client == "":
-		return fmt.Sprintf("%ssomething below %q is held", prefix, strings.TrimSuffix(key, "/"))
+		return fmt.Sprintf("something below %q is held", strings.TrimSuffix(key, "/"))
 	case e.Delayed:
-		return fmt.Sprintf("%s%q was held by %s, and the delay of the grant has not passed (token %d)", prefix, key, who, uint64(e.Token))
+		return fmt.Sprintf("%q was held by %s, and the delay of the grant has not passed (token %d)", key, who, uint64(e.Token))
 	case e.Token == 0:
-		return fmt.Sprintf("%s%q is waited for by %s", prefix, key, who)
+		return fmt.Sprintf("%q is waited for by %s", key, who)
 	}
-	return fmt.Sprintf("%s%q is held by %s (token %d)", prefix, key, who, uint64(e.Token))
+	return fmt.Sprintf("%q is held by %s (token %d)", key, who, uint64(e.Token))
 }
 
 // Is reports whether target is ErrHeld.
@@ -178,8 +203,8 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // DeadlockError lists the cycle of waits which a request would have closed. The
 // first element of Cycle is the request itself. Each element waits for the
-// next, and the last waits for a lock of the request's own caller. The error
-// matches ErrDeadlock.
+// next, and the last waits for a lock of the request's own caller. Cycle is empty if a
+// SetCapacity has closed the cycle during the wait. The error matches ErrDeadlock.
 type DeadlockError struct {
 	Key   string // of the refused request
 	Cycle []Wait // at most 64 elements
@@ -225,16 +250,45 @@ func (e *ChangedError) Error() string {
 // Is reports whether target is ErrChanged.
 func (e *ChangedError) Is(target error) bool { return target == ErrChanged }
 
-// CapacityError: Permit named the capacity Of, while others hold or wait for
-// permits of the key with the capacity Have. The error matches ErrCapacity.
+// FutureTokenError: the option IfToken named Token, while the cluster's last grant
+// of any key had the token Last. The error matches ErrFutureToken.
+type FutureTokenError struct {
+	Key   string
+	Token fence.Token // the token given to the option IfToken
+	Last  fence.Token
+}
+
+func (e *FutureTokenError) Error() string {
+	return fmt.Sprintf("locks: acquire %q: token %d is larger than every token of this cluster, the last is %d", e.Key, uint64(e.Token), uint64(e.Last))
+}
+
+// Is reports whether target is ErrFutureToken.
+func (e *FutureTokenError) Is(target error) bool { return target == ErrFutureToken }
+
+// CapacityError: the request for N permits does not fit the capacity Have of the key.
+//
+//   - Have is 0: the key has no capacity, and the request named none.
+//   - N exceeds Have. If the capacity was lowered during the wait, the wait ended then.
+//   - Otherwise the request named another capacity, Of, than the holders and the waiters
+//     of the key, and no SetCapacity has set one.
+//
+// The error matches ErrCapacity.
 type CapacityError struct {
 	Key  string
-	Of   int
-	Have int
+	N    int // permits asked for
+	Of   int // the capacity that the request named, 0 if none
+	Have int // the capacity of the key, 0 if it has none
 }
 
 func (e *CapacityError) Error() string {
-	return fmt.Sprintf("locks: acquire %q: asked for a permit of %d, but the capacity is %d", e.Key, e.Of, e.Have)
+	text := fmt.Sprintf("locks: acquire %q: ", e.Key)
+	switch {
+	case e.Have == 0:
+		return text + "the key has no capacity, and the request names none"
+	case e.N > e.Have:
+		return text + fmt.Sprintf("%d permits are more than the capacity, %d", e.N, e.Have)
+	}
+	return text + fmt.Sprintf("the request names the capacity %d, and the key has %d", e.Of, e.Have)
 }
 
 // Is reports whether target is ErrCapacity.
@@ -242,7 +296,7 @@ func (e *CapacityError) Is(target error) bool { return target == ErrCapacity }
 
 // LostError names a lost grant and the reason. If the grant is of several keys,
 // Key is the first. The error matches ErrLost, and also the reason's sentinel,
-// cluster.ErrStopped or ErrClosed.
+// cluster.ErrStopped, ErrClosed or ErrSessionEnded.
 type LostError struct {
 	Key    string
 	Token  fence.Token
@@ -257,8 +311,8 @@ func (e *LostError) Error() string {
 func (e *LostError) Is(target error) bool { return target == ErrLost || e.Reason.is(target) }
 
 // SessionError: the session of a request ended before the grant. The error
-// matches ErrSessionLost, and also the reason's sentinel, cluster.ErrStopped or
-// ErrClosed. Nothing is held, and nothing will be granted late.
+// matches ErrSessionLost, and also the reason's sentinel, cluster.ErrStopped,
+// ErrClosed or ErrSessionEnded. Nothing is held, and nothing will be granted late.
 type SessionError struct {
 	Key    string
 	Reason Reason
@@ -302,7 +356,7 @@ func endOf(ctx context.Context) error {
 
 // whyEnded returns the cause of ctx, which has ended. If heard, the error of
 // the call under ctx, matches cluster.ErrNoQuorum, the result matches
-// cluster.ErrNoQuorum too.
+// cluster.ErrNoQuorum too, and has its reason.
 func whyEnded(ctx context.Context, heard error) error {
 	why := endOf(ctx)
 	session, sessionEnded := errors.AsType[*SessionError](why)
@@ -312,7 +366,7 @@ func whyEnded(ctx context.Context, heard error) error {
 	case sessionEnded:
 		return session // without context.Canceled: the caller's context has not ended
 	case errors.Is(heard, cluster.ErrNoQuorum) && !errors.Is(why, cluster.ErrNoQuorum):
-		return fmt.Errorf("%w: %w", cluster.ErrNoQuorum, why)
+		return fmt.Errorf("%w: %w", noQuorum(heard), why)
 	}
 	return why
 }
@@ -322,15 +376,34 @@ func whyEnded(ctx context.Context, heard error) error {
 // ctx, which may not have ended.
 func notInTime(err error) error {
 	if errors.Is(err, cluster.ErrNoQuorum) {
-		return cluster.ErrNoQuorum
+		return noQuorum(err)
 	}
 	return errors.New("no answer in time")
+}
+
+// noQuorum returns the part of err that matches cluster.ErrNoQuorum, with the
+// reason, and without the end of any context.
+func noQuorum(err error) error {
+	if lost, ok := errors.AsType[*replica.NoQuorum](err); ok {
+		return lost
+	}
+	return cluster.ErrNoQuorum
+}
+
+// denied returns err, or if the leader has refused the request, a
+// *cluster.DeniedError.
+func denied(v cluster.Verb, key string, err error) error {
+	if d, ok := errors.AsType[*replica.Denied](err); ok {
+		return &cluster.DeniedError{Verb: v, Key: key, Reason: d.Reason}
+	}
+	return err
 }
 
 // callError adds the verb and the key of a call to err, unless err has both
 // already.
 func callError(verb, key string, err error) error {
-	if err == ErrClosed || hasType[*cluster.ConfigError](err) || hasType[*SessionError](err) {
+	if err == ErrClosed || hasType[*cluster.ConfigError](err) || hasType[*SessionError](err) || hasType[*cluster.DeniedError](err) ||
+		hasType[*WaitError](err) {
 		return err
 	}
 	return fmt.Errorf("locks: %s %q: %w", verb, key, err)

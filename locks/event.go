@@ -10,6 +10,9 @@ import (
 // handleEvent handles an event from the cluster for the session, and must not
 // block.
 func (s *session) handleEvent(e machine.Event) {
+	if e.Kind != machine.EventEnded && s.hasEnded() {
+		return // the cluster hears of the end now, and all locks have ended
+	}
 	switch e.Kind {
 	case machine.EventGranted:
 		s.handleGranted(e.Seq, machine.Outcome{
@@ -20,13 +23,22 @@ func (s *session) handleEvent(e machine.Event) {
 			Unclean: e.Unclean,
 		})
 	case machine.EventRefused:
-		s.handleRefused(e.Seq, machine.Outcome{Code: e.Code, Token: e.Token})
+		s.handleRefused(e.Seq, machine.Outcome{Code: e.Code, Token: e.Token, Limit: e.Limit})
 	case machine.EventAsked, machine.EventContended:
 		s.handleNotice(e)
+	case machine.EventPart:
+		s.handlePart(e)
 	case machine.EventLost:
 		s.loseGrant(e.Seq, e.Key, e.Token, reasonOf(e.Reason))
+	case machine.EventRevoked:
+		s.lose(reasonOf(e.Reason)) // run closes the session in answer
 	case machine.EventEnded:
 		s.lose(reasonOf(e.Reason))
+		if e.Reason == machine.Moved {
+			// The node tells others that nothing here trusts the cluster any more.
+			// Another goroutine may have begun to end the session.
+			s.awaitCancels()
+		}
 	}
 }
 
@@ -167,6 +179,10 @@ func reasonOf(r machine.Reason) Reason {
 		return ClientClosed
 	case machine.Broken:
 		return Broken
+	case machine.Moved:
+		return ClusterReplaced
+	case machine.Revoked:
+		return SessionEnded
 	}
 	return SessionExpired
 }

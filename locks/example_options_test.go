@@ -54,27 +54,27 @@ func ExampleShared() {
 
 // A key as a semaphore: at most two processes of the whole cluster call a
 // service with little capacity at a time.
-func ExamplePermit() {
+func ExamplePermits() {
 	ctx := context.Background()
 	node := alone()
 	client := locks.New(node, locks.Options{})
 	defer client.Close(ctx)
 
-	one, err := client.Acquire(ctx, "geocoder", locks.Permit(2))
+	one, err := client.Acquire(ctx, "geocoder", locks.Permits(1, 2))
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := client.Acquire(ctx, "geocoder", locks.Permit(2)); err != nil {
+	if _, err := client.Acquire(ctx, "geocoder", locks.Permits(1, 2)); err != nil {
 		log.Fatal(err)
 	}
-	_, err = client.TryAcquire(ctx, "geocoder", locks.Permit(2))
+	_, err = client.TryAcquire(ctx, "geocoder", locks.Permits(1, 2))
 	fmt.Println("a third:", !errors.Is(err, locks.ErrHeld))
 	fmt.Println("release:", one.Release(ctx))
-	_, err = client.TryAcquire(ctx, "geocoder", locks.Permit(2))
+	_, err = client.TryAcquire(ctx, "geocoder", locks.Permits(1, 2))
 	fmt.Println("a third:", err == nil)
 
 	var other *locks.CapacityError
-	_, err = client.TryAcquire(ctx, "geocoder", locks.Permit(3))
+	_, err = client.TryAcquire(ctx, "geocoder", locks.Permits(1, 3))
 	if errors.As(err, &other) {
 		fmt.Println("all must agree on", other.Have)
 	}
@@ -83,6 +83,47 @@ func ExamplePermit() {
 	// release: <nil>
 	// a third: true
 	// all must agree on 2
+}
+
+// A semaphore whose size the cluster keeps: an operator changes it while it is in use.
+// A big job takes three permits at once.
+func ExampleClient_SetCapacity() {
+	ctx := context.Background()
+	node := alone()
+	client := locks.New(node, locks.Options{})
+	defer client.Close(ctx)
+
+	if err := client.SetCapacity(ctx, "gpu", 4); err != nil {
+		log.Fatal(err)
+	}
+	small, err := client.Acquire(ctx, "gpu", locks.Permits(1, 0)) // of as many as there are
+	if err != nil {
+		log.Fatal(err)
+	}
+	big, err := client.Acquire(ctx, "gpu", locks.Permits(3, 0))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := client.SetCapacity(ctx, "gpu", 2); err != nil {
+		log.Fatal(err)
+	}
+	status, err := client.Inspect(ctx, "gpu")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("held:", status.Permits, "of", status.Capacity)
+	var tooFew *locks.CapacityError
+	if _, err := client.Acquire(ctx, "gpu", locks.Permits(3, 0)); errors.As(err, &tooFew) {
+		fmt.Println("a big job no longer fits:", tooFew.N, "of", tooFew.Have)
+	}
+	fmt.Println("release:", big.Release(ctx), small.Release(ctx))
+	_, err = client.TryAcquire(ctx, "gpu", locks.Permits(2, 0))
+	fmt.Println("two at once:", err == nil)
+	// Output:
+	// held: 4 of 2
+	// a big job no longer fits: 3 of 2
+	// release: <nil> <nil>
+	// two at once: true
 }
 
 // The holder of a tree holds everything below its key.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/locks"
 )
 
@@ -35,9 +36,14 @@ var stopAlone = func() error { return nil } // if no example ran
 // the CPU. With two threads the race detector crashes as well, see
 // golang.org/issue/78156.
 func TestMain(m *testing.M) {
+	if d, err := time.ParseDuration(os.Getenv(envBusy)); err == nil {
+		burn(d)
+		return
+	}
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" { // benchmarks need no bubble
 		runtime.GOMAXPROCS(1)
+		testrounds.CollectRarely()
 	}
 	status := m.Run()
 	if err := stopAlone(); err != nil {
@@ -110,7 +116,7 @@ func ExampleClient_TryAcquire() {
 }
 
 // Elect runs lead for one caller at a time. Here each caller leads once, and
-// steps down for good by returning an error.
+// steps down for good by returning an error of Final.
 func ExampleClient_Elect() {
 	ctx := context.Background()
 	node := alone()
@@ -126,7 +132,7 @@ func ExampleClient_Elect() {
 				// No mutex guards term: leaders never overlap.
 				fmt.Println("leading, in a later term:", l.Token() > term)
 				term = l.Token()
-				return errDone
+				return locks.Final(errDone) // any other error: Elect stands again
 			})
 			if !errors.Is(err, errDone) {
 				log.Print(err)

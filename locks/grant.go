@@ -32,9 +32,10 @@ type grant struct {
 }
 
 type rareFields struct {
-	keys      []string // if there are several
-	value     string   // left by an earlier holder
-	rev       uint64   // of the last SetValue
+	keys      []string          // if there are several
+	value     string            // left by an earlier holder
+	rev       uint64            // of the last SetValue
+	owed      *machine.SetValue // to be stored before the release; nil: none
 	asked     chan struct{}
 	contended chan struct{}
 	entry     *ownerEntry      // of the option Reentrant
@@ -127,7 +128,7 @@ func (g *grant) raiseToken(token machine.Token) { g.token = max(g.token, fence.T
 func (g *grant) releaseCleanup(to string) *cleanup {
 	// After an upgrade that was given up, this token may be the previous one.
 	// The cluster accepts the previous token too.
-	return &cleanup{keys: g.keys(), token: g.token, successor: to}
+	return &cleanup{keys: g.keys(), token: g.token, successor: to, value: g.rare.owed}
 }
 
 // noteAsked records the first Ask for the key. The caller holds s.mu.

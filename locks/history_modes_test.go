@@ -28,17 +28,22 @@ import (
 type modeOp struct {
 	kind opKind
 	id   int    // of the operation's try
-	mode string // opTry: "x", "s" or "p"
+	mode string // opTry: "x", "s", or "p" and the number of permits
+	of   int    // opCapacity
 }
 
-const opDowngrade opKind = 10 // of the grant of try id
+const (
+	opDowngrade opKind = 10 // of the grant of try id
+	opCapacity  opKind = 11 // SetCapacity
+)
 
-const capacity = 2
+const capacity = 2 // at first
 
-// modeState has the holders as "id mode" in order, and the last token.
+// modeState has the holders as "id mode" in order, the last token, and the capacity.
 type modeState struct {
 	holders string
 	token   fence.Token
+	of      int
 }
 
 func (s modeState) all() map[int]string {
@@ -52,39 +57,55 @@ func (s modeState) all() map[int]string {
 	return m
 }
 
-func stateOf(holders map[int]string, token fence.Token) modeState {
+func (s modeState) stateOf(holders map[int]string, token fence.Token) modeState {
 	var b strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(holders)) {
 		fmt.Fprintf(&b, "%d:%s ", id, holders[id])
 	}
-	return modeState{b.String(), token}
+	return modeState{b.String(), token, s.of}
 }
 
 // free reports whether another grant of this mode is possible.
 func (s modeState) free(mode string) bool {
-	holders := s.all()
-	for _, m := range holders {
-		if m != mode || mode == "x" {
+	sum := permitsOf(mode)
+	for _, m := range s.all() {
+		if m[0] != mode[0] || mode == "x" {
 			return false
 		}
+		sum += permitsOf(m)
 	}
-	return mode != "p" || len(holders) < capacity
+	return sum <= s.of || mode[0] != 'p'
+}
+
+// permitsOf returns the number of permits of a mode.
+func permitsOf(mode string) (n int) {
+	fmt.Sscanf(mode, "p%d", &n)
+	return n
 }
 
 func (s modeState) with(id int, mode string, token fence.Token) modeState {
 	holders := s.all()
 	holders[id] = mode
-	return stateOf(holders, token)
+	return s.stateOf(holders, token)
 }
 
 var modeModel = porcupine.NondeterministicModel{
-	Init: func() []any { return []any{modeState{}} },
+	Init: func() []any { return []any{modeState{of: capacity}} },
 	Step: func(state, input, output any) []any {
 		s, op, res := state.(modeState), input.(modeOp), output.(keyResult)
 		holders := s.all()
 		switch op.kind {
 		case opTry:
 			free := s.free(op.mode)
+			if res.beyond { // refused since the capacity is less
+				if permitsOf(op.mode) <= s.of {
+					return nil
+				}
+				return []any{s}
+			}
+			if !res.unknown && permitsOf(op.mode) > s.of {
+				return nil
+			}
 			switch {
 			case res.unknown && free:
 				return []any{s, s.with(op.id, op.mode, s.token)}
@@ -98,6 +119,12 @@ var modeModel = porcupine.NondeterministicModel{
 				return nil
 			}
 			return []any{s.with(op.id, op.mode, res.granted)}
+		case opCapacity:
+			set := s
+			if set.of = op.of; res.unknown {
+				return []any{s, set}
+			}
+			return []any{set}
 		case opDowngrade:
 			if holders[op.id] != "x" {
 				return []any{s}
@@ -110,7 +137,7 @@ var modeModel = porcupine.NondeterministicModel{
 		case opRelease, opWithdraw:
 			if _, ok := holders[op.id]; ok {
 				delete(holders, op.id)
-				return []any{stateOf(holders, s.token)}
+				return []any{s.stateOf(holders, s.token)}
 			}
 			if op.kind == opRelease && !res.unknown {
 				return nil
@@ -124,7 +151,10 @@ var modeModel = porcupine.NondeterministicModel{
 
 func TestModelOfModesRefusesWrongHistories(t *testing.T) {
 	op := func(client int, kind opKind, id int, mode string, call, ret int64, res keyResult) porcupine.Operation {
-		return porcupine.Operation{ClientId: client, Input: modeOp{kind, id, mode}, Call: call, Output: res, Return: ret}
+		return porcupine.Operation{ClientId: client, Input: modeOp{kind, id, mode, 0}, Call: call, Output: res, Return: ret}
+	}
+	set := func(of int) porcupine.Operation {
+		return porcupine.Operation{ClientId: 9, Input: modeOp{kind: opCapacity, of: of}, Call: 2, Output: keyResult{}, Return: 3}
 	}
 	for _, tt := range []struct {
 		claim string
@@ -150,11 +180,23 @@ func TestModelOfModesRefusesWrongHistories(t *testing.T) {
 			op(0, opTry, 1, "s", 0, 1, keyResult{granted: 5}), op(1, opTry, 2, "s", 2, 3, keyResult{}),
 		}},
 		{"capacity + 1", false, []porcupine.Operation{
-			op(0, opTry, 1, "p", 0, 1, keyResult{granted: 5}), op(1, opTry, 2, "p", 2, 3, keyResult{granted: 6}), op(2, opTry, 3, "p", 4, 5, keyResult{granted: 7}),
+			op(0, opTry, 1, "p1", 0, 1, keyResult{granted: 5}), op(1, opTry, 2, "p1", 2, 3, keyResult{granted: 6}), op(2, opTry, 3, "p1", 4, 5, keyResult{granted: 7}),
+		}},
+		{"two permits beside one", false, []porcupine.Operation{
+			op(0, opTry, 1, "p1", 0, 1, keyResult{granted: 5}), op(1, opTry, 2, "p2", 2, 3, keyResult{granted: 6}),
+		}},
+		{"two permits beside one of three", true, []porcupine.Operation{
+			op(0, opTry, 1, "p1", 0, 1, keyResult{granted: 5}), set(3), op(1, opTry, 2, "p2", 4, 5, keyResult{granted: 6}),
+		}},
+		{"a permit beside two of one", false, []porcupine.Operation{
+			op(0, opTry, 1, "p1", 0, 1, keyResult{granted: 5}), set(1), op(1, opTry, 2, "p1", 4, 5, keyResult{granted: 6}),
+		}},
+		{"refused for the capacity, which was enough", false, []porcupine.Operation{
+			op(0, opTry, 1, "p2", 0, 1, keyResult{beyond: true}),
 		}},
 		{"a permit that comes back", true, []porcupine.Operation{
-			op(0, opTry, 1, "p", 0, 1, keyResult{granted: 5}), op(1, opTry, 2, "p", 2, 3, keyResult{granted: 6}),
-			op(0, opRelease, 1, "", 4, 5, keyResult{}), op(2, opTry, 3, "p", 6, 7, keyResult{granted: 7}),
+			op(0, opTry, 1, "p1", 0, 1, keyResult{granted: 5}), op(1, opTry, 2, "p1", 2, 3, keyResult{granted: 6}),
+			op(0, opRelease, 1, "", 4, 5, keyResult{}), op(2, opTry, 3, "p1", 6, 7, keyResult{granted: 7}),
 		}},
 	} {
 		if porcupine.CheckOperations(modeModel.ToModel(), tt.ops) != tt.legal {
@@ -164,14 +206,17 @@ func TestModelOfModesRefusesWrongHistories(t *testing.T) {
 }
 
 // TestHistoriesAreLinearizable for the other modes: key 0 is read and written,
-// key 1 has permits.
+// key 1 has permits, and a capacity that changes.
 func TestHistoriesOfModesAreLinearizable(t *testing.T) {
-	unknowns, shared := 0, 0
+	unknowns, shared, beyond := 0, 0, 0
 	for round := range testrounds.Rounds(2, 10) {
 		synctest.Test(t, func(t *testing.T) {
 			c := lockstest.New(t, 3, lockstest.TTL(time.Minute))
 			var mu sync.Mutex
 			var histories [2][]porcupine.Operation
+			if err := c.Client(0).SetCapacity(t.Context(), "k1", capacity); err != nil {
+				t.Fatal(err)
+			}
 			tries := 0
 			start := time.Now()
 			now := func() int64 { return int64(time.Since(start)) }
@@ -179,8 +224,11 @@ func TestHistoriesOfModesAreLinearizable(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				histories[k] = append(histories[k], op)
-				if op.Output.(keyResult).unknown && op.Input.(modeOp).kind == opTry {
+				switch res := op.Output.(keyResult); {
+				case res.unknown && op.Input.(modeOp).kind == opTry:
 					unknowns++
+				case res.beyond:
+					beyond++
 				}
 			}
 			var wg sync.WaitGroup
@@ -196,7 +244,8 @@ func TestHistoriesOfModesAreLinearizable(t *testing.T) {
 						mode, opts := "x", []locks.Option(nil)
 						switch {
 						case k == 1:
-							mode, opts = "p", []locks.Option{locks.Permit(capacity)}
+							n := 1 + r.IntN(3)
+							mode, opts = fmt.Sprint("p", n), []locks.Option{locks.Permits(n, 0)}
 						case r.IntN(3) > 0:
 							mode, opts = "s", []locks.Option{locks.Shared()}
 						}
@@ -204,7 +253,7 @@ func TestHistoriesOfModesAreLinearizable(t *testing.T) {
 						tries++
 						id := tries
 						mu.Unlock()
-						op := porcupine.Operation{ClientId: w, Input: modeOp{opTry, id, mode}, Call: now()}
+						op := porcupine.Operation{ClientId: w, Input: modeOp{kind: opTry, id: id, mode: mode}, Call: now()}
 						ctx, cancel := within()
 						l, err := client.TryAcquire(ctx, fmt.Sprint("k", k), opts...)
 						cancel()
@@ -214,6 +263,8 @@ func TestHistoriesOfModesAreLinearizable(t *testing.T) {
 							op.Output = keyResult{granted: l.Token()}
 						case errors.Is(err, locks.ErrHeld):
 							op.Output = keyResult{}
+						case errors.Is(err, locks.ErrCapacity):
+							op.Output = keyResult{beyond: true}
 						default:
 							op.Output, op.Return = keyResult{unknown: true}, math.MaxInt64
 							record(k, porcupine.Operation{ClientId: 100 + id, Input: modeOp{kind: opWithdraw, id: id}, Call: now(), Output: keyResult{unknown: true}, Return: math.MaxInt64})
@@ -247,6 +298,21 @@ func TestHistoriesOfModesAreLinearizable(t *testing.T) {
 					}
 				})
 			}
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(rand.Uint64(), 2))
+				for i := range 10 {
+					op := porcupine.Operation{ClientId: 50 + i, Input: modeOp{kind: opCapacity, of: 1 + r.IntN(3)}, Call: now()}
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+r.IntN(3000))*time.Millisecond)
+					err := c.Client(r.IntN(3)).SetCapacity(ctx, "k1", op.Input.(modeOp).of)
+					cancel()
+					op.Output, op.Return = keyResult{}, now()
+					if err != nil {
+						op.Output, op.Return = keyResult{unknown: true}, math.MaxInt64
+					}
+					record(1, op)
+					time.Sleep(time.Duration(r.IntN(800)) * time.Millisecond)
+				}
+			})
 			for range 3 {
 				time.Sleep(time.Duration(500+rand.IntN(2000)) * time.Millisecond)
 				c.Isolate(c.Leader())
@@ -267,8 +333,8 @@ func TestHistoriesOfModesAreLinearizable(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d calls of unknown outcome, %d shared grants", unknowns, shared)
-	if unknowns < testrounds.Rounds(0, 1) || shared == 0 { // a few rounds may have no unknown outcome
+	t.Logf("%d calls of unknown outcome, %d shared grants, %d requests beyond the capacity", unknowns, shared, beyond)
+	if unknowns < testrounds.Rounds(0, 1) || shared == 0 || beyond == 0 { // a few rounds may have no unknown outcome
 		t.Error("the faults missed, or nothing was shared")
 	}
 }

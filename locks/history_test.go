@@ -37,6 +37,7 @@ const (
 type keyResult struct {
 	granted fence.Token
 	unknown bool
+	beyond  bool // refused because of the key's capacity: see modeModel
 }
 
 type keyState struct {

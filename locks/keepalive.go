@@ -29,7 +29,7 @@ func (s *session) run() {
 	defer close(s.closed)
 	// The first beat is due a third of a TTL after the request for the session.
 	last := s.trust.sent
-	timer := time.NewTimer(0)
+	timer := s.c.clock.NewTimer(0)
 	defer timer.Stop()
 	for {
 		now := s.c.now()
@@ -52,10 +52,19 @@ func (s *session) run() {
 			s.lose(NodeStopped)
 		}
 	}
-	s.c.rep.Detach(s.id)
+	s.awaitCancels()
+	s.guest.Ended()
+	defer s.guest.Left()
+	defer s.c.rep.Detach(s.id) // last: the cluster takes the Close from the session's owner
 	switch s.endReason() {
-	case SessionExpired, NodeStopped:
-		// The cluster has ended the session already, or cannot be told.
+	case SessionExpired, ClusterReplaced:
+		// The cluster has ended the session already, or has itself ended.
+	case NodeStopped:
+		// Nobody has waited for the work yet, and a stopping node waits for a
+		// short time only: then the keys are free when the TTL has passed.
+		if s.awaitWork() {
+			_ = s.proposeClose()
+		}
 	default:
 		s.closeErr = s.proposeClose()
 	}

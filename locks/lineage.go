@@ -25,6 +25,12 @@ func withLineage(ctx context.Context, l *Lock) context.Context {
 	return context.WithValue(ctx, lineageKey{}, &lineage{lock: l, above: above})
 }
 
+// withoutLineage returns ctx with an empty lineage: a wait under the result counts as a
+// wait of a caller that holds nothing.
+func withoutLineage(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lineageKey{}, (*lineage)(nil))
+}
+
 // lineageTokens returns the first tokens of the held locks in ctx's lineage, of
 // all clients of c's cluster, except the token but. Other clusters' locks are
 // skipped, since their tokens would name other locks here.

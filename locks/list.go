@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"maps"
@@ -23,7 +24,7 @@ import (
 // upgraded; or a *cluster.ConfigError.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		if err := checkPrefix(prefix); err != nil {
+		if err := cmp.Or(checkContext(ctx), checkPrefix(prefix)); err != nil {
 			yield(Status{}, err)
 			return
 		}
@@ -34,7 +35,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 				return
 			}
 			for _, st := range a.Keys {
-				if !yield(newStatus(st), nil) {
+				if !yield(c.newStatus(st), nil) {
 					return
 				}
 			}
@@ -49,10 +50,13 @@ func pages(prefix string, scan func(replica.Scan) (replica.Scanned, error)) iter
 		q := replica.Scan{Prefix: prefix, From: max(prefix, firstKey), Limit: replica.MaxScanned}
 		for {
 			a, err := scan(q)
-			if !yield(a, err) || err != nil || !a.More || len(a.Keys) == 0 {
+			if len(a.Keys) > 0 {
+				a.Last = a.Keys[len(a.Keys)-1].Key
+			}
+			if !yield(a, err) || err != nil || !a.More || a.Last == "" {
 				return
 			}
-			q.From = a.Keys[len(a.Keys)-1].Key + "\x00" // the least key that sorts after the last
+			q.From = a.Last + "\x00" // the least key that sorts after the last
 		}
 	}
 }
@@ -75,7 +79,7 @@ func pages(prefix string, scan func(replica.Scan) (replica.Scanned, error)) iter
 // that an unreachable cluster does not end the sequence.
 func (c *Client) WatchPrefix(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		if err := checkPrefix(prefix); err != nil {
+		if err := cmp.Or(checkContext(ctx), checkPrefix(prefix)); err != nil {
 			yield(Status{}, err)
 			return
 		}
@@ -165,7 +169,7 @@ func (w *prefixWatch) yieldIfNew(m machine.Status) bool {
 	if known && version >= m.Version && m.Version != 0 {
 		return true
 	}
-	st := newStatus(m)
+	st := w.c.newStatus(m)
 	if st.vacant() {
 		delete(w.yielded, m.Key)
 	} else {

@@ -92,6 +92,7 @@ func (l *Lock) Context() context.Context {
 		return ctx
 	}
 	s := l.g.s
+	s.c.clock.Await()
 	s.alive()
 	if ctx := readGrant(l, func(*grant) context.Context { return l.ctx }); ctx != nil {
 		return ctx
@@ -141,6 +142,7 @@ func (l *Lock) trustLeft() (time.Duration, error) {
 	if l.zero() {
 		return 0, errNoLock
 	}
+	l.g.s.c.clock.Await()
 	left := l.g.s.trustLeft(l.g.s.c.now())
 	if ended := l.endCause(); ended != nil {
 		return 0, ended
@@ -173,6 +175,9 @@ func (l *Lock) Require(d time.Duration) error {
 // failure the trust is unchanged; the error is Err's if the lock has ended, and
 // the cause of ctx otherwise. Beats in the background do not depend on Renew.
 func (l *Lock) Renew(ctx context.Context) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -184,6 +189,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 		return err
 	}
 	defer s.c.calls.Done()
+	defer s.c.mayBlock(l.g.key)()
 	bctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()

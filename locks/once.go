@@ -74,7 +74,9 @@ const (
 // lock's fencing token. The caller that ran fn gets the result of fn, even if
 // the lock was lost meanwhile. If the result could not be stored or is too
 // long, that caller gets the result and an error, which matches ErrUncertain if
-// others may see the result. With any other error, this call has not run fn:
+// others may see the result. If ctx ends before the result is stored, Once returns
+// at once with such an error, and the client stores the result in the background,
+// before it frees the id. With any other error, this call has not run fn:
 // the cause of ctx, *SessionError, *DeadlockError if fn would wait for itself,
 // *LostError, ErrClosed, cluster.ErrStopped, cluster.ErrVersion,
 // *cluster.ConfigError.
@@ -83,6 +85,9 @@ const (
 // again, even if the result was read since. If ctx ends while the first mark is
 // being stored, the id may be used up as if fn had begun.
 func (c *Client) Once(ctx context.Context, id string, fn func(ctx context.Context) ([]byte, error)) ([]byte, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	if err := checkText("id", id, maxOnceID); err != nil {
 		return nil, err
 	}
@@ -93,7 +98,7 @@ func (c *Client) Once(ctx context.Context, id string, fn func(ctx context.Contex
 		return nil, err
 	}
 	defer c.calls.Done()
-	o := &once{c: c, id: id, key: onceKeys + id, fn: fn}
+	o := &once{c: c, ctx: ctx, id: id, key: onceKeys + id, fn: fn}
 	for {
 		over, err := o.attempt(ctx)
 		if over || err != nil {
@@ -105,6 +110,7 @@ func (c *Client) Once(ctx context.Context, id string, fn func(ctx context.Contex
 // once is one call of Once.
 type once struct {
 	c       *Client
+	ctx     context.Context // of the call
 	id, key string
 	fn      func(ctx context.Context) ([]byte, error)
 	result  []byte
@@ -147,9 +153,9 @@ func (o *once) attempt(ctx context.Context) (over bool, err error) {
 	switch {
 	case over:
 		return true, verdict
-	case err != nil:
+	case err != nil && !o.c.lostWithSession(err):
 		return true, o.wrapError(err)
-	case lost != nil:
+	case lost != nil && !o.c.lostWithSession(lost):
 		return true, o.wrapError(lost)
 	}
 	return false, nil
@@ -180,14 +186,14 @@ func (o *once) runMarked(ctx context.Context, l *Lock) error {
 		if errors.Is(certain(err), ErrUncertain) {
 			// fn has not begun. A stored mark is removed before another client
 			// can have seen the mark.
-			_ = o.storeMark(ctx, l, nil)
+			_ = o.storeMark(l, nil)
 		}
 		return o.wrapError(err)
 	}
 	returned := false
 	defer func() {
 		if !returned { // a panic or runtime.Goexit of fn continues
-			_ = o.storeMark(ctx, l, append([]byte{onceFailed}, "the function panicked, or ended its goroutine"...))
+			_ = o.storeMark(l, append([]byte{onceFailed}, "the function panicked, or ended its goroutine"...))
 		}
 	}()
 	result, err := o.fn(ctx)
@@ -203,28 +209,31 @@ func (o *once) runMarked(ctx context.Context, l *Lock) error {
 		err = configError("result", "%d bytes exceed %d", len(result), maxOnceResult)
 		mark = append([]byte{onceFailed}, fmt.Sprintf("the result of %d bytes was too long to be stored", len(result))...)
 	}
-	if unstored := o.storeMark(ctx, l, mark); unstored != nil {
+	if unstored := o.storeMark(l, mark); unstored != nil {
 		err = errors.Join(err, fmt.Errorf("locks: once %q: the function was run, but the result could not be stored: %w", o.id, unstored))
 	}
 	return err
 }
 
-// storeMark stores a mark, even if ctx or the lock has ended: the cluster
-// refuses commands of a grant no longer in force.
-func (o *once) storeMark(ctx context.Context, l *Lock, value []byte) error {
+// storeMark stores a mark, even if the lock has ended: the cluster refuses
+// commands of a grant no longer in force. A mark without an answer, when the
+// caller's ctx ends or after a few seconds, is stored in the background, before
+// the key is freed.
+func (o *once) storeMark(l *Lock, value []byte) error {
 	s := l.g.s
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(s.ttl))
+	cmd := machine.SetValue{Session: s.id, Token: machine.Token(l.Token()), Rev: l.g.nextRev(), Value: value, Fade: len(value) > 0}
+	ctx, cancel := context.WithTimeout(o.ctx, grace(s.ttl))
 	defer cancel()
-	out, err := o.c.rep.Propose(ctx, machine.SetValue{
-		Session: s.id, Token: machine.Token(l.Token()), Rev: l.g.nextRev(), Value: value, Fade: len(value) > 0,
-	})
+	var out machine.Outcome
+	err := ctx.Err()
+	if err == nil {
+		out, err = o.c.rep.Propose(ctx, cmd)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
-		late := notInTime(err) // the end of ctx would say that fn was not run
-		if mayBeApplied(err) {
-			return fmt.Errorf("%w: %w", ErrUncertain, late)
-		}
-		return late
+		l.owe(&cmd)
+		// Not the end of ctx: that would say that fn was not run.
+		return fmt.Errorf("%w: %w; the client goes on in the background", ErrUncertain, notInTime(err))
 	case err != nil:
 		return certain(err)
 	case out.Code == machine.OK:

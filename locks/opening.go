@@ -5,7 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // opening is an attempt to open a session, shared by all calls in need of a
@@ -86,8 +88,10 @@ func (c *Client) joinOpening() (*opening, error) {
 			o.err = err
 			close(o.done)
 			if err == nil && closed {
-				c.rep.Detach(s.id)
+				s.guest.Ended()
 				_ = s.proposeClose() // it is unused, and expires if this fails
+				c.rep.Detach(s.id)
+				s.guest.Left()
 			}
 		})
 	}
@@ -115,25 +119,42 @@ func (c *Client) openSession(ctx context.Context) (*session, error) {
 	}
 	var heard error // of the previous attempts
 	for {
+		select {
+		case <-c.rep.Done():
+			return nil, &replica.Error{Err: cluster.ErrStopped}
+		default:
+		}
 		// An attempt ends when its trust is spent, since an answer would be
-		// worthless then. The next attempt uses a new ID, since a session of
-		// the old ID may be open by now, with its TTL running; the cluster
+		// worthless then. The next attempt uses a new key, since a session of
+		// the old key may be open by now, with its TTL running; the cluster
 		// expires that session.
-		id := newSessionID()
+		key := newSessionKey()
+		id := key.ID()
+		c.rep.Claim(key) // before the cluster can hear of the session
 		trust := trust{sent: c.now(), ttl: ttl}
 		actx, cancel := context.WithTimeout(ctx, trust.remaining(trust.sent))
 		out, err := c.rep.Propose(actx, machine.Open{
 			Session: id,
 			Client:  c.name(),
 			Node:    c.rep.Member(),
+			Boot:    c.rep.Boot(),
 			TTL:     uint64(ttl / time.Millisecond),
 			Meta:    c.meta,
 		})
 		late := actx.Err() != nil
 		cancel()
+		if err != nil || out.Code != machine.OK {
+			c.rep.Detach(id)
+		}
 		switch {
 		case err == nil && out.Code == machine.OK:
-			s := newSession(c, id, trust)
+			guest := c.rep.Enter()
+			if guest == nil {
+				// The node stops. The session is unused, and expires.
+				c.rep.Detach(id)
+				return nil, &replica.Error{Err: cluster.ErrStopped}
+			}
+			s := newSession(c, id, trust, guest)
 			c.rep.Attach(id, s.handleEvent) // before a request can cause events
 			c.trace.sessionOpened(ttl)
 			return s, nil

@@ -24,21 +24,6 @@ func Shared() Option {
 	}
 }
 
-// Permit makes the key a counting semaphore and the lock a permit: at most of
-// permits, 1 to 10,000, are held at a time. All holders and waiters of permits
-// of a key must name the same number; a call with another number fails with a
-// *CapacityError. Once the key has no holders and no waiters, the number may
-// change.
-func Permit(of int) Option {
-	return func(r *acquireRequest) {
-		r.options |= optPermit
-		if of < 1 || of > machine.MaxHolders {
-			r.refuse("Permit", "%d is not within 1 and %d", of, machine.MaxHolders)
-		}
-		r.cmd.Mode, r.cmd.Of = machine.Permit, uint32(of)
-	}
-}
-
 // Tree locks the key and everything below the key. Keys are paths with slashes
 // between their segments: "a/b" is below "a", and "ab" is not. A tree excludes
 // all locks above and below, unless both locks are Shared. Two locks without
@@ -119,7 +104,8 @@ func Delay(d time.Duration) Option {
 // token of an earlier grant: then everything the earlier holder left is
 // unchanged. If there was a later grant, the call fails with a *ChangedError,
 // at once or as soon as that grant is made during the wait. If the cluster has
-// forgotten so old a token, the call fails with ErrTooOld. For a key that was
+// forgotten so old a token, the call fails with ErrTooOld. If t is larger than the
+// token of any grant of this cluster, the call fails with a *FutureTokenError. For a key that was
 // never granted, Inspect returns a token to use here. Do not use 0: 0 is too
 // old for every key of a cluster that may have had a predecessor.
 func IfToken(t fence.Token) Option {
@@ -164,7 +150,7 @@ func Meta(m map[string]string) Option {
 type optionSet uint8
 
 const (
-	optPermit optionSet = 1 << iota
+	optPermits optionSet = 1 << iota
 	optPriority
 	optDelay
 	optIfToken
@@ -174,7 +160,7 @@ const (
 )
 
 // optionNames lists the names of the options, in the order of their bits.
-var optionNames = [...]string{"Permit", "Priority", "Delay", "IfToken", "Reentrant", "Tree", "Shared"}
+var optionNames = [...]string{"Permits", "Priority", "Delay", "IfToken", "Reentrant", "Tree", "Shared"}
 
 // applyOptions calls opts and refuses contradictory ones. The lock table would
 // refuse most of them too, but only after a command was sent.
@@ -184,8 +170,8 @@ func (r *acquireRequest) applyOptions(opts []Option) {
 			o(r)
 		}
 	}
-	if r.options&optPermit != 0 {
-		r.refuseOptions(optTree|optShared, "Permit")
+	if r.options&optPermits != 0 {
+		r.refuseOptions(optTree|optShared, "Permits")
 	}
 	if r.options&optTree != 0 {
 		r.refuseOptions(optPriority, "Tree")

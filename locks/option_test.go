@@ -41,7 +41,7 @@ func TestOptionsThatCannotBeUsedAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			return err1
 		}
 		elect := func(opts ...Option) error { return c.Elect(bg, "k", work, opts...) }
-		spread := func(opts ...Option) error { return c.Spread(bg, "k", 2, shard, opts...) }
+		spread := func(opts ...SpreadOption) error { return c.Spread(bg, "k", 2, shard, opts...) }
 		many := make([]string, machine.MaxKeys+1)
 		for i := range many {
 			many[i] = fmt.Sprint("key", i)
@@ -55,9 +55,10 @@ func TestOptionsThatCannotBeUsedAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			field string
 			err   error
 		}{
-			{"Permit", one(Permit(0))},
-			{"Permit", one(Permit(-1))},
-			{"Permit", one(Permit(machine.MaxHolders + 1))},
+			{"Permits", one(Permits(0, 2))},
+			{"Permits", one(Permits(MaxCapacity+1, 0))},
+			{"Permits", one(Permits(1, -1))},
+			{"Permits", one(Permits(1, MaxCapacity+1))},
 			{"Priority", one(Priority(101))},
 			{"Priority", one(Priority(-101))},
 			{"Delay", one(Delay(0))},
@@ -66,12 +67,12 @@ func TestOptionsThatCannotBeUsedAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"Reentrant", one(Reentrant(""))},
 			{"Reentrant", one(Reentrant(strings.Repeat("o", 129)))},
 			{"Reentrant", one(Reentrant("\xff"))},
-			{"Shared", one(Permit(2), Shared())},
-			{"Shared", one(Shared(), Permit(2))},
-			{"Tree", one(Permit(2), Tree())},
+			{"Shared", one(Permits(1, 2), Shared())},
+			{"Shared", one(Shared(), Permits(1, 2))},
+			{"Tree", one(Permits(1, 2), Tree())},
 			{"Priority", one(Tree(), Priority(1))},
 			{"Reentrant", one(Reentrant("o"), IfToken(5))},
-			{"Permit", set(Permit(2))},
+			{"Permits", set(Permits(1, 2))},
 			{"Priority", set(Priority(1))},
 			{"Delay", set(Delay(time.Second))},
 			{"IfToken", set(IfToken(0))},
@@ -85,13 +86,16 @@ func TestOptionsThatCannotBeUsedAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"key", all("a", "\x00b")},
 			{"IfToken", elect(IfToken(5))},
 			{"Reentrant", elect(Reentrant("o"))},
-			{"Shared", spread(Shared())},
-			{"Permit", spread(Permit(2))},
-			{"Tree", spread(Tree())},
-			{"Reentrant", spread(Reentrant("o"))},
-			{"Priority", spread(Priority(1))},
-			{"Delay", spread(Delay(time.Second))},
-			{"IfToken", spread(IfToken(1))},
+			{"Weight", spread(Weight(-1))},
+			{"Weight", spread(Weight(machine.MaxWeight + 1))},
+			{"Succeeds", spread(Succeeds(""))},
+			{"Succeeds", spread(Succeeds("\xff"))},
+			{"Prepare", spread(Prepare(nil))},
+			{"Drain", spread(Drain(-1))},
+			{"Drain", spread(Drain(time.Second + 1))},
+			{"Grace", spread(Grace(24*time.Hour + time.Millisecond))},
+			{"MaxMoves", spread(MaxMoves(0))},
+			{"MaxMoves", spread(MaxMoves(MaxShards + 1))},
 			{"key", c.Ask(bg, "")},
 			{"key", c.Break(bg, "", 1)},
 			{"token", c.Break(bg, "k", 0)},
@@ -109,8 +113,8 @@ func TestEveryAcceptedCombinationOfOptionsIsKnownToTheTable(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.SetCheck(false)
 		c, _ := w.client(t, "a")
-		acquire(t, c, "other")
-		options := []Option{Shared(), Permit(3), Tree(), Reentrant("o"), Priority(7), Delay(time.Second), IfToken(1 << 40), MaxWaiters(3),
+		token := acquire(t, c, "other").Token()
+		options := []Option{Shared(), Permits(1, 3), Tree(), Reentrant("o"), Priority(7), Delay(time.Second), IfToken(token), MaxWaiters(3),
 			Meta(map[string]string{"k": "v"})}
 		passed := 0
 		for bits := range 1 << len(options) {
@@ -295,7 +299,7 @@ func TestPermitsAreBoundedAndReturnWithTheirClient(t *testing.T) {
 						inside--
 						mu.Unlock()
 						return nil
-					}, Permit(3))
+					}, Permits(1, 3))
 					if err != nil {
 						t.Error(err)
 					}
@@ -308,10 +312,10 @@ func TestPermitsAreBoundedAndReturnWithTheirClient(t *testing.T) {
 		}
 		a, _ := w.client(t, "a")
 		b, _ := w.client(t, "b")
-		acquire(t, a, "k", Permit(2))
-		acquire(t, a, "k", Permit(2))
-		third := waiting(t, bg, b, "k", Permit(2))
-		fourth := waiting(t, bg, b, "k", Permit(2))
+		acquire(t, a, "k", Permits(1, 2))
+		acquire(t, a, "k", Permits(1, 2))
+		third := waiting(t, bg, b, "k", Permits(1, 2))
+		fourth := waiting(t, bg, b, "k", Permits(1, 2))
 		if err := a.Close(bg); err != nil {
 			t.Fatal(err)
 		}
@@ -323,28 +327,28 @@ func TestPermitsAreBoundedAndReturnWithTheirClient(t *testing.T) {
 func TestCapacitiesMustAgreeWhileAnybodyHoldsOrWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
-		l := acquire(t, c, "k", Permit(2))
+		l := acquire(t, c, "k", Permits(1, 2))
 		for _, of := range []int{1, 3} {
-			_, err := c.Acquire(bg, "k", Permit(of))
+			_, err := c.Acquire(bg, "k", Permits(1, of))
 			var capacity *CapacityError
-			if !errors.As(err, &capacity) || !errors.Is(err, ErrCapacity) || *capacity != (CapacityError{Key: "k", Of: of, Have: 2}) {
+			if !errors.As(err, &capacity) || !errors.Is(err, ErrCapacity) || *capacity != (CapacityError{Key: "k", N: 1, Of: of, Have: 2}) {
 				t.Errorf("permit of %d: %v", of, err)
 			}
 		}
-		err := c.Elect(bg, "k", func(context.Context, *Lock) error { return errWork }, Permit(5))
+		err := c.Elect(bg, "k", func(context.Context, *Lock) error { return errWork }, Permits(1, 5))
 		if !errors.Is(err, ErrCapacity) {
 			t.Errorf("elect: %v", err)
 		}
 		release(t, l)
-		release(t, acquire(t, c, "k", Permit(3)))
+		release(t, acquire(t, c, "k", Permits(1, 3)))
 	})
 }
 
 func TestPermitWaiterThatGivesUpLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c, _ := w.client(t, "a")
-		l := acquire(t, c, "k", Permit(1))
-		if _, err := c.Acquire(within(time.Second), "k", Permit(1)); !errors.Is(err, context.DeadlineExceeded) {
+		l := acquire(t, c, "k", Permits(1, 1))
+		if _, err := c.Acquire(within(time.Second), "k", Permits(1, 1)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		synctest.Wait()

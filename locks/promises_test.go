@@ -46,7 +46,7 @@ func TestConflictingLocksAreNeverHeldTogether(t *testing.T) {
 		case 5:
 			c.hold(c.acquire(&held{keys: []string{key}, tree: true, shared: true}, locks.Tree(), locks.Shared()))
 		case 6, 7:
-			c.hold(c.acquire(&held{keys: []string{"permits"}, permit: true}, locks.Permit(2)))
+			c.hold(c.acquire(&held{keys: []string{"permits"}, permit: true}, locks.Permits(1, 2)))
 		case 8, 9:
 			c.hold(c.acquireAll("k/b", "permits of none", "k/a"))
 		case 10:
@@ -70,15 +70,17 @@ func TestConflictingLocksAreNeverHeldTogether(t *testing.T) {
 // held is a grant as its holder sees it.
 type held struct {
 	l            lock
+	ctx          context.Context // of l
 	by           string
 	keys         []string
 	shared, tree bool
 	permit       bool
-	dead         bool // the process was killed: contexts do not count
+	dead         bool // the process was killed or frozen: contexts do not count
 }
 
 type lock interface {
 	Context() context.Context
+	Err() error
 	Token() fence.Token
 	Release(context.Context) error
 }
@@ -105,8 +107,26 @@ type ledger struct {
 
 	mu     sync.Mutex
 	held   map[*held]bool
+	frozen map[string]bool // members, by the names of contenders
 	grants int
 	tokens map[string]fence.Token // the last exclusive grant's of each key
+}
+
+// freeze notes that a member is frozen: it does not know what has become of its locks.
+// After the end of the freeze, thaw is called.
+func (w *ledger) freeze(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.frozen[name] = true
+	for h := range w.held {
+		h.dead = h.dead || h.by == name
+	}
+}
+
+func (w *ledger) thaw() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.frozen)
 }
 
 // enter checks a grant that has just returned, or a shared grant that is now
@@ -114,12 +134,15 @@ type ledger struct {
 func (w *ledger) enter(h *held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.frozen[h.by] {
+		return
+	}
 	w.grants++
 	permits := 0
 	for o := range w.held {
 		switch {
 		case o == h:
-		case o.dead || o.l.Context().Err() != nil:
+		case o.dead || o.ctx.Err() != nil:
 			delete(w.held, o)
 		case h.conflicts(o):
 			w.t.Errorf("%v: %s was granted %v under token %d while %s's context for %v with token %d lives on",
@@ -189,9 +212,10 @@ func (c *contender) acquireAll(keys ...string) *held {
 }
 
 func (c *contender) entered(h *held) *held {
-	h.by = c.name
-	if c.ctx.Err() != nil {
-		// The member may be killed, and nobody sees this grant.
+	h.by, h.ctx = c.name, h.l.Context()
+	if c.ctx.Err() != nil || h.l.Err() != nil {
+		// The member may be killed, and nobody sees this grant; or a freeze between the
+		// grant and its return was long.
 		return nil
 	}
 	c.ledger.enter(h)
@@ -226,7 +250,7 @@ func (c *contender) hold(h *held) {
 	}
 	select {
 	case <-time.After(time.Duration(c.r.Int64N(int64(2 * c.ttl)))):
-	case <-h.l.Context().Done():
+	case <-h.ctx.Done():
 	case <-c.ctx.Done():
 	}
 	release, cancel := context.WithTimeout(context.Background(), time.Duration(c.r.IntN(500))*time.Millisecond)
@@ -253,7 +277,7 @@ func storm(t *testing.T, ttl time.Duration, rounds int, contend func(*contender)
 	t.Logf("seed %d (the order of goroutines is not repeated)", seed)
 	r := rand.New(rand.NewPCG(seed, 3))
 
-	w := &ledger{t: t, held: make(map[*held]bool), tokens: make(map[string]fence.Token)}
+	w := &ledger{t: t, held: make(map[*held]bool), frozen: make(map[string]bool), tokens: make(map[string]fence.Token)}
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	t.Cleanup(func() { stop(); wg.Wait() })
@@ -279,7 +303,12 @@ func storm(t *testing.T, ttl time.Duration, rounds int, contend func(*contender)
 	}
 	kill := make([]func(), members)
 	for i := range members {
+		c.SetClock(i, lockstest.Clock{Rate: 0.996 + 0.008*r.Float64()}) // up to 0.8 % apart
 		kill[i] = run(i)
+	}
+	heal := func() {
+		c.Heal()
+		w.thaw()
 	}
 
 	killed := -1
@@ -294,21 +323,27 @@ func storm(t *testing.T, ttl time.Duration, rounds int, contend func(*contender)
 		case 2, 3:
 			c.Cut(r.IntN(members), r.IntN(members))
 		case 4:
-			c.Pause(r.IntN(members))
+			i := r.IntN(members)
+			if r.IntN(2) == 0 || i == killed {
+				c.Pause(i)
+				break
+			}
+			c.Freeze(i)
+			w.freeze(fmt.Sprint("member ", i))
 		case 5, 6:
 			if killed < 0 {
-				c.Heal()
+				heal()
 				c.Settle()
 				killed = c.Leader()
 				kill[killed]()
 				c.Kill(killed)
 			}
 		case 7:
-			c.Heal()
+			heal()
 		}
 		time.Sleep(time.Duration(r.Int64N(int64(3 * ttl))))
 		if r.IntN(3) == 0 {
-			c.Heal()
+			heal()
 			time.Sleep(time.Duration(r.IntN(6000)) * time.Millisecond)
 			if killed >= 0 {
 				c.Restart(killed)
@@ -320,7 +355,7 @@ func storm(t *testing.T, ttl time.Duration, rounds int, contend func(*contender)
 			t.Fatalf("round %d", round)
 		}
 	}
-	c.Heal()
+	heal()
 	w.mu.Lock()
 	before := w.grants
 	w.mu.Unlock()

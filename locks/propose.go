@@ -34,10 +34,19 @@ func (s *session) propose(ctx context.Context, command func(seen []uint64) machi
 // proposeInAnySession proposes a command in the present session or a later
 // session, no matter which, and tries until ctx or the client ends.
 func (c *Client) proposeInAnySession(ctx context.Context, command func(*session) machine.Command) (machine.Outcome, error) {
+	return c.callInAnySession(ctx, func(ctx context.Context, s *session) (machine.Outcome, error) {
+		return c.rep.Propose(ctx, command(s))
+	})
+}
+
+// callInAnySession calls propose with the present session, and with each later one while
+// the cluster answers that the session is not open, until ctx or the client ends.
+func (c *Client) callInAnySession(ctx context.Context, propose func(context.Context, *session) (machine.Outcome, error)) (machine.Outcome, error) {
 	if err := c.beginCall(); err != nil {
 		return machine.Outcome{}, err
 	}
 	defer c.calls.Done()
+	defer c.mayBlock("")()
 	if ctx.Err() != nil {
 		return machine.Outcome{}, endOf(ctx)
 	}
@@ -49,7 +58,7 @@ func (c *Client) proposeInAnySession(ctx context.Context, command func(*session)
 		var out machine.Outcome
 		s, err := c.liveSession(tctx)
 		if err == nil {
-			out, err = c.rep.Propose(tctx, command(s))
+			out, err = propose(tctx, s)
 		}
 		if err == nil && out.Code == machine.NoSession {
 			s.lose(SessionExpired)
@@ -87,8 +96,12 @@ func outcomeError(verb string, out machine.Outcome) error {
 		return ErrVersion
 	case machine.TokensSpent:
 		return errors.New("the cluster has no tokens left")
+	case machine.TooManyKeys: // an upgrade waits under a long lineage
+		return tooManyKeys(out)
 	case machine.TooManyUnseen:
 		return fmt.Errorf("more than %d requests of one client are unanswered", out.Limit)
+	case machine.NodeEnded:
+		return errors.New("a later process of this member has taken this one for ended")
 	case machine.NotFounded:
 		return errors.New("the cluster is not founded yet")
 	}

@@ -27,6 +27,7 @@ type hold struct {
 	ctx   context.Context
 	keys  []string
 	mode  string // "x", "s" or "p"
+	n     int    // of permits
 	tree  bool
 	owner string
 }
@@ -42,9 +43,12 @@ type register struct {
 	upgrades int
 	dead     int
 	broken   int
+	resized  int // capacities set
+	tooMany  int // requests refused for them
 }
 
-const permits = 2
+// permits is the largest capacity that the operator sets.
+const permits = 4
 
 func (b *register) granted(h *hold) {
 	h.ctx = h.l.Context()
@@ -71,7 +75,7 @@ func (b *register) check(h *hold) {
 		return // lost already, as the context shows
 	}
 	live := b.holds[:0]
-	beside := 1
+	beside := h.n
 	for _, o := range b.holds {
 		if o.ctx.Err() != nil {
 			continue
@@ -84,7 +88,7 @@ func (b *register) check(h *hold) {
 			b.t.Errorf("token %d was granted twice", h.l.Token())
 		}
 		if h.mode == "p" && o.mode == "p" && h.keys[0] == o.keys[0] {
-			beside++
+			beside += o.n
 		}
 		if o.conflicts(h) {
 			b.t.Errorf("%v: %v (%s, token %d) is granted while the context of %v (%s, token %d) has not ended",
@@ -92,7 +96,7 @@ func (b *register) check(h *hold) {
 		}
 	}
 	b.holds = live
-	if beside > permits {
+	if h.mode == "p" && beside > permits {
 		b.t.Errorf("%d permits of %d", beside, permits)
 	}
 }
@@ -123,9 +127,12 @@ func TestRandomFaultsInAllModes(t *testing.T) {
 		sum.upgrades += b.upgrades
 		sum.dead += b.dead
 		sum.broken += b.broken
+		sum.resized += b.resized
+		sum.tooMany += b.tooMany
 	})
-	t.Logf("%d grants, %d upgrades, %d deadlocks, %d breaks", sum.n, sum.upgrades, sum.dead, sum.broken)
-	if sum.n < rounds*30 || sum.upgrades < rounds/4 || sum.dead < rounds/4 || sum.broken < rounds/4 {
+	t.Logf("%d grants, %d upgrades, %d deadlocks, %d breaks, %d capacities, %d requests beyond them",
+		sum.n, sum.upgrades, sum.dead, sum.broken, sum.resized, sum.tooMany)
+	if sum.n < rounds*30 || sum.upgrades < rounds/4 || sum.dead < rounds/4 || sum.broken < rounds/4 || sum.resized < rounds/4 || sum.tooMany < rounds/4 {
 		t.Error("too little happened")
 	}
 }
@@ -149,15 +156,27 @@ func randomModesRound(t *testing.T, w *world, seed uint64) *register {
 		}
 	}
 	for range 30 {
-		if a.rng.IntN(8) < 5 {
+		switch n := a.rng.IntN(8); {
+		case n < 5:
 			a.strike()
-		} else {
-			// An operator breaks a lock.
+		case n == 5:
+			// An operator changes the number of permits, or leaves it to the requests.
+			ctx, cancel := context.WithTimeout(bg, a.upTo(5*time.Second))
+			if err := clients[a.rng.IntN(len(clients))].SetCapacity(ctx, "p", a.rng.IntN(permits+1)); err == nil {
+				b.resized++
+			}
+			cancel()
+		default:
+			// An operator breaks a lock, or ends the session with the lock.
 			key := keysOfAll[a.rng.IntN(len(keysOfAll))]
-			if _, token := w.Owner(key); token != 0 {
+			if id, token := w.Owner(key); token != 0 {
 				c := clients[a.rng.IntN(len(clients))]
 				ctx, cancel := context.WithTimeout(bg, a.upTo(5*time.Second))
-				if err := c.Break(ctx, key, fence.Token(token)); err == nil {
+				if a.rng.IntN(3) == 0 {
+					if err := c.EndSession(ctx, id.Ref().String()); err == nil && w.Alive(id) {
+						t.Error("an ended session is open")
+					}
+				} else if err := c.Break(ctx, key, fence.Token(token)); err == nil {
 					b.broken++
 				}
 				cancel()
@@ -233,7 +252,8 @@ func (u *player) run(lineage context.Context, depth int) {
 			one("rw")
 		case 4:
 			h.mode = "p"
-			one("p", Permit(permits))
+			h.n = 1 + u.rng.IntN(3)
+			one("p", Permits(h.n, permits))
 		case 5:
 			var s *Set
 			h.keys = [][]string{{"a", "b"}, {"b", "rw"}, {"a", "t/x"}}[u.rng.IntN(3)]
@@ -254,6 +274,11 @@ func (u *player) run(lineage context.Context, depth int) {
 		if errors.Is(err, ErrDeadlock) {
 			u.b.mu.Lock()
 			u.b.dead++
+			u.b.mu.Unlock()
+		}
+		if errors.Is(err, ErrCapacity) {
+			u.b.mu.Lock()
+			u.b.tooMany++
 			u.b.mu.Unlock()
 		}
 		if err != nil {

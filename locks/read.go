@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -14,6 +15,9 @@ import (
 // cluster.ErrNoQuorum if no leader was found until then; a *cluster.ConfigError
 // for an invalid key; cluster.ErrStopped; or ErrClosed.
 func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
+	if err := checkContext(ctx); err != nil {
+		return Status{}, err
+	}
 	if err := checkKey(key); err != nil {
 		return Status{}, err
 	}
@@ -21,7 +25,7 @@ func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
 	if err != nil {
 		return Status{}, callError("inspect", key, err)
 	}
-	return newStatus(a.Status), nil
+	return c.newStatus(a.Status), nil
 }
 
 // Watch yields the key's present state, and then the new state after each
@@ -35,7 +39,7 @@ func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
 // *cluster.ConfigError.
 func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		if err := checkKey(key); err != nil {
+		if err := cmp.Or(checkContext(ctx), checkKey(key)); err != nil {
 			yield(Status{}, err)
 			return
 		}
@@ -45,11 +49,12 @@ func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Status, error]
 				yield(Status{}, callError("watch", key, err))
 				return
 			}
-			st := newStatus(a.Status)
+			st := c.newStatus(a.Status)
 			if last != nil && st.same(*last) {
 				continue // for example, only the key's value has changed
 			}
-			if last = &st; !yield(st, nil) {
+			// Another copy for the loop's body, which may write into it.
+			if last = &st; !yield(c.newStatus(a.Status), nil) {
 				return
 			}
 		}
@@ -88,6 +93,7 @@ func readUntilClosed[T any](ctx context.Context, c *Client, read func(context.Co
 		return none, err
 	}
 	defer c.calls.Done()
+	defer c.mayBlock("")()
 	if ctx.Err() != nil {
 		return none, endOf(ctx)
 	}
@@ -125,5 +131,5 @@ func neverFinal(context.Context, error) bool { return false }
 func (c *Client) isFinal(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || c.closing.Err() != nil ||
 		errors.Is(err, ErrClosed) || errors.Is(err, cluster.ErrStopped) || errors.Is(err, cluster.ErrVersion) ||
-		errors.Is(err, ErrTooManyWaiters) || hasType[*cluster.ConfigError](err)
+		errors.Is(err, ErrTooManyWaiters) || errors.Is(err, ErrTooManyKeys) || hasType[*cluster.ConfigError](err)
 }

@@ -15,12 +15,21 @@ const MaxDepth = 1 << 16
 // ownerEntryName identifies an ownerEntry.
 type ownerEntryName struct{ key, owner string }
 
+// grantMode is how a request holds its key. All calls of an owner must agree on it.
+type grantMode struct {
+	mode  machine.Mode
+	n, of uint16 // of permits
+	tree  bool
+}
+
+func modeOf(req *acquireRequest) grantMode {
+	return grantMode{mode: req.cmd.Mode, n: req.cmd.N, of: req.cmd.Of, tree: req.cmd.Tree}
+}
+
 // ownerEntry is an owner's grant of a key, or the owner's request.
 type ownerEntry struct {
 	name ownerEntryName
-	mode machine.Mode
-	of   uint32
-	tree bool
+	mode grantMode
 
 	// Guarded by the session's mu.
 	grant    *grant // nil while the request waits
@@ -43,7 +52,7 @@ func (s *session) acquireReentrant(ctx, parent context.Context, req acquireReque
 		}
 		e := s.entries[name]
 		if e == nil {
-			e = &ownerEntry{name: name, mode: req.cmd.Mode, of: req.cmd.Of, tree: req.cmd.Tree, resolved: make(chan struct{})}
+			e = &ownerEntry{name: name, mode: modeOf(&req), resolved: make(chan struct{})}
 			s.entries[name] = e
 			s.mu.Unlock()
 			l, err := s.acquireNew(ctx, parent, req)
@@ -84,7 +93,7 @@ func (s *session) resolveEntry(e *ownerEntry, l *Lock) {
 // are nil. The caller holds the session's mu.
 func (e *ownerEntry) addLock(c *Client, parent context.Context, req *acquireRequest) (*Lock, error) {
 	switch {
-	case e.mode != req.cmd.Mode || e.of != req.cmd.Of || e.tree != req.cmd.Tree:
+	case e.mode != modeOf(req):
 		return nil, configError("Reentrant", "owner %q holds or asks for %q in another mode", req.owner, req.key)
 	case e.grant == nil && req.cmd.Try:
 		// Joining e's request would mean to wait, and a second request would

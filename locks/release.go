@@ -46,6 +46,9 @@ func (l *Lock) HandOver(ctx context.Context, client string) error {
 // releaseTo ends the lock. After the last lock of a grant, releaseTo releases
 // the grant in the cluster: to the client named to, unless to is empty.
 func (l *Lock) releaseTo(ctx context.Context, to string) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -55,6 +58,7 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	closed := s.c.beginCall()
 	if closed == nil {
 		defer s.c.calls.Done()
+		defer s.c.mayBlock(g.key)()
 	}
 	s.mu.Lock()
 	if ended := l.ended; ended != nil {
@@ -71,6 +75,9 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	}
 	d := g.releaseCleanup(to)
 	s.unlockAndCancel(cancels)
+	if last && closed != nil && d.value != nil {
+		s.startCleanup(d)
+	}
 	if !last || closed != nil {
 		return nil // the owner has other locks, or the client's Close is about to free the key
 	}
@@ -82,7 +89,7 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 func (s *session) unheardError(err error) error {
 	switch why := s.endReason(); {
 	case errors.Is(err, cluster.ErrNoQuorum):
-		return fmt.Errorf("%w: %v: %w", ErrSessionLost, why, cluster.ErrNoQuorum)
+		return fmt.Errorf("%w: %v: %w", ErrSessionLost, why, noQuorum(err))
 	case why == NodeStopped:
 		return fmt.Errorf("%w: %w", ErrSessionLost, cluster.ErrStopped)
 	default:
@@ -102,7 +109,7 @@ func (s *session) proposeRelease(ctx context.Context, d *cleanup) error {
 		defer context.AfterFunc(s.ctx, cancel)()
 		for {
 			out, err = s.propose(rctx, func(seen []uint64) machine.Command { return d.command(s.id, seen) })
-			if !d.retryWithoutSuccessor(out, err) {
+			if !s.valueAnswered(d, out, err) && !d.retryWithoutSuccessor(out, err) {
 				break
 			}
 		}

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"context"
 	"slices"
 	"unicode/utf8"
 
@@ -31,7 +32,7 @@ func newSetRequest(keys []string, opts []Option) acquireRequest {
 		r.key = keys[0]
 	}
 	r.applyOptions(opts)
-	r.refuseOptions(optPermit|optPriority|optDelay|optIfToken|optReentrant, "AcquireAll")
+	r.refuseOptions(optPermits|optPriority|optDelay|optIfToken|optReentrant, "AcquireAll")
 	return r
 }
 
@@ -73,6 +74,15 @@ func checkSet(keys []string) error {
 	}
 	if size > machine.MaxKeyBytes {
 		return configError("keys", "%d bytes in all exceed %d", size, machine.MaxKeyBytes)
+	}
+	return nil
+}
+
+// checkContext returns a *cluster.ConfigError for a nil context: checked before
+// anything else, so that the call changes nothing.
+func checkContext(ctx context.Context) error {
+	if ctx == nil {
+		return configError("ctx", "nil")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // session is a client's session, from the opening until the end. A session ends
@@ -19,6 +21,9 @@ type session struct {
 	c   *Client
 	id  machine.SessionID
 	ttl time.Duration
+
+	guest *replica.Guest // the node waits for the session
+	idle  chan struct{}  // closed when the session has ended and working is 0
 
 	// ctx ends when the session ends.
 	ctx    context.Context
@@ -33,6 +38,7 @@ type session struct {
 	trust      trust
 	reason     Reason // 0 while the session lives
 	draining   bool   // the client is closing: no more grants
+	working    int    // number of functions that run under locks, for Do and the like
 	lastSeq    uint64
 	cancelling int       // number of goroutines that cancel contexts of ended locks now
 	cancelled  sync.Cond // cancelling has become smaller
@@ -43,20 +49,23 @@ type session struct {
 	beats      []*beat   // without an answer yet, the oldest first
 	nextCheck  time.Time // when run plans to read the clocks
 	cleanups   cleanups
+	enlisted   map[uint64]*enlistment // by the seqs of their Enlists
 }
 
-// newSessionID returns a random ID.
-func newSessionID() (id machine.SessionID) {
-	_, _ = rand.Read(id[:]) // never fails
-	return id
+// newSessionKey returns a random key.
+func newSessionKey() (key machine.SessionKey) {
+	_, _ = rand.Read(key[:]) // never fails
+	return key
 }
 
 // newSession returns a session that the cluster has opened under id. The caller
 // starts run.
-func newSession(c *Client, id machine.SessionID, t trust) *session {
+func newSession(c *Client, id machine.SessionID, t trust, guest *replica.Guest) *session {
 	s := &session{
 		c:       c,
 		id:      id,
+		guest:   guest,
+		idle:    make(chan struct{}),
 		ttl:     t.ttl,
 		wakeup:  make(chan struct{}, 1),
 		closed:  make(chan struct{}),
@@ -65,7 +74,7 @@ func newSession(c *Client, id machine.SessionID, t trust) *session {
 		grants:  make(map[uint64]*grant),
 		entries: make(map[ownerEntryName]*ownerEntry),
 
-		cleanups: cleanups{byKey: make(map[string][]*cleanup)},
+		cleanups: cleanups{byKey: make(map[string]map[*cleanup]struct{}), owed: make(map[*machine.SetValue]struct{})},
 	}
 	s.cancelled.L = &s.mu
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -135,6 +144,9 @@ func (s *session) lose(reason Reason) {
 		return
 	}
 	s.reason = reason
+	if s.working == 0 {
+		close(s.idle)
+	}
 	cancels := s.loseGrants(reason)
 	waiters := slices.SortedFunc(maps.Values(s.waiters), func(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) })
 	clear(s.waiters)
@@ -177,6 +189,41 @@ func (s *session) drain() {
 	}
 }
 
+// beginWork counts a function that runs under a lock of the session, until
+// endWork. The result is false if the session has ended.
+func (s *session) beginWork() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reason != 0 {
+		return false
+	}
+	s.working++
+	return true
+}
+
+func (s *session) endWork() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.working--
+	if s.working == 0 && s.reason != 0 {
+		close(s.idle)
+	}
+}
+
+// awaitWork waits, for a TTL at most, until the work of Do, Elect, Spread and
+// Once under the session's locks has returned. The result is false if work runs
+// on. The session has ended.
+func (s *session) awaitWork() bool {
+	t := time.NewTimer(s.ttl)
+	defer t.Stop()
+	select {
+	case <-s.idle:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
 // proposeClose closes the session in the cluster, which frees all of its keys
 // in one step. A time limit bounds the call, since a session without beats
 // expires anyway; no caller's context does, since Close continues after the
@@ -185,11 +232,12 @@ func (s *session) proposeClose() error {
 	s.awaitCancels()
 	ctx, cancel := context.WithTimeout(context.Background(), grace(s.ttl))
 	defer cancel()
+	s.proposeOwed(ctx)
 	out, err := s.c.rep.Propose(ctx, machine.Close{Session: s.id})
 	if err == nil && out.Code != machine.OK && out.Code != machine.NoSession {
 		err = outcomeError("close a session", out)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, replica.ErrAllEnd) { // else nobody is left to be told
 		if ctx.Err() != nil {
 			err = notInTime(err)
 		}

@@ -92,37 +92,23 @@ func TestExpiryIsPushed(t *testing.T) {
 	})
 }
 
-func TestWaitEndsWithItsSession(t *testing.T) {
-	for _, reason := range []Reason{SessionExpired, QuorumUnreachable, NodeStopped} {
-		bubble(t, func(t *testing.T, w *world) {
-			a, _ := w.client(t, "a")
-			b, m := w.client(t, "b")
-			acquire(t, a, "k")
-			errs := make(chan error, 1)
-			go func() {
-				_, err := b.Acquire(bg, "k")
-				errs <- err
-			}()
-			time.Sleep(100 * time.Millisecond)
-			switch reason {
-			case SessionExpired:
-				id := b.currentSession().id
-				w.Apply(machine.Expire{Session: id, Term: w.TermNumber()})
-			case QuorumUnreachable:
-				m.Isolate()
-			case NodeStopped:
-				m.Stop()
-			}
-			err := <-errs
-			var ended *SessionError
-			if !errors.As(err, &ended) || *ended != (SessionError{"k", reason}) || !errors.Is(err, ErrSessionLost) {
-				t.Errorf("acquire: %v, want %v", err, reason)
-			}
-			if errors.Is(err, context.Canceled) || errors.Is(err, ErrLost) {
-				t.Errorf("%v matches too much", err)
-			}
-		})
-	}
+// Every other end of a session is outlived: see TestAWaitOutlivesItsSession.
+func TestWaitEndsWithItsNode(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, m := w.client(t, "b")
+		acquire(t, a, "k")
+		call := waiting(t, bg, b, "k")
+		m.Stop()
+		_, err := call.ends(t)
+		var ended *SessionError
+		if !errors.As(err, &ended) || *ended != (SessionError{"k", NodeStopped}) || !errors.Is(err, ErrSessionLost) || !errors.Is(err, cluster.ErrStopped) {
+			t.Errorf("acquire: %v", err)
+		}
+		if errors.Is(err, context.Canceled) || errors.Is(err, ErrLost) {
+			t.Errorf("%v matches too much", err)
+		}
+	})
 }
 
 func TestLockThatIsLostBeforeItIsReturnedShowsIt(t *testing.T) {
@@ -133,7 +119,7 @@ func TestLockThatIsLostBeforeItIsReturnedShowsIt(t *testing.T) {
 		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
 		time.Sleep(8700 * time.Millisecond)
 		m.SetFaults(termtest.Faults{Latency: time.Second})
-		l, err := c.Acquire(bg, "k")
+		l, err := c.currentSession().acquire(bg, bg, newAcquireRequest("k", nil))
 		if err == nil {
 			err = l.Err()
 		}
@@ -162,6 +148,74 @@ func TestStoppedNodeEndsEverything(t *testing.T) {
 		if err := l.Release(bg); !errors.Is(err, ErrLost) {
 			t.Errorf("release: %v", err)
 		}
+	})
+}
+
+// A stopping node ends all locks first, then waits for the work under the locks,
+// and only then frees the keys.
+func TestAStoppingNodeFreesItsKeysAfterTheWork(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		other, _ := w.client(t, "b")
+		l := acquire(t, c, "held")
+		ended := make(chan time.Time, 1)
+		work := start(func() (struct{}, error) {
+			return struct{}{}, c.Do(bg, "worked", func(ctx context.Context, _ *Lock) error {
+				<-ctx.Done()
+				time.Sleep(300 * time.Millisecond)
+				ended <- time.Now()
+				return nil
+			})
+		})
+		work.pends(t)
+		held, worked := waiting(t, bg, other, "held"), waiting(t, bg, other, "worked")
+		began := time.Now()
+		await := m.BeginStop()
+		wantLost(t, l, NodeStopped) // already now: BeginStop has waited for it
+		await(within(time.Second))
+		synctest.Wait()
+		if took := time.Since(began); took > 400*time.Millisecond {
+			t.Errorf("the sessions took %v to end", took)
+		}
+		held.ok(t)
+		if granted := worked.ok(t); granted.g.since.Before(<-ended) {
+			t.Error("the key was granted before the work had returned")
+		}
+		if _, err := work.ends(t); !errors.Is(err, cluster.ErrStopped) {
+			t.Errorf("Do: %v", err)
+		}
+		if n := w.Counts(); n.Sessions != 1 {
+			t.Errorf("the table keeps %d sessions", n.Sessions)
+		}
+		if err := c.Close(within(time.Second)); err != nil {
+			t.Errorf("close after the node's stop: %v", err)
+		}
+		if _, err := c.Acquire(bg, "k"); !errors.Is(err, cluster.ErrStopped) && !errors.Is(err, ErrClosed) {
+			t.Errorf("acquire: %v", err)
+		}
+	})
+}
+
+// Work that does not return keeps its keys, until the TTL has passed.
+func TestAStoppingNodeDoesNotFreeKeysUnderWork(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, m := w.client(t, "a")
+		stuck := make(chan struct{})
+		work := start(func() (struct{}, error) {
+			return struct{}{}, c.Do(bg, "k", func(context.Context, *Lock) error { <-stuck; return nil })
+		})
+		work.pends(t)
+		began := time.Now()
+		m.BeginStop()(within(time.Second))
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the node waited for %v", took)
+		}
+		if n := w.Counts(); n.Sessions != 1 || n.Grants != 1 {
+			t.Errorf("the keys are free under the work: %+v", n)
+		}
+		m.Stop()
+		close(stuck)
+		work.ends(t)
 	})
 }
 
@@ -218,10 +272,10 @@ func TestRestartedClientDoesNotOwnItsFormerLocks(t *testing.T) {
 	})
 }
 
-func TestSessionIDsAreRandom(t *testing.T) {
+func TestSessionKeysAreRandom(t *testing.T) {
 	seen := make(map[machine.SessionID]bool)
 	for range 1000 {
-		id := newSessionID()
+		id := newSessionKey().ID()
 		if id == (machine.SessionID{}) || seen[id] {
 			t.Fatal("an ID was drawn twice, or is zero")
 		}

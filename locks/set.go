@@ -26,9 +26,12 @@ type Set struct{ l *Lock }
 // stands in the queue of each key at the place of its arrival: no stream of
 // requests for fewer keys can overtake it for ever.
 //
-// The options Permit, Priority, Delay, IfToken and Reentrant cannot be used
+// The options Permits, Priority, Delay, IfToken and Reentrant cannot be used
 // with AcquireAll.
 func (c *Client) AcquireAll(ctx context.Context, keys []string, opts ...Option) (*Set, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	l, err := c.acquire(ctx, context.WithoutCancel(ctx), newSetRequest(keys, opts))
 	if err != nil {
 		return nil, err

@@ -3,14 +3,12 @@ package locks
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
+	"fmt"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
-	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // ShardWork is the function that Spread runs for each shard of its caller. Its
@@ -18,284 +16,186 @@ import (
 // or when the caller's context ends; ShardWork should then return soon.
 type ShardWork func(ctx context.Context, shard int, l *Lock) error
 
-// MaxShards is the largest number of shards of a name. If the name is longer
-// than some 230 bytes, the largest number is smaller.
-const MaxShards = replica.MaxAlso
+// MaxShards is the largest number of shards of a name.
+const MaxShards = machine.MaxShards
 
 // ErrHandedOver is the cause of the end of a ShardWork's context if the shard
 // belongs to another caller from now on. The lock is held until the work has
 // returned.
 var ErrHandedOver = errors.New("locks: shard handed over")
 
-// Spread divides shards 0 to shards-1 of name among all callers of Spread with
-// that name, at most one per Client, and runs work for each shard of this
-// caller, until ctx ends. All callers must pass the same number of shards. When
-// Spread returns, all work has returned and all locks were released. Spread
-// returns:
+// Spread divides shards 0 to shards-1 of name among all callers of Spread with that
+// name, and runs work for each shard of this caller, until ctx ends. A Client has at
+// most one call for a name at a time, and a name at most 1,000 callers. A name has at
+// most 506 bytes. Spread returns when ctx has ended and the last work has returned, and
+// waits for no answer then: nothing is held any more, but the cluster may hear of the
+// last releases a moment later.
 //
-//   - the error of a work that returned an error of its own, which ends the
-//     others;
-//   - the cause of ctx, once ctx has ended;
-//   - ErrTooManyWaiters, *DeadlockError if ctx descends from the context of a
-//     lock that an earlier caller waits for, ErrClosed, cluster.ErrStopped, or
-//     a *cluster.ConfigError, also if this client runs Spread for name already.
+// # Who owns what
 //
-// Shard i is the key name/i, and callers enlist at the key name. No other calls
-// should acquire these keys. Each shard has one owner at a time, the holder of
-// its lock. Callers' numbers of shards differ by at most one while no caller
-// comes or goes. When a caller comes or goes, as few shards as possible move:
-// the context of the shard's work ends with the cause ErrHandedOver, and once
-// the work has returned, the lock is released and granted to the next owner in
-// the same step. Callers beyond the first 1,025 stand by.
+// The leader of the cluster plans. The parts of the callers are as equal as their
+// weights allow: without the option Weight, the largest part has at most one shard
+// more than the smallest. When a caller comes or goes, as few shards move as that
+// takes. Callers that start together count as one change: the leader assigns shards
+// once no caller has come for 200 ms, or after 2 s. A shard without an owner does not
+// wait for that, unless the name is new.
 //
-// If work returns nil before its context has ended, it gives its shard up. The
-// plan ignores that, so the shard returns to this caller after a pause of half
-// to a whole TTL, unless callers came or went meanwhile.
+// Shard i is the key name/i, and its owner is the holder of that key: see
+// Client.Shards, Status and List. A plan never takes a key away. The next owner
+// waits in the key's queue; when the present owner learns of that, the context of
+// its work ends, with the cause ErrHandedOver, and once the work has returned, the
+// key is released and granted to the next owner in the same step. So works of a
+// shard never overlap, and the present owner serves until the next one is ready.
+// If a work does not return, its shard stays with the caller for as long as the
+// session lives, and Trace.Stuck is called. No other calls should acquire these keys.
 //
-// If the session is lost, the contexts of all work end, and once all work has
-// returned, Spread enlists again. Like Elect, Spread continues while no leader
-// can be reached.
-func (c *Client) Spread(ctx context.Context, name string, shards int, work ShardWork, opts ...Option) error {
+// When ctx ends, the caller's shards are assigned to the others at once, and each is
+// granted when its work has returned. If the session is lost, the contexts of all work
+// end, and once all work has returned, Spread enlists again in the client's next
+// session. If the process crashes, its shards go to the others after the session's
+// TTL, and nothing else moves.
+//
+// # What work returns
+//
+//   - If work returns nil, or an error that only reports the end of its context,
+//     because its context has ended or l.Asked was closed for a hand-over, the shard
+//     goes to its next owner.
+//   - If work returns nil before, it gives its shard up: the leader assigns the shard
+//     to another caller, and to this one again after a TTL at the earliest, or after
+//     about a TTL if there is no other.
+//   - If work returns Final(err), Spread ends all other work and returns err.
+//   - After any other error the shard is free, and is acquired here again after a
+//     pause of 100 ms that doubles up to a TTL. The error is logged and passed to
+//     Trace.Retrying.
+//
+// # What Spread returns
+//
+//   - the error in a Final;
+//   - the cause of ctx, once ctx has ended, joined with an error that a work returned
+//     after that;
+//   - a *ShardsError, if the cluster has another number of shards for name, or when
+//     Client.Resize changes the number. A name without callers is forgotten, and may
+//     have any number again, unless it was resized;
+//   - an error matching ErrTooManyCallers: this or another limit of groups is
+//     reached;
+//   - ErrClosed, cluster.ErrStopped, cluster.ErrVersion, or a *cluster.ConfigError,
+//     also if this client runs Spread for name already.
+//
+// Like Elect, Spread continues while no leader can be reached. Waits of Spread are not
+// searched for deadlocks, whatever lock's context ctx descends from: an owner that is
+// waited for gives way.
+func (c *Client) Spread(ctx context.Context, name string, shards int, work ShardWork, opts ...SpreadOption) error {
 	if err := c.beginCall(); err != nil {
 		return err
 	}
 	defer c.calls.Done()
-	switch {
-	case shards < 1 || shards > MaxShards:
-		return configError("shards", "%d is not within 1 and %d", shards, MaxShards)
-	case work == nil:
-		return configError("work", "nil")
+	if ctx == nil {
+		return configError("ctx", "nil")
 	}
-	group := newAcquireRequest(name, opts)
-	if group.refuseOptions(^optionSet(0), "Spread"); group.err != nil {
-		return group.err
-	}
-	keys := make([]string, shards)
-	size := 0
-	for i := range keys {
-		keys[i] = name + "/" + strconv.Itoa(i)
-		size += len(keys[i])
-	}
-	if err := checkKey(keys[shards-1]); err != nil {
+	call := &spreadCall{c: c, name: name, shards: shards, work: work, options: newSpreadOptions(opts)}
+	if err := call.validate(); err != nil {
 		return err
 	}
-	if size > replica.MaxAlsoBytes {
-		// Each read of the group asks for all shards at once.
-		return configError("shards", "all names together have %d bytes, which exceeds %d", size, replica.MaxAlsoBytes)
-	}
-	if _, running := c.spreads.LoadOrStore(name, true); running {
+	if _, running := c.spreads.LoadOrStore(name, call); running {
 		return configError("name", "this client runs Spread for %q already", name)
 	}
 	defer c.spreads.Delete(name)
 
 	var retry backoff
 	for {
+		var late error
 		s, err := c.liveSession(ctx)
 		if err == nil {
 			began := time.Now()
-			sp := &spread{c: c, s: s, group: group, keys: keys, work: work}
-			if workErr := sp.run(ctx); workErr != nil {
-				return workErr
+			sp := newSpread(call, s)
+			call.now.Store(sp)
+			final := sp.run(ctx)
+			if final != nil {
+				return final.err
 			}
-			if time.Since(began) > s.ttl {
+			late = sp.late
+			if err = sp.ended; time.Since(began) > s.ttl {
 				retry.reset()
 			}
-			err = sp.ended
 		}
-		if err := c.waitToRetry(ctx, &retry, name, err); err != nil {
+		switch {
+		case c.closing.Err() != nil:
+			return ErrClosed
+		case ctx.Err() != nil:
+			if err = callError("spread", name, whyEnded(ctx, err)); late != nil {
+				err = errors.Join(err, late)
+			}
+			return err
+		case errors.Is(err, ErrShards):
+			return err
+		case c.isFinal(ctx, err), errors.Is(err, ErrTooManyCallers):
+			return callError("spread", name, err)
+		}
+		c.trace.retrying(LockEvent{Key: name, Err: err})
+		if err := retry.wait(ctx, c.closing); err != nil {
 			return callError("spread", name, err)
 		}
 	}
 }
 
-// spread is a call's part in one session. The goroutine of run owns the fields.
-// Each shard of this caller has a goroutine, which waits for the lock, runs the
-// work, and sends a report at its end.
-type spread struct {
-	c     *Client
-	s     *session
-	group acquireRequest
-	keys  []string
-	work  ShardWork
+// spreadCall is a running call of Spread, through any number of sessions.
+type spreadCall struct {
+	c       *Client
+	name    string
+	shards  int
+	work    ShardWork
+	options spreadOptions
 
-	view    *replica.Answer
-	shards  map[int]context.CancelCauseFunc // cancels the shard's goroutine
-	pauses  map[int]time.Time               // when the shard may be taken again
-	reports chan report
-	ended   error // why run returned, unless work failed
+	now atomic.Pointer[spread] // the part in the present session, or the last; nil at first
 }
 
-// report says how a goroutine of a spread ended.
-type report struct {
-	shard   int
-	workErr error         // of the work: ends the spread
-	err     error         // any other error
-	pause   time.Duration // before the shard may be taken again
-}
-
-// run takes part until ctx, the session or the client ends, or until work
-// fails. It returns the work's error. When run returns, all of its goroutines
-// have ended.
-func (sp *spread) run(ctx context.Context) (workErr error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(sp.c.closing, func() { cancel(ErrClosed) })()
-	defer context.AfterFunc(sp.s.ctx, func() { cancel(&SessionError{Key: sp.group.key, Reason: sp.s.endReason()}) })()
-
-	sp.shards = make(map[int]context.CancelCauseFunc)
-	sp.pauses = make(map[int]time.Time)
-	// Room for all reports, so that no goroutine waits to send its report, not
-	// even after run has stopped receiving.
-	sp.reports = make(chan report, len(sp.keys))
-	views := make(chan replica.Answer)
-	var running sync.WaitGroup
-	enlisted := make(chan error, 1)
-	running.Go(func() { enlisted <- sp.enlist(ctx) })
-	running.Go(func() { sp.watchGroup(ctx, views) })
-
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for sp.ended == nil && workErr == nil {
-		select {
-		case v := <-views:
-			sp.view = &v
-		case sp.ended = <-enlisted:
-		case r := <-sp.reports:
-			workErr = sp.handleReport(r)
-		case <-timer.C:
-		case <-ctx.Done():
-			sp.ended = whyEnded(ctx, nil)
-		}
-		if sp.view != nil && sp.ended == nil && workErr == nil {
-			sp.applyPlan(ctx, &running)
-			if ends := slices.Collect(maps.Values(sp.pauses)); len(ends) > 0 {
-				timer.Reset(time.Until(slices.MinFunc(ends, time.Time.Compare)))
-			}
-		}
-	}
-	if workErr != nil {
-		cancel(workErr)
-	}
-	cancel(sp.ended)
-	running.Wait()
-	for len(sp.reports) > 0 {
-		if r := <-sp.reports; workErr == nil {
-			workErr = r.workErr
-		}
-	}
-	return workErr
-}
-
-// handleReport handles a report, and returns the work's error.
-func (sp *spread) handleReport(r report) error {
-	delete(sp.shards, r.shard)
-	if r.pause > 0 {
-		sp.pauses[r.shard] = time.Now().Add(r.pause)
-	}
-	if r.err != nil {
-		sp.c.trace.retrying(LockEvent{Key: sp.keys[r.shard], Err: r.err})
-	}
-	return r.workErr
-}
-
-// applyPlan carries out this caller's part of the plan for the present view.
-func (sp *spread) applyPlan(ctx context.Context, running *sync.WaitGroup) {
-	callers := make([]machine.SessionID, 0, 1+len(sp.view.Status.Waiters))
-	for _, h := range sp.view.Status.Holders {
-		callers = append(callers, h.Session)
-	}
-	for _, w := range sp.view.Status.Waiters {
-		callers = append(callers, w.Session)
-	}
-	owners := make([]machine.SessionID, len(sp.keys))
-	for i := range min(len(owners), len(sp.view.Also)) {
-		owners[i] = sp.view.Also[i].Session
-	}
-	for shard, target := range assign(callers, owners) {
-		if time.Until(sp.pauses[shard]) <= 0 {
-			delete(sp.pauses, shard)
-		}
-		mine := target >= 0 && callers[target] == sp.s.id
-		cancel, runs := sp.shards[shard]
-		_, pauses := sp.pauses[shard]
-		switch {
-		case runs && !mine:
-			cancel(ErrHandedOver)
-		case mine && !runs && !pauses:
-			// If the view says that this caller owns the shard already, the
-			// release is under way, and the shard is acquired again.
-			sp.startShard(ctx, running, shard)
-		}
-	}
-}
-
-// startShard starts the goroutine of a shard.
-func (sp *spread) startShard(ctx context.Context, running *sync.WaitGroup, shard int) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	sp.shards[shard] = cancel
-	running.Go(func() {
-		// Deferred, so that a runtime.Goexit of the work gives up the shard.
-		r := report{shard: shard, pause: jitter(sp.s.ttl)}
-		defer func() {
-			cancel(nil)
-			sp.reports <- r
-		}()
-		r = sp.runShard(ctx, shard)
-	})
-}
-
-// runShard waits for a shard's lock, runs the work, and releases the lock.
-func (sp *spread) runShard(ctx context.Context, shard int) report {
-	r := report{shard: shard}
-	req := acquireRequest{key: sp.keys[shard], cmd: machine.Acquire{Spec: machine.Spec{Meta: sp.group.cmd.Meta}}}
-	l, err := sp.s.acquire(ctx, ctx, req)
-	if err != nil {
-		if ctx.Err() == nil {
-			r.err = err
-			r.pause = jitter(maxBackoff)
-		}
-		return r
-	}
-	lost, err := sp.c.runWork(l, func(ctx context.Context, l *Lock) error { return sp.work(ctx, shard, l) }, nil)
-	r.workErr = workError(l, err)
-	switch {
-	case r.workErr != nil:
-		r.workErr = joinLoss(r.workErr, lost)
-	case lost != nil:
-		r.err = lost
-		r.pause = jitter(maxBackoff)
-	case ctx.Err() == nil:
-		r.pause = jitter(sp.s.ttl)
-	}
-	return r
-}
-
-// enlist keeps this caller in the group, as the holder or a waiter of the
-// group's key, until ctx ends. The result is the reason for the end.
-func (sp *spread) enlist(ctx context.Context) error {
-	l, err := sp.s.acquire(ctx, ctx, sp.group)
-	if err != nil {
+// validate returns a *cluster.ConfigError for arguments that cannot be used.
+func (call *spreadCall) validate() error {
+	if err := checkGroup(call.name); err != nil {
 		return err
 	}
-	<-l.Context().Done()
-	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(sp.s.ttl))
-	defer cancel()
-	_ = l.Release(rctx) // if the cluster could not be told, a cleanup continues
-	return context.Cause(l.Context())
+	switch {
+	case call.shards < 1 || call.shards > MaxShards:
+		return configError("shards", "%d is not within 1 and %d", call.shards, MaxShards)
+	case call.work == nil:
+		return configError("work", "nil")
+	}
+	return call.options.err
 }
 
-// watchGroup sends each view of the group and its shards to views, until ctx
-// ends. If views change faster than they are received, it sends the latest.
-func (sp *spread) watchGroup(ctx context.Context, views chan<- replica.Answer) {
-	q := replica.Query{Key: sp.group.key, Also: sp.keys, Waiters: replica.MaxListed}
-	for a, err := range sp.c.follow(ctx, q, neverFinal) {
-		if err != nil {
-			return
-		}
-		select {
-		case views <- a:
-		case <-ctx.Done():
-			return
-		}
+// checkGroup returns a *cluster.ConfigError for a name that cannot be used: the keys
+// of its shards are longer than the name.
+func checkGroup(name string) error {
+	if reserved(name) {
+		return configError("name", "names that begin with a NUL byte are reserved")
 	}
+	return checkText("name", name, machine.MaxGroupName)
 }
+
+// shardKey returns the key of a shard.
+func shardKey(name string, shard int) string { return name + "/" + strconv.Itoa(shard) }
+
+// ErrShards: the cluster has another number of shards for the name. The error is a
+// *ShardsError.
+var ErrShards = errors.New("locks: another number of shards")
+
+// ErrTooManyCallers: Spread was refused because the name has 1,000 callers, the
+// client's session is the caller of 256 names, or the cluster has 4,096 names or
+// 1,048,576 shards in all. Nothing was changed.
+var ErrTooManyCallers = errors.New("locks: too many callers, names or shards")
+
+// ShardsError: the cluster has another number of shards for Name than Shards. Another
+// call with the same number fails in the same way until Client.Resize has changed the
+// number back, or every caller has gone. The error matches ErrShards.
+type ShardsError struct {
+	Name   string
+	Shards int // the number that the caller named
+	Have   int // the cluster's number; during a Client.Resize the next number
+}
+
+func (e *ShardsError) Error() string {
+	return fmt.Sprintf("locks: %q has %d shards, not %d", e.Name, e.Have, e.Shards)
+}
+
+// Is reports whether target is ErrShards.
+func (e *ShardsError) Is(target error) bool { return target == ErrShards }

@@ -29,6 +29,13 @@ type Status struct {
 	// Clean says that the last exclusive holder released the key by itself, or
 	// that there was none. The present holder does not count. See Lock.Value.
 	Clean bool
+
+	// Permits is the number of permits held. Capacity is the number of permits
+	// of the key, 0 if it has none; CapacitySet says that SetCapacity has set it. After
+	// the capacity was lowered Permits can exceed Capacity for a while.
+	Permits     int
+	Capacity    int
+	CapacitySet bool
 }
 
 // Held reports whether the key has a holder, or is kept taken by a delay.
@@ -44,7 +51,7 @@ type Mode uint8
 const (
 	ModeExclusive Mode = Mode(machine.Exclusive) // alone
 	ModeShared    Mode = Mode(machine.Shared)    // together with other shared holders
-	ModePermit    Mode = Mode(machine.Permit)    // as one of at most Of holders
+	ModePermit    Mode = Mode(machine.Permit)    // with a number of the permits of the key
 )
 
 // String returns the mode as text for logs.
@@ -56,9 +63,11 @@ var modeTexts = map[Mode]string{ModeExclusive: "exclusive", ModeShared: "shared"
 type Holder struct {
 	Client string // its Options.Name
 	Node   string // the member on which the client runs
+	Self   bool   // this very client holds the key, in its present session
 	Token  fence.Token
 	Mode   Mode
-	Of     int  // ModePermit: the number of permits
+	N      int  // ModePermit: the number of permits held
+	Of     int  // ModePermit: the capacity that the request named, 0 if none
 	Tree   bool // everything below the key is held too
 	Keys   int  // the number of keys under the token: more than 1 for a Set
 
@@ -89,8 +98,11 @@ type Holder struct {
 type Waiter struct {
 	Client   string // its Options.Name
 	Node     string // the member on which the client runs
+	Self     bool   // this very client waits, in its present session
+	Position int    // the number of holders and waiters before the request, at this key
 	Mode     Mode
-	Of       int  // ModePermit: the number of permits
+	N        int  // ModePermit: the number of permits wanted
+	Of       int  // ModePermit: the capacity that the request named, 0 if none
 	Tree     bool // everything below the key is wanted too
 	Keys     int  // the number of keys wanted at once: more than 1 for a Set
 	Upgrade  bool // a shared holder that waits for the other holders to leave
@@ -100,20 +112,27 @@ type Waiter struct {
 	Meta     map[string]string // like Holder.Meta
 }
 
-func newStatus(m machine.Status) Status {
+// newStatus returns m for users. Nothing in it is shared with another Status.
+func (c *Client) newStatus(m machine.Status) Status {
 	s := Status{
 		Key:     m.Key,
 		Holding: m.Held,
 		Queue:   m.Queue,
 		Token:   fence.Token(m.Last),
 		Clean:   !m.Unclean,
+
+		Permits:     m.Permits,
+		Capacity:    m.Of,
+		CapacitySet: m.Fixed,
 	}
 	for _, g := range m.Holders {
 		s.Holders = append(s.Holders, Holder{
 			Client:     g.Client,
 			Node:       g.Node,
+			Self:       c.isSelf(g.Session),
 			Token:      fence.Token(g.Token),
 			Mode:       Mode(g.Mode),
+			N:          int(g.N),
 			Of:         int(g.Of),
 			Tree:       g.Tree,
 			Keys:       g.Keys,
@@ -131,7 +150,10 @@ func newStatus(m machine.Status) Status {
 		s.Waiters = append(s.Waiters, Waiter{
 			Client:   w.Client,
 			Node:     w.Node,
+			Self:     c.isSelf(w.Session),
+			Position: int(w.Behind),
 			Mode:     Mode(w.Mode),
+			N:        int(w.N),
 			Of:       int(w.Of),
 			Tree:     w.Tree,
 			Keys:     w.Keys,
@@ -143,6 +165,12 @@ func newStatus(m machine.Status) Status {
 		})
 	}
 	return s
+}
+
+// isSelf reports whether id is the client's present session.
+func (c *Client) isSelf(id machine.SessionID) bool {
+	s := c.currentSession()
+	return s != nil && s.id == id
 }
 
 // timeOf converts ms, the milliseconds of a Unix time. 0 is the zero time.

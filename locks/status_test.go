@@ -92,8 +92,8 @@ func TestInspectTellsHowAKeyIsHeld(t *testing.T) {
 		if v := st.Waiters[1]; v.Upgrade || v.Client != "b" || v.Priority != 3 || v.Passed != 0 || v.Keys != 1 {
 			t.Errorf("%+v", v)
 		}
-		acquire(t, b, "seats", Permit(5))
-		if h := inspect("seats").Holders[0]; h.Mode != ModePermit || h.Of != 5 || h.Mode.String() != "permit" {
+		acquire(t, b, "seats", Permits(2, 5))
+		if h := inspect("seats").Holders[0]; h.Mode != ModePermit || h.N != 2 || h.Of != 5 || h.Mode.String() != "permit" {
 			t.Errorf("%+v", h)
 		}
 		acquireAll(t, b, []string{"x", "y", "z"})

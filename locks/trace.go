@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/host"
 )
 
 // Trace has functions that a Client calls for its events, for metrics and logs.
@@ -59,9 +60,22 @@ type Trace struct {
 	// fail; one failed beat has no effect.
 	BeatFailed func(error)
 
-	// Retrying: Elect or Spread failed for a reason that may pass, and tries
-	// again; or a leader resigned for a successor that did not wait.
+	// Blocked: a call about the key (or about none, "") has been running for
+	// Took, and no leader could be reached for some seconds. Err is the reason,
+	// and matches cluster.ErrNoQuorum. Blocked is called again when the reason
+	// changes, and after another loss of the leader. Every call that needs the
+	// cluster reports, on its own; calls without a deadline would else wait in
+	// silence.
+	Blocked func(LockEvent)
+
+	// Retrying: a call failed for a reason that may pass, and tries again: the
+	// lead of Elect returned an error of its own, a session was lost during a
+	// wait, or Elect or Spread could not reach a leader. Or a leader resigned for
+	// a successor that did not wait.
 	Retrying func(LockEvent)
+
+	// Part: the leader has told a caller of Spread its part of the shards.
+	Part func(PartEvent)
 
 	// Stuck: the work of Do, Elect or Spread still runs a TTL after its context
 	// ended. The key stays taken until the work returns, unless the work
@@ -81,6 +95,16 @@ type LockEvent struct {
 	By     string        // for Asked
 }
 
+// PartEvent is the argument of Trace.Part.
+type PartEvent struct {
+	Name    string // of Spread
+	Version uint64 // rises with every change of the plan
+	Shards  int    // the number of shards of Name
+	Mine    int    // the number of shards assigned to this caller
+	Drain   time.Duration
+	Resized bool // the number of shards changes: this caller gives all up and ends
+}
+
 // maxTraced bounds the queue of calls behind a Trace function that blocks.
 const maxTraced = 1 << 16
 
@@ -90,6 +114,7 @@ const maxTraced = 1 << 16
 type tracer struct {
 	trace *Trace         // never nil
 	runs  sync.WaitGroup // goroutines of run
+	clock *host.Clock    // nil: package time
 
 	mu      sync.Mutex
 	queue   []func()
@@ -141,6 +166,7 @@ func (t *tracer) run() {
 		for len(queue) > 0 {
 			f := queue[0]
 			queue = queue[1:]
+			t.clock.Await()
 			f()
 		}
 	}
@@ -165,7 +191,9 @@ func (t *tracer) lost(e LockEvent)          { enqueueCall(t, t.trace.Lost, e) }
 func (t *tracer) asked(e LockEvent)         { enqueueCall(t, t.trace.Asked, e) }
 func (t *tracer) contended(e LockEvent)     { enqueueCall(t, t.trace.Contended, e) }
 func (t *tracer) cleanupFailed(e LockEvent) { enqueueCall(t, t.trace.CleanupFailed, e) }
+func (t *tracer) blocked(e LockEvent)       { enqueueCall(t, t.trace.Blocked, e) }
 func (t *tracer) retrying(e LockEvent)      { enqueueCall(t, t.trace.Retrying, e) }
+func (t *tracer) part(e PartEvent)          { enqueueCall(t, t.trace.Part, e) }
 func (t *tracer) stuck(e LockEvent)         { enqueueCall(t, t.trace.Stuck, e) }
 
 // enqueueCall queues a call of f with the argument, unless f is nil.

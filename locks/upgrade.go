@@ -16,7 +16,7 @@ import (
 // If ctx ends before the cluster answered, the error wraps the cause of ctx.
 // The lock is still held; if the message may have left, the lock may or may not
 // be shared by now, and calling Downgrade again settles that. A lost lock
-// returns its *LostError. For a lock acquired with Permit or Reentrant the
+// returns its *LostError. For a lock acquired with Permits or Reentrant the
 // error matches ErrWrongMode, and nothing was changed.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	return l.changeMode(ctx, "downgrade", (*grant).downgrade)
@@ -61,7 +61,7 @@ func (g *grant) downgrade(ctx context.Context) (machine.Outcome, error) {
 // is withdrawn, in the background if necessary, and the lock is still held and
 // shared; its token may have risen all the same. If the lock is released or
 // lost during the wait, Upgrade returns the lock's end. For a lock acquired
-// with Permit or Reentrant the error matches ErrWrongMode.
+// with Permits or Reentrant the error matches ErrWrongMode.
 func (l *Lock) Upgrade(ctx context.Context) error {
 	return l.changeMode(ctx, "upgrade", (*grant).upgrade)
 }

@@ -2,9 +2,11 @@ package locks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
@@ -90,6 +92,9 @@ func (c *Client) Cell(key string) *Cell { return &Cell{c: c, key: key} }
 // cell has none. Get needs no session and waits for no holder. The errors are
 // those of Client.Inspect.
 func (x *Cell) Get(ctx context.Context) ([]byte, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	if err := checkKey(x.key); err != nil {
 		return nil, err
 	}
@@ -98,6 +103,34 @@ func (x *Cell) Get(ctx context.Context) ([]byte, error) {
 		return nil, callError("get the value of", x.key, err)
 	}
 	return bytesOf(a.Status.Value), nil
+}
+
+// Watch yields the cell's value, and then the latest value after each change, nil
+// whenever the cell has none. If values change faster than the loop's body runs,
+// some are skipped, but never the latest. No value is yielded twice in a row. Watch
+// needs no session, waits for no holder, and continues through leader changes and
+// while no leader can be reached. The body may write into the yielded value. The
+// sequence ends like Client.Watch's.
+func (x *Cell) Watch(ctx context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		if err := cmp.Or(checkContext(ctx), checkKey(x.key)); err != nil {
+			yield(nil, err)
+			return
+		}
+		last, told := "", false
+		for a, err := range x.c.follow(ctx, replica.Query{Key: x.key, Value: true}, x.c.isFinal) {
+			switch {
+			case err != nil:
+				yield(nil, callError("watch the value of", x.key, err))
+				return
+			case told && a.Status.Value == last:
+				continue // for example, only the holder has changed
+			}
+			if last, told = a.Status.Value, true; !yield(bytesOf(last), nil) {
+				return
+			}
+		}
+	}
 }
 
 // Update replaces the cell's value by the result of change. When Update returns
@@ -121,6 +154,9 @@ func (x *Cell) Get(ctx context.Context) ([]byte, error) {
 // updates but one would fail, again and again, while the queue serves all in
 // turn.
 func (x *Cell) Update(ctx context.Context, change func(old []byte) []byte) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := checkKey(x.key); err != nil {
 		return err
 	}

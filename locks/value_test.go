@@ -88,7 +88,7 @@ func TestValueOfALostHolderIsUnclean(t *testing.T) {
 func TestValueIsSetByExclusiveLocksOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
-		for _, l := range []*Lock{acquire(t, a, "s", Shared()), acquire(t, a, "p", Permit(2))} {
+		for _, l := range []*Lock{acquire(t, a, "s", Shared()), acquire(t, a, "p", Permits(1, 2))} {
 			if err := l.SetValue(bg, []byte("v")); !errors.Is(err, ErrWrongMode) {
 				t.Errorf("%q: %v", l.Key(), err)
 			}

@@ -49,7 +49,7 @@ func TestCommandsOfANewFormatAreRefusedByAnOldCluster(t *testing.T) {
 		b, _ := w.client(t, "b")
 		l := acquire(t, a, "k")
 		_, err1 := b.Acquire(bg, "s", Shared())
-		_, err2 := b.TryAcquire(bg, "p", Permit(2))
+		_, err2 := b.TryAcquire(bg, "p", Permits(1, 2))
 		_, err3 := b.AcquireAll(bg, []string{"x", "y"})
 		err4 := b.Elect(bg, "e", func(context.Context, *Lock) error { return nil }, Priority(3))
 		for i, err := range []error{err1, err2, err3, err4, l.Downgrade(bg), l.SetValue(bg, []byte("v")), b.Ask(bg, "k"), b.Break(bg, "k", l.Token())} {

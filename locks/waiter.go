@@ -22,6 +22,10 @@ type waiter struct {
 	verdict machine.Outcome // Granted, or the code of a late refusal
 	lock    *Lock           // the lock that was granted
 	early   earlyEvents
+
+	// The cluster's latest word on the queue, for a WaitError.
+	position int
+	inTheWay machine.Holder
 }
 
 // earlyEvents are the events about a grant that arrived before the grant did:
@@ -63,6 +67,9 @@ func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outco
 	case out.Code == machine.Granted:
 		s.handleGranted(w.seq, out)
 	case out.Code == machine.Queued:
+		s.mu.Lock()
+		w.position, w.inTheWay = int(out.Behind), out.Holder
+		s.mu.Unlock()
 		s.traceQueue(ctx, w, int(out.Behind))
 		select {
 		case <-w.answered:
@@ -89,6 +96,9 @@ func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
 		}
 		if int(a.Behind) != behind {
 			behind = int(a.Behind)
+			s.mu.Lock()
+			w.position = behind
+			s.mu.Unlock()
 			tell()
 		}
 	}

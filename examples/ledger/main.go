@@ -5,7 +5,7 @@
 //	go run ./examples/ledger
 //	go run ./examples/ledger -join 127.0.0.1:PORT
 //
-// The processes take turns. Start three, wait some ten seconds until there are
+// The processes take turns. Start three, wait a few seconds until there are
 // three voters, and press Ctrl-Z in one terminal: the other processes go on when
 // the TTL of 5 s has passed. Type fg: if the process was about to write, the fence
 // refuses the write. The file is in the folder for temporary files, and no
@@ -19,12 +19,11 @@ import (
 	"io/fs"
 	"log"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
+	"github.com/wardmote/wardmote"
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/locks"
@@ -35,45 +34,33 @@ var path = filepath.Join(os.TempDir(), "wardmote-ledger")
 func main() {
 	join := flag.String("join", "", "host:port of any member; if empty, found a cluster")
 	flag.Parse()
-	if err := run(*join); err != nil {
+	cfg := cluster.Config{TTL: 5 * time.Second}
+	if *join == "" {
+		cfg.InitialSize = 1 // the others only join: a second founder would make a second cluster
+	} else {
+		cfg.Join = []string{*join}
+	}
+	if err := wardmote.Main(cfg, run); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(join string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-
-	cfg := cluster.Config{TTL: 5 * time.Second}
-	if join == "" {
-		cfg.InitialSize = 1 // the others only join: a second founder would make a second cluster
-	} else {
-		cfg.Join = []string{join}
-	}
-	node, err := cluster.Start(ctx, cfg)
-	if err != nil {
-		return err
-	}
+func run(ctx context.Context, client *locks.Client) error {
+	node := client.Node()
 	log.Printf("the number is in %s", path)
 	log.Printf("%s. In other terminals: go run ./examples/ledger -join %s", node.Name(), node.Addr())
-
-	client := locks.New(node, locks.Options{})
-	for err == nil && ctx.Err() == nil {
+	for ctx.Err() == nil {
 		// Do waits for the lock, runs add, and releases.
-		err = client.Do(ctx, "ledger", add)
+		err := client.Do(ctx, "ledger", add)
 		if errors.Is(err, locks.ErrLost) || errors.Is(err, locks.ErrSessionLost) {
 			log.Print("not added: ", err)
-			// A refusal by the fence without a loss stays an error: then another
-			// cluster writes the file.
-			err = nil
+		} else if err != nil {
+			// A refusal by the fence without a loss is an error: then another cluster
+			// writes the file.
+			return err
 		}
 	}
-	if ctx.Err() != nil {
-		err = nil // Ctrl-C is the normal end
-	}
-	bye, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return errors.Join(err, client.Close(bye), node.Leave(bye))
+	return nil // Ctrl-C is the normal end
 }
 
 func add(ctx context.Context, l *locks.Lock) error {

@@ -128,7 +128,7 @@ func (l *live) obstacle(scheduler string) string {
 	case scheduler == "":
 		return "there is no scheduler yet"
 	case l.board.votersUp() < len(names):
-		return fmt.Sprintf("only %d of three voters are up, and the cluster needs two. A restarted member votes after some 8s", l.board.votersUp())
+		return fmt.Sprintf("only %d of three voters are up, and the cluster needs two. A restarted member votes after a second or two", l.board.votersUp())
 	}
 	return ""
 }

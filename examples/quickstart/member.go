@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/wardmote/wardmote"
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/locks"
 )
@@ -56,26 +57,24 @@ func memberMain(args []string) int {
 	if join != "" {
 		cfg.Join = strings.Split(join, ",")
 	}
-	if err := m.run(context.Background(), cfg); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	err := wardmote.Run(ctx, cfg, m.run)
+	if err != nil && ctx.Err() == nil { // SIGTERM is the normal end
 		m.send(event{Kind: failed, Detail: err.Error()})
 		return 1
 	}
 	return 0
 }
 
-// run is the part that an application copies. It returns only on an error: the
-// parent kills the process, because the demo is about kills. The other examples
-// show how to leave the cluster.
-func (m *member) run(ctx context.Context, cfg cluster.Config) error {
-	node, err := cluster.Start(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer node.Stop()
+// run is the part that an application copies. The parent kills the process, because
+// the demo is about kills; SIGTERM ends it as an application should end. Run of
+// package wardmote then releases the locks and leaves the cluster.
+func (m *member) run(ctx context.Context, client *locks.Client) error {
+	node := client.Node()
 	m.send(event{Kind: listening, Detail: node.Addr()})
 	go m.sendStatus(ctx, node)
 
-	client := locks.New(node, locks.Options{})
 	ended := make(chan error, 3)
 	go func() {
 		if err := node.Ready(ctx); err != nil {

@@ -172,7 +172,7 @@ func (s *script) bringBack(ctx context.Context) error {
 			return err
 		}
 	}
-	s.tell("waiting until there are three voters again, some 8s")
+	s.tell("waiting until there are three voters again")
 	if err := s.waitUntilBalanced(ctx); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ const (
 func (m *member) work(ctx context.Context, shard int, l *locks.Lock) error {
 	book, err := openLedger(m.folder, shard)
 	if err != nil {
-		return err
+		return locks.Final(err) // other errors would run the work again
 	}
 	defer book.Close()
 
@@ -30,7 +30,7 @@ func (m *member) work(ctx context.Context, shard int, l *locks.Lock) error {
 	}
 	seq, err := book.Last()
 	if err != nil {
-		return err
+		return locks.Final(err)
 	}
 	m.send(event{Kind: owns, Shard: shard, Token: l.Token()})
 	defer func() { m.send(event{Kind: gaveUp, Shard: shard, Token: l.Token(), Detail: reason(ctx)}) }()
@@ -57,12 +57,12 @@ func (m *member) work(ctx context.Context, shard int, l *locks.Lock) error {
 	return nil
 }
 
-// refusal reports a write that the fence refused to the parent and returns nil. It
-// returns any other error, and the error ends the member.
+// refusal reports a write that the fence refused to the parent and returns nil. Any
+// other error ends the member.
 func (m *member) refusal(shard int, l *locks.Lock, err error) error {
 	var stale *fence.StaleError
 	if !errors.As(err, &stale) {
-		return err
+		return locks.Final(err)
 	}
 	// Another member has been granted the shard. The lock must be lost by now,
 	// also after a pause of any length, because Err reads the clock.

@@ -8,19 +8,16 @@
 // Press Ctrl-C in the terminal of the elected process: another process is elected
 // at once. After kill -9 the election takes the TTL of 5 s. It also needs three
 // voters before the kill, because a majority must survive: start three terminals
-// and wait some ten seconds.
+// and wait a few seconds.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"log"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"github.com/wardmote/wardmote"
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/locks"
 )
@@ -28,41 +25,26 @@ import (
 func main() {
 	join := flag.String("join", "", "host:port of any member; if empty, found a cluster")
 	flag.Parse()
-	if err := run(*join); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func run(join string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-
 	cfg := cluster.Config{
 		TTL:    5 * time.Second,
 		Events: func(e cluster.Event) { log.Print(e) },
 	}
-	if join == "" {
+	if *join == "" {
 		cfg.InitialSize = 1 // the others only join: a second founder would make a second cluster
 	} else {
-		cfg.Join = []string{join}
+		cfg.Join = []string{*join}
 	}
-	node, err := cluster.Start(ctx, cfg)
-	if err != nil {
-		return err
+	if err := wardmote.Main(cfg, run); err != nil {
+		log.Fatal(err)
 	}
-	log.Printf("%s. In other terminals: go run ./examples/scheduler -join %s", node.Name(), node.Addr())
+}
 
-	client := locks.New(node, locks.Options{})
-	err = client.Elect(ctx, "scheduler", lead)
-	if ctx.Err() != nil {
-		err = nil // Ctrl-C is the normal end
-	}
-	// Close releases the lock and Leave ends this member's vote, so that no other
-	// process waits for a TTL. If they do not succeed within ten seconds, the
-	// other processes go on by themselves.
-	bye, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return errors.Join(err, client.Close(bye), node.Leave(bye))
+// run ends with Ctrl-C. Main then releases the lock and ends this member's vote, so
+// that no other process waits for a TTL.
+func run(ctx context.Context, client *locks.Client) error {
+	node := client.Node()
+	log.Printf("%s. In other terminals: go run ./examples/scheduler -join %s", node.Name(), node.Addr())
+	return client.Elect(ctx, "scheduler", lead)
 }
 
 // lead runs in one process at a time, until ctx ends. ctx ends before another

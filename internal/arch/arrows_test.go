@@ -3,6 +3,7 @@ package arch
 // The floors of the house, from the roof down. An arrow leads to a package
 // further down the list.
 var floors = []string{
+	".",
 	"locks/lockstest",
 	"locks",
 	"cluster",
@@ -11,20 +12,29 @@ var floors = []string{
 	"internal/term/termtest",
 	"internal/term",
 	"internal/consensus",
+	"internal/judge",
 	"internal/raftstore",
 	"internal/founding",
+	"internal/proof",
 	"internal/gossip",
 	"internal/stream",
 	"internal/port",
 	"transport",
 	"internal/simnet",
-	"internal/logging",
+	"internal/survival",
+	"internal/shards",
+	"internal/auth",
 	"internal/identity",
+	"internal/files",
 	"internal/wire",
 	"internal/replica",
 	"internal/member",
+	"internal/refused",
+	"internal/budget",
+	"internal/logging",
 	"internal/wakeup",
 	"internal/timing",
+	"internal/host",
 	"internal/machine",
 	"fence",
 }
@@ -36,21 +46,33 @@ const (
 	members   = "a member is named by the same values everywhere"
 	messages  = "messages have one encoding"
 	commands  = "a command, its outcome and its events are the machine's types"
+	refusals  = "every room notes the messages it refuses in one place"
+	clocks    = "the readings that the promise of one holder rests on take a clock that a test can replace"
 	wired     = "cluster makes the room and connects it to the others"
 )
 
 // Every arrow of the house, with the reason. A third party's arrow includes the
 // sub-packages.
 var arrows = []arrow{
+	{".", "locks", "an app gets a client"},
+	{".", "cluster", "an app runs on a node"},
+	{".", "internal/replica", "a cluster of one process waits for no survivors, and no user can ask for that with other members"},
+	{".", "internal/files", "a file with secrets is judged by owner and mode"},
+	{".", "internal/timing", durations},
+
 	{"locks/lockstest", "locks", "a test takes locks through clients"},
 	{"locks/lockstest", "cluster", "a test needs members"},
 	{"locks/lockstest", "transport", "a test sets the quality of links, in words that users know"},
 	{"locks/lockstest", "internal/simnet", "a test breaks the network in ways that no user's network offers"},
+	{"locks/lockstest", "internal/host", "a test replaces a member's clock and disk"},
+	{"locks/lockstest", "internal/wakeup", wakeups},
 
 	{"locks", "cluster", "a client is made on a node"},
 	{"locks", "fence", "every lock has a fencing token"},
 	{"locks", "internal/replica", "the seam: a client reaches the table through one interface, never through a connection or an encoding"},
 	{"locks", "internal/machine", commands},
+	{"locks", "internal/logging", "an error of a work that runs again is told in the node's log, and not without end"},
+	{"locks", "internal/host", clocks},
 	{"locks", "golang.org/x/sys", "the clock that counts a host's sleep"},
 
 	{"cluster", "internal/link", wired},
@@ -58,19 +80,24 @@ var arrows = []arrow{
 	{"cluster", "internal/term", wired},
 	{"cluster", "internal/consensus", wired},
 	{"cluster", "internal/founding", wired},
+	{"cluster", "internal/proof", wired},
 	{"cluster", "internal/gossip", wired},
 	{"cluster", "internal/port", wired},
+	{"cluster", "internal/auth", wired},
 	{"cluster", "internal/stream", "control messages are answered here, each by the room of its subject"},
 	{"cluster", "internal/identity", "cluster opens and closes the member's record"},
 	{"cluster", "internal/raftstore", "a test passes the store of its choice through the configuration"},
 	{"cluster", "internal/replica", "a node gives its replica to package locks"},
 	{"cluster", "internal/wire", messages},
 	{"cluster", "internal/member", members},
+	{"cluster", "internal/host", "a replaced clock and disk come with the network of the configuration"},
 	{"cluster", "internal/machine", "limits of the configuration are limits of the table"},
 	{"cluster", "internal/timing", durations},
 	{"cluster", "internal/wakeup", wakeups},
+	{"cluster", "fence", "a user may tell the highest token that a guard has seen"},
 	{"cluster", "transport", "a user names the network in the configuration"},
 
+	{"internal/link", "internal/refused", refusals},
 	{"internal/link", "internal/term", "a node that leads reaches its own term without a stream"},
 	{"internal/link", "internal/stream", "every other node reaches the leader over one stream"},
 	{"internal/link", "internal/replica", "a link is the replica that package locks works on"},
@@ -90,35 +117,53 @@ var arrows = []arrow{
 	{"internal/term/termtest", "internal/machine", "tests check the table after every entry"},
 	{"internal/term/termtest", "internal/replica", "tests of locks work on it as on a node"},
 	{"internal/term/termtest", "internal/wire", messages},
+	{"internal/term/termtest", "internal/host", "a replica has a clock"},
+	{"internal/term/termtest", "internal/refused", refusals},
 	{"internal/term/termtest", "internal/wakeup", wakeups},
 
 	{"internal/term", "internal/machine", "a term applies commands to the table"},
 	{"internal/term", "internal/replica", "questions and answers are those of the seam"},
+	{"internal/term", "internal/member", members},
+	{"internal/term", "internal/host", clocks},
+	{"internal/term", "internal/shards", "the leader's planner computes the assignment of a group there"},
 	{"internal/term", "internal/stream", "a term serves the streams of members"},
 	{"internal/term", "internal/wire", messages},
+	{"internal/term", "internal/refused", refusals},
 	{"internal/term", "internal/timing", durations},
 	{"internal/term", "internal/wakeup", wakeups},
 
+	{"internal/consensus", "internal/judge", "nothing reaches raft unjudged"},
+	{"internal/consensus", "internal/refused", refusals},
 	{"internal/consensus", "internal/raftstore", "raft runs on this store"},
 	{"internal/consensus", "internal/identity", "whether and as which generation a member votes stands in its record"},
 	{"internal/consensus", "internal/wire", "the fate of an entry is a verdict code"},
 	{"internal/consensus", "internal/member", members},
+	{"internal/consensus", "internal/host", "a replaced disk lies under the store"},
 	{"internal/consensus", "internal/logging", "raft's log lines become slog records"},
 	{"internal/consensus", "internal/timing", durations},
 	{"internal/consensus", "internal/wakeup", wakeups},
 	{"internal/consensus", "github.com/hashicorp/raft", "the one caller of raft.NewRaft"},
 	{"internal/consensus", "github.com/hashicorp/go-hclog", "raft wants this logger"},
 
+	{"internal/judge", "internal/member", members},
+	{"internal/judge", "github.com/hashicorp/raft", "the messages judged are raft's"},
+
 	{"internal/raftstore", "github.com/hashicorp/raft", "the store has raft's interfaces"},
 	{"internal/raftstore", "github.com/hashicorp/raft-boltdb", "the durable log"},
 	{"internal/raftstore", "github.com/hashicorp/go-hclog", "raft's snapshot store wants this logger"},
 	{"internal/raftstore", "go.etcd.io/bbolt", "damage is found before raft-boltdb opens the file"},
 
+	{"internal/founding", "internal/refused", refusals},
 	{"internal/founding", "internal/identity", "a promise is stored before it is answered"},
 	{"internal/founding", "internal/wire", messages},
 	{"internal/founding", "internal/member", members},
 	{"internal/founding", "internal/machine", "a cluster's ID and first token are the table's"},
 	{"internal/founding", "internal/timing", durations},
+	{"internal/founding", "internal/wakeup", wakeups},
+
+	{"internal/proof", "internal/member", members},
+	{"internal/proof", "internal/timing", durations},
+	{"internal/proof", "internal/wakeup", wakeups},
 
 	{"internal/gossip", "internal/wire", messages},
 	{"internal/gossip", "internal/member", members},
@@ -136,6 +181,7 @@ var arrows = []arrow{
 	{"internal/stream", "internal/wakeup", wakeups},
 
 	{"internal/port", "transport", "a port listens and dials on a network"},
+	{"internal/port", "internal/logging", "a line that repeats itself is limited"},
 	{"internal/port", "internal/timing", durations},
 
 	{"transport", "internal/simnet", "the network for tests is simulated there"},
@@ -143,12 +189,30 @@ var arrows = []arrow{
 	{"internal/simnet", "internal/timing", durations},
 	{"internal/simnet", "internal/wakeup", wakeups},
 
+	{"internal/logging", "internal/timing", durations},
+	{"internal/refused", "internal/logging", "a line that repeats itself is limited"},
+	{"internal/refused", "internal/timing", durations},
+	{"internal/member", "internal/refused", refusals},
+	{"internal/member", "internal/host", "every room of a node reads the same clock"},
+	{"internal/gossip", "internal/refused", refusals},
+	{"internal/port", "internal/refused", refusals},
+	{"internal/port", "internal/budget", "each connection has a share of the bytes that the node holds for its peers"},
+	{"internal/stream", "internal/budget", "a stream's large frames and requests are charged to its connection's share"},
+	{"internal/port", "internal/auth", "a handshake proves who is at the other end"},
+	{"internal/auth", "internal/wakeup", wakeups},
+	{"cluster", "internal/refused", wired},
 	{"internal/logging", "github.com/hashicorp/go-hclog", "hashicorp's libraries log through it"},
+	{"internal/identity", "internal/machine", "a cluster's ID is the table's"},
 	{"internal/identity", "internal/wire", "the record is stored in the encoding of messages"},
-	{"internal/identity", "go.etcd.io/bbolt", "the record is durable, and its file lock keeps a second process out"},
+	{"internal/identity", "internal/files", "the record lies in a file that only this user can change, and its lock keeps a second process out"},
+	{"internal/raftstore", "internal/files", "the store lies in files that only this user can change"},
+	{"internal/consensus", "internal/files", "a store is moved aside durably"},
+	{"internal/files", "internal/timing", durations},
+	{"internal/files", "golang.org/x/sys", "the lock on a file of Windows"},
 
 	{"internal/wire", "internal/machine", "messages carry the table's types"},
 	{"internal/wire", "github.com/vmihailenco/msgpack", "control messages are maps that may grow"},
 	{"internal/replica", "internal/machine", commands},
+	{"internal/replica", "internal/host", clocks},
 	{"internal/member", "internal/machine", "a member's description names its cluster by ID"},
 }

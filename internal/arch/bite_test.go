@@ -95,6 +95,8 @@ func TestEveryRuleBites(t *testing.T) {
 		{source("internal/machine/x_test.go", module+"/cluster"), "tested on the table alone"},
 		{source("fence/x_test.go", module+"/cluster"), "tokens from any source"},
 		{source("internal/term/x_test.go", module+"/cluster"), "not through a whole node"},
+		{source("locks/lockshttp/x.go", "_ net/http/pprof"), "must not import net/http/pprof: an import opens no endpoint"},
+		{source("internal/x/x.go", "expvar"), "must not import expvar: an import opens no endpoint"},
 
 		{code("cluster/x.go", `import "os"; func f() { os.Exit(1) }`), "cluster/x.go:2 must not use os.Exit: a library returns its errors"},
 		{code("cluster/x.go", `import sys "os"; var f = sys.Exit`), "os.Exit: a library returns its errors"},

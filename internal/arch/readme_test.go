@@ -18,6 +18,9 @@ func TestReadmeProgramIsTheExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, program, ok := strings.Cut(string(example), "package main\n")
+	if lines := strings.Count(program, "\n") + 1; lines > 20 {
+		t.Errorf("the first program has %d lines, and a visitor reads 20", lines)
+	}
 	if !ok || !strings.Contains(string(readme), "```go\npackage main\n"+program+"```\n") {
 		t.Error("README.md does not show examples/nightly/main.go as it is")
 	}

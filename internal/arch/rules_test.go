@@ -11,6 +11,9 @@ import (
 // library as any program does.
 var free = []string{"examples/..."}
 
+// library is the code that a user's program links.
+var library = []string{".", "cluster/...", "fence/...", "internal/...", "locks/...", "transport/..."}
+
 // Forbidden imports, of the standard library too.
 var importRules = []importRule{
 	{
@@ -36,6 +39,11 @@ var importRules = []importRule{
 		deny:    []string{module + "/cluster/...", "github.com/hashicorp/..."},
 		because: "a room is tested through the interface that it needs, not through a whole node",
 	},
+	{
+		in:      library,
+		deny:    []string{"net/http/pprof", "expvar"},
+		because: "an import opens no endpoint for debugging in the user's program",
+	},
 }
 
 // Functions that library code does not use.
@@ -59,7 +67,7 @@ var sizes = sizeRule{
 }
 
 var surface = surfaceRule{
-	in:      []string{"cluster", "locks", "locks/lockstest", "fence", "transport"},
+	in:      []string{".", "cluster", "locks", "locks/lockstest", "fence", "transport"},
 	because: "users cannot write the name of an internal type",
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -43,39 +42,35 @@ func (s *Seat) Resume() error {
 		return nil
 	}
 	id := member.RaftID(s.cfg.Self.Name, rec.Generation)
+	if rec.RetiredHere() || rec.Stored && s.stamped() {
+		return s.finishDeparture(rec)
+	}
+	var first []string // the configuration of the first entry
 	if !rec.Stored {
-		if !slices.Contains(rec.Founding.Voters, id) {
+		if first = rec.Founding.Voters; !slices.Contains(first, id) {
 			return nil // thin
 		}
-		// A store in Dir is of another generation, or of a founding that was cut
-		// short before raft could speak to another voter: begin anew.
-		if err := s.wipe(); err != nil {
+		if err := s.begin(rec); err != nil {
 			return err
 		}
 	}
-	r, err := s.open(id)
+	r, err := s.open(id, first)
 	if err != nil {
 		return err
 	}
 	empty, err := r.store.Empty()
 	switch {
 	case err != nil:
-	case empty && rec.Stored:
+		return errors.Join(err, r.abandon())
+	case empty:
 		// The store was in use and is lost, with every vote and acknowledgement
 		// of this voter. This ID must never vote again.
-		s.cfg.Self.Log.Warn("raft store lost, joining as a new generation", "raft", id)
+		s.cfg.Self.Log.Warn("raft store lost, joining as a new generation", "raft", id,
+			"next", "find out who removed the files in Dir; this member votes again once it has caught up")
 		if err := r.abandon(); err != nil {
 			return err
 		}
 		return s.renew()
-	case empty:
-		err = r.bootstrap(rec.Founding.Voters)
-	}
-	if err == nil && !rec.Stored {
-		err = s.markStored()
-	}
-	if err != nil {
-		return errors.Join(err, r.abandon())
 	}
 	s.set(r)
 	return nil
@@ -96,7 +91,7 @@ func (s *Seat) Invited(ctx context.Context) (id string, err error) {
 
 func (s *Seat) invite() (id string, err error) {
 	rec := s.cfg.Record.Get()
-	if s.retired || rec.Founding == nil {
+	if s.retired || rec.Founding == nil || rec.RetiredHere() {
 		return "", errors.New("cluster: cannot vote")
 	}
 	if r := s.Current(); r != nil {
@@ -107,7 +102,7 @@ func (s *Seat) invite() (id string, err error) {
 			return "", err
 		}
 	}
-	if err := s.wipe(); err != nil {
+	if err := s.setAside(s.cfg.Record.Get()); err != nil {
 		return "", err
 	}
 	// From here on the store counts as used: if the store is lost now, the next
@@ -116,7 +111,7 @@ func (s *Seat) invite() (id string, err error) {
 		return "", err
 	}
 	id = member.RaftID(s.cfg.Self.Name, s.cfg.Record.Get().Generation)
-	r, err := s.open(id)
+	r, err := s.open(id, nil)
 	if err != nil {
 		return "", err
 	}
@@ -124,11 +119,13 @@ func (s *Seat) invite() (id string, err error) {
 	return id, nil
 }
 
-// open starts a Raft on the member's store.
-func (s *Seat) open(id string) (*Raft, error) {
+// open starts a Raft on the member's store. first, if any, are the voters of the
+// founding, and become the log's first entry in an empty store.
+func (s *Seat) open(id string, first []string) (*Raft, error) {
 	logger := logging.HashiCorp(s.cfg.Self.Log)
 	var store *raftstore.Store
 	var snapshots raft.SnapshotStore
+	var dir string
 	var err error
 	switch {
 	case s.cfg.Engine != nil:
@@ -139,7 +136,7 @@ func (s *Seat) open(id string) (*Raft, error) {
 	case s.cfg.Dir == "":
 		store, snapshots = raftstore.NewInMemory(), raftstore.NewMemorySnapshots()
 	default:
-		dir := filepath.Join(s.cfg.Dir, raftDir)
+		dir = filepath.Join(s.cfg.Dir, raftDir)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("cluster: %w", err)
 		}
@@ -151,7 +148,31 @@ func (s *Seat) open(id string) (*Raft, error) {
 			return nil, err
 		}
 	}
-	return startRaft(id, s.cfg.NewTable(), store, snapshots, s.cfg.Dial, logger)
+	store.Before(s.cfg.Disk.Write)
+	if len(first) > 0 {
+		if err := s.bootstrap(id, first, store, snapshots); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+	}
+	return startRaft(id, s.cfg.NewTable(), store, snapshots, dir, &s.cfg, logger)
+}
+
+// bootstrap writes the founding configuration as the first entry, the same bytes on
+// every founding voter, unless the log has entries; then bootstrap notes in the
+// record that the store is in use. Both before raft runs: a raft that runs may vote,
+// and a crash before the note would let the same ID begin anew on an empty store.
+func (s *Seat) bootstrap(id string, voters []string, store *raftstore.Store, snapshots raft.SnapshotStore) error {
+	cfg := raft.DefaultConfig()
+	cfg.LocalID, cfg.Logger = raft.ServerID(id), logging.HashiCorp(s.cfg.Self.Log)
+	var c raft.Configuration
+	for _, v := range voters {
+		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(v), Address: raft.ServerAddress(v)})
+	}
+	// Without a transport: raft's present protocol needs none to write an entry.
+	if err := raft.BootstrapCluster(cfg, store, store, snapshots, nil, c); err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
+		return fmt.Errorf("cluster: bootstrap: %w", err)
+	}
+	return s.markStored()
 }
 
 // markStored notes in the record that the store of this generation is in use.
@@ -159,10 +180,12 @@ func (s *Seat) markStored() error {
 	return s.cfg.Record.Update(func(rec *identity.Record) { rec.Stored = true })
 }
 
-// renew takes a new generation for the next store and removes the present store.
+// renew takes a new generation for the next store and moves the present store
+// aside.
 func (s *Seat) renew() error {
+	before := s.cfg.Record.Get()
 	err := s.cfg.Record.Update(func(rec *identity.Record) {
-		rec.Generation = max(rec.Generation+1, uint64(time.Now().UnixNano()))
+		rec.Generation = max(rec.Generation+1, uint64(s.cfg.Self.Clock.Wall().UnixNano()))
 		rec.Stored = false
 	})
 	if err != nil {
@@ -175,13 +198,5 @@ func (s *Seat) renew() error {
 			m.Generation = generation
 		}
 	})
-	return s.wipe()
-}
-
-// wipe removes the raft store of a member with a Dir.
-func (s *Seat) wipe() error {
-	if s.cfg.Dir == "" {
-		return nil
-	}
-	return os.RemoveAll(filepath.Join(s.cfg.Dir, raftDir))
+	return s.setAside(before)
 }

@@ -17,8 +17,16 @@
 //   - Raft speaks to nobody before founding or invitation, since a raft without
 //     a configuration votes for any candidate. No stream reaches another
 //     generation than the stream names.
+//   - Raft sees a message of another member only if package judge lets the message
+//     pass. Damage, strangers and old leaders end no process and change no log. A
+//     leader that this voter does not know is followed once a majority of voters says
+//     that it leads: see Raft.inquire.
+//   - Raft hears of a snapshot when the snapshot has arrived whole and can be
+//     restored: see spool.
 //   - A leader whose disk does not answer sends no heartbeats, so that the
 //     others elect another leader.
+//   - A voter stands for election at once when its leader's process has ended, and
+//     never deposes a leader that answers a dial: see Raft.stand.
 //   - An FSM that has parted from the other voters' is never saved in a snapshot,
 //     and its Raft ends.
 //
@@ -29,8 +37,10 @@
 // through interfaces of their own.
 //
 // Goroutines: the caller of Seat.Run owns the goroutine that starts and stops
-// Rafts. Each Raft has a goroutine for Config.Lead, which the stop of the Raft
-// joins, and the goroutines of hashicorp/raft. Two kinds are not joined: the end of
+// Rafts. Each Raft has a goroutine for Config.Lead, one for its timeouts and one
+// that stands for election, one for each stream that arrives and for each dialled
+// stream that may grow old, and one for each inquiry about a leader, all of which the
+// stop of the Raft joins, and the goroutines of hashicorp/raft. Two kinds are not joined: the end of
 // a Raft that retires, because nobody can end a write that hangs, and a leadership
 // transfer that raft leaves unanswered.
 package consensus

@@ -21,10 +21,16 @@ func (s *Seat) remove(id string) {
 	if r == nil || r.id != id {
 		return
 	}
-	s.cfg.Self.Log.Info("no longer a voter", "raft", id)
+	s.cfg.Self.Log.Info("no longer a voter", "raft", id, "next", "nothing")
 	s.set(nil)
-	if err := r.stop(); err != nil {
-		s.cfg.Self.Log.Warn("raft stop", "error", err)
+	err := r.stopInTime()
+	if err == ErrDiskStalled {
+		s.retired = true // the record would hang too
+		s.cfg.Retired(err)
+		return
+	}
+	if err != nil {
+		s.cfg.Self.Log.Warn("raft did not stop cleanly", "error", err, "next", "check the disk of Dir")
 	}
 	if err := s.renew(); err != nil {
 		s.cfg.Fail(err)
@@ -41,7 +47,7 @@ func (s *Seat) Restart(r *Raft) {
 		if s.Current() != r {
 			return
 		}
-		s.cfg.Self.Log.Warn("raft is stuck, restarting it", "raft", r.id)
+		s.cfg.Self.Log.Warn("raft is stuck, restarting it", "raft", r.id, "next", "nothing, unless it happens again: report it then")
 		s.set(nil)
 		err := r.stop()
 		if err == nil && s.cfg.Dir == "" {
@@ -61,6 +67,7 @@ func (s *Seat) Restart(r *Raft) {
 //
 //   - A Raft with a failed or hung store, or with a parted FSM, is retired.
 //   - The others are told whether this member votes.
+//   - The servers that have left the configuration are forgotten.
 //   - About a Raft without a leader, the Seat asks whether the ID was removed.
 func (s *Seat) check(ctx context.Context) {
 	r := s.Current()
@@ -78,6 +85,7 @@ func (s *Seat) check(ctx context.Context) {
 		s.retire(r, fmt.Errorf("raft store: %w", err))
 		return
 	}
+	r.forgetLeft()
 	votes := r.Votes()
 	s.cfg.Advertise(func(m *member.Metadata) { m.Voter = votes })
 	if r.LeaderID() != "" {
@@ -105,7 +113,6 @@ func (s *Seat) check(ctx context.Context) {
 // process, and not after a restart unless the new generation could not be recorded.
 func (s *Seat) retire(r *Raft, why error) {
 	s.retired = true
-	s.cfg.Self.Log.Error("this member votes no more", "error", why)
 	s.cfg.Retired(why)
 	s.set(nil)
 	s.cfg.Advertise(func(m *member.Metadata) { m.Generation, m.Voter = 0, false })
@@ -114,9 +121,10 @@ func (s *Seat) retire(r *Raft, why error) {
 	go func() {
 		r.stop()
 		// The next start must not vote under this ID either. Not before the stop:
-		// while the disk hangs, the record would hang with it, and all its readers.
+		// while the disk hangs, the record would hang with it, and every later change.
 		if err := s.renew(); err != nil {
-			s.cfg.Self.Log.Warn("failed raft store not retired for good", "error", err)
+			s.cfg.Self.Log.Warn("failed raft store not retired for good", "error", err,
+				"next", "repair the disk, and remove Dir before this process starts again")
 		}
 	}()
 }

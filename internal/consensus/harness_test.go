@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,7 @@ type tape struct {
 	state    tapeState
 	restored int   // how many snapshots were restored
 	parted   error // the answer of Parted
+	bound    time.Duration
 }
 
 type tapeState struct {
@@ -37,6 +39,9 @@ func (f *tape) Apply(data []byte, _ time.Time) any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.state.Entries = append(f.state.Entries, string(data))
+	if text, ok := strings.CutPrefix(string(data), "ttl "); ok {
+		f.bound, _ = time.ParseDuration(text)
+	}
 	return len(f.state.Entries)
 }
 
@@ -53,6 +58,11 @@ func (f *tape) Snapshot() func(io.Writer) error {
 	return func(w io.Writer) error { return json.NewEncoder(w).Encode(state) }
 }
 
+func (f *tape) Check(r io.Reader) error {
+	var state tapeState
+	return json.NewDecoder(r).Decode(&state)
+}
+
 func (f *tape) Restore(r io.Reader) error {
 	var state tapeState
 	if err := json.NewDecoder(r).Decode(&state); err != nil {
@@ -62,6 +72,12 @@ func (f *tape) Restore(r io.Reader) error {
 	f.state, f.restored = state, f.restored+1
 	f.mu.Unlock()
 	return nil
+}
+
+func (f *tape) Bound() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bound
 }
 
 func (f *tape) Parted() error {
@@ -91,9 +107,21 @@ type bench struct {
 	cut map[[2]string]bool // from, to: no dial succeeds, open pipes are closed
 	wg  sync.WaitGroup
 
-	pipes       map[net.Conn][2]string // dialling end: from, to
-	lostSends   map[string]bool        // from: bytes sent through pipes that this member dialled are lost
-	lostAnswers map[string]bool        // from: bytes that come back are lost
+	dead    map[string]bool // killed: no dial leaves the member
+	boots   uint64          // the last boot given to a chair
+	looks   int             // looks at a process
+	asked   map[string]int  // by the voter asked: questions about a leader's end
+	askers  map[string]bool // members that asked about a leader's end
+	deaf    map[string]bool // voters that answer no to every AskStand
+	refused map[string]bool // by member: dials are refused, streams carried
+
+	pipes   map[net.Conn][2]string // dialling end: from, to
+	dialled []*pipe                // all pipes of raft so far
+
+	mangled     string                    // a member with a fault
+	mangle      func(sends []byte) []byte // the bytes that leave it instead
+	lostSends   map[string]bool           // from: bytes sent through pipes that this member dialled are lost
+	lostAnswers map[string]bool           // from: bytes that come back are lost
 }
 
 // A chair is a member and its Seat.
@@ -102,6 +130,7 @@ type chair struct {
 	name   string
 	seat   *Seat
 	record *identity.Store
+	boot   uint64
 	cancel context.CancelFunc
 	run    sync.WaitGroup
 
@@ -118,7 +147,7 @@ type chair struct {
 func onBench(t *testing.T, f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, all: make(map[string]*chair), cut: make(map[[2]string]bool), pipes: make(map[net.Conn][2]string),
+		b := &bench{t: t, all: make(map[string]*chair), cut: make(map[[2]string]bool), asked: make(map[string]int), askers: make(map[string]bool), deaf: make(map[string]bool), dead: make(map[string]bool), pipes: make(map[net.Conn][2]string),
 			lostSends: make(map[string]bool), lostAnswers: make(map[string]bool)}
 		defer func() {
 			for name := range b.all {
@@ -143,13 +172,80 @@ func (b *bench) dial(from string) func(context.Context, string) (net.Conn, error
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		c := b.all[to]
-		if c == nil || b.cut[[2]string{from, to}] || !c.seat.Admits(generation) {
+		if c == nil || b.dead[from] || b.cut[[2]string{from, to}] || !c.seat.Admits(generation) {
 			return nil, errUnreachable
 		}
 		near, far := net.Pipe()
 		b.pipes[near] = [2]string{from, to}
-		b.wg.Go(func() { c.seat.Accept(far, generation) })
-		return &pipe{near, b, from}, nil
+		dialler := member.Process{Name: from}
+		if f := b.all[from]; f != nil {
+			dialler.Boot = f.boot
+		}
+		b.wg.Go(func() { c.seat.Accept(far, dialler, true, generation) })
+		p := &pipe{near, b, from, to, make(chan struct{})}
+		b.dialled = append(b.dialled, p)
+		return p, nil
+	}
+}
+
+// look returns Config.Look of a member.
+func (b *bench) look(from string) func(context.Context, string, uint64) Evidence {
+	return func(ctx context.Context, id string, boot uint64) Evidence {
+		to, generation, _ := member.ParseRaftID(id)
+		b.mu.Lock()
+		c, cut, refused := b.all[to], b.cut[[2]string{from, to}], b.refused[to]
+		b.looks++
+		b.mu.Unlock()
+		switch {
+		case cut:
+			<-ctx.Done()
+			return Unproven
+		case c == nil || refused || c.boot != boot || !c.seat.Admits(generation):
+			return Ended
+		}
+		return Lives
+	}
+}
+
+// askStand returns Config.AskStand of a member.
+func (b *bench) askStand(from string) func(context.Context, wire.StandRequest) (wire.StandAnswer, bool, error) {
+	return func(ctx context.Context, q wire.StandRequest) (wire.StandAnswer, bool, error) {
+		to, _, _ := member.ParseRaftID(q.Voter)
+		b.mu.Lock()
+		if q.Boot != 0 {
+			b.asked[to]++
+			b.askers[from] = true
+		}
+		c, cut, deaf := b.all[to], b.cut[[2]string{from, to}], b.deaf[to]
+		b.mu.Unlock()
+		if c == nil || cut {
+			return wire.StandAnswer{}, false, errUnreachable
+		}
+		r := c.seat.Current()
+		if r == nil || deaf {
+			return wire.StandAnswer{}, false, nil
+		}
+		a, yes := r.MayStand(ctx, q)
+		return a, yes, nil
+	}
+}
+
+// askFollows returns Config.AskFollows of a member.
+func (b *bench) askFollows(from string) func(context.Context, wire.FollowsRequest) (wire.FollowsAnswer, error) {
+	return func(ctx context.Context, q wire.FollowsRequest) (wire.FollowsAnswer, error) {
+		to, _, _ := member.ParseRaftID(q.Voter)
+		b.mu.Lock()
+		c, cut := b.all[to], b.cut[[2]string{from, to}]
+		b.mu.Unlock()
+		if c == nil || cut {
+			return wire.FollowsAnswer{}, errUnreachable
+		}
+		if r := c.seat.Current(); r != nil {
+			if a, ok := r.Follows(q); ok {
+				return a, nil
+			}
+		}
+		return wire.FollowsAnswer{}, errUnreachable
 	}
 }
 
@@ -158,7 +254,12 @@ type pipe struct {
 	net.Conn
 	b    *bench
 	from string
+	to   string
+	old  chan struct{}
 }
+
+// Renew is as of a connection of package port.
+func (p *pipe) Renew() <-chan struct{} { return p.old }
 
 func (p *pipe) lost(by map[string]bool) bool {
 	p.b.mu.Lock()
@@ -168,7 +269,11 @@ func (p *pipe) lost(by map[string]bool) bool {
 
 func (p *pipe) Read(data []byte) (int, error) {
 	for {
-		if n, err := p.Conn.Read(data); err != nil || !p.lost(p.b.lostAnswers) {
+		n, err := p.Conn.Read(data)
+		if mangle := p.b.mangles(p.to); err == nil && mangle != nil {
+			n = copy(data, mangle(data[:n]))
+		}
+		if err != nil || !p.lost(p.b.lostAnswers) {
 			return n, err
 		}
 	}
@@ -178,7 +283,23 @@ func (p *pipe) Write(data []byte) (int, error) {
 	if p.lost(p.b.lostSends) {
 		return len(data), nil
 	}
+	if mangle := p.b.mangles(p.from); mangle != nil {
+		if _, err := p.Conn.Write(mangle(data)); err != nil {
+			return 0, err
+		}
+		return len(data), nil
+	}
 	return p.Conn.Write(data)
+}
+
+// mangles returns how the bytes of a member are damaged, or nil.
+func (b *bench) mangles(name string) func([]byte) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mangled == "" || name != b.mangled {
+		return nil
+	}
+	return b.mangle
 }
 
 // separate cuts a member off from the others, or joins it again.
@@ -223,12 +344,20 @@ func (b *bench) record(dir, name string) *identity.Store {
 // start starts a member. change may set Config.Dir, Engine and NewTable.
 func (b *bench) start(name string, change ...func(*Config)) *chair {
 	b.t.Helper()
-	c := &chair{b: b, name: name}
+	b.mu.Lock()
+	b.boots++
+	delete(b.dead, name)
+	c := &chair{b: b, name: name, boot: b.boots}
+	b.mu.Unlock()
 	cfg := Config{
-		Self:      member.Self{Name: name, Boot: 1, Log: slog.New(slog.DiscardHandler)},
+		Self:      member.Self{Name: name, Boot: c.boot, Log: slog.New(slog.DiscardHandler)},
 		NewTable:  func() FSM { return &tape{} },
 		LastToken: func(f FSM) uint64 { return uint64(len(f.(*tape).entries())) },
 		Dial:      b.dial(name),
+		Look:      b.look(name),
+		AskStand:  b.askStand(name),
+
+		AskFollows: b.askFollows(name),
 		Lead: func(ctx context.Context, r *Raft) {
 			c.set(func() { c.leads++ })
 			<-ctx.Done()

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"slices"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/wardmote/wardmote/internal/judge"
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/raftstore"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wakeup"
@@ -20,10 +24,13 @@ import (
 // Limits of raft's log. A follower that is more than trailingEntries behind needs
 // a snapshot.
 const (
-	snapshotEntries  = 16 << 10 // entries since the last snapshot that make a new snapshot due
-	trailingEntries  = 10 << 10 // entries kept in front of a snapshot
-	entriesPerAppend = 64       // entries sent to a follower at once
+	snapshotEntries  = 16 << 10         // entries since the last snapshot that make a new snapshot due
+	trailingEntries  = 10 << 10         // entries kept in front of a snapshot
+	entriesPerAppend = judge.MaxEntries // entries sent to a follower at once
 )
+
+// maxPool is the number of idle streams that raft keeps to a server.
+const maxPool = 3
 
 // Raft is a single life of raft under a single ID, from founding or invitation
 // to removal or the end of the node. Its methods may be called from any
@@ -32,34 +39,42 @@ type Raft struct {
 	id     string // a raft ID; also the address, see stream
 	table  FSM
 	raft   *raft.Raft
-	trans  *raft.NetworkTransport
-	stream *stream
+	trans  *transport
+	stream *stream // of trans
 	store  *raftstore.Store
+	fsm    *fsm
+	reach  *reach
+	cfg    *Config
 
-	stopLead context.CancelFunc // ends the ctx of Config.Lead
+	news     wakeup.One    // for attend: a change of raft's state, its leader or the TTL
+	coldNews wakeup.One    // for stand: look again whether a first leader can be elected
+	silence  wakeup.One    // for stand: the leader has been silent for a timeout
+	patience patience      // noted by attend alone
+	nudged   atomic.Uint64 // how often raft was told to stand, for tests
+	stood    atomic.Uint64 // the highest term whose leader this voter tried to succeed at once
+	ended    atomic.Pointer[process]
+
+	contacts *contacts
+
+	stopLead context.CancelFunc // ends the ctx of Config.Lead, attend and stand
 	leadDone chan struct{}      // closed when Config.Lead has returned
+	watching sync.WaitGroup     // attend and stand
 
 	transferring atomic.Bool               // a leadership transfer is under way
 	refusedSince atomic.Pointer[time.Time] // since when raft refuses entries for a transfer; nil: raft takes entries
 }
 
-// startRaft runs raft on the given stores. The Raft closes the store, even if
-// startRaft fails. dial connects to the holder of a raft ID.
-func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.SnapshotStore,
-	dial func(context.Context, string) (net.Conn, error), logger hclog.Logger) (*Raft, error) {
-	r := &Raft{id: id, table: table, store: store, stream: newStream(id, dial)}
-	r.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream:  r.stream,
-		MaxPool: 3,
-		// Pipelining can deadlock replication while heartbeats look healthy,
-		// and gains nothing once commands share entries.
-		MaxRPCsInFlight: 1,
-		Timeout:         timing.RaftIO,
-		Logger:          logger,
-	})
+// startRaft runs raft on the given stores, of which dir is the directory, or "". The
+// Raft closes the store, even if startRaft fails.
+func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.SnapshotStore, dir string, seat *Config, logger hclog.Logger) (*Raft, error) {
+	r := &Raft{id: id, table: table, store: store, reach: newReach(), contacts: newContacts(), cfg: seat,
+		news: wakeup.NewOne(), coldNews: wakeup.NewOne(), silence: wakeup.NewOne()}
+	r.fsm = newFSM(table, snapshots, r.news.Wake)
+	r.trans = newTransport(r, dir)
+	r.stream = r.trans.stream
 	cfg := raft.DefaultConfig()
 	cfg.LocalID = raft.ServerID(id)
-	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = timing.Election, timing.Election, timing.LeaderLease
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = timing.ColdElection, timing.ColdElection, timing.LeaderLease
 	cfg.SnapshotInterval, cfg.SnapshotThreshold, cfg.TrailingLogs = timing.SnapshotEvery, snapshotEntries, trailingEntries
 	cfg.MaxAppendEntries = entriesPerAppend
 	cfg.ShutdownOnRemove = false
@@ -73,37 +88,47 @@ func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.Snap
 		defer func() {
 			if p := recover(); p != nil {
 				err = fmt.Errorf("its stored state cannot be used: %v", p)
+				if cause, ok := p.(error); ok {
+					err = fmt.Errorf("its stored state cannot be used: %w", cause)
+				}
 			}
 		}()
-		r.raft, err = raft.NewRaft(cfg, fsm{table}, store, store, snapshots, transport{r.trans, store})
+		r.raft, err = raft.NewRaft(cfg, r.fsm, store, store, snapshots, r.trans)
 	}()
 	if err != nil {
-		r.trans.Close()
 		r.close()
+		if errno := syscall.Errno(0); !errors.As(err, &errno) && !errors.Is(err, raftstore.ErrDamaged) {
+			err = fmt.Errorf("%w: %w", raftstore.ErrDamaged, err) // raft answers a sound store with a start
+		}
 		return nil, fmt.Errorf("cluster: raft: %w", err)
 	}
+	r.trans.base.start(snapshots, r.raft.AppliedIndex())
+	r.reach.started(r.serves)
+	r.raft.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+		switch o.Data.(type) {
+		case raft.RaftState, raft.LeaderObservation, raft.PeerObservation:
+			r.reach.changed.Wake()
+			r.news.Wake()
+		}
+		return false
+	}))
 	return r, nil
 }
 
-// bootstrap writes the founding configuration as the first entry: the same bytes
-// on every founding voter. bootstrap does nothing if the log has entries.
-func (r *Raft) bootstrap(voters []string) error {
-	var c raft.Configuration
-	for _, id := range voters {
-		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
-	}
-	if err := r.raft.BootstrapCluster(c).Error(); err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
-		return fmt.Errorf("cluster: bootstrap: %w", err)
-	}
-	return nil
+// serves reports whether this raft leads in the term and replicates to the server.
+func (r *Raft) serves(server string, term uint64) bool {
+	return r.Leads(term) && slices.ContainsFunc(r.Servers(), func(s member.Server) bool { return s.ID == server })
 }
 
-// startLead runs lead on a goroutine of its own until stop. stop joins the
-// goroutine; the node does not, because the node must be able to give up a raft
-// whose disk hangs.
+// startLead runs lead on a goroutine of its own until stop, beside the goroutines
+// that attend to raft's timeouts and stand for election. stop joins all of them;
+// the node does not, because the node must be able to give up a raft whose disk
+// hangs.
 func (r *Raft) startLead(lead func(context.Context, *Raft)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stopLead, r.leadDone = cancel, make(chan struct{})
+	r.watching.Go(func() { r.attend(ctx) })
+	r.watching.Go(func() { r.stand(ctx) })
 	go func() {
 		defer close(r.leadDone)
 		lead(ctx, r)
@@ -123,19 +148,30 @@ func (r *Raft) stop() error {
 	case <-r.leadDone:
 	case <-time.After(timing.RaftStop):
 	}
-	err := r.raft.Shutdown().Error()
+	err := r.shutDown()
 	<-r.leadDone
+	r.watching.Wait()
 	return errors.Join(err, r.close())
 }
 
 // abandon ends a Raft before startLead.
 func (r *Raft) abandon() error {
-	return errors.Join(r.raft.Shutdown().Error(), r.close())
+	return errors.Join(r.shutDown(), r.close())
+}
+
+// shutDown ends raft, which begins nothing once Shutdown was called. Shutdown then waits
+// for the exchanges under way, and would wait timing.RaftIO for one with a server out of
+// reach: a vote asked of a host that is gone, for example. So the transport gives the
+// exchanges up. No exchange is worth that wait: the leadership has ended, and a vote
+// elects nobody any more.
+func (r *Raft) shutDown() error {
+	ended := r.raft.Shutdown()
+	r.trans.Close()
+	return ended.Error()
 }
 
 func (r *Raft) close() error {
-	r.trans.CloseStreams()
-	r.stream.closeAccepted()
+	r.trans.end()
 	return r.store.Close()
 }
 
@@ -146,11 +182,15 @@ func (r *Raft) ID() string { return r.id }
 func (r *Raft) Table() FSM { return r.table }
 
 // Commit appends an entry to the log and waits until the entry is committed and
-// applied. On CodeOK, outcomes is the result of FSM.Apply.
+// applied. On CodeOK, outcomes is the result of FSM.Apply. An entry that exceeds
+// judge.MaxEntry is refused with CodeBad.
 //
 // CodeNotLeader is definite: the entry is in no log. CodeUnknown is indefinite:
 // the entry may be committed, now or later.
 func (r *Raft) Commit(entry []byte) (outcomes any, code wire.Code) {
+	if len(entry) > judge.MaxEntry {
+		return nil, wire.CodeBad // no voter would take it
+	}
 	f := r.raft.Apply(entry, timing.Enqueue)
 	err := f.Error()
 	switch {

@@ -7,10 +7,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/identity"
+	"github.com/wardmote/wardmote/internal/judge"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/raftstore"
 	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wire"
 )
 
 // Config describes a Seat's node. All functions must be set. A Seat may call a
@@ -21,11 +24,25 @@ type Config struct {
 	Record *identity.Store  // the member's memory: whether and as which generation it votes
 	Engine raftstore.Engine // for tests with a bad disk; nil: a bolt file in Dir, or memory
 
+	Disk *host.Disk // under the store; nil: does as the Engine says
+
 	NewTable  func() FSM       // makes an empty FSM for a new Raft
 	LastToken func(FSM) uint64 // the highest token that an FSM knows, kept for a founding anew
 
 	// Dial connects to the holder of a raft ID.
 	Dial func(ctx context.Context, raftID string) (net.Conn, error)
+
+	// Look dials the process of a raft ID, of that boot, and returns the evidence.
+	// With boot 0 any process of the ID is meant. Look returns when ctx ends.
+	Look func(ctx context.Context, raftID string, boot uint64) Evidence
+
+	// AskStand asks a voter whether this member may stand for election: see
+	// Raft.MayStand. An error means that no answer came before ctx ended.
+	AskStand func(ctx context.Context, q wire.StandRequest) (a wire.StandAnswer, yes bool, err error)
+
+	// AskFollows asks a voter which leader it follows: see Raft.Follows. An error
+	// means that no answer came before ctx ended, or that the raft ID does not run.
+	AskFollows func(ctx context.Context, q wire.FollowsRequest) (wire.FollowsAnswer, error)
 
 	// Lead runs the leadership of a Raft, in every term that the Raft wins,
 	// until ctx ends. Each Raft calls Lead once, on a goroutine of its own.
@@ -74,11 +91,12 @@ func (s *Seat) Current() *Raft {
 // a raft without a configuration votes for any candidate.
 func (s *Seat) Admits(generation uint64) bool { return s.running(generation) != nil }
 
-// Accept passes a stream of raft to the Raft of the given generation, or closes
-// the stream if no such Raft runs. Accept blocks until raft takes the stream.
-func (s *Seat) Accept(conn net.Conn, generation uint64) {
+// Accept passes a stream of raft to the Raft of the given generation, which serves
+// and closes the stream, or closes the stream if no such Raft runs. from is the process that
+// dialled, and voter tells whether the process may act as a voter.
+func (s *Seat) Accept(conn net.Conn, from member.Process, voter bool, generation uint64) {
 	if r := s.running(generation); r != nil {
-		r.stream.give(conn)
+		r.stream.take(conn, from, judge.Sender{Name: from.Name, Voter: voter})
 		return
 	}
 	conn.Close()
@@ -157,15 +175,8 @@ func (s *Seat) Stop() error {
 	}
 	last := s.cfg.LastToken(r.table)
 	s.set(nil)
-	stopped := make(chan error, 1)
-	go func() { stopped <- r.stop() }()
-	var err error
-	select {
-	case err = <-stopped:
-	case <-time.After(timing.StopWithoutDisk):
-		return ErrDiskStalled
-	}
-	if s.cfg.Dir == "" {
+	err := r.stopInTime()
+	if s.cfg.Dir == "" || err == ErrDiskStalled {
 		return err
 	}
 	kept := s.cfg.Record.Update(func(rec *identity.Record) { rec.Token = max(rec.Token, last) })

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/wardmote/wardmote/internal/identity"
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/raftstore"
 	"github.com/wardmote/wardmote/internal/timing"
 )
@@ -162,7 +163,7 @@ func TestStreamsReachTheirOwnGenerationOnly(t *testing.T) {
 			t.Error("admits another generation")
 		}
 		conn := &closeCounter{}
-		n1.seat.Accept(conn, 2)
+		n1.seat.Accept(conn, member.Process{}, true, 2)
 		if conn.closed.Load() != 1 {
 			t.Errorf("a stream to another generation was closed %d times", conn.closed.Load())
 		}

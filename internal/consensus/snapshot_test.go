@@ -38,6 +38,7 @@ func (f *lockTable) Apply(data []byte, _ time.Time) any {
 
 func (f *lockTable) Configured(index uint64) {}
 func (f *lockTable) Parted() error           { return nil }
+func (f *lockTable) Bound() time.Duration    { return 0 }
 
 func (f *lockTable) Snapshot() func(io.Writer) error {
 	f.mu.Lock()
@@ -47,6 +48,11 @@ func (f *lockTable) Snapshot() func(io.Writer) error {
 		_, err := image.WriteTo(w)
 		return err
 	}
+}
+
+func (f *lockTable) Check(r io.Reader) error {
+	_, err := machine.Restore(r)
+	return err
 }
 
 func (f *lockTable) Restore(r io.Reader) error {

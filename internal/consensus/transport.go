@@ -1,145 +1,264 @@
 package consensus
 
 import (
-	"context"
 	"errors"
-	"net"
+	"io"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/wardmote/wardmote/internal/judge"
 	"github.com/wardmote/wardmote/internal/raftstore"
+	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
 // ErrDiskStalled tells that the store has not answered a write for too long.
 var ErrDiskStalled = errors.New("cluster: the disk does not answer")
 
-// transport is raft's network transport with two changes:
+// transport carries raft's messages. It is not raft's own network transport, which
+// decodes by reflection and believes every length and every message:
 //
-//   - No fast path for heartbeats, because the fast path changes the term outside
-//     raft's main goroutine and can let logs diverge.
+//   - Nothing reaches raft but by the judge: see serve.
+//   - A stream carries one exchange at a time. Pipelining can deadlock replication
+//     while heartbeats look healthy, and gains nothing once commands share entries.
+//   - There is no fast path for heartbeats, because the fast path changes the term
+//     outside raft's main goroutine and can let logs diverge.
 //   - A leader with a stalled disk sends no entries and no heartbeats, so that
 //     another leader is elected.
+//   - A kept stream that turns out broken costs no call: see again.
+//   - Each exchange with another server is noted, for the choice of voters.
+//   - A server out of reach does not make raft back off: see reach.
+//   - A stream that grows old is replaced before it ends: see pool.
 type transport struct {
-	*raft.NetworkTransport
-	store *raftstore.Store
+	id       string
+	store    *raftstore.Store
+	reach    *reach
+	contacts *contacts
+	refused  *refused.Log
+	stream   *stream
+	pool     *pool
+	spool    *spool
+	rules    judge.Raft // this raft, as the judge sees it
+	admitted *admission
+	base     base
+
+	consume chan raft.RPC
+	done    chan struct{} // closed by Close
+	once    sync.Once
 }
 
 var (
-	_ raft.Transport   = transport{}
-	_ raft.WithPreVote = transport{}
-	_ raft.WithClose   = transport{}
+	_ raft.Transport   = (*transport)(nil)
+	_ raft.WithPreVote = (*transport)(nil)
+	_ raft.WithClose   = (*transport)(nil)
 )
 
+// newTransport returns the transport of r, whose store, fsm, reach and contacts are
+// set. dir is for snapshots that arrive; "": in memory.
+func newTransport(r *Raft, dir string) *transport {
+	t := &transport{id: r.id, store: r.store, reach: r.reach, contacts: r.contacts, refused: r.cfg.Self.Refused,
+		consume: make(chan raft.RPC), done: make(chan struct{}), spool: newSpool(dir, r.table.Check)}
+	t.base.store = r.store
+	t.stream = newStream(r.id, r.cfg.Dial, t.serve)
+	t.pool = newPool(t.stream.Dial)
+	t.admitted = newAdmission(r)
+	t.rules = &judged{r, t.admitted}
+	return t
+}
+
+// Consumer implements raft.Transport.
+func (t *transport) Consumer() <-chan raft.RPC { return t.consume }
+
+// LocalAddr implements raft.Transport.
+func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t.id) }
+
+// EncodePeer implements raft.Transport.
+func (*transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
+
+// DecodePeer implements raft.Transport.
+func (*transport) DecodePeer(addr []byte) raft.ServerAddress { return raft.ServerAddress(addr) }
+
 // SetHeartbeatHandler leaves the fast path out.
-func (transport) SetHeartbeatHandler(func(raft.RPC)) {}
+func (*transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
-// AppendEntries sends entries or a heartbeat, unless the disk has stalled.
-func (t transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	if t.store.StalledFor() > timing.StoreStalled {
-		return ErrDiskStalled
-	}
-	return t.NetworkTransport.AppendEntries(id, to, args, resp)
+// AppendEntriesPipeline refuses: raft then sends one message after the other.
+func (*transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
-// stream is the layer below raft's network transport. Raft's addresses are raft
-// IDs, and every dial finds the present host and port of an ID, so changed hosts
-// and ports need no recovery.
-type stream struct {
-	id       string
-	dial     func(context.Context, string) (net.Conn, error)
-	incoming chan net.Conn
-
-	open context.Context // ends with Close
-	shut context.CancelFunc
-
-	mu       sync.Mutex
-	accepted map[net.Conn]struct{} // nil once closed
-}
-
-var _ raft.StreamLayer = (*stream)(nil)
-
-func newStream(id string, dial func(context.Context, string) (net.Conn, error)) *stream {
-	s := &stream{id: id, dial: dial, incoming: make(chan net.Conn), accepted: make(map[net.Conn]struct{})}
-	s.open, s.shut = context.WithCancel(context.Background())
-	return s
-}
-
-// give passes an accepted connection to raft, and blocks until raft takes the
-// connection. A closed stream closes the connection.
-func (s *stream) give(c net.Conn) {
-	s.mu.Lock()
-	if s.accepted == nil {
-		s.mu.Unlock()
-		c.Close()
-		return
-	}
-	conn := &acceptedConn{Conn: c, stream: s}
-	s.accepted[conn] = struct{}{}
-	s.mu.Unlock()
-	select {
-	case s.incoming <- conn:
-	case <-s.open.Done():
-		conn.Close()
-	}
-}
-
-// Accept implements net.Listener.
-func (s *stream) Accept() (net.Conn, error) {
-	select {
-	case c := <-s.incoming:
-		return c, nil
-	case <-s.open.Done():
-		return nil, net.ErrClosed
-	}
-}
-
-// Dial implements raft.StreamLayer.
-func (s *stream) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return s.dial(ctx, string(addr))
-}
-
-// Addr implements net.Listener.
-func (s *stream) Addr() net.Addr { return address(s.id) }
-
-// Close implements net.Listener. Accepted connections stay open.
-func (s *stream) Close() error {
-	s.shut()
+// Close implements raft.WithClose: it gives up every exchange, those under way too, and
+// no request reaches raft any more. Raft calls Close at the end of its Shutdown, which
+// waits for the exchanges under way: see Raft.shutDown.
+func (t *transport) Close() error {
+	t.once.Do(func() {
+		close(t.done)
+		t.stream.shut()
+		t.pool.close()
+		t.admitted.stop()
+	})
 	return nil
 }
 
-// closeAccepted closes the stream and the connections that raft's Shutdown leaves
-// open.
-func (s *stream) closeAccepted() {
-	s.Close()
-	s.mu.Lock()
-	accepted := s.accepted
-	s.accepted = nil
-	s.mu.Unlock()
-	for c := range accepted {
-		c.Close()
+// end closes the transport and its streams, and joins its goroutines.
+func (t *transport) end() {
+	t.Close()
+	t.stream.close()
+	t.admitted.wait()
+}
+
+// AppendEntries sends entries or a heartbeat, unless the disk has stalled. A call
+// with entries returns an error only when the leader's term is over, when the
+// server has left the configuration, or when the server answers and yet fails.
+//
+// Entries that exceed a message are taken off args. Raft counts the entries of args
+// after the call, and sends the rest next.
+func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	args.Entries = args.Entries[:judge.Fit(args.Entries)]
+	send := func() error {
+		if t.store.StalledFor() > timing.StoreStalled {
+			return ErrDiskStalled
+		}
+		err := again(func() error { return t.exchange(id, args, resp) })
+		t.noteExchange(id, args, resp, err)
+		return err
+	}
+	if isHeartbeat(args) {
+		err := send()
+		t.reach.note(string(id), err == nil)
+		return err
+	}
+	return t.reach.keep(string(id), args.Term, send)
+}
+
+// noteExchange notes an exchange of entries or a heartbeat.
+func (t *transport) noteExchange(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, err error) {
+	matched := args.PrevLogEntry + uint64(len(args.Entries))
+	switch {
+	case err != nil:
+		t.contacts.failed(id)
+	case resp.Success && matched > 0:
+		t.contacts.answered(id, matched, args.LeaderCommitIndex)
+	default:
+		t.contacts.answered(id, 0, 0)
 	}
 }
 
-// acceptedConn is forgotten by its stream when raft closes the connection.
-type acceptedConn struct {
-	net.Conn
-	stream *stream
+// isHeartbeat reports whether raft sends args by the clock, beside its replication.
+func isHeartbeat(args *raft.AppendEntriesRequest) bool {
+	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
 }
 
-func (c *acceptedConn) Close() error {
-	c.stream.mu.Lock()
-	delete(c.stream.accepted, c)
-	c.stream.mu.Unlock()
-	return c.Conn.Close()
+// RequestVote asks for a vote.
+func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return again(func() error { return t.exchange(id, args, resp) })
 }
 
-// address is a raft ID as a net.Addr.
-type address string
+// RequestPreVote asks whether a vote would be given.
+func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return again(func() error { return t.exchange(id, args, resp) })
+}
 
-func (a address) Network() string { return "wardmote" }
-func (a address) String() string  { return string(a) }
+// TimeoutNow has a server stand for election at once.
+func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return t.exchange(id, args, resp)
+}
+
+// again repeats a call for as long as the call may have failed on a kept stream
+// to a process that has restarted since: raft keeps streams without looking at
+// them, and a vote lost to a dead stream would lose the election. A failed dial
+// and a slow failure show a server out of reach, and are not repeated; nor is an
+// answer, which shows a stream that works.
+func again(call func() error) error {
+	for kept := maxPool; ; kept-- {
+		began := time.Now()
+		err := call()
+		if err == nil || kept == 0 || isFinal(err) || time.Since(began) >= timing.RaftIO/2 {
+			return err
+		}
+	}
+}
+
+// isFinal reports whether another stream cannot help.
+func isFinal(err error) bool {
+	var dial *dialError
+	var refused *judge.RefusedError
+	var refusal *judge.Refusal
+	var doubt judge.Doubt
+	return errors.As(err, &dial) || errors.As(err, &refused) || errors.As(err, &refusal) || errors.As(err, &doubt)
+}
+
+// dialError is the failure of a dial, in contrast to the failure of a kept stream.
+type dialError struct{ err error }
+
+func (e *dialError) Error() string { return e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
+
+// exchange sends a request to a server and judges the answer.
+func (t *transport) exchange(id raft.ServerID, request, answer any) error {
+	c, err := t.pool.get(string(id))
+	if err != nil {
+		return err
+	}
+	c.conn.SetDeadline(time.Now().Add(timing.RaftIO))
+	err = c.send(request)
+	if err == nil {
+		err = c.receive(answer)
+	}
+	t.pool.put(c, err)
+	return t.judgeAnswer(id, request, answer, err)
+}
+
+// judgeAnswer refuses an answer that raft must not see.
+func (t *transport) judgeAnswer(id raft.ServerID, request, answer any, err error) error {
+	if err != nil {
+		return err
+	}
+	err = judge.JudgeAnswer(t.rules, string(id), request, answer)
+	var doubt judge.Doubt
+	if errors.As(err, &doubt) && t.admitted.settle(doubt) {
+		err = judge.JudgeAnswer(t.rules, string(id), request, answer)
+	}
+	if err != nil {
+		t.refused.Note(refused.Raft, string(id), err.Error())
+	}
+	return err
+}
+
+// snapshotPart is the part of a snapshot that travels within timing.RaftIO, so
+// 128 KiB/s at least.
+const snapshotPart = 256 << 10
+
+// snapshotPatience is how long the server of a snapshot may take for its answer after
+// the last byte.
+func snapshotPatience(size int64) time.Duration {
+	return timing.RaftIO * time.Duration(1+size/snapshotPart)
+}
+
+// InstallSnapshot sends a snapshot to a server that answers heartbeats. The stream is
+// not used again.
+func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	t.reach.await(string(id), args.Term)
+	c, err := t.pool.dialNew(string(id))
+	if err != nil {
+		return err
+	}
+	defer t.pool.drop(c)
+	c.conn.SetDeadline(time.Now().Add(timing.RaftIO))
+	if err := c.send(args); err != nil {
+		return err
+	}
+	for left := args.Size; left > 0; left -= min(left, snapshotPart) {
+		c.conn.SetDeadline(time.Now().Add(timing.RaftIO))
+		if _, err := io.CopyN(c.conn, data, min(left, snapshotPart)); err != nil {
+			if told := c.receive(resp); told != nil {
+				return errors.Join(err, told) // the reason of the server, maybe
+			}
+			return t.judgeAnswer(id, args, resp, nil) // a later term, without reading
+		}
+	}
+	// The server checks, stores and restores the snapshot before it answers.
+	c.conn.SetDeadline(time.Now().Add(snapshotPatience(args.Size)))
+	return t.judgeAnswer(id, args, resp, c.receive(resp))
+}

@@ -1,11 +1,13 @@
 package consensus
 
 import (
-	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"github.com/wardmote/wardmote/internal/judge"
+	"github.com/wardmote/wardmote/internal/member"
 )
 
 // closeCounter is a connection that counts the calls of Close.
@@ -24,35 +26,34 @@ func TestAStreamClosesTheConnectionsItHasAccepted(t *testing.T) {
 }
 
 func testStreamClose(t *testing.T) {
-	s := newStream("n1#1", nil)
-	taken, dropped, waiting, late := &closeCounter{}, &closeCounter{}, &closeCounter{}, &closeCounter{}
-	for _, c := range []*closeCounter{taken, dropped} {
-		go s.give(c)
-		conn, err := s.Accept()
-		if err != nil {
-			t.Fatal(err)
+	taken, dropped, late := &closeCounter{}, &closeCounter{}, &closeCounter{}
+	end := make(chan struct{})
+	s := newStream("n1#1", nil, func(c net.Conn, _ judge.Sender) {
+		if c.(*acceptedConn).Conn == taken {
+			<-end // for as long as the connection is open
 		}
-		if c == dropped {
-			conn.Close()
-		}
+	})
+	s.take(taken, member.Process{}, judge.Sender{})
+	s.take(dropped, member.Process{}, judge.Sender{})
+	synctest.Wait()
+	closed := make(chan struct{})
+	go func() { s.close(); close(closed) }()
+	synctest.Wait()
+	if taken.closed.Load() == 0 {
+		t.Error("the taken connection was not closed")
 	}
-	go s.give(waiting) // which raft never takes
-	synctest.Wait()
-	s.closeAccepted()
-	synctest.Wait()
-	s.give(late)
-	for name, c := range map[string]*closeCounter{"taken": taken, "dropped": dropped, "waiting": waiting, "late": late} {
-		if n := c.closed.Load(); n < 1 {
-			t.Errorf("the %s connection was not closed", name)
-		}
+	select {
+	case <-closed:
+		t.Error("close has returned while a connection is served")
+	default:
+	}
+	close(end)
+	<-closed
+	s.take(late, member.Process{}, judge.Sender{})
+	if late.closed.Load() == 0 {
+		t.Error("a late connection was not closed")
 	}
 	if dropped.closed.Load() != 1 {
-		t.Error("a connection that raft had closed was closed again")
-	}
-	if _, err := s.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Accept after Close: %v", err)
-	}
-	if s.Addr().String() != "n1#1" {
-		t.Errorf("address %q", s.Addr())
+		t.Errorf("the dropped connection was closed %d times", dropped.closed.Load())
 	}
 }

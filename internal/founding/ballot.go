@@ -3,151 +3,202 @@ package founding
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"slices"
 	"sync"
-	"time"
 
+	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// group returns the members ready to found a cluster now, sorted by name. The
-// group is nil if this member is not included or the members are too few.
-func (r *Runner) group() []member.Sighting {
-	if !r.Declared() {
-		return nil
+// tryBallot runs a ballot without a word, and adopts the value if the ballot
+// chooses any. At least so many members must promise. The result is the highest round mentioned by any answer, or the
+// ballot's own.
+func (r *Runner) tryBallot(ctx context.Context, group []member.Sighting, round uint64, least int) uint64 {
+	floor, ok := r.tokenFloor(ctx)
+	if !ok {
+		return round - 1
 	}
-	// Of several processes with the same name, or with the same address, only the
-	// newest lives. Gossip needs some seconds to give up the others.
-	byName, byAddr := make(map[string]member.Sighting), make(map[string]uint64)
-	for _, s := range r.cfg.Members.Alive() {
-		byAddr[s.Addr] = max(byAddr[s.Addr], s.Boot)
-		if s.Boot >= byName[s.Name].Boot {
-			byName[s.Name] = s
-		}
-	}
-	var group []member.Sighting
-	self := false
-	for _, s := range byName {
-		if s.Meta.Founder && !s.Meta.InCluster() && s.Boot == byAddr[s.Addr] &&
-			(len(r.cfg.Founders) == 0 || slices.Contains(r.cfg.Founders, s.Name)) {
-			group = append(group, s)
-			self = self || r.cfg.Self.Is(s.Process)
-		}
-	}
-	slices.SortFunc(group, member.Compare)
-	m := r.declaredSize(len(group))
-	if len(group) < quorum(m, firstVoters(m, r.cfg.Voters)) || !self {
-		return nil
-	}
-	return group
-}
-
-// declaredSize returns M, the number of members from which the majorities of
-// the founding are counted. If the members are declared by number and more
-// members are seen, M is the number seen: then a majority of the seen members is
-// needed.
-func (r *Runner) declaredSize(seen int) int {
-	if len(r.cfg.Founders) > 0 {
-		return len(r.cfg.Founders)
-	}
-	return max(r.cfg.InitialSize, seen)
-}
-
-// tryBallot runs a ballot, and adopts the value if the ballot chooses any. The
-// result is the highest round mentioned by any answer, or the ballot's own.
-func (r *Runner) tryBallot(ctx context.Context, group []member.Sighting, round uint64) uint64 {
-	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
-	defer cancel()
-	ballot := wire.Ballot{Round: round, Name: r.cfg.Self.Name, Boot: r.cfg.Self.Boot}
+	ballot := r.ballot(round)
 	r.cfg.Self.Log.Debug("founding ballot", "round", round, "group", len(group))
 
-	promises, round := r.collectPromises(ctx, group, ballot)
-	m := r.declaredSize(len(group))
-	if len(r.cfg.Founders) == 0 {
+	at := processes(group)
+	// Each half of the ballot has its own time: a founder that is seen and does not
+	// answer uses up the time of the promises, and the others found without it.
+	asks, cancel := context.WithTimeout(ctx, timing.Dial)
+	promises, round := r.collectPromises(asks, at, r.prepareRequest(ballot))
+	cancel()
+	ctx, cancel = context.WithTimeout(ctx, timing.Dial)
+	defer cancel()
+	for name, p := range promises {
+		if p.Decided != nil {
+			r.spread(ctx, at, name, *p.Decided)
+			if r.value.Load() == nil {
+				r.setNote("%s says that it is in cluster %s, which is not confirmed", name, clusterText(p.Decided.Cluster))
+			}
+			return round
+		}
+	}
+	for name, p := range promises {
+		if p.Claimed {
+			r.setNote("%s refuses: %s", name, p.Refused)
+			return round // that cluster may live: see heard.go
+		}
+	}
+	maps.DeleteFunc(promises, func(_ string, p wire.PrepareAnswer) bool { return !promised(p) })
+	if len(promises) < least {
+		r.setNote("%d of %d founders promised so far", len(promises), least)
+		return round
+	}
+	named, m := len(r.cfg.Founders) > 0, r.declaredSize(len(group))
+	if !named {
 		for _, p := range promises {
 			m = max(m, p.Members)
 		}
 	}
-	value := propose(promises, m, r.cfg.Voters, r.freshValue)
+	value := propose(promises, named, m, r.cfg.Voters, func(voters []string, promises map[string]wire.PrepareAnswer) wire.Founding {
+		return freshValue(voters, max(floor, floorOf(r.cfg.Self.Clock.Wall(), promises, nil)), silenceOf(promises, nil), nil)
+	})
 	if value == nil {
+		r.setNote("%d of %d founders promised, too few", len(promises), m)
 		return round
 	}
-	answers := r.askGroup(ctx, group, wire.Accept, wire.Marshal(&wire.AcceptRequest{Ballot: ballot, Value: *value}))
-	accepted := 0
-	for name, f := range answers {
-		if _, promised := promises[name]; promised && f.Code == wire.CodeOK {
-			accepted++
-		}
+	accepted := r.collectAcceptances(ctx, at, wire.AcceptRequest{Ballot: ballot, Value: *value}, promises)
+	if chosen(*value, accepted, named, m) {
+		r.spread(ctx, at, r.cfg.Self.Name, *value)
 	}
-	if accepted < quorum(m, len(value.Voters)) {
-		return round
-	}
-	// Chosen. A member that misses the news asks later, or proposes and is told.
-	if err := r.Adopt(*value); err != nil {
-		r.cfg.Self.Log.Error("founding not adopted", "error", err)
-		return round
-	}
-	r.askGroup(ctx, group, wire.Chosen, wire.Marshal(value))
 	return round
 }
 
-// collectPromises asks the group to promise the ballot. It returns the promises
-// by member name, and the highest round that any answer mentions.
-func (r *Runner) collectPromises(ctx context.Context, group []member.Sighting, ballot wire.Ballot) (map[string]wire.PrepareAnswer, uint64) {
-	answers := r.askGroup(ctx, group, wire.Prepare, wire.Marshal(&wire.PrepareRequest{
-		Ballot: ballot, Size: r.declaredSize(0), Voters: r.cfg.Voters,
-	}))
+func (r *Runner) ballot(round uint64) wire.Ballot {
+	return wire.Ballot{Round: round, Name: r.cfg.Self.Name, Boot: r.cfg.Self.Boot}
+}
+
+func processes(group []member.Sighting) (at []member.Process) {
+	for _, s := range group {
+		at = append(at, s.Process)
+	}
+	return at
+}
+
+// tokenFloor asks Config.TokenFloor. It returns the least first token, and false
+// while the floor is unknown.
+func (r *Runner) tokenFloor(ctx context.Context) (uint64, bool) {
+	if r.cfg.TokenFloor == nil {
+		return 0, true
+	}
+	ctx, cancel := context.WithTimeout(ctx, timing.Retirement)
+	defer cancel()
+	token, err := r.cfg.TokenFloor(ctx)
+	if err != nil {
+		r.setNote("Recovery.TokenFloor failed: %v", err)
+		return 0, false
+	}
+	if token >= mostFloor {
+		r.setNote("Recovery.TokenFloor returns %d, and no token can be as high: correct the function", token)
+		return 0, false
+	}
+	return token + 1, true
+}
+
+// spread passes a founding on that was chosen or decided, to everyone of the group
+// who is named, and last to this member, because a member that enters a cluster
+// closes its connections. A member that misses the news asks later, or proposes and
+// is told. From is the member that told v, by name. Nothing is passed on that no
+// cluster could begin with.
+func (r *Runner) spread(ctx context.Context, group []member.Process, from string, v wire.Founding) {
+	if Check(v) != nil {
+		return
+	}
+	others := slices.DeleteFunc(slices.Clone(group), r.cfg.Self.Is)
+	news, cancel := context.WithTimeout(ctx, timing.Dial) // a member that has died meanwhile leaves time for this one
+	r.askGroup(news, others, wire.Chosen, wire.Marshal(&v))
+	cancel()
+	r.adoptNamed(ctx, from, v)
+}
+
+// collectPromises asks the group to promise the ballot. It returns the readable
+// answers by member name, refusals too, and the highest round that any answer
+// mentions. Differences between the configurations are told.
+func (r *Runner) collectPromises(ctx context.Context, group []member.Process, req wire.PrepareRequest) (map[string]wire.PrepareAnswer, uint64) {
+	answers := r.askGroup(ctx, group, wire.Prepare, wire.Marshal(&req))
 	promises := make(map[string]wire.PrepareAnswer)
-	round := ballot.Round
-	for name, f := range answers {
+	round := req.Ballot.Round
+	for _, at := range group {
+		f, answered := answers[at.Name]
 		var p wire.PrepareAnswer
-		if wire.Unmarshal(f.Body, &p) != nil {
+		if f.Code == wire.CodeDenied && !f.Mere {
+			promises[at.Name] = wire.PrepareAnswer{Refused: r.noteDenial(at.Name, f.Body)}
 			continue
 		}
-		round = max(round, p.Promised.Round)
-		if own, _, err := member.ParseRaftID(p.Raft); f.Code == wire.CodeOK && err == nil && own == name {
-			promises[name] = p
+		if !answered || wire.Unmarshal(f.Body, &p) != nil {
+			continue
 		}
+		soundPromise(&p, r.cfg.Self.Clock.Wall())
+		if f.Mere {
+			if req.Word == wire.WordNone {
+				continue // no founder
+			}
+			// A member without the voter role takes part as a thin member does: its
+			// refusal and its numbers count, and no promise of it.
+			p.Thin, p.Durable, p.Value, p.Accepted = true, false, nil, wire.Ballot{}
+			if r.value.Load() == nil && p.Token > tokenOf(r.cfg.Self.Clock.Wall())+maxAhead {
+				p.Refused = "it tells of a token far ahead of this member's clock" // a first founding has no other bound
+			}
+		}
+		r.tell(at, p.Differs)
+		round = nextRound(round, p.Promised.Round, r.cfg.Self.Clock.Wall())
+		if own, _, err := member.ParseRaftID(p.Raft); p.Refused == "" && (f.Code != wire.CodeOK || err != nil || own != at.Name) {
+			p.Refused = "another ballot is under way"
+		}
+		promises[at.Name] = p
 	}
 	return promises, round
 }
 
-// freshValue is this member's own proposal, for a ballot without an earlier value
-// to repeat.
-func (r *Runner) freshValue(voters []string, promises map[string]wire.PrepareAnswer) wire.Founding {
-	// 2^21 tokens for each second since 1970, the fraction of a second included.
-	// This is above all tokens of any cluster founded earlier, as long as the
-	// earlier cluster granted fewer tokens than 2^21 a second since then. No raft
-	// group can grant so many.
-	now := time.Now()
-	v := wire.Founding{Voters: voters, Floor: uint64(now.Unix())<<21 + uint64(now.Nanosecond())<<21/1e9}
-	rand.Read(v.Cluster[:])
-	for _, p := range promises {
-		v.Floor = max(v.Floor, p.Token+1)
-		v.TTL = max(v.TTL, p.TTL)
+// promised reports whether an answer is a promise.
+func promised(p wire.PrepareAnswer) bool { return p.Refused == "" }
+
+// collectAcceptances asks the group to accept, and returns the promises of the
+// members that accepted. A refusal with a reason is noted.
+func (r *Runner) collectAcceptances(ctx context.Context, group []member.Process, req wire.AcceptRequest, promises map[string]wire.PrepareAnswer) map[string]wire.PrepareAnswer {
+	accepted := make(map[string]wire.PrepareAnswer)
+	for name, f := range r.askGroup(ctx, group, wire.Accept, wire.Marshal(&req)) {
+		p, ok := promises[name]
+		if ok && f.Code == wire.CodeOK {
+			accepted[name] = p
+			continue
+		}
+		var a wire.AcceptAnswer
+		if wire.Unmarshal(f.Body, &a) == nil && a.Refused != "" {
+			r.setNote("%s refuses: %s", name, clip(a.Refused))
+		}
 	}
+	return accepted
+}
+
+// freshValue is a founding of a new cluster.
+func freshValue(voters []string, floor, ttl uint64, predecessors []machine.ClusterID) wire.Founding {
+	v := wire.Founding{Voters: voters, Floor: floor, TTL: ttl, Predecessors: predecessors}
+	rand.Read(v.Cluster[:])
 	return v
 }
 
 // askGroup asks every member of the group, this member included, and returns the
 // answers received before ctx ended, by member name.
-func (r *Runner) askGroup(ctx context.Context, group []member.Sighting, t wire.Type, body []byte) map[string]wire.Frame {
+func (r *Runner) askGroup(ctx context.Context, group []member.Process, t wire.Type, body []byte) map[string]wire.Frame {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	answers := make(map[string]wire.Frame)
 	for _, s := range group {
-		if s.Name == r.cfg.Self.Name {
-			code, body := r.Step(t, body)
-			mu.Lock()
-			answers[s.Name] = wire.Frame{Code: code, Body: body}
-			mu.Unlock()
-			continue
-		}
 		wg.Go(func() {
-			f, err := r.cfg.Ask.Ask(ctx, s.Process, t, body)
-			if err != nil {
+			var f wire.Frame
+			var err error
+			if r.cfg.Self.Is(s) {
+				f.Code, f.Body = r.Step(ctx, r.cfg.Self.Process(), t, body)
+			} else if f, err = r.cfg.Ask.Ask(ctx, s, t, body); err != nil {
 				r.cfg.Self.Log.Debug("founding member did not answer", "member", s, "error", err)
 				return
 			}

@@ -1,43 +1,81 @@
 // Package founding brings this member into a cluster: into an existing cluster
-// as soon as the member meets any of its members, or else into a new cluster,
-// founded by this member together with other declared founders.
+// as soon as a leader of it confirms it, or else into a new cluster, founded by
+// this member together with others. The new cluster is a first one, or the
+// successor of a cluster whose majority is lost.
 //
-// The type is [Runner]. Run looks for a cluster or founds a new one; Step answers
-// the founding messages of other members; Adopt enters a cluster whose founding
-// is known. kernel.go holds the rules, as pure functions of promises and ballots.
-// ballot.go runs a ballot, step.go answers a ballot.
+// The type is [Runner]. Run looks for a cluster, founds one, or founds a
+// successor; Step answers the founding messages of other members; Adopt and Change
+// enter a cluster. The rules stand in three files, as pure functions where
+// possible: adopt.go has the ways into a cluster, kernel.go a founding by declared
+// members, succession.go a founding on somebody's word. ballot.go and word.go run
+// the ballots, step.go answers them, survey.go is this member's view of the others.
 //
 // # Decisions
 //
 // The package decides the founding value: the cluster's ID, the raft IDs of the
-// first voters, the first token and the first TTL bound. The value is chosen
-// once and never changes. The package also decides when this member belongs to
-// the cluster.
+// first voters, the first token, the first TTL bound and the clusters succeeded. The
+// value is chosen once and never changes. The package also decides when this member
+// belongs to the cluster, and when the member's cluster is given up.
 //
 // The package knows nothing of raft, of gossip's protocol or of the lock table.
-// Other members appear as two narrow interfaces, [Members] and [Asker]. Results
-// leave through two functions, Config.Adopted and Config.Conflict. Package
-// cluster makes the Runner, calls Run, and passes Prepare, Accept and Chosen
-// messages to Step.
+// Other members appear as two narrow interfaces, [Members] and [Asker]. The end of
+// a vote and of a membership is work for Config.Retire and Config.Leave. Results
+// leave through Config.Adopted and Config.Conflict. Package cluster makes the
+// Runner, calls Run, and passes the messages Prepare, Accept, Chosen and Retire to
+// Step.
 //
 // # Guarantees
 //
 //   - The declared members choose at most one founding, under any loss, delay
 //     and reordering of messages and any number of proposers, as long as no
 //     member forgets a promise. kernel.go gives the argument.
-//   - In-memory members do forget. A second founding is refused all the same
-//     while a majority of the first founding's voters runs, because the quorum is
-//     larger than the number of members outside the majority.
+//   - In-memory members do forget. With Founders, a second founding is refused all
+//     the same while a majority of the first founding's voters runs, because the
+//     quorum is larger than the number of founders outside the majority. Package
+//     voters keeps the condition alive: only founders vote in such a cluster, and
+//     never fewer than LeastVoters.
 //   - A member with a Dir stores every promise before answering.
-//   - A member founds only after trying the addresses of Join, and never while
-//     some member of a cluster is known and answers.
-//   - A member of a cluster never enters another cluster: [ErrForeign].
-//   - Config.Adopted is called once in the life of a Runner, after the founding
-//     is stored, and never for a founding that the record held from the start.
+//   - With InitialSize all of the first members must be seen; with Founders a
+//     quorum is enough. A thin member founds nothing.
+//   - A member founds only after trying the addresses of Join, and without a word
+//     never while a living member of a cluster answers, or is listed by gossip and
+//     may answer yet: heard.go has the bound. Processes proved to have
+//     ended do not count as living, even if gossip sees them. With a complete Join
+//     in memory, the first founding too rests on the list.
+//   - The word of one member founds nothing and stops no founding for ever, the word
+//     of a lying proposer excepted: claims.go has the bounds and their limits. A
+//     member gives up a cluster that serves only to a leader with witnesses:
+//     witness.go.
+//   - A founding is passed on by the voters that it names, to each other, and by
+//     its confirmed leader. A founding whose cluster cannot answer is passed on by
+//     nobody. So a restart of all members of a dead cluster, in any order, ends in
+//     a new cluster.
+//   - A cluster is succeeded only on a word: a complete list in Join, an operator,
+//     or an accepted silence. All of the group take part, and every member of a
+//     cluster among them retires first. succession.go gives the argument.
+//   - A member of a cluster enters a related cluster. An unrelated cluster is entered
+//     only on the word of its confirmed leader, and only if the own cluster has granted
+//     nothing, or cannot answer and this member, in memory, has retired. Everything
+//     else fails with [ErrForeign].
+//   - Config.Adopted is called after the founding is stored, once for each cluster
+//     entered, and never for a founding that the record held from the start.
+//   - Differences between the configurations of founders are told on both sides, at
+//     each ballot again, and taken back when they are gone.
 //
 // Less formally: a founder must first ask most of the declared members for
 // their promises, and must then repeat the newest accepted value among the
-// answers.
+// answers. A successor needs all possibly living members, and somebody who knows
+// them all.
+//
+// # Limits
+//
+// A word that is not true breaks the guarantees: a list in Join that leaves a
+// living member out, an address behind which two processes answer, a member
+// named as gone that lives, a silence shorter than a partition.
+//
+// A successor's first token rests on the tokens that its members saw. After the loss
+// of every member at once the next founding rests on the founders' clocks, on the
+// Dirs that are left, and on Recovery.TokenFloor.
 //
 // # Why a founded cluster waits
 //
@@ -45,7 +83,7 @@
 // declared members restart without memory, cut off from an old cluster that
 // lives on without them. Together they found a new cluster beside the old
 // cluster. The new cluster must meet the old cluster before granting anything,
-// and then end. Two durations of package timing make the meeting happen, and
+// and then yield. Two durations of package timing make the meeting happen, and
 // neither can be changed alone:
 //
 //	LeastFounding = 2 * Seek
@@ -54,9 +92,11 @@
 // applied the founding. Then:
 //
 //  1. L grants nothing before t + max(TTL, LeastFounding). If L has met another
-//     cluster of the same name by then, L ends instead of granting (cluster and
-//     internal/term). Meeting means a connection in either direction: the
-//     preamble tells both sides the two cluster IDs.
+//     cluster of the same name by then, L grants nothing while that cluster is
+//     near, and its members change over once a leader of that cluster confirms it
+//     (cluster and internal/term). Meeting means a connection in either direction: the
+//     preamble tells both sides the two cluster IDs. Gossip's word alone holds the grant
+//     back for a bounded time, since any member can spread it: see cluster/lineage.go.
 //  2. L accepts connections since before t, and so does each member of the old
 //     cluster.
 //  3. Let S be a living member of the old cluster. If S is named in L's Join, L
@@ -88,9 +128,9 @@
 //
 // # Goroutines
 //
-// The package starts goroutines only to ask the members of a founding group in
-// parallel, and joins all of these before the ballot goes on. Run, Step and Adopt
-// run on goroutines of the caller, and may run at the same time. Step and Adopt
-// block while the record is stored, so a caller that reads a stream must call
-// Step on another goroutine.
+// The package starts goroutines only to ask several members in parallel, and joins
+// all of these before the ballot goes on. Run, Step and Adopt
+// run on goroutines of the caller, and may run at the same time. Step, Adopt and
+// Change block while the record is stored and while a vote ends, so a caller that
+// reads a stream must call Step on another goroutine.
 package founding

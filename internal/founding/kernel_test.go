@@ -13,21 +13,82 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-func TestQuorumHoldsAllVotersAndOutnumbersTheForgetful(t *testing.T) {
-	for _, tt := range []struct{ m, want, voters, quorum int }{
-		{1, 3, 1, 1},
-		{2, 3, 1, 2}, // a single voter; both members must agree on the voter
-		{3, 3, 3, 3}, // all voters must take part
-		{4, 3, 3, 3},
-		{5, 3, 3, 4}, // a majority of 5 is 3, but beside 2 live voters 3 members could forget
-		{5, 5, 5, 5},
-		{7, 3, 3, 6},
-		{7, 1, 1, 7},
-		{9, 5, 5, 7},
+func TestTheNumberOfFirstVotersFollowsThePresentFounders(t *testing.T) {
+	for _, tt := range []struct {
+		m, present, lasting, want int
+		voters                    int // 0: the present ones do not suffice
+	}{
+		{m: 1, present: 1, want: 3, voters: 1},
+		{m: 2, present: 2, want: 3, voters: 1}, // two voters bear no more than one
+		{m: 2, present: 1, want: 3},
+		{m: 3, present: 3, want: 3, voters: 3},
+		{m: 3, present: 2, want: 3, voters: 2}, // one voter: b without memory, and c, would found beside a
+		{m: 3, present: 1, want: 3},
+		{m: 3, present: 2, want: 1},
+		{m: 3, present: 3, want: 1, voters: 1},
+		{m: 3, present: 2, lasting: 2, want: 3, voters: 1},
+		{m: 3, present: 2, lasting: 1, want: 3, voters: 2},
+		{m: 3, present: 1, lasting: 1, want: 3},
+		{m: 4, present: 3, want: 3, voters: 3},
+		{m: 5, present: 3, want: 3}, // beside 2 live voters 3 members could forget
+		{m: 5, present: 4, want: 3, voters: 3},
+		{m: 5, present: 4, want: 5, voters: 3},
+		{m: 5, present: 5, want: 5, voters: 5},
+		{m: 5, present: 3, lasting: 3, want: 3, voters: 3},
+		{m: 5, present: 4, lasting: 3, want: 5, voters: 3},
+		{m: 6, present: 4, want: 5, voters: 4}, // with 3 voters all but one must be present
+		{m: 7, present: 5, want: 3},
+		{m: 7, present: 6, want: 3, voters: 3},
+		{m: 9, present: 7, want: 5, voters: 5},
 	} {
-		v := firstVoters(tt.m, tt.want)
-		if q := quorum(tt.m, v); v != tt.voters || q != tt.quorum {
-			t.Errorf("%d members, %d voters wanted: %d voters, quorum %d; want %d, %d", tt.m, tt.want, v, q, tt.voters, tt.quorum)
+		n, ok := voterCount(tt.present, tt.lasting, tt.m, tt.want)
+		if ok != (tt.voters > 0) || ok && n != tt.voters {
+			t.Errorf("%+v: %d voters, %t", tt, n, ok)
+		}
+	}
+}
+
+// However many founders are present: the founders outside a majority of the first
+// voters, without memory, never suffice for a second founding.
+func TestTheForgetfulNeverSuffice(t *testing.T) {
+	for m := 1; m <= 12; m++ {
+		for _, want := range []int{1, 3, 5, 7} {
+			for present := 1; present <= m; present++ {
+				n, ok := voterCount(present, 0, m, want)
+				if !ok {
+					continue
+				}
+				if n%2 == 0 && quorum(m, n-1) <= present {
+					t.Errorf("%d of %d founders, %d wanted: %d voters, and %d would do", present, m, want, n, n-1)
+				}
+				for others := range m - majority(n) + 1 {
+					if _, again := voterCount(others, 0, m, want); again {
+						t.Errorf("%d of %d founders, %d wanted: %d voters, and %d others found again", present, m, want, n, others)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestAClusterOfNamedFoundersKeepsAsManyVotersAsItsFoundingNeeds(t *testing.T) {
+	for _, tt := range []struct{ founders, want, least int }{{1, 3, 1}, {2, 3, 1}, {3, 3, 2}, {4, 3, 2}, {5, 3, 2}, {5, 0, 2}, {7, 7, 4}} {
+		if least := LeastVoters(tt.founders, tt.want); least != tt.least {
+			t.Errorf("%d founders, %d wanted: at least %d voters, want %d", tt.founders, tt.want, least, tt.least)
+		}
+	}
+}
+
+func TestTheAutomaticNumberOfVoters(t *testing.T) {
+	inMemory := map[string]wire.PrepareAnswer{"a": {}}
+	onDisk := map[string]wire.PrepareAnswer{"a": {}, "b": {Durable: true}}
+	for _, tt := range []struct {
+		configured, m int
+		promises      map[string]wire.PrepareAnswer
+		want          int
+	}{{0, 4, inMemory, 3}, {0, 5, inMemory, 5}, {0, 9, onDisk, 3}, {3, 9, inMemory, 3}, {7, 3, onDisk, 7}} {
+		if n := automatic(tt.configured, tt.m, tt.promises); n != tt.want {
+			t.Errorf("%+v: %d", tt, n)
 		}
 	}
 }
@@ -41,14 +102,14 @@ func TestAtMostOneFoundingIsChosen(t *testing.T) {
 			m:    rapid.IntRange(1, 7).Draw(t, "members"),
 			want: rapid.SampledFrom([]int{1, 3, 5}).Draw(t, "voters"),
 		}
-		durable := rapid.Bool().Draw(t, "durable")
+		s.durable = rapid.Bool().Draw(t, "durable")
 		s.promises, s.generations = make([]identity.Promise, s.m), make([]int, s.m)
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "step") {
 			case 0:
 				s.begin()
 			case 9:
-				if !durable {
+				if !s.durable {
 					s.forget(rapid.IntRange(0, s.m-1).Draw(t, "forgets"))
 				}
 			default:
@@ -64,6 +125,7 @@ func TestAtMostOneFoundingIsChosen(t *testing.T) {
 type schedule struct {
 	t           *rapid.T
 	m, want     int
+	durable     bool
 	promises    []identity.Promise // by member
 	generations []int              // of the raft ID, by member; a restart without memory begins the next
 	ballots     []*attempt
@@ -75,7 +137,7 @@ type attempt struct {
 	ballot   wire.Ballot
 	promises map[string]wire.PrepareAnswer
 	value    *wire.Founding // nil: still collecting promises
-	accepts  map[string]bool
+	accepts  map[string]wire.PrepareAnswer
 }
 
 func memberName(i int) string { return fmt.Sprint("m", i) }
@@ -89,7 +151,7 @@ func (s *schedule) begin() {
 			Round: uint64(len(s.ballots) + 1),
 			Name:  memberName(rapid.IntRange(0, s.m-1).Draw(s.t, "proposer")),
 		},
-		promises: map[string]wire.PrepareAnswer{}, accepts: map[string]bool{},
+		promises: map[string]wire.PrepareAnswer{}, accepts: map[string]wire.PrepareAnswer{},
 	})
 }
 
@@ -99,20 +161,21 @@ func (s *schedule) deliver(a *attempt, i int) {
 	var ok bool
 	if a.value == nil {
 		if s.promises[i], ok = prepare(s.promises[i], a.ballot); ok {
-			a.promises[name] = wire.PrepareAnswer{Accepted: s.promises[i].Accepted, Value: s.promises[i].Value, Raft: s.raftID(i)}
+			a.promises[name] = wire.PrepareAnswer{Accepted: s.promises[i].Accepted, Value: s.promises[i].Value, Raft: s.raftID(i), Durable: s.durable}
 		}
-		a.value = propose(a.promises, s.m, s.want, func(voters []string, _ map[string]wire.PrepareAnswer) wire.Founding {
+		a.value = propose(a.promises, true, s.m, s.want, func(voters []string, _ map[string]wire.PrepareAnswer) wire.Founding {
 			return wire.Founding{Cluster: machine.ClusterID{byte(a.ballot.Round), 1}, Voters: voters}
 		})
 		return
 	}
-	if _, promised := a.promises[name]; !promised {
+	p, promised := a.promises[name]
+	if !promised {
 		return
 	}
 	if s.promises[i], ok = accept(s.promises[i], a.ballot, *a.value); ok {
-		a.accepts[name] = true
+		a.accepts[name] = p
 	}
-	if len(a.accepts) >= quorum(s.m, firstVoters(s.m, s.want)) {
+	if chosen(*a.value, a.accepts, true, s.m) {
 		if s.chosen != nil && s.chosen.Cluster != a.value.Cluster {
 			s.t.Fatalf("two foundings chosen: %v and %v", s.chosen, a.value)
 		}
@@ -155,18 +218,25 @@ func TestProposeRepeatsTheNewestAccepted(t *testing.T) {
 		"c": {Raft: "c#2"}, // a single lost store is no majority
 	}
 	fresh := func([]string, map[string]wire.PrepareAnswer) wire.Founding { return wire.Founding{} }
-	if v := propose(promises, 3, 3, fresh); v != newer {
+	if v := propose(promises, false, 3, 3, fresh); v != newer {
 		t.Errorf("proposed %v", v)
 	}
 	promises["a"] = wire.PrepareAnswer{Raft: "a#2"}
-	if v := propose(promises, 3, 3, fresh); v == newer || v == older {
+	if v := propose(promises, false, 3, 3, fresh); v == newer || v == older {
 		t.Error("repeated a value whose voters are gone")
 	}
-	if v := propose(map[string]wire.PrepareAnswer{"a": {}, "b": {}}, 3, 3, fresh); v != nil {
+	if v := propose(map[string]wire.PrepareAnswer{"a": {}}, true, 3, 3, fresh); v != nil {
 		t.Errorf("too few promises, but proposed %v", v)
 	}
-	if v := propose(map[string]wire.PrepareAnswer{"a": {Members: 5}, "b": {}, "c": {}}, 3, 3, fresh); v != nil {
-		t.Errorf("3 of 5 seen members are too few, but proposed %v", v)
+	if v := propose(map[string]wire.PrepareAnswer{"a": {}, "b": {}, "c": {}}, true, 5, 3, fresh); v != nil {
+		t.Errorf("3 of 5 founders in memory are too few, but proposed %v", v)
+	}
+	onDisk := map[string]wire.PrepareAnswer{"a": {Durable: true}, "b": {Durable: true}, "c": {Durable: true}}
+	if v := propose(onDisk, true, 5, 3, fresh); v == nil {
+		t.Error("3 of 5 founders with a Dir are enough")
+	}
+	if v := propose(onDisk, false, 5, 3, fresh); v != nil {
+		t.Errorf("of 5 members without declared names 3 are too few, but proposed %v", v)
 	}
 }
 
@@ -220,7 +290,9 @@ func TestUnsoundFoundingsAreRefused(t *testing.T) {
 	for claim, spoil := range map[string]func(*wire.Founding){
 		"no cluster ID":         func(v *wire.Founding) { v.Cluster = machine.ClusterID{} },
 		"no voters":             func(v *wire.Founding) { v.Voters = nil },
-		"an even number":        func(v *wire.Founding) { v.Voters = v.Voters[:2] },
+		"too many voters":       func(v *wire.Founding) { v.Voters = slices.Repeat(v.Voters, 3) },
+		"its own predecessor":   func(v *wire.Founding) { v.Predecessors = []machine.ClusterID{v.Cluster} },
+		"an endless lineage":    func(v *wire.Founding) { v.Predecessors = make([]machine.ClusterID, 65) },
 		"a name that is twice":  func(v *wire.Founding) { v.Voters[1] = "a#2" },
 		"no raft ID":            func(v *wire.Founding) { v.Voters[1] = "b" },
 		"no floor under tokens": func(v *wire.Founding) { v.Floor = 0 },

@@ -3,12 +3,14 @@ package gossip
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"time"
 
 	"github.com/hashicorp/memberlist"
 
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -38,9 +40,10 @@ func (delegate) GetBroadcasts(int, int) [][]byte { return nil }
 func (delegate) LocalState(bool) []byte          { return nil }
 func (delegate) MergeRemoteState([]byte, bool)   {}
 
-// NotifyAlive refuses members of another cluster of the same name. Not
-// memberlist's MergeDelegate: memberlist asks a MergeDelegate for joins only, and
-// after the accepting side has sent its state.
+// NotifyAlive refuses members of another cluster of the same name, descriptions that
+// no member has made, another address of a known process, and more members than
+// memory is meant for. Not memberlist's MergeDelegate: memberlist asks a
+// MergeDelegate for joins only, and after the accepting side has sent its state.
 func (d delegate) NotifyAlive(m *memberlist.Node) error {
 	if m.Name == gossipName(d.g.cfg.Self.Process()) {
 		return nil // memberlist needs its own node
@@ -52,6 +55,21 @@ func (d delegate) NotifyAlive(m *memberlist.Node) error {
 	if foreign(s, d.g.cfg.Cluster()) {
 		d.g.cfg.Watcher.Foreign(s.Process)
 		return fmt.Errorf("cluster: %s is of another cluster", m.Name)
+	}
+	if place := d.g.members.place(s.Process); place != "" && place != s.Addr {
+		d.g.inquiries.ask(s.Process, func(answers bool) {
+			if answers {
+				d.g.members.setPlace(s.Process, s.Addr)
+			}
+		})
+		return fmt.Errorf("cluster: %s is at %s, not at %s", m.Name, place, s.Addr)
+	}
+	switch d.g.census.admits(m, s.Process) {
+	case later:
+		return fmt.Errorf("cluster: %s waits for a proof", m.Name)
+	case noRoom:
+		d.g.cfg.Self.Refused.Note(refused.Flood, s.Name, "gossip tells of more members than a cluster has")
+		return fmt.Errorf("cluster: no room for %s", m.Name)
 	}
 	return nil
 }
@@ -66,6 +84,9 @@ func (d delegate) note(m *memberlist.Node, alive bool) {
 	if err != nil {
 		return
 	}
+	if self := d.g.cfg.Self; !self.Is(s.Process) {
+		d.g.census.note(m, s.Process, alive)
+	}
 	s.Alive, s.Since = alive, time.Now()
 	news, newest := d.g.members.record(s)
 	if self := d.g.cfg.Self; !self.Is(s.Process) {
@@ -73,7 +94,15 @@ func (d delegate) note(m *memberlist.Node, alive bool) {
 			d.tell(s, s.Boot < newest)
 		}
 		if !alive {
-			d.g.cfg.Port.Drop(s.Name, newest)
+			at := s.Process
+			if place := d.g.members.place(at); place != "" {
+				at.Addr = place
+			}
+			d.g.inquiries.ask(at, func(answers bool) {
+				if !answers {
+					d.g.cfg.Port.Drop(at.Name, at.Boot)
+				}
+			})
 		}
 	}
 	d.g.members.changed.Wake()
@@ -91,20 +120,30 @@ func (d delegate) tell(s member.Sighting, earlier bool) {
 	}
 }
 
-// sighting reads a node of memberlist. The result says nothing yet about life
-// and time.
+// sighting reads a node of memberlist, and fails if no member describes itself so.
+// The result says nothing yet about life and time.
 func sighting(m *memberlist.Node) (member.Sighting, error) {
 	name, boot, err := parseGossipName(m.Name)
 	if err != nil {
 		return member.Sighting{}, err
 	}
+	ip, ok := netip.AddrFromSlice(m.Addr)
+	if ip = ip.Unmap(); !ok || ip.IsUnspecified() || ip.IsMulticast() || m.Port == 0 {
+		return member.Sighting{}, fmt.Errorf("cluster: %v:%d of %s is no address", m.Addr, m.Port, m.Name)
+	}
 	s := member.Sighting{Process: member.Process{
 		Name: name, Boot: boot, Addr: net.JoinHostPort(m.Addr.String(), strconv.Itoa(int(m.Port))),
 	}}
+	if len(m.Meta) > maxMeta {
+		return member.Sighting{}, fmt.Errorf("cluster: description of %s: %d bytes exceed the limit of %d", m.Name, len(m.Meta), maxMeta)
+	}
 	if len(m.Meta) > 0 {
 		if err := wire.Unmarshal(m.Meta, &s.Meta); err != nil {
 			return member.Sighting{}, err
 		}
+	}
+	if err := s.Meta.Check(); err != nil {
+		return member.Sighting{}, fmt.Errorf("cluster: description of %s: %w", m.Name, err)
 	}
 	return s, nil
 }

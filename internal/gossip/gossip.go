@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -27,12 +28,15 @@ type Port interface {
 	// address. Dial returns when ctx ends.
 	Dial(ctx context.Context, to member.Process) (net.Conn, error)
 
+	// DialPackets opens a stream for packets, as Dial opens one of gossip. Only with
+	// Config.InStreams.
+	DialPackets(ctx context.Context, to member.Process) (net.Conn, error)
+
 	// Send sends a packet, without blocking, and keeps no reference to b.
 	Send(b []byte, addr string) error
 
-	// Drop closes the connections with the processes of a name, except with the
-	// process of the given boot.
-	Drop(name string, except uint64)
+	// Drop closes the connections with one process.
+	Drop(name string, boot uint64)
 }
 
 // Watcher is told of changes among the members. Calls come on goroutines of
@@ -56,13 +60,29 @@ type Watcher interface {
 	Foreign(p member.Process)
 }
 
-// Config configures a Gossip. Every field but Join and Key is required.
+// Config configures a Gossip. Every field but Join, Resolver, Keys and
+// InStreams is required.
 type Config struct {
 	Self member.Self
-	Join []string // host:port; a name is resolved anew for each round of joining
-	Key  []byte   // encrypts packets and streams; empty: plain
+	Join []string // see CheckEntry; a name is resolved anew for each round of joining
+
+	// Resolver, if set, is Lookup.User.
+	Resolver func(ctx context.Context, host string) ([]string, error)
+
+	// Keys returns the keys of 32 bytes that seal packets and streams, the newest
+	// first; at most 8. Nil, or none: plain. Called once; later see SetKeys.
+	Keys func() [][]byte
+
+	// InStreams makes packets travel in streams, where the port proves the other
+	// side and encrypts. Packets by UDP are then refused.
+	InStreams bool
+
 	Meta member.Metadata
 	Port Port
+
+	// Updated is called after each change of the own description, see Described. The
+	// call must not block. May be nil.
+	Updated func()
 
 	// Cluster returns the ID of this member's cluster, zero while the member is in
 	// none. The call must not block.
@@ -85,6 +105,8 @@ type Gossip struct {
 	members   *members
 	transport *portTransport
 	joiner    *joiner
+	inquiries *inquiries
+	census    *census
 	publish   wakeup.One             // the own description has changed
 	list      *memberlist.Memberlist // set by Start
 }
@@ -94,13 +116,29 @@ func New(cfg Config) *Gossip {
 	g := &Gossip{
 		cfg:       cfg,
 		members:   newMembers(cfg.Self, cfg.Meta, cfg.Cluster),
-		transport: newTransport(cfg.Port, cfg.Self.Addr),
+		transport: newTransport(cfg),
+		census:    newCensus(),
 		publish:   wakeup.NewOne(),
 	}
-	g.joiner = &joiner{cfg: cfg, members: g.members, addresses: newAddresses(cfg), tried: make(chan struct{})}
-	g.joiner.join = func(addr string) error {
-		_, err := g.list.Join([]string{addr})
+	g.members.proven = g.census.knows
+	g.inquiries = newInquiries(func(ctx context.Context, to member.Process) error {
+		conn, err := cfg.Port.Dial(ctx, to)
+		if err == nil {
+			conn.Close()
+		}
 		return err
+	})
+	g.joiner = &joiner{cfg: cfg, members: g.members, addresses: newAddresses(cfg), tried: make(chan struct{}), proven: g.census.shows}
+	g.joiner.join = func(addr string) error {
+		dialled := g.transport.follow(addr)
+		_, err := g.list.Join([]string{addr})
+		switch failed := dialled(); {
+		case err == nil:
+			return nil
+		case failed != nil:
+			return failed // memberlist's error has its text alone
+		}
+		return errUnread{err}
 	}
 	return g
 }
@@ -109,6 +147,9 @@ func New(cfg Config) *Gossip {
 // joins them or they join this node. When Start fails, nothing is left running.
 func (g *Gossip) Start() error {
 	host, port, err := member.SplitAddr(g.cfg.Self.Addr)
+	if err == nil && g.transport.bad != nil {
+		err = fmt.Errorf("cluster: gossip keys: %w", g.transport.bad)
+	}
 	if err != nil {
 		g.transport.close()
 		return err
@@ -120,7 +161,8 @@ func (g *Gossip) Start() error {
 	cfg.Label = g.cfg.Self.Cluster
 	cfg.TCPTimeout = timing.GossipTCP
 	cfg.EnableCompression = false
-	cfg.SecretKey = g.cfg.Key
+	cfg.UDPBufferSize -= sealOverhead
+	cfg.DisableTcpPings = g.cfg.InStreams // a ping in a stream proves as much
 	cfg.Delegate, cfg.Events, cfg.Alive = events, events, events
 	cfg.Logger = logging.HashiCorp(g.cfg.Self.Log).StandardLogger(&hclog.StandardLoggerOptions{InferLevels: true})
 	cfg.AdvertiseAddr, cfg.AdvertisePort, cfg.BindPort = host, port, port
@@ -138,21 +180,24 @@ func (g *Gossip) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { g.runPublish(ctx) })
 	wg.Go(func() { g.joiner.run(ctx) })
+	wg.Go(func() { g.inquiries.run(ctx) })
+	wg.Go(func() { g.runVetting(ctx) })
 	<-ctx.Done()
 	g.transport.stopDialling()
 	wg.Wait()
 }
 
-// runPublish spreads each change of the own description.
+// runPublish spreads each change of the own description. memberlist has finished
+// with a change only after several rounds of gossip, a second with few members. The
+// next change does not wait for so long: it takes the place of the change before, in
+// the next round. A member that begins to leave says so at once.
 func (g *Gossip) runPublish(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-g.publish:
-			if err := g.list.UpdateNode(timing.GossipUpdate); err != nil {
-				g.cfg.Self.Log.Debug("gossip update not confirmed", "error", err)
-			}
+			_ = g.list.UpdateNode(timing.GossipUpdate) // the error says only that rounds remain
 		}
 	}
 }
@@ -169,7 +214,7 @@ func (g *Gossip) Leave(wait time.Duration) {
 // Stop ends gossip, and closes streams that wait in Accept. Stop may come before
 // Start too. The lists remain readable.
 func (g *Gossip) Stop() {
-	g.transport.close()
+	g.transport.stop()
 	if g.list == nil {
 		return
 	}
@@ -184,8 +229,14 @@ func (g *Gossip) Stop() {
 func (g *Gossip) Update(change func(*member.Metadata)) {
 	if g.members.update(change) {
 		g.publish.Wake()
+		if g.cfg.Updated != nil {
+			g.cfg.Updated()
+		}
 	}
 }
+
+// Described returns the description that this member spreads.
+func (g *Gossip) Described() member.Metadata { return g.members.ownMeta() }
 
 // Alive lists the members taken for alive, this node included, by name and then
 // by boot.
@@ -202,10 +253,55 @@ func (g *Gossip) Changed() <-chan struct{} { return g.members.changed.Wait() }
 // first 16 of more, have been tried once.
 func (g *Gossip) Joined() <-chan struct{} { return g.joiner.tried }
 
-// Accept takes over a stream that another member has dialled. Accept blocks
-// until memberlist is ready for the stream; after Stop the stream is closed.
-func (g *Gossip) Accept(conn net.Conn) { g.transport.accept(conn) }
+// Tried says, one line each, what the names of Join resolve to and at which
+// addresses this member has not joined anybody, with the answer of the last try:
+// none, another cluster's, a refusal. The lines are as of the last round of joining.
+func (g *Gossip) Tried() []string { return g.joiner.addresses.trouble() }
+
+// CompleteList returns every address of Join, this member's own included. Ok is
+// false, and why is the reason, unless all names of Join were answered completely
+// three times over timing.ListComplete and the own address is in the list. Whether
+// the list says the truth, its author knows alone.
+func (g *Gossip) CompleteList() (addrs []string, ok bool, why string) {
+	return g.joiner.addresses.complete()
+}
+
+// SetKeys changes the keys while gossip runs, the newest first. Packets and streams
+// are sealed by the first key from now on, and opened by each of them. Members stay
+// in touch if all learn a key before one of them puts it first, and none forgets a
+// key that another still puts first. The change fails, and changes nothing, if a key
+// is not of 32 bytes, if there are more than 8, or from no keys to keys or back: the
+// other members would understand nothing any more.
+func (g *Gossip) SetKeys(keys [][]byte) error {
+	r := g.transport.ring
+	if g.transport.bad != nil {
+		return g.transport.bad
+	}
+	if r.plain() != (len(keys) == 0) {
+		return errors.New("cluster: gossip cannot change between plain and sealed packets while it runs")
+	}
+	return r.install(keys)
+}
+
+// Accept takes over a stream that a member of the name has dialled. Accept blocks
+// until memberlist is ready for the stream. The stream is closed after Stop, and if
+// too many streams are read already.
+func (g *Gossip) Accept(conn net.Conn, name string) { g.transport.accept(conn, name) }
 
 // Packet takes a packet received at the given time, and keeps b. Packet does not
-// block: if too many packets wait, the packet is dropped.
-func (g *Gossip) Packet(b []byte, from string, at time.Time) { g.transport.packet(b, from, at) }
+// block: if too many packets wait, the packet is dropped. A packet that no key opens
+// is counted.
+func (g *Gossip) Packet(b []byte, from string, at time.Time) { g.transport.datagram(b, from, at) }
+
+// AcceptPackets takes the packets of a stream that another member has dialled by
+// Port.DialPackets, until the stream ends or Stop is called. It closes the stream.
+func (g *Gossip) AcceptPackets(conn net.Conn) {
+	t := g.transport
+	if t.lanes == nil {
+		conn.Close()
+		return
+	}
+	from := conn.RemoteAddr().String()
+	err := receive(t.open, conn, func(b []byte) { t.packet(b, from, time.Now()) })
+	g.cfg.Self.Log.Debug("packet stream ended", "from", from, "error", err)
+}

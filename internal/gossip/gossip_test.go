@@ -2,7 +2,9 @@ package gossip
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -27,6 +29,22 @@ type town struct {
 	net   *simnet.Network
 	nodes map[string]*node // running, by host
 	boot  uint64
+
+	mu    sync.Mutex
+	homes map[string]member.Process // running, by address
+}
+
+// at returns the process that answers at an address.
+func (w *town) at(addr string) member.Process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.homes[addr]
+}
+
+func (w *town) settle(addr string, p member.Process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.homes[addr] = p
 }
 
 // node is a Gossip, with a port and a Watcher.
@@ -46,7 +64,7 @@ type node struct {
 func inTown(t *testing.T, f func(w *town)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &town{t: t, net: simnet.New(1), nodes: make(map[string]*node)}
+		w := &town{t: t, net: simnet.New(1), nodes: make(map[string]*node), homes: make(map[string]member.Process)}
 		w.net.SetDefault(simnet.Link{Delay: time.Millisecond})
 		f(w)
 		w.net.Heal()
@@ -69,7 +87,7 @@ func (w *town) start(host, name string, change ...func(*Config)) *node {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	n.port = &endpointPort{Endpoint: endpoint}
+	n.port = &endpointPort{Endpoint: endpoint, dials: make(map[byte]int), at: w.at}
 	n.self = member.Self{Name: name, Boot: w.boot, Addr: address(host), Cluster: "test", Log: slog.New(slog.DiscardHandler)}
 	if os.Getenv("WARDMOTE_TEST_LOG") != "" {
 		n.self.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -93,7 +111,9 @@ func (w *town) start(host, name string, change ...func(*Config)) *node {
 	for _, c := range change {
 		c(&cfg)
 	}
+	w.settle(cfg.Self.Addr, cfg.Self.Process())
 	n.Gossip = New(cfg)
+	n.port.met = func(p member.Process) { n.Met(p.Name, p.Boot, true) }
 	n.port.serve(n.Gossip)
 	if err := n.Start(); err != nil {
 		w.t.Fatal(err)
@@ -112,6 +132,7 @@ func (w *town) start(host, name string, change ...func(*Config)) *node {
 func (w *town) halt(host string, farewell bool) {
 	n := w.nodes[host]
 	delete(w.nodes, host)
+	w.settle(n.self.Addr, member.Process{})
 	if !farewell {
 		w.net.Crash(host)
 	}
@@ -169,13 +190,34 @@ func (d *diary) Left(s member.Sighting, earlier bool)   { d.note("left", s.Proce
 func (d *diary) Namesake(s member.Sighting)             { d.note("namesake", s.Process, false) }
 func (d *diary) Foreign(p member.Process)               { d.note("foreign", p, false) }
 
-// endpointPort is a Port without preambles: every stream is gossip's.
+// endpointPort is a Port without preambles: the first byte of a stream is its kind.
 type endpointPort struct {
 	*simnet.Endpoint
 	loops sync.WaitGroup
+	at    func(addr string) member.Process // may be nil
+	met   func(member.Process)             // as package cluster tells of handshakes; may be nil
 
 	mu      sync.Mutex
 	dropped []string
+	dials   map[byte]int // by kind
+	sent    int          // packets by UDP
+	keeps   bool         // received packets are kept
+	kept    [][]byte
+}
+
+// record keeps all packets received from now on.
+func (p *endpointPort) record() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keeps = true
+}
+
+// recorded returns the kept packets, and keeps no more.
+func (p *endpointPort) recorded() [][]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keeps = false
+	return p.kept
 }
 
 // serve passes streams and packets to g until the endpoint is closed.
@@ -186,7 +228,21 @@ func (p *endpointPort) serve(g *Gossip) {
 			if err != nil {
 				return
 			}
-			p.loops.Go(func() { g.Accept(conn) })
+			p.loops.Go(func() {
+				kind := make([]byte, 1)
+				if _, err := io.ReadFull(conn, kind); err != nil {
+					conn.Close()
+				} else if kind[0] == 'p' {
+					g.AcceptPackets(conn)
+				} else {
+					if host, _, err := net.SplitHostPort(conn.RemoteAddr().String()); err == nil && p.at != nil {
+						if caller := p.at(address(host)); caller.Name != "" {
+							g.Called(caller.Name, caller.Boot)
+						}
+					}
+					g.Accept(conn, conn.RemoteAddr().String())
+				}
+			})
 		}
 	})
 	p.loops.Go(func() {
@@ -196,6 +252,11 @@ func (p *endpointPort) serve(g *Gossip) {
 			if err != nil {
 				return
 			}
+			p.mu.Lock()
+			if p.keeps {
+				p.kept = append(p.kept, slices.Clone(b[:n]))
+			}
+			p.mu.Unlock()
 			g.Packet(b[:n], from, time.Now())
 		}
 	})
@@ -207,15 +268,59 @@ func (p *endpointPort) close() {
 }
 
 func (p *endpointPort) Dial(ctx context.Context, to member.Process) (net.Conn, error) {
-	return p.Endpoint.Dial(ctx, to.Addr)
+	return p.dial(ctx, to, 'g')
 }
 
-func (p *endpointPort) Send(b []byte, addr string) error { return p.WriteTo(b, addr) }
+func (p *endpointPort) DialPackets(ctx context.Context, to member.Process) (net.Conn, error) {
+	return p.dial(ctx, to, 'p')
+}
 
-func (p *endpointPort) Drop(name string, except uint64) {
+// dial opens a stream, whose first byte is the kind.
+func (p *endpointPort) dial(ctx context.Context, to member.Process, kind byte) (net.Conn, error) {
+	conn, err := p.Endpoint.Dial(ctx, to.Addr)
+	if at := p.at; err == nil && at != nil && to.Name != "" && (at(to.Addr).Name != to.Name || at(to.Addr).Boot != to.Boot) {
+		conn.Close()
+		err = errors.New("another process answers")
+	}
+	if err == nil {
+		_, err = conn.Write([]byte{kind})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.met != nil {
+		p.met(p.at(to.Addr))
+	}
+	p.mu.Lock()
+	p.dials[kind]++
+	p.mu.Unlock()
+	return conn, nil
+}
+
+func (p *endpointPort) Send(b []byte, addr string) error {
+	p.mu.Lock()
+	p.sent++
+	p.mu.Unlock()
+	return p.WriteTo(b, addr)
+}
+
+func (p *endpointPort) Drop(name string, boot uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dropped = append(p.dropped, fmt.Sprintf("%s but %d", name, except))
+	p.dropped = append(p.dropped, fmt.Sprintf("%s %d", name, boot))
+}
+
+// drops returns the processes whose connections were dropped, in order. Drop runs in
+// goroutines of the inquiries.
+func (p *endpointPort) drops() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.dropped)
+}
+
+// keyed gives a node keys.
+func keyed(keys ...[]byte) func(*Config) {
+	return func(c *Config) { c.Keys = func() [][]byte { return keys } }
 }
 
 func TestMembersJoinAndLeave(t *testing.T) {
@@ -230,9 +335,11 @@ func TestMembersJoinAndLeave(t *testing.T) {
 				t.Errorf("%s sees %q", n.self.Name, n.sees())
 			}
 		}
+		a.mu.Lock()
 		if slices.Sort(a.stored); !slices.Equal(a.stored, []string{address("10.0.0.2"), address("10.0.0.3")}) {
 			t.Errorf("a remembered %v", a.stored)
 		}
+		a.mu.Unlock()
 		changed := a.Changed()
 		w.halt("10.0.0.3", true)
 		<-changed
@@ -249,8 +356,8 @@ func TestMembersJoinAndLeave(t *testing.T) {
 		if got := a.diary.events(); !slices.Equal(got, want) {
 			t.Errorf("a was told %q, want %q", got, want)
 		}
-		if want := []string{"c but 0", "b but 0"}; !slices.Equal(a.port.dropped, want) {
-			t.Errorf("a dropped connections of %q, want %q", a.port.dropped, want)
+		if want := []string{"c 3", "b 2"}; !slices.Equal(a.port.drops(), want) {
+			t.Errorf("a dropped connections of %q, want %q", a.port.drops(), want)
 		}
 	})
 }
@@ -319,8 +426,8 @@ func TestTheEndOfAnEarlierProcessIsToldAsSuch(t *testing.T) {
 		if got := a.diary.events(); !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
 		}
-		if want := []string{"b but 3"}; !slices.Equal(a.port.dropped, want) {
-			t.Errorf("dropped connections of %q, want %q", a.port.dropped, want)
+		if want := []string{"b 2"}; !slices.Equal(a.port.drops(), want) {
+			t.Errorf("dropped connections of %q, want %q", a.port.drops(), want)
 		}
 	})
 }
@@ -362,7 +469,7 @@ func TestAMemberMetBeforeItsClusterIsKnownIsLeftOut(t *testing.T) {
 }
 
 func TestMembersWithOtherKeysOrOfOtherClusterNamesStayOut(t *testing.T) {
-	key := func(b byte) func(*Config) { return func(c *Config) { c.Key = slices.Repeat([]byte{b}, 32) } }
+	key := func(b byte) func(*Config) { return keyed(slices.Repeat([]byte{b}, 32)) }
 	inTown(t, func(w *town) {
 		a, b := w.start("10.0.0.1", "a", key(1)), w.start("10.0.0.2", "b", key(1))
 		w.start("10.0.0.3", "plain")
@@ -394,13 +501,13 @@ func TestAFailedStartLeavesNothingBehind(t *testing.T) {
 		for _, spoil := range []func(*Config){
 			func(c *Config) { c.Self.Addr = "nowhere" },
 			func(c *Config) { c.Self.Addr = "host:7000" },
-			func(c *Config) { c.Key = []byte("short") },
+			keyed([]byte("short")),
 		} {
 			endpoint, err := simnet.HostOf[*simnet.Endpoint](w.net, "10.0.0.1").Listen(address("10.0.0.1"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			port := &endpointPort{Endpoint: endpoint}
+			port := &endpointPort{Endpoint: endpoint, dials: make(map[byte]int)}
 			cfg := Config{
 				Self: member.Self{Name: "a", Boot: 1, Addr: address("10.0.0.1"), Cluster: "test", Log: slog.New(slog.DiscardHandler)},
 				Port: port, Cluster: func() machine.ClusterID { return machine.ClusterID{} }, Watcher: &diary{},
@@ -408,10 +515,10 @@ func TestAFailedStartLeavesNothingBehind(t *testing.T) {
 			spoil(&cfg)
 			g := New(cfg)
 			if err := g.Start(); err == nil {
-				t.Errorf("started at %q with a key of %d bytes", cfg.Self.Addr, len(cfg.Key))
+				t.Errorf("started at %q with a short key or a bad address", cfg.Self.Addr)
 			}
 			here, there := net.Pipe()
-			g.Accept(here)
+			g.Accept(here, "m")
 			if _, err := there.Read(make([]byte, 1)); err == nil {
 				t.Error("a stream was taken after the failure")
 			}
@@ -424,7 +531,7 @@ func TestAFailedStartLeavesNothingBehind(t *testing.T) {
 // A dial of memberlist to a known member names the member to the port.
 func TestDialsNameTheProcess(t *testing.T) {
 	var dialled []member.Process
-	tr := newTransport(recorder{dial: func(to member.Process) { dialled = append(dialled, to) }}, "10.0.0.9:7000")
+	tr := newTransport(Config{Port: recorder{dial: func(to member.Process) { dialled = append(dialled, to) }}, Self: self})
 	tr.DialTimeout("10.0.0.1:7000", time.Second)
 	tr.DialAddressTimeout(addressOf("10.0.0.1:7000", gossipName(member.Process{Name: "a", Boot: 5})), time.Second)
 	if _, err := tr.DialAddressTimeout(addressOf("10.0.0.1:7000", "no gossip name"), time.Second); err == nil {

@@ -13,8 +13,11 @@ import (
 )
 
 const (
-	seekers  = 8  // about so many members seek at a time
-	maxTries = 16 // addresses tried in a round
+	seekers  = 8   // about so many members seek at a time
+	maxTries = 16  // addresses tried at a time, and in a round
+	maxFirst = 512 // addresses of Join tried in the first round
+
+	maxStored = 64 // living members whose addresses are stored without a proof
 )
 
 // joiner looks for other members for as long as the node runs: often while this
@@ -22,8 +25,9 @@ const (
 // never ends, because memberlist forgets a member hidden by a partition of half a
 // minute.
 //
-// An address is unseen if no living member of this cluster is known there. A
-// cluster could be founded at an unseen address, beside this one. Whether this
+// An address is unseen if no living member of this cluster is known there: a member
+// that gossip lists, and that a handshake has proved, since any member can invent
+// others. A cluster could be founded at an unseen address, beside this one. Whether this
 // cluster meets the new cluster in time depends on the pause while an address is
 // unseen: see "Why a founded cluster waits" in package founding.
 type joiner struct {
@@ -31,10 +35,14 @@ type joiner struct {
 	members   *members
 	addresses *addresses
 	join      func(addr string) error // exchanges the lists of members with an address
-	tried     chan struct{}           // closed after the first round
+	proven    func(member.Process) bool
+	tried     chan struct{} // closed after the first round
 }
 
-// run tries addresses, round after round, until ctx ends.
+// run tries addresses, round after round, until ctx ends. The first round tries every
+// address of Join, since the founding waits for it: a cluster at an address that was not
+// tried would be founded beside. Each later round tries some of many addresses, others
+// each time.
 func (j *joiner) run(ctx context.Context) {
 	for first := true; ; first = false {
 		addrs := j.addresses.list(ctx)
@@ -42,10 +50,12 @@ func (j *joiner) run(ctx context.Context) {
 		if !first && j.inCluster() {
 			addrs, unseen = j.sample(addrs, unseen)
 		}
-		addrs = addrs[:min(len(addrs), maxTries)]
-		j.try(addrs)
 		if first {
+			j.tryAll(ctx, addrs[:min(len(addrs), j.addresses.joins+maxTries)])
 			close(j.tried)
+		} else {
+			addrs = someOf(addrs, maxTries)
+			j.try(addrs)
 		}
 		if !j.rest(ctx, j.pause(len(addrs), len(unseen))) {
 			return
@@ -53,11 +63,42 @@ func (j *joiner) run(ctx context.Context) {
 	}
 }
 
+// tryAll tries addresses, maxTries at a time.
+func (j *joiner) tryAll(ctx context.Context, addrs []string) {
+	for batch := range slices.Chunk(addrs, maxTries) {
+		if ctx.Err() == nil {
+			j.try(batch)
+		}
+	}
+}
+
+// someOf returns n of the addresses at random, or all in their order.
+func someOf(addrs []string, n int) []string {
+	if len(addrs) <= n {
+		return addrs
+	}
+	some := slices.Clone(addrs)
+	rand.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+	return some[:n]
+}
+
 func (j *joiner) inCluster() bool { return j.cfg.Cluster() != (machine.ClusterID{}) }
+
+// known returns the living members that a handshake has proved, this one included.
+func (j *joiner) known() []member.Sighting {
+	return slices.DeleteFunc(j.members.alive(), func(s member.Sighting) bool { return !j.cfg.Self.Is(s.Process) && !j.proven(s.Process) })
+}
+
+// names returns the number of names among the known members. A liar can prove many
+// processes of its own name.
+func (j *joiner) names() int {
+	known := j.known() // sorted by name
+	return len(slices.CompactFunc(known, func(a, b member.Sighting) bool { return a.Name == b.Name }))
+}
 
 // unseen returns the addresses without a known living member.
 func (j *joiner) unseen(addrs []string) []string {
-	alive := j.members.alive()
+	alive := j.known()
 	return slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool {
 		return slices.ContainsFunc(alive, func(s member.Sighting) bool { return s.Addr == addr })
 	})
@@ -69,8 +110,8 @@ func (j *joiner) unseen(addrs []string) []string {
 // In a large cluster some members suffice: the others leave out the unseen
 // addresses in this round.
 func (j *joiner) sample(addrs, unseen []string) (tries, sought []string) {
-	if rand.N(len(j.members.alive())+1) <= seekers {
-		sought = unseen[:min(len(unseen), maxTries-1)]
+	if rand.N(j.names()+1) <= seekers {
+		sought = someOf(unseen, maxTries-1)
 	}
 	tries = slices.Clone(sought)
 	if len(addrs) > 0 {
@@ -84,7 +125,9 @@ func (j *joiner) try(addrs []string) {
 	var tries sync.WaitGroup
 	for _, addr := range addrs {
 		tries.Go(func() {
-			if err := j.join(addr); err != nil {
+			err := j.join(addr)
+			j.addresses.tried(addr, err)
+			if err != nil {
 				j.cfg.Self.Log.Debug("join", "error", err)
 			}
 		})
@@ -98,7 +141,7 @@ func (j *joiner) try(addrs []string) {
 func (j *joiner) pause(tries, unseen int) time.Duration {
 	base := timing.JoinSettled // and in a large cluster, after a round that left out the unseen
 	switch {
-	case len(j.members.alive()) <= 1 && tries > 0:
+	case j.names() <= 1 && tries > 0:
 		base = timing.JoinAlone
 	case unseen > 0:
 		base = timing.Seek / 2
@@ -108,29 +151,41 @@ func (j *joiner) pause(tries, unseen int) time.Duration {
 	return base + rand.N(base)
 }
 
-// rest waits, and stores the addresses of the living members at each change
-// meanwhile. The result is false if ctx has ended.
+// rest waits, and stores the addresses of the living members after each change
+// meanwhile. Changes within timing.Seek are stored together: a flood of news must not
+// cost a list of all members for each. The result is false if ctx has ended.
 func (j *joiner) rest(ctx context.Context, pause time.Duration) bool {
 	changed := j.members.changed.Wait()
 	over := time.After(pause)
+	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-over:
+			if due != nil {
+				j.rememberAlive()
+			}
 			return true
 		case <-changed:
-			changed = j.members.changed.Wait()
+			changed, due = nil, time.After(timing.Seek)
+		case <-due:
+			changed, due = j.members.changed.Wait(), nil
 			j.rememberAlive()
 		}
 	}
 }
 
 // rememberAlive stores the addresses of the other living members, if there are
-// any, for the next start.
+// any, for the next start. Of many members the proved ones are stored: the store keeps
+// few addresses, and invented members would take the room.
 func (j *joiner) rememberAlive() {
+	list := j.members.alive()
+	if len(list) > maxStored {
+		list = j.known()
+	}
 	var addrs []string
-	for _, s := range j.members.alive() {
+	for _, s := range list {
 		if !j.cfg.Self.Is(s.Process) {
 			addrs = append(addrs, s.Addr)
 		}
@@ -139,6 +194,7 @@ func (j *joiner) rememberAlive() {
 		return
 	}
 	if err := j.cfg.Remember(addrs); err != nil {
-		j.cfg.Self.Log.Warn("last known members not stored", "error", err)
+		j.cfg.Self.Log.Warn("last known members not stored", "error", err,
+			"next", "check the disk of Dir: after a restart this member knows the addresses of Join alone")
 	}
 }

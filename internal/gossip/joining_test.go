@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,8 +22,11 @@ type bound string
 
 func (b bound) Addr() string                                         { return string(b) }
 func (bound) Dial(context.Context, member.Process) (net.Conn, error) { panic("a dial") }
-func (bound) Send([]byte, string) error                              { panic("a packet") }
-func (bound) Drop(string, uint64)                                    { panic("a drop") }
+func (bound) DialPackets(context.Context, member.Process) (net.Conn, error) {
+	panic("a dial")
+}
+func (bound) Send([]byte, string) error { panic("a packet") }
+func (bound) Drop(string, uint64)       { panic("a drop") }
 
 // search runs a joiner without a network, and records each try.
 type search struct {
@@ -56,9 +60,9 @@ func inSearch(t *testing.T, n int, join []string, change func(*search), during t
 			},
 		}
 		s.joiner = &joiner{
-			cfg: cfg, members: list, tried: make(chan struct{}),
-			addresses: &addresses{cfg: cfg, known: make(map[string]resolution),
-				lookup: func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }},
+			cfg: cfg, members: list, tried: make(chan struct{}), proven: isHonest,
+			addresses: &addresses{cfg: cfg, known: make(map[string]resolution), answers: make(map[string]string),
+				lookup: func(_ context.Context, entry string) ([]string, error) { return []string{entry}, nil }},
 			join: func(addr string) error {
 				s.mu.Lock()
 				s.tries[addr] = append(s.tries[addr], time.Now())
@@ -89,6 +93,28 @@ func (s *search) longestGap(addr string) (longest time.Duration) {
 		longest = max(longest, s.tries[addr][i].Sub(s.tries[addr][i-1]))
 	}
 	return longest
+}
+
+// isHonest is a proof of every process but ghosts.
+func isHonest(p member.Process) bool { return !strings.HasPrefix(p.Name, "ghost") }
+
+// Processes in words alone hide no address, and make no cluster large.
+func TestGhostsSlowNoSearch(t *testing.T) {
+	haunt := func(s *search) {
+		at := seen("ghost", 1)
+		at.Addr = "unseen:7000"
+		s.members.record(at)
+		for i := range 100 {
+			s.members.record(seen(fmt.Sprint("ghost", i), 1))
+		}
+	}
+	for _, n := range []int{1, 3, seekers} {
+		inSearch(t, n, []string{"m1:7000", "unseen:7000"}, haunt, 10*time.Second, func(s *search) {
+			if longest := s.longestGap("unseen:7000"); longest >= timing.Seek || len(s.tries["unseen:7000"]) < 15 {
+				t.Errorf("%d members: %d tries, up to %v apart", n, len(s.tries["unseen:7000"]), longest)
+			}
+		})
+	}
 }
 
 // Package founding relies on the upper bound: a cluster founded at an unseen
@@ -184,7 +210,7 @@ func TestSomeOfManyMembersSeek(t *testing.T) {
 		for i := 1; i < tt.members; i++ {
 			m.record(seen(fmt.Sprint("m", i), 1))
 		}
-		j := &joiner{members: m}
+		j := &joiner{members: m, proven: isHonest}
 		sought := 0
 		for range 1000 {
 			tries, unseen := j.sample([]string{"m1:7000", "x:7000"}, []string{"x:7000"})
@@ -199,25 +225,57 @@ func TestSomeOfManyMembersSeek(t *testing.T) {
 	}
 }
 
-func TestARoundIsBounded(t *testing.T) {
-	var join []string
+// Of many addresses some are tried at a time. All of Join are tried before the member may
+// found a cluster, and each again and again.
+func TestManyAddressesTakeTurns(t *testing.T) {
+	var join, peers []string
 	for i := range 3 * maxTries {
 		join = append(join, fmt.Sprintf("x%d:7000", i))
 	}
+	for i := range 2 * maxTries {
+		peers = append(peers, fmt.Sprintf("ghost%d:7000", i))
+	}
 	for _, n := range []int{1, 3} {
-		inSearch(t, n, join, nil, time.Minute, func(s *search) {
-			at := make(map[time.Time]int)
-			for _, tries := range s.tries {
-				for _, when := range tries {
-					at[when]++
+		for _, own := range []machine.ClusterID{{}, {1}} {
+			tries, most, tried := 0, 0, false
+			inSearch(t, n, join, func(s *search) {
+				s.own, s.delay = own, time.Millisecond
+				s.addresses.cfg.Peers = func() []string { return peers }
+				try := s.join
+				s.join = func(addr string) error {
+					s.mu.Lock()
+					tries++
+					most = max(most, tries)
+					s.mu.Unlock()
+					defer func() {
+						s.mu.Lock()
+						tries--
+						s.mu.Unlock()
+					}()
+					return try(addr)
 				}
-			}
-			for _, tries := range at {
-				if tries > maxTries {
-					t.Errorf("%d tries in a round", tries)
+				time.AfterFunc(50*time.Millisecond, func() {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					tried = true
+					for _, addr := range join {
+						tried = tried && len(s.tries[addr]) == 1
+					}
+				})
+			}, 30*time.Second, func(s *search) {
+				if !tried {
+					t.Errorf("%d members: not each address was tried once at first", n)
 				}
-			}
-		})
+				if most > maxTries {
+					t.Errorf("%d tries at a time", most)
+				}
+				for _, addr := range join {
+					if len(s.tries[addr]) < 2 {
+						t.Errorf("%d members: %s was tried %d times", n, addr, len(s.tries[addr]))
+					}
+				}
+			})
+		}
 	}
 }
 
@@ -229,6 +287,9 @@ func TestLivingMembersAreRememberedForTheNextStart(t *testing.T) {
 		time.AfterFunc(2*time.Second, func() {
 			s.members.record(seen("a", 1))
 			s.members.record(dead(seen("b", 1)))
+			for i := range maxStored {
+				s.members.record(seen(fmt.Sprint("ghost", i), 1))
+			}
 			s.members.changed.Wake()
 		})
 	}, 3*time.Second, func(s *search) {
@@ -247,13 +308,13 @@ func TestNamesAreResolvedAnew(t *testing.T) {
 				Self: self, Join: []string{"host:7000", "10.0.0.2:7000", "[::1]:7000"}, Port: bound("10.0.0.3:7000"),
 				Peers: func() []string { return []string{"10.0.0.1:7000", "10.0.0.8:7000"} },
 			},
-			known: make(map[string]resolution),
-			lookup: func(ctx context.Context, host string) ([]string, error) {
+			known: make(map[string]resolution), answers: make(map[string]string),
+			lookup: func(ctx context.Context, entry string) ([]string, error) {
 				if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > timing.Resolve {
 					t.Error("a look-up without a limit")
 				}
 				looked++
-				return ips, fails
+				return withPort(ips, "7000"), fails
 			},
 		}
 		check := func(claim string, lookups int, want ...string) {

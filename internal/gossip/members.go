@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,36 +14,53 @@ import (
 )
 
 // maxSeen bounds the list: above this number of processes, the process that has
-// been dead for longest is forgotten. Living processes are never forgotten.
+// been dead for longest is forgotten, one without a proof first. Living processes are never forgotten, and
+// census bounds their number.
 const maxSeen = 1024
+
+// maxMeta is the largest description of a member, in bytes: see
+// TestTheLargestDescriptionFits. memberlist would take 512.
+const maxMeta = 384
 
 // members is the list of sightings. Its methods may be called from any
 // goroutine.
 type members struct {
 	self    member.Self
 	cluster func() machine.ClusterID
+	proven  func(key string) bool // by a handshake; must not block
 	changed wakeup.All
 
 	mu   sync.Mutex
 	meta member.Metadata            // this node's own, as of now
 	seen map[string]member.Sighting // by gossip name; the dead too, for a while
+	at   map[string]string          // the address of each of seen: the first listed, or where it has answered
 }
 
 func newMembers(self member.Self, meta member.Metadata, cluster func() machine.ClusterID) *members {
-	return &members{self: self, cluster: cluster, meta: meta, seen: make(map[string]member.Sighting)}
+	return &members{self: self, cluster: cluster, proven: func(string) bool { return false }, meta: meta, seen: make(map[string]member.Sighting), at: make(map[string]string)}
 }
 
 // gossipName is the name of a process in gossip.
 func gossipName(p member.Process) string { return p.Name + "." + strconv.FormatUint(p.Boot, 36) }
 
-// parseGossipName returns the name and boot in a gossip name.
+// parseGossipName returns the name and boot in a gossip name, which must be as
+// gossipName writes it: else one process could be known by two names.
 func parseGossipName(s string) (name string, boot uint64, err error) {
 	i := strings.LastIndexByte(s, '.')
-	if i < 0 {
-		return "", 0, fmt.Errorf("cluster: %q is no gossip name", s)
+	if i < 0 || len(s) > member.MaxName+14 {
+		return "", 0, fmt.Errorf("cluster: %.80q is no gossip name", s)
 	}
-	boot, err = strconv.ParseUint(s[i+1:], 36, 64)
-	return s[:i], boot, err
+	name = s[:i]
+	if boot, err = strconv.ParseUint(s[i+1:], 36, 64); err == nil {
+		err = member.CheckName(name)
+	}
+	if err == nil && (boot == 0 || gossipName(member.Process{Name: name, Boot: boot}) != s) {
+		err = errors.New("not in its shortest form")
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("cluster: %.80q is no gossip name: %w", s, err)
+	}
+	return name, boot, nil
 }
 
 // update changes the own description and reports whether anything has changed.
@@ -76,6 +94,9 @@ func (m *members) record(s member.Sighting) (news bool, newest uint64) {
 		s.Since = old.Since
 	}
 	m.seen[key] = s
+	if m.at[key] == "" {
+		m.at[key] = s.Addr
+	}
 	m.prune()
 	for _, o := range m.seen {
 		if o.Name == s.Name && o.Alive {
@@ -87,17 +108,44 @@ func (m *members) record(s member.Sighting) (news bool, newest uint64) {
 
 // prune forgets the process that has been dead for longest, if the list is too
 // long. The caller holds m.mu.
+//
+// Processes that no handshake has proved go first: any member can invent a thousand of them,
+// and call a voter dead before. A leader that does not know the address of a voter can
+// ask the voter nothing, and a leader without answers serves nobody.
 func (m *members) prune() {
 	if len(m.seen) <= maxSeen {
 		return
 	}
-	oldest := ""
+	oldest, proven := "", false
 	for key, s := range m.seen {
-		if !s.Alive && (oldest == "" || s.Since.Before(m.seen[oldest].Since)) {
-			oldest = key
+		if s.Alive {
+			continue
+		}
+		p := m.proven(key)
+		if oldest == "" || proven && !p || proven == p && s.Since.Before(m.seen[oldest].Since) {
+			oldest, proven = key, p
 		}
 	}
 	delete(m.seen, oldest)
+	delete(m.at, oldest)
+}
+
+// place returns the one address of a process: the first that it was listed at, unless
+// it has answered elsewhere. It is "" for a process that is not known.
+func (m *members) place(p member.Process) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at[gossipName(p)]
+}
+
+// setPlace notes that a known process has answered at addr; "" changes nothing. From
+// then on gossip may list the process there, and nowhere else.
+func (m *members) setPlace(p member.Process, addr string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if key := gossipName(p); addr != "" && m.at[key] != "" {
+		m.at[key] = addr
+	}
 }
 
 func (m *members) alive() []member.Sighting {

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -158,16 +161,37 @@ func TestTheLongestDeadAreForgotten(t *testing.T) {
 	}
 }
 
-func TestTheLargestDescriptionFitsMemberlist(t *testing.T) {
+// Above 512 bytes memberlist panics, above maxMeta the others refuse the member.
+func TestTheLargestDescriptionFits(t *testing.T) {
 	meta := member.Metadata{
-		Version: math.MaxUint8, Generation: math.MaxUint64, Voter: true, Founder: true, Durable: true, Leaving: true,
-		Leads: math.MaxUint64, TTL: math.MaxUint64, Format: math.MaxUint8,
+		Version: math.MaxUint8, Generation: math.MaxUint64, Voter: true, Founder: true, Durable: true, Leaving: true, Ending: true,
+		Thin: true, Zone: strings.Repeat("z", member.MaxName), Leads: math.MaxUint64, TTL: math.MaxUint64, Format: math.MaxUint8,
 	}
 	for i := range meta.Cluster {
 		meta.Cluster[i] = 0xff
 	}
-	const limit = 512 // above this size memberlist panics
-	if n := len(wire.Marshal(&meta)); n > limit {
-		t.Errorf("%d bytes, the limit is %d", n, limit)
+	meta.SetKeyIDs(slices.Repeat([][8]byte{{255, 255, 255, 255, 255, 255, 255, 255}}, member.MaxKeys+1))
+	if len(meta.KeyIDs()) != member.MaxKeys || meta.Check() != nil {
+		t.Errorf("%d keys, %v", len(meta.KeyIDs()), meta.Check())
+	}
+	b := wire.Marshal(&meta)
+	t.Logf("%d bytes", len(b))
+	if len(b) > maxMeta {
+		t.Errorf("%d bytes, the limit is %d", len(b), maxMeta)
+	}
+	v := reflect.ValueOf(meta)
+	for i := range v.NumField() {
+		if v.Field(i).IsZero() {
+			t.Errorf("%s is not as large as it can be", v.Type().Field(i).Name)
+		}
+	}
+	// The largest member in a push-pull message, with the names of fields as
+	// memberlist writes them.
+	entry := wire.Marshal(map[string]any{
+		"Name": gossipName(member.Process{Name: strings.Repeat("n", member.MaxName), Boot: math.MaxUint64}), "Addr": make([]byte, 16), "Port": math.MaxUint16,
+		"Meta": make([]byte, maxMeta), "Incarnation": math.MaxUint32, "State": math.MaxUint8, "Vsn": []int{255, 255, 255, 255, 255, 255},
+	})
+	if len(entry) > maxEntry {
+		t.Errorf("a member takes %d bytes, the limit is %d", len(entry), maxEntry)
 	}
 }

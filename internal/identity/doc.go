@@ -3,8 +3,8 @@
 // token seen.
 //
 // A [Store] holds one [Record]. With a directory, the record is durable before
-// Update returns, and a file lock keeps a second process out of the directory
-// until Close. Without a directory, the record dies with the process, and so
+// Update returns, a changed bit in it is found at the next Open, and a file lock
+// keeps a second process out of the directory until Close. Without a directory, the record dies with the process, and so
 // does the raft ID: no promise outlives the memory of it.
 //
 // The package does not interpret the record: founding, voting and gossip do. The

@@ -3,30 +3,55 @@ package identity
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
-	"time"
 
-	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
-
+	"github.com/wardmote/wardmote/internal/files"
+	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
 // Record is a member's memory.
 type Record struct {
-	Version    uint8
 	Name       string
-	Cluster    string         // the cluster's name
-	Founding   *wire.Founding // nil: the member is in no cluster yet
-	Generation uint64         // of the raft store that exists, or of the next one
-	Stored     bool           // a store of this generation has been put to use
-	Promise    Promise        // kept while founding
-	Peers      []string       // addresses of members seen last
-	Token      uint64         // the highest token seen
+	Cluster    string              // the cluster's name
+	Founding   *wire.Founding      // nil: the member is in no cluster yet
+	Generation uint64              // of the raft store that exists, or of the next one
+	Stored     bool                // a store of this generation has been put to use
+	Promise    Promise             // kept while founding
+	Shunned    []machine.ClusterID // clusters ended by a founding that this member accepted
+	Peers      []string            // addresses of members seen last
+	Token      uint64              // the highest token seen
+	Retired    Retirement          // the member's last retirement from a cluster; zero: none
+
+	Boot uint64 // of the process that has the record, or had it last
+	Addr string // that process's address
+	Host string // HostBoot when that process started
+	Past []Life // earlier processes of the same Host, whose sessions may still be open
+}
+
+// Life is an earlier process of the member.
+type Life struct {
+	Boot uint64
+	Addr string
+}
+
+// Retirement is a promise: the member never votes again in Cluster. The promise
+// is stored before the member's raft stops and before anybody is told.
+type Retirement struct {
+	Cluster [16]byte
+	Voted   bool     // the member ran raft in the cluster until the promise
+	Term    uint64   // of the last entry in the member's log
+	Index   uint64   // of the last entry in the member's log
+	Voters  []string // raft IDs of the latest configuration in the member's log
+}
+
+// RetiredHere reports whether the member has retired from its present cluster.
+func (r Record) RetiredHere() bool {
+	return r.Founding != nil && r.Retired.Cluster == r.Founding.Cluster
 }
 
 // Promise is a member's memory of the founding: see internal/founding.
@@ -36,69 +61,78 @@ type Promise struct {
 	Value    *wire.Founding // the value accepted in that ballot
 }
 
-const (
-	version  = 1
-	file     = "identity.db"
-	maxPeers = 64
-)
-
-var bucketName, recordKey = []byte("member"), []byte("record")
+// maxPeers is the number of addresses remembered.
+const maxPeers = 64
 
 // Store holds a member's record. Its methods may be called from any goroutine.
 type Store struct {
-	db *bbolt.DB // nil: in memory
+	path     string // of the record; "": in memory
+	narrowed []string
 
-	mu  sync.Mutex
-	rec Record
+	storing sync.Mutex // one change at a time, for as long as the disk takes
+	lock    *os.File   // of the directory; nil: in memory, or closed
+
+	mu  sync.Mutex // never held while the disk works, so that a disk that hangs keeps no reader
+	rec Record     // as stored
 }
 
 // Open reads the record in dir, or begins an empty one for the member and
 // cluster of the given names. dir "" means in memory. A record of another
 // cluster is refused, and of another member if named is true; a member that was
-// not named takes the name in the record. Open makes dir if it is missing, and
-// waits up to a second for another process to close it. When Open fails, nothing
-// stays open.
+// not named takes the name in the record. Open makes dir if it is missing, refuses
+// a dir that other users can change (see package files), and waits up to a second
+// for another process to close it. The error matches ErrDamaged if the record is
+// damaged, and files.ErrInUse if another process has dir open. When Open fails,
+// nothing stays open, and no file has changed but for narrower modes.
 func Open(dir, name, cluster string, named bool) (*Store, error) {
-	s := &Store{rec: Record{Version: version, Name: name, Cluster: cluster}}
+	s := &Store{rec: Record{Name: name, Cluster: cluster}}
 	if dir == "" {
 		return s, nil
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	narrowed, err := files.Prepare(dir)
+	if err != nil {
 		return nil, err
 	}
-	db, err := bbolt.Open(filepath.Join(dir, file), 0o600, &bbolt.Options{Timeout: time.Second, NoFreelistSync: true})
-	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, errors.New("in use by another process")
-	case err != nil:
+	if s.lock, err = files.Take(dir); err != nil {
 		return nil, err
 	}
-	s.db = db
-	err = db.View(func(tx *bbolt.Tx) error {
-		b := tx.Bucket(bucketName)
-		if b == nil {
-			return nil
-		}
-		return s.load(b.Get(recordKey), name, cluster, named)
-	})
+	s.path = filepath.Join(dir, files.Identity)
+	if s.narrowed, err = files.Inspect(dir); err == nil {
+		err = s.read(name, cluster, named)
+	}
 	if err == nil {
-		err = syncDir(dir)
+		err = files.SyncDir(dir)
+	}
+	if narrowed {
+		s.narrowed = append(s.narrowed, ".")
 	}
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// load takes the stored bytes for the record, if they belong to this member.
-func (s *Store) load(stored []byte, name, cluster string, named bool) error {
-	var rec Record
-	if err := wire.Unmarshal(stored, &rec); err != nil {
-		return fmt.Errorf("damaged: %w", err)
+// read takes the stored record, if there is one and it belongs to this member.
+func (s *Store) read(name, cluster string, named bool) error {
+	f, err := files.Open(s.path, os.O_RDONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return err
+	}
+	rec, err := decode(data)
 	switch {
-	case rec.Version != version:
-		return fmt.Errorf("written by version %d, this program reads version %d", rec.Version, version)
+	case errors.Is(err, ErrDamaged):
+		return fmt.Errorf("%s: %w. Keep the other members running, move Dir away and start again: this process then joins as a new member. "+
+			"Never put an older copy in its place: the copy lacks votes and promises of this member, which others rely on", files.Identity, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", files.Identity, err)
 	case named && rec.Name != name:
 		return fmt.Errorf("belongs to member %q, not %q", rec.Name, name)
 	case rec.Cluster != cluster:
@@ -108,19 +142,12 @@ func (s *Store) load(stored []byte, name, cluster string, named bool) error {
 	return nil
 }
 
-// syncDir makes the names of new files durable, where the operating system can.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
+// Narrowed returns the names of the files whose modes Open has narrowed, because
+// other users had rights to them.
+func (s *Store) Narrowed() []string { return s.narrowed }
 
-// Get returns the record. The caller must not change the values it points to.
+// Get returns the record as stored, and does not wait for an Update under way. The caller
+// must not change the values it points to.
 func (s *Store) Get() Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,30 +155,33 @@ func (s *Store) Get() Record {
 }
 
 // Update changes the record. With a directory the change is durable before
-// Update returns. When Update fails, nothing has changed.
+// Update returns. When Update fails, this process goes on with the record as it
+// was; a later process may find the change.
 func (s *Store) Update(change func(*Record)) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rec := s.rec
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	rec := s.Get()
 	change(&rec)
-	if s.db != nil {
-		err := s.db.Update(func(tx *bbolt.Tx) error {
-			b, err := tx.CreateBucketIfNotExists(bucketName)
-			if err != nil {
-				return err
-			}
-			return b.Put(recordKey, wire.Marshal(&rec))
-		})
-		if err != nil {
+	if s.path != "" {
+		if s.lock == nil {
+			return errors.New("cluster: identity not stored: the directory was given back")
+		}
+		data := encode(&rec)
+		if len(data) > maxFile {
+			return fmt.Errorf("cluster: identity not stored: %d bytes exceed %d", len(data), maxFile)
+		}
+		if err := files.Replace(s.path, data); err != nil {
 			return fmt.Errorf("cluster: identity not stored: %w", err)
 		}
 	}
+	s.mu.Lock()
 	s.rec = rec
+	s.mu.Unlock()
 	return nil
 }
 
 // Durable reports whether the record outlives the process.
-func (s *Store) Durable() bool { return s.db != nil }
+func (s *Store) Durable() bool { return s.path != "" }
 
 // RememberPeers keeps up to 64 addresses for a start without a working Join, and
 // does nothing in memory.
@@ -159,16 +189,21 @@ func (s *Store) RememberPeers(addrs []string) error {
 	addrs = slices.Clone(addrs)
 	slices.Sort(addrs)
 	addrs = addrs[:min(len(addrs), maxPeers)]
-	if s.db == nil || slices.Equal(addrs, s.Get().Peers) {
+	if s.path == "" || slices.Equal(addrs, s.Get().Peers) {
 		return nil
 	}
 	return s.Update(func(r *Record) { r.Peers = addrs })
 }
 
-// Close gives the directory back. The record can still be read.
+// Close gives the directory back. The record can still be read. A second Close
+// does nothing.
 func (s *Store) Close() error {
-	if s.db == nil {
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	if s.lock == nil {
 		return nil
 	}
-	return s.db.Close()
+	lock := s.lock
+	s.lock = nil
+	return lock.Close()
 }

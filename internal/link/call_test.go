@@ -229,7 +229,7 @@ func TestACallLeavesAHungLeader(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(start); took < timing.AnswerLimit || took > timing.AnswerLimit+2*timing.EstablishedLook {
+		if took := time.Since(start); took < timing.AnswerLimit(ttl) || took > timing.AnswerLimit(ttl)+10*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
 	})
@@ -245,7 +245,7 @@ func TestRefusedCallsAreTriedAgainAfterAPause(t *testing.T) {
 		_, err := s.k.Propose(s.within(10*time.Second), acquire)
 		failed(t, err, context.DeadlineExceeded, false)
 		n := len(a.received())
-		if least, most := int(10*time.Second/timing.MostBackoff), int(20*time.Second/timing.MostBackoff)+10; n < least || n > most {
+		if least, most := int(10*time.Second/timing.MostBackoff(3*time.Second)), int(20*time.Second/timing.MostBackoff(3*time.Second))+10; n < least || n > most {
 			t.Errorf("asked %d times, want %d to %d", n, least, most)
 		}
 	})
@@ -256,6 +256,7 @@ func TestALeaderOfAnotherVersionIsSaid(t *testing.T) {
 	for _, code := range []wire.Code{wire.CodeVersion, wire.CodeBad} {
 		onStage(t, func(t *testing.T, s *stage) {
 			s.host("a", 5).setAnswer(with(code))
+			s.k.Claim(key(1))
 			s.gossip("a", leads(5))
 			_, err := s.k.Propose(s.within(time.Second), acquire)
 			failed(t, err, replica.ErrVersion, false)
@@ -335,6 +336,12 @@ func TestQuestionsOverTheLimitsAskNobody(t *testing.T) {
 		if _, err := s.k.Scan(t.Context(), replica.Scan{Limit: replica.MaxScanned + 1}); err == nil {
 			t.Error("a scan over the limits was sent")
 		}
+		if _, err := s.k.Values(t.Context(), replica.ValuesQuery{Limit: replica.MaxScanned + 1}); err == nil {
+			t.Error("a question for values over the limits was sent")
+		}
+		if _, err := s.k.Sessions(t.Context(), replica.SessionsQuery{}); err == nil {
+			t.Error("a question for sessions over the limits was sent")
+		}
 		if got := a.received(); len(got) > 0 {
 			t.Errorf("the leader received types %v", got)
 		}
@@ -351,13 +358,15 @@ func TestWaitingReadsAreCancelled(t *testing.T) {
 		s.attachedTo("a")
 		s.k.Read(s.within(time.Second), replica.Query{Key: "k", Version: 9})
 		s.k.Scan(s.within(time.Second), replica.Scan{Limit: 1, Since: 9})
+		s.k.Sessions(s.within(time.Second), replica.SessionsQuery{Limit: 1, Gone: true})
 		s.k.Read(s.within(time.Second), replica.Query{Key: "k"})
+		s.k.Sessions(s.within(time.Second), replica.SessionsQuery{Limit: 1})
 		synctest.Wait()
-		want := []wire.Type{wire.Read, wire.Cancel, wire.Scan, wire.Cancel, wire.Read}
+		want := []wire.Type{wire.Read, wire.Cancel, wire.Scan, wire.Cancel, wire.Sessions, wire.Cancel, wire.Read, wire.Sessions}
 		if got := a.received(); !slices.Equal(got, want) {
 			t.Fatalf("the leader received types %v, want %v", got, want)
 		}
-		for _, i := range []int{0, 2} {
+		for _, i := range []int{0, 2, 4} {
 			var id uint64
 			if wire.Unmarshal(a.requests[i+1].Body, &id) != nil || id != a.requests[i].ID {
 				t.Errorf("request %d was cancelled as %d", a.requests[i].ID, id)
@@ -396,9 +405,30 @@ func TestGrantingAndDepartWait(t *testing.T) {
 	})
 }
 
+// A probe that is given up before the founding wait is over leaves nothing behind, neither
+// here nor at the leader.
+func TestAGivenUpProbeIsCancelled(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.host("a", 5)
+		a.setAnswer(silence)
+		s.gossip("a", leads(5))
+		s.attachedTo("a")
+		if err := s.k.Granting(s.within(time.Second)); err == nil {
+			t.Error("granting")
+		}
+		synctest.Wait()
+		var id uint64
+		if got := a.received(); !slices.Equal(got, []wire.Type{wire.Ready, wire.Cancel}) {
+			t.Errorf("the leader received types %v", got)
+		} else if wire.Unmarshal(a.requests[1].Body, &id) != nil || id != a.requests[0].ID {
+			t.Errorf("cancelled %d, asked %d", id, a.requests[0].ID)
+		}
+	})
+}
+
 func TestTheLinkNamesItsMember(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		if s.k.Member() != "me" || s.k.Cluster() != (machine.ClusterID{1}) || s.k.Done() != (<-chan struct{})(s.done) {
+		if s.k.Member() != "me" || s.k.Cluster() != (machine.ClusterID{1}) || s.k.Enter() == nil {
 			t.Errorf("member %q of %x", s.k.Member(), s.k.Cluster())
 		}
 	})

@@ -1,158 +1,379 @@
 package link
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"time"
 
-	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
-	"github.com/wardmote/wardmote/internal/stream"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
+// Limits of the questions under way.
 const (
-	maxHops  = 3 // hints followed in a search
-	maxTried = 8 // members of gossip tried in a search
+	maxAsks   = 16 // at a time
+	maxVoters = 9  // voters asked at a time: more than any cluster has
+	maxOthers = 3  // members without a vote asked at a time
+
+	maxRests = 512 // places asked in vain that are remembered
 )
 
-// connect searches the leader once and attaches to the leader found. It returns
-// nil if no leader serves this member now.
-func (k *Link) connect(ctx context.Context) upstream {
-	if !k.inCluster() {
-		return nil
+// A finder decides whom to ask for the leader. Only Run uses a finder.
+//
+// The finder asks by need:
+//
+//   - a member with a leader that answers keeps one question at one voter, which
+//     answers at the next election: so the news needs no gossip, and an idle
+//     member hears of the death of a silent leader too;
+//   - a member whose leader answers nothing, or no request for long, asks all voters
+//     and stays;
+//   - a member without a leader asks, all at once, the leaders told by others, all
+//     voters, the leader of before, and after a while a few other members.
+//
+// Each question has a goroutine and a stream of its own, so that a place which does
+// not answer delays no other question. The voters keep the questions until an
+// election, so asking costs nothing while there is nothing to hear; the new leader
+// is one of the voters asked, and attaches 300 members over streams that stand.
+type finder struct {
+	link    *Link
+	replies chan reply
+	wg      sync.WaitGroup
+
+	asks    map[place]*ask
+	standby *ask // the one question of a member with a leader
+	rests   map[place]rest
+	claims  map[string]claim // leaders told by others, by address
+	jury    jury
+	rival   *rival         // nil: none
+	bans    map[string]ban // by member name
+
+	up      upstream          // as installed; nil: none
+	served  time.Time         // of the latest attachment
+	since   time.Time         // of the loss of the leader
+	before  member.Process    // the present leader, or the leader before; no Addr: none
+	direct  time.Time         // when a relayed member next dials its leader
+	backoff time.Duration     // between such dials
+	members []member.Sighting // as of the present look
+
+	others      time.Time // when members without a vote are asked next
+	othersPause time.Duration
+}
+
+// rest is the pause of a place that was asked in vain.
+type rest struct {
+	until time.Time
+	pause time.Duration
+}
+
+func newFinder(k *Link) *finder {
+	return &finder{
+		link: k, replies: make(chan reply), since: time.Now(),
+		asks: make(map[place]*ask), rests: make(map[place]rest), claims: make(map[string]claim), bans: make(map[string]ban),
 	}
-	if up := k.connectLocal(); up != nil {
-		return up
+}
+
+// stop ends all questions and joins their goroutines.
+func (f *finder) stop() {
+	f.cancelAll()
+	f.dropRival()
+	f.wg.Wait()
+}
+
+func (f *finder) cancelAll() {
+	for _, a := range f.asks {
+		a.cancel()
 	}
-	candidates := k.candidates()
-	tried := make(map[string]bool)
-	hops := 0
-	for len(candidates) > 0 && ctx.Err() == nil {
-		addr := candidates[0]
-		candidates = candidates[1:]
-		if tried[addr] || addr == k.cfg.Self.Addr {
+	clear(f.asks)
+	if f.standby != nil {
+		f.standby.cancel()
+		f.standby = nil
+	}
+}
+
+// refresh has every place asked again without a pause: there is news.
+func (f *finder) refresh() {
+	clear(f.rests)
+	f.others, f.othersPause = time.Time{}, 0
+}
+
+// ask begins the questions that are needed now, and returns the time of the next
+// look; zero: events alone have news.
+func (f *finder) ask(ctx context.Context) (next time.Time) {
+	up, ok := f.up.(*remote)
+	if f.up != nil && !ok {
+		return next // this node leads
+	}
+	k, now := f.link, time.Now()
+	ttl := k.TTL()
+	f.members = k.cfg.Members()
+	above, lost, search := k.servedTerm(), true, true
+	if up != nil {
+		above, lost, search = up.term, up.silent(), up.doubted()
+	}
+	later := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	start := func(at place, name string, leads bool) bool {
+		return f.start(ctx, &ask{at: at, name: name, leads: leads, lost: lost, above: above, hold: timing.HoldFind(ttl)}, later)
+	}
+	if f.rival != nil {
+		later(f.rival.due)
+	}
+	f.hear(above, lost)
+	f.tryClaims(start, ttl, later)
+	if search {
+		for _, addr := range f.voters() {
+			start(place{addr: addr}, "", false)
+		}
+	}
+	if !lost {
+		f.endSearch()
+	}
+	if up != nil {
+		f.standBy(ctx, above, ttl, later)
+		f.goDirect(start, up, later)
+		f.goAgain(start, up, later)
+		f.askJury(ctx, up, later)
+		return next
+	}
+	f.relent(ttl, later)
+	// The leader before may have lost the stream alone, or lead again.
+	start(place{addr: f.before.Addr}, f.before.Name, true)
+	if due := f.since.Add(timing.RelayAfter(ttl)); now.Before(due) && len(f.voters()) > 0 {
+		later(due)
+	} else {
+		f.askOthers(start, later)
+	}
+	return next
+}
+
+// start begins a question, and reports whether it did: not if a question is under
+// way there, the place rests, or too many questions are under way.
+func (f *finder) start(ctx context.Context, a *ask, later func(time.Time)) bool {
+	self := f.link.cfg.Self.Addr
+	if a.at.addr == "" || a.at.addr == self || a.at.via == self || f.asks[a.at] != nil || len(f.asks) >= maxAsks ||
+		f.rival != nil && f.rival.reply.ask.at == a.at {
+		return false
+	}
+	if r, ok := f.rests[a.at]; ok && time.Now().Before(r.until) {
+		later(r.until)
+		return false
+	}
+	f.asks[a.at] = a
+	f.launch(ctx, a)
+	return true
+}
+
+// launch runs a question, after a delay by which many members do not dial at one
+// moment.
+func (f *finder) launch(ctx context.Context, a *ask) {
+	k := f.link
+	if n := max(len(f.members), k.attachedMembers()); n > 1 && (n > 16 || f.rival == nil) { // a few make no rush
+		a.delay = rand.N(timing.Spread(k.TTL(), n))
+	}
+	ctx, a.cancel = context.WithCancel(ctx)
+	f.wg.Go(func() { a.run(ctx, k, f.replies) })
+}
+
+// endSearch ends the questions of a search, since the leader answers again.
+func (f *finder) endSearch() {
+	for at, a := range f.asks {
+		if a.lost {
+			a.cancel()
+			delete(f.asks, at)
+		}
+	}
+}
+
+// askOthers asks a few members that are not known to vote, now and then: one of
+// them may know voters that this member does not know. The pause is one for all of
+// them, since in a large cluster there is always another to ask.
+func (f *finder) askOthers(start func(place, string, bool) bool, later func(time.Time)) {
+	if now := time.Now(); now.Before(f.others) {
+		later(f.others)
+		return
+	}
+	voters, addrs := f.voters(), f.link.cfg.OtherAddrs()
+	for _, m := range f.members {
+		addrs = append(addrs, m.Addr)
+	}
+	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	running, asked := 0, 0
+	for _, a := range f.asks {
+		if a.other {
+			running++
+		}
+	}
+	for _, addr := range addrs {
+		at := place{addr: addr}
+		if running+asked < maxOthers && !slices.Contains(voters, addr) && start(at, "", false) {
+			f.asks[at].other = true
+			asked++
+		}
+	}
+	if asked == 0 {
+		return // events have news
+	}
+	ttl := f.link.TTL()
+	f.othersPause = min(max(2*f.othersPause, timing.MostBackoff(ttl)), timing.HoldFind(ttl))
+	f.others = time.Now().Add(jitter(f.othersPause))
+	later(f.others)
+}
+
+// standBy keeps one question at a voter other than the leader.
+func (f *finder) standBy(ctx context.Context, above uint64, ttl time.Duration, later func(time.Time)) {
+	if f.standby != nil {
+		return
+	}
+	now := time.Now()
+	for _, addr := range f.voters() {
+		at := place{addr: addr}
+		if addr == f.before.Addr {
 			continue
 		}
-		tried[addr] = true
-		up, hint := k.connectRemote(ctx, addr)
-		if up != nil {
-			return up
+		if r, ok := f.rests[at]; ok && now.Before(r.until) {
+			later(r.until)
+			continue
 		}
-		if up := k.connectLocal(); up != nil {
-			return up
-		}
-		if hint.Addr != "" && hops < maxHops {
-			hops++
-			candidates = append([]string{hint.Addr}, candidates...)
-		}
+		f.standby = &ask{at: at, standby: true, once: !f.jury.agrees(above, f.before.Addr), above: above, hold: timing.HoldFind(ttl)}
+		f.launch(ctx, f.standby)
+		return
 	}
+}
+
+// goDirect dials the leader of a relayed member now and then.
+func (f *finder) goDirect(start func(place, string, bool) bool, up *remote, later func(time.Time)) {
+	now, at := time.Now(), place{addr: f.before.Addr}
+	switch {
+	case up.via == "" || f.asks[at] != nil:
+	case now.Before(f.direct):
+		later(f.direct)
+	default:
+		delete(f.rests, at)
+		start(at, f.before.Name, true)
+		f.backoff = min(2*f.backoff, timing.DirectMost)
+		f.direct = now.Add(jitter(f.backoff))
+		later(f.direct)
+	}
+}
+
+// take takes the reply to a question. It returns the reply if its upstream is to be
+// installed, or nil.
+func (f *finder) take(r reply) *reply {
+	a, k := r.ask, f.link
+	current := f.standby == a || f.asks[a.at] == a
+	if f.standby == a {
+		f.standby = nil
+	} else if f.asks[a.at] == a {
+		delete(f.asks, a.at)
+	}
+	if !current {
+		if r.up != nil {
+			f.discard(r.up)
+		}
+		return nil
+	}
+	k.learnFrom(r.hint)
+	f.hearVoter(a, r.hint)
+	if r.up != nil && f.better(r.up) && !f.banned(r.name) {
+		if f.challenge(r) {
+			return nil
+		}
+		return &r
+	}
+	if r.up != nil {
+		f.discard(r.up)
+	}
+	f.failed(a)
+	if a.news(r.hint) {
+		f.claim(told{member.Process{Name: r.hint.Leader, Addr: r.hint.Addr}, r.hint.Term, a.at.addr, r.hint.Votes})
+	}
+	f.restAt(a)
 	return nil
 }
 
-// connectLocal attaches to this node's own term, if this node leads and no newer
-// leader has served this member.
-func (k *Link) connectLocal() upstream {
-	leader := k.cfg.Leading()
-	if leader == nil || leader.Number() < k.servedTerm() || !leader.Join(k.subscriber) {
-		return nil
+// better reports whether up should replace the present upstream: an older leader,
+// a relayed stream to the same leader, or a stream on which the leader is silent.
+// A leader that answers is left for a leader of a higher term only.
+func (f *finder) better(up *remote) bool {
+	now, ok := f.up.(*remote)
+	switch {
+	case f.up == nil:
+		return up.term >= f.link.servedTerm()
+	case !ok:
+		return false // this node leads
+	case up.term != now.term:
+		return up.term > now.term
 	}
-	k.install(leader, k.cfg.Self.Name, k.cfg.Self.Addr, wire.AttachAnswer{Term: leader.Number(), TTL: leader.Bound()})
-	leader.Attach(k.subscriber, k.sessions())
-	return leader
+	return now.via != "" && up.via == "" || now.silent() || now.aged()
 }
 
-// candidates lists the addresses where the leader may be, the best guess first:
-//
-//  1. the leader of this node's own raft;
-//  2. members that claim to lead, the newest term first;
-//  3. voters;
-//  4. all other members.
-//
-// The order within a group is random.
-func (k *Link) candidates() []string {
-	var out []string
-	if p, ok := k.cfg.Guess(); ok {
-		out = append(out, p.Addr)
-	}
-	members := slices.Clone(k.cfg.Members())
-	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-	slices.SortStableFunc(members, func(a, b member.Sighting) int {
-		if a.Meta.Leads != b.Meta.Leads {
-			return cmp.Compare(b.Meta.Leads, a.Meta.Leads)
+// discard leaves an unneeded upstream. Its leader may be the present leader, with
+// the sessions' events routed there: the sessions are attached here again.
+func (f *finder) discard(up *remote) {
+	up.Quit(nil)
+	if now, ok := f.up.(*remote); ok && now.term == up.term {
+		keys, fresh, _ := f.link.keys()
+		for _, req := range attachRequests(now.term, keys, fresh) {
+			_, _ = now.stream.Begin(wire.Attach, wire.Marshal(&req), func(wire.Frame, error) {})
 		}
-		switch {
-		case a.Meta.Voter == b.Meta.Voter:
-			return 0
-		case a.Meta.Voter:
-			return -1
-		}
-		return 1
-	})
-	for _, m := range members[:min(len(members), maxTried)] {
-		out = append(out, m.Addr)
 	}
-	return out
 }
 
-// connectRemote asks the member at addr to serve this member. After a refusal it
-// returns nil and the hint of the other member, if any.
-func (k *Link) connectRemote(ctx context.Context, addr string) (upstream, wire.Hint) {
-	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
-	defer cancel()
-	conn, name, err := k.cfg.Dial(ctx, addr)
-	if err != nil {
-		return nil, wire.Hint{}
+// restAt has the place of a question asked again after a pause, longer each time.
+// The one question of a member with a leader is in no hurry.
+func (f *finder) restAt(a *ask) {
+	ttl := f.link.TTL()
+	least, most := timing.LeastBackoff, timing.MostBackoff(ttl)
+	if a.standby {
+		least, most = most, timing.HoldFind(ttl)
+	} else if f.dubious(a) {
+		most = timing.HoldFind(ttl)
 	}
-	up := &remote{stream: stream.New(conn, k.handle)}
-	up.stream.Start()
-	a, hint, ok := k.attach(ctx, up.stream)
+	r := f.rests[a.at]
+	r.pause = min(max(2*r.pause, least), most)
+	r.until = time.Now().Add(jitter(r.pause))
+	f.rests[a.at] = r
+	if len(f.rests) > maxRests {
+		maps.DeleteFunc(f.rests, func(_ place, r rest) bool { return time.Now().After(r.until) })
+	}
+}
+
+// attached notes up as the server of this member, and ends all questions.
+func (f *finder) attached(up upstream, leader member.Process) {
+	f.cancelAll()
+	clear(f.rests)
+	clear(f.claims)
+	f.up, f.before, f.served = up, leader, time.Now()
+	f.backoff = timing.DirectAgain
+	f.direct = time.Now().Add(jitter(f.backoff))
+}
+
+// left notes the loss of the upstream. The questions under way stay: their answer
+// is the next leader. Every other place is asked at once, except a leader that has
+// ended the stream a moment after the attachment.
+func (f *finder) left() {
+	f.refresh()
+	f.settleJury()
+	if time.Since(f.served) < timing.MostBackoff(f.link.TTL()) {
+		f.restAt(&ask{at: place{addr: f.before.Addr}})
+	}
+	f.up, f.since = nil, time.Now()
+}
+
+// silentTooLong reports whether the leader has answered nothing for so long that
+// the leader is left.
+func (f *finder) silentTooLong() bool {
+	up, ok := f.up.(*remote)
 	if !ok {
-		up.stream.Close()
-		return nil, hint
+		return false
 	}
-	up.term = a.Term
-	k.install(up, name, addr, a)
-	return up, wire.Hint{}
-}
-
-// attach asks the peer to serve this member and to route the events of every
-// attached session here. After a refusal ok is false, and hint is the peer's, if any.
-func (k *Link) attach(ctx context.Context, s *stream.Stream) (a wire.AttachAnswer, hint wire.Hint, ok bool) {
-	served := k.servedTerm()
-	sessions := k.sessions()
-	for more := true; more; more = len(sessions) > 0 {
-		part := sessions[:min(len(sessions), wire.MaxAttach)]
-		sessions = sessions[len(part):]
-		f, err := s.Call(ctx, wire.Attach, wire.Marshal(&wire.AttachRequest{Sessions: part, Term: served}))
-		if err != nil {
-			return a, hint, false
-		}
-		if f.Code == wire.CodeNotLeader {
-			_ = wire.Unmarshal(f.Body, &hint) // an unreadable hint is no hint
-		}
-		if f.Code != wire.CodeOK || wire.Unmarshal(f.Body, &a) != nil {
-			return a, hint, false
-		}
-	}
-	return a, hint, true
-}
-
-// handle takes the leader's notices.
-func (k *Link) handle(q *stream.Request) {
-	switch q.Type {
-	case wire.Event:
-		if e, err := machine.DecodeEvent(q.Body); err == nil {
-			k.deliver(e)
-		}
-	case wire.Bound:
-		var a wire.AttachAnswer
-		if wire.Unmarshal(q.Body, &a) == nil {
-			k.setBound(a)
-		}
-	default:
-		q.Answer(wire.CodeBad, nil)
-	}
+	silence, _ := up.silence()
+	return silence >= timing.AnswerLimit(f.link.TTL())
 }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,90 +14,92 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// The best guess comes first: raft's leader, then the newest leader by gossip, then
-// voters, then the rest. This member itself is not asked.
-func TestTheBestGuessIsAskedFirst(t *testing.T) {
+// sorted returns the addresses dialled since the last call, in order of the
+// alphabet: all are dialled at once.
+func (s *stage) sorted() string {
+	addrs := strings.Fields(s.dialled())
+	slices.Sort(addrs)
+	return strings.Join(slices.Compact(addrs), " ")
+}
+
+// Leaders told by gossip or raft, and all voters, are asked at once; members without
+// a vote a little later. This member itself is not asked.
+func TestLeadersAndVotersAreAskedAtOnce(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.know("thin")
 		s.know("voter", votes)
 		s.know("older", leads(3), votes)
 		s.know("newer", leads(4))
 		s.know("me", leads(9))
-		for _, name := range []string{"thin", "voter", "older", "newer", "raft"} {
+		for _, name := range []string{"thin", "voter", "older", "newer", "raft", "founder"} {
 			s.host(name, 0)
 		}
-		s.set(func() { s.guess = "raft" })
-		s.k.Wake()
-		synctest.Wait()
-		if got, want := s.dialled(), "raft newer older voter thin"; got != want {
+		s.set(func() { s.guess, s.voters = "raft", []string{"founder", "me"} })
+		s.sorted()
+		s.know("thin")
+		a := s.host("a", 5)
+		s.gossip("a", leads(5))
+		s.attachedTo("a")
+		s.sorted()
+		a.resign()
+		s.settle()
+		if got, want := s.sorted(), "a founder newer older raft voter"; strings.ReplaceAll(got, "newer ", "") != strings.ReplaceAll(want, "newer ", "") {
 			t.Errorf("dialled %q, want %q", got, want)
 		}
+		time.Sleep(timing.RelayAfter(ttl))
+		s.settle()
+		if got := s.sorted(); !strings.Contains(got, "thin") {
+			t.Errorf("then dialled %q", got)
+		}
 	})
 }
 
+// However many members and hints there are, few questions are under way.
 func TestASearchIsBounded(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		for i := range 30 {
-			s.know(fmt.Sprint("n", i))
-			s.host(fmt.Sprint("n", i), 0).hint = fmt.Sprint("hint", i)
+		for i := range 300 {
+			name := fmt.Sprint("n", i)
+			s.know(name)
+			s.set(func() { s.unreachable[name] = true })
 		}
 		s.k.Wake()
-		synctest.Wait()
-		addrs := strings.Fields(s.dialled())
-		hints := 0
-		for _, a := range addrs {
-			if strings.HasPrefix(a, "hint") {
-				hints++
-			}
-		}
-		if len(addrs) != maxTried+maxHops || hints != maxHops {
+		time.Sleep(time.Second)
+		if addrs := strings.Fields(s.dialled()); len(addrs) != maxOthers {
 			t.Errorf("dialled %v", addrs)
 		}
-	})
-}
-
-// chain adds members h0, h1 and so on. Each hints at the next, and the last leads.
-func (s *stage) chain(length int) {
-	for i := range length {
-		h := s.host(fmt.Sprint("h", i), 0)
-		h.hint = fmt.Sprint("h", i+1)
-		if i == length-1 {
-			h.hint, h.term = "", 5
+		for i := range 300 {
+			s.gossip(fmt.Sprint("n", i), leads(uint64(i+1)), votes)
 		}
-	}
-	s.gossip("h0")
+		time.Sleep(time.Second)
+		// Some of the voters chosen at random may be among the leaders told.
+		if n := len(strings.Fields(s.dialled())); n < maxVoters || n > maxAsks-maxOthers {
+			t.Errorf("dialled %d addresses", n)
+		}
+	})
+	// A member that hints at a new leader again and again is not asked in a loop.
+	onStage(t, func(t *testing.T, s *stage) {
+		for i := range 100 {
+			s.host(fmt.Sprint("n", i), 0).tell(fmt.Sprint("n", (i+1)%100), uint64(i+1))
+		}
+		s.gossip("n0")
+		time.Sleep(10 * time.Second)
+		if addrs := strings.Fields(s.dialled()); len(addrs) > 6000 { // some 2,000, and up to 4,100 by chance
+			t.Errorf("%d dials in 10 s", len(addrs))
+		}
+	})
 }
 
 func TestHintsAreFollowed(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		s.chain(1 + maxHops)
-		s.attachedTo(fmt.Sprint("h", maxHops))
-		if got, want := s.told(), "h3 at h3 leads term 5"; got != want {
+		for i := range 4 {
+			s.host(fmt.Sprint("h", i), 0).tell(fmt.Sprint("h", i+1), 5)
+		}
+		s.host("h4", 5)
+		s.gossip("h0")
+		time.Sleep(100 * time.Millisecond)
+		s.attachedTo("h4")
+		if got, want := s.told(), "h4 at h4 leads term 5"; got != want {
 			t.Errorf("told %q, want %q", got, want)
-		}
-	})
-}
-
-func TestHintsAreFollowedThreeTimesAtMost(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.chain(2 + maxHops)
-		time.Sleep(time.Minute)
-		s.attachedTo("")
-		if got := s.dialled(); strings.Contains(got, fmt.Sprint("h", maxHops+1)) {
-			t.Errorf("dialled %q", got)
-		}
-	})
-}
-
-func TestHintsInACircleEndTheSearch(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.host("a", 0).hint = "b"
-		s.host("b", 0).hint = "a"
-		s.know("a")
-		s.k.Wake()
-		synctest.Wait()
-		if got := s.dialled(); got != "a b" {
-			t.Errorf("dialled %q", got)
 		}
 	})
 }
@@ -117,11 +120,84 @@ func TestANewLeaderIsFoundAtOnce(t *testing.T) {
 	})
 	onStage(t, func(t *testing.T, s *stage) {
 		a := s.host("a", 0)
-		s.gossip("a")
+		s.gossip("a", votes)
 		time.Sleep(10 * time.Second)
 		a.serve(5)
-		time.Sleep(timing.MostBackoff)
+		time.Sleep(timing.MostBackoff(3 * time.Second))
 		s.attachedTo("a")
+	})
+}
+
+// A voter keeps the question, and answers at the instant of the election: the
+// member attaches over the stream that stands, or follows the voter's hint.
+func TestAVoterTellsOfTheElection(t *testing.T) {
+	for _, winner := range []string{"b", "c"} {
+		onStage(t, func(t *testing.T, s *stage) {
+			a, b, c := s.host("a", 5), s.host("b", 0), s.host("c", 0)
+			b.votes, c.votes = true, true
+			b.tell("a", 5)
+			c.tell("a", 5)
+			s.set(func() { s.voters = []string{"a", "b", "c"} })
+			s.gossip("a", leads(5))
+			s.attachedTo("a")
+			a.resign()
+			s.set(func() { delete(s.hosts, "a") })
+			time.Sleep(500 * time.Millisecond)
+			s.attachedTo("")
+			s.dialled()
+			// The winner serves as soon as it leads; the others tell.
+			if winner == "b" {
+				b.serve(6)
+			} else {
+				b.tell("c", 6)
+				c.serve(6)
+			}
+			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
+			if got, _, _ := s.k.Leader(); got != winner {
+				t.Errorf("attached to %q 2 ms after the election of %s", got, winner)
+			}
+			if got := strings.Fields(s.dialled()); len(got) > 2 {
+				t.Errorf("dialled %v", got)
+			}
+		})
+	}
+}
+
+// A member with a leader keeps one question at one voter. So an idle member learns
+// of the next leader although the leader before dies in silence and gossip tells
+// nothing; and as long as nothing happens, the member asks once in a TTL.
+func TestAnIdleMemberHearsOfTheNextLeader(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a, b := s.host("a", 5), s.host("b", 0)
+		b.votes = true
+		b.tell("a", 5)
+		s.set(func() { s.voters = []string{"a", "b"} })
+		s.gossip("a", leads(5))
+		s.attachedTo("a")
+		time.Sleep(2 * timing.HoldFind(ttl)) // the first answer is a voice for the jury, and ends the question
+		s.dialled()
+		b.mu.Lock()
+		b.finds = nil
+		b.mu.Unlock()
+		time.Sleep(time.Minute)
+		b.mu.Lock()
+		if n := len(b.finds); n < 25 || n > 35 { // for a minute, with a TTL of 2 s
+			t.Errorf("the voter was asked %d times in a minute", n)
+		}
+		b.mu.Unlock()
+		if got := s.dialled(); got != "" {
+			t.Errorf("dialled %q", got)
+		}
+		a.freeze()
+		time.Sleep(time.Minute)
+		s.attachedTo("a")
+		b.serve(6)
+		time.Sleep(timing.Suspect(ttl) + 2*time.Millisecond) // the leader before is asked once
+		synctest.Wait()
+		if got, _, _ := s.k.Leader(); got != "b" {
+			t.Errorf("attached to %q after the election", got)
+		}
 	})
 }
 
@@ -139,6 +215,24 @@ func TestNobodyIsAskedBeforeTheFounding(t *testing.T) {
 		s.set(func() { s.cluster = machine.ClusterID{1} })
 		s.k.Wake()
 		s.attachedTo("a")
+	})
+}
+
+// In another cluster the terms of the cluster before mean nothing.
+func TestAnotherClusterBeginsAnew(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.host("a", 50)
+		s.gossip("a", leads(50))
+		s.attachedTo("a")
+		a.mu.Lock()
+		a.term = 0
+		a.mu.Unlock()
+		s.host("b", 2)
+		s.gossip("b", leads(2))
+		s.attachedTo("a")
+		s.set(func() { s.cluster = machine.ClusterID{2} })
+		s.k.Wake()
+		s.attachedTo("b")
 	})
 }
 
@@ -175,39 +269,198 @@ func TestALeaderOfAnOlderTermIsRefused(t *testing.T) {
 // Only a readable CodeOK to Attach makes a leader.
 func TestAStrangeAnswerToAttachMakesNoLeader(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		strange := s.host("strange", 5)
-		s.gossip("strange", leads(5))
-		s.attachedTo("strange")
-		strange.crash()
-		s.set(func() { delete(s.hosts, "strange") })
-		synctest.Wait()
 		for _, answer := range []func(*stream.Request){
 			with(wire.CodeBad),
 			with(wire.CodeNotLeader),
 			func(q *stream.Request) { q.Answer(wire.CodeOK, []byte("garbage")) },
 			silence,
 		} {
-			near := &host{name: "near"}
-			near.answer = answer
-			_, hint := s.connectTo(near)
-			if hint != (wire.Hint{}) {
-				t.Errorf("hint %+v", hint)
+			near := &host{name: "near", answer: answer}
+			k := New(s.k.cfg)
+			k.cfg.Dial = pipeTo(near)
+			r := reply{ask: &ask{at: place{addr: "near"}, leads: true, hold: time.Second}}
+			k.put(t.Context(), &r)
+			if r.up != nil {
+				t.Error("taken for a leader")
+				r.up.Quit(nil)
+			}
+			if r.hint.Leader != "" {
+				t.Errorf("hint %+v", r.hint)
+			}
+			near.crash()
+		}
+	})
+}
+
+// A member that alone is cut off from the leader, of which a voter has signs of
+// life, reaches the leader through the voter, and directly again once that works.
+func TestALeaderOutOfReachIsReachedThroughAVoter(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a, b := s.host("a", 5), s.host("b", 0)
+		b.votes, b.heard = true, true
+		b.tell("a", 5)
+		s.set(func() { s.voters = []string{"a", "b"} })
+		s.gossip("a", leads(5))
+		s.attachedTo("a")
+		s.set(func() { s.unreachable["a"] = true })
+		a.crash()
+		lost := time.Now()
+		synctest.Wait()
+		for {
+			if _, _, ok := s.k.Leader(); ok {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(lost); took > timing.RelayAfter(ttl)+20*time.Millisecond {
+			t.Errorf("relayed after %v", took)
+		}
+		s.attachedTo("a")
+		if up, _ := s.k.current(); up.(*remote).via != "b" {
+			t.Fatal("not relayed")
+		}
+		s.dialled()
+		time.Sleep(time.Minute)
+		s.attachedTo("a")
+		if n := len(strings.Fields(s.dialled())); n < 3 || n > 10 {
+			t.Errorf("the leader was dialled %d times in a minute", n)
+		}
+		s.set(func() { delete(s.unreachable, "a") })
+		time.Sleep(timing.DirectMost)
+		s.attachedTo("a")
+		if up, _ := s.k.current(); up.(*remote).via != "" {
+			t.Error("still relayed")
+		}
+		if got, want := s.told(), "a at a leads term 5"; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	})
+}
+
+// A silent leader is kept while the voters are asked, until one of them leads.
+func TestASilentLeaderIsKeptUntilAnotherLeads(t *testing.T) {
+	for _, after := range []time.Duration{300 * time.Millisecond, 550 * time.Millisecond} {
+		onStage(t, func(t *testing.T, s *stage) {
+			a, b, c := s.host("a", 5), s.host("b", 0), s.host("c", 0)
+			for _, h := range []*host{b, c} {
+				h.votes = true
+				h.tell("a", 5)
+			}
+			s.set(func() { s.voters = []string{"a", "b", "c"} })
+			s.gossip("a", leads(5))
+			s.attachedTo("a")
+			before, _ := s.k.current()
+			s.dialled()
+			a.freeze()
+			done := make(chan wire.Code, 1)
+			before.Beat(nil, sid(1), func(c wire.Code) { done <- c })
+			time.Sleep(2 * timing.Suspect(ttl))
+			s.settle()
+			if got := s.sorted(); !strings.Contains(got, "b") || !strings.Contains(got, "c") {
+				t.Errorf("dialled %q after twice timing.Suspect", got)
+			}
+			time.Sleep(after - 2*timing.Suspect(ttl) - 10*time.Millisecond)
+			if now, _ := s.k.current(); now != before {
+				t.Error("the silent leader was left before another was known")
+			}
+			b.serve(6)
+			synctest.Wait()
+			if got, _, _ := s.k.Leader(); got != "b" {
+				t.Errorf("attached to %q", got)
+			}
+			if c := <-done; c != wire.CodeUnknown {
+				t.Errorf("the silent leader's beat came to %v", c)
+			}
+		})
+	}
+}
+
+// A leader that gives signs of life is never left, even if the leader answers no
+// request; the voters are asked for a better one.
+func TestALeaderThatLivesIsNeverLeft(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a, b := s.host("a", 5), s.host("b", 0)
+		b.votes = true
+		b.tell("a", 5)
+		s.set(func() { s.voters = []string{"b"} })
+		s.gossip("a", leads(5))
+		s.attachedTo("a")
+		a.setAnswer(silence)
+		before, _ := s.k.current()
+		before.Beat(nil, sid(1), func(wire.Code) {})
+		time.Sleep(time.Minute)
+		if now, _ := s.k.current(); now != before {
+			t.Error("left")
+		}
+		if n := len(strings.Fields(s.dialled())); n == 0 || n > 60 {
+			t.Errorf("%d dials in a minute", n)
+		}
+		// A claim to lead, true or not, moves nobody: only an answer does.
+		s.gossip("liar", leads(1000))
+		s.gossip("b", leads(6), votes)
+		time.Sleep(time.Minute)
+		if now, _ := s.k.current(); now != before {
+			t.Error("left for a claim")
+		}
+		b.serve(7)
+		s.attachedTo("b")
+	})
+}
+
+// A voter that was cut off tells the voters of the past, and is not believed.
+func TestVotersAreLearnedFromThePresent(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.host("a", 5)
+		s.gossip("a", leads(5))
+		s.attachedTo("a")
+		a.stream().Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: 5, Voters: []wire.VoterState{{Addr: "b"}, {Addr: "c"}}}))
+		s.settle()
+		for _, tt := range []struct {
+			hint wire.Hint
+			want string
+		}{
+			{wire.Hint{Votes: true, Term: 7, Voters: []string{"x"}}, "b c"},
+			{wire.Hint{Votes: true, Term: 4, Leader: "x", Voters: []string{"x"}}, "b c"},
+			{wire.Hint{Term: 6, Leader: "x", Voters: []string{"x"}}, "b c"},
+			{wire.Hint{Votes: true, Term: 5, Leader: "a"}, "b c"},
+			{wire.Hint{Votes: true, Term: 5, Leader: "a", Voters: []string{"d"}}, "d"},
+		} {
+			s.k.learnFrom(tt.hint)
+			if got := strings.Join(s.k.Voters(), " "); got != tt.want {
+				t.Errorf("%+v: voters %q, want %q", tt.hint, got, tt.want)
 			}
 		}
 	})
 }
 
-// connectTo has the Link connect to h, and fails the test if h is taken for a
-// leader.
-func (s *stage) connectTo(h *host) (upstream, wire.Hint) {
-	s.t.Helper()
-	k := New(s.k.cfg)
-	k.cfg.Dial = pipeTo(h)
-	up, hint := k.connectRemote(s.t.Context(), h.name)
-	if up != nil {
-		s.t.Error("taken for a leader")
-		up.Quit(s.k.subscriber)
-	}
-	h.crash()
-	return up, hint
+// A cluster that is being founded has lost no quorum, however long the founding
+// takes. A member of an earlier cluster misses its leader from the start.
+func TestOnlyAMissedLeaderIsALostQuorum(t *testing.T) {
+	onStageIn(t, machine.ClusterID{}, func(t *testing.T, s *stage) {
+		time.Sleep(time.Minute)
+		s.set(func() { s.cluster = machine.ClusterID{2} })
+		s.k.Wake()
+		time.Sleep(time.Minute)
+		a := s.host("a", 5)
+		s.gossip("a", leads(5))
+		s.attachedTo("a")
+		if got, want := s.told(), "a at a leads term 5"; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+		a.resign()
+		time.Sleep(time.Minute)
+		if got, want := s.told(), "a at a leads term 5, quorum lost: the reason"; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	})
+	onStage(t, func(t *testing.T, s *stage) {
+		time.Sleep(timing.QuorumPatience(3*time.Second) - time.Millisecond)
+		if got := s.told(); got != "" {
+			t.Errorf("told %q", got)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if got, want := s.told(), "quorum lost: the reason"; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	})
 }

@@ -30,7 +30,7 @@ func TestANewerLeaderIsPreferred(t *testing.T) {
 			s.gossip("a", leads(5))
 			s.attachedTo("a")
 			tt.news(s)
-			synctest.Wait()
+			s.settle()
 			if got, _, _ := s.k.Leader(); got != tt.want {
 				t.Errorf("%s: attached to %q, want %q", tt.claim, got, tt.want)
 			}
@@ -61,8 +61,8 @@ func TestTheOwnTermIsLeftWhenItEnds(t *testing.T) {
 	}
 }
 
-// LeaderChanged is called for every leader found, and again for the same leader
-// after a lost stream.
+// LeaderChanged is called once for each leader and term, and not again for the same
+// leader after a lost stream.
 func TestLeadersAreTold(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		a := s.host("a", 5)
@@ -74,7 +74,7 @@ func TestLeadersAreTold(t *testing.T) {
 		own := newOwnTerm(6)
 		s.lead(own)
 		s.attachedTo("me")
-		if got, want := s.told(), "a at a leads term 5, a at a leads term 5, me at me leads term 6"; got != want {
+		if got, want := s.told(), "a at a leads term 5, me at me leads term 6"; got != want {
 			t.Errorf("told %q, want %q", got, want)
 		}
 	})
@@ -100,7 +100,7 @@ func TestALostQuorumIsToldOnce(t *testing.T) {
 			time.Sleep(time.Second)
 			s.attachedTo("a")
 			a.resign()
-			time.Sleep(timing.QuorumPatience - timing.MostBackoff)
+			time.Sleep(timing.QuorumPatience(ttl) - 20*time.Millisecond)
 			if got := quorum(); len(got) != 2*i {
 				t.Errorf("told %q before the patience was over", got)
 			}
@@ -132,12 +132,13 @@ func TestALeaderThatDoesNotAnswerIsLeft(t *testing.T) {
 		if now, _ := s.k.current(); now != up {
 			t.Fatal("left for a question that may wait")
 		}
+		a.freeze()
 		up.Beat(nil, sid(1), func(wire.Code) {})
-		time.Sleep(timing.AnswerLimit)
+		time.Sleep(timing.AnswerLimit(ttl) - time.Millisecond)
 		if now, _ := s.k.current(); now != up {
 			t.Error("left before the limit")
 		}
-		time.Sleep(2 * timing.EstablishedLook)
+		time.Sleep(10 * time.Millisecond)
 		if now, _ := s.k.current(); now == up {
 			t.Error("not left after the limit")
 		}
@@ -170,7 +171,7 @@ func TestSessionsAreAttachedToEachLeader(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		const sessions = wire.MaxAttach + 10
 		for i := range sessions {
-			s.k.Attach(machine.SessionID{byte(i), byte(i >> 8), 1}, func(machine.Event) {})
+			s.attach(machine.SessionKey{byte(i), byte(i >> 8), 1}, func(machine.Event) {})
 		}
 		for i, name := range []string{"a", "b"} {
 			h := s.host(name, uint64(5+i))
@@ -179,7 +180,7 @@ func TestSessionsAreAttachedToEachLeader(t *testing.T) {
 			seen := make(map[machine.SessionID]bool)
 			h.mu.Lock()
 			for _, req := range h.attaches {
-				for _, id := range req.Sessions {
+				for _, id := range ids(req.Keys) {
 					seen[id] = true
 				}
 			}
@@ -203,7 +204,7 @@ func TestSessionsAreAttachedToEachLeader(t *testing.T) {
 func TestEventsComeFromEveryLeader(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		events := make(chan machine.Event, 10)
-		s.k.Attach(sid(1), func(e machine.Event) { events <- e })
+		s.attach(key(1), func(e machine.Event) { events <- e })
 		event := func(seq uint64) machine.Event {
 			return machine.Event{Kind: machine.EventGranted, Session: sid(1), Seq: seq, Token: machine.Token(seq)}
 		}

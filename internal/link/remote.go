@@ -14,12 +14,29 @@ import (
 
 // remote is the upstream to a leader elsewhere: a stream.
 type remote struct {
-	stream *stream.Stream
-	term   uint64
+	stream  *stream.Stream
+	term    uint64
+	cluster machine.ClusterID // of this member before the dial
+	notices notices
 
-	mu    sync.Mutex
-	open  int       // requests of begin without an answer yet
-	since time.Time // of the last answer to such a request, or of the first request
+	via   string          // the relaying voter's address; "": the stream is direct
+	renew <-chan struct{} // closed when the stream should be replaced; nil: never
+
+	ttl   func() time.Duration // the cluster's bound
+	alarm func()               // has Run look after the leader; must not block
+
+	mu     sync.Mutex
+	open   int       // requests of begin without an answer yet
+	since  time.Time // of the last answer, or of the first request without an answer
+	sign   time.Time // of the last sign of life, answers included
+	probed time.Time // when the leader was asked for a sign of life since then; zero: not
+	timer  *time.Timer
+	quit   bool
+}
+
+// newRemote returns a remote without a stream, which the caller sets.
+func newRemote(ttl func() time.Duration, alarm func(), via string) *remote {
+	return &remote{ttl: ttl, alarm: alarm, via: via}
 }
 
 func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) {
@@ -30,6 +47,9 @@ func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(mach
 			if o, err = machine.DecodeOutcome(f.Body); err != nil {
 				f.Code = wire.CodeUnknown
 			}
+		}
+		if f.Code == wire.CodeDenied {
+			o.Value = wire.DeniedReason(f.Body)
 		}
 		done(o, f.Code)
 	})
@@ -43,17 +63,23 @@ func (u *remote) Beat(_ *term.Subscriber, id machine.SessionID, done func(wire.C
 func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) {
 	u.mu.Lock()
 	if u.open == 0 {
-		u.since = time.Now()
+		u.answeredLocked()
+		u.armLocked(timing.Suspect(u.ttl()))
 	}
 	u.open++
 	u.mu.Unlock()
 	u.beginLong(t, body, func(f wire.Frame) {
 		u.mu.Lock()
 		u.open--
-		u.since = time.Now()
+		u.answeredLocked()
 		u.mu.Unlock()
 		done(f)
 	})
+}
+
+func (u *remote) answeredLocked() {
+	u.since = time.Now()
+	u.sign, u.probed = u.since, time.Time{}
 }
 
 // beginLong sends a request. The answer may take long.
@@ -92,15 +118,19 @@ func beginRead[A any](u *remote, t wire.Type, q any, waits bool, done func(A, wi
 		u.begin(t, wire.Marshal(q), answered)
 		return func() {}
 	}
-	id := u.beginLong(t, wire.Marshal(q), answered)
+	return u.giveUp(u.beginLong(t, wire.Marshal(q), answered))
+}
+
+// giveUp returns the function that gives a question up, here and at the leader.
+func (u *remote) giveUp(id uint64) (cancel func()) {
 	return func() {
 		u.stream.Forget(id)
 		u.stream.Notify(wire.Cancel, wire.Marshal(id))
 	}
 }
 
-func (u *remote) Granting(done func(wire.Code)) {
-	u.beginLong(wire.Ready, nil, func(f wire.Frame) { done(f.Code) })
+func (u *remote) Granting(done func(wire.Code)) (cancel func()) {
+	return u.giveUp(u.beginLong(wire.Ready, nil, func(f wire.Frame) { done(f.Code) }))
 }
 
 func (u *remote) Depart(name string, boot uint64, done func(wire.Code)) {
@@ -108,14 +138,118 @@ func (u *remote) Depart(name string, boot uint64, done func(wire.Code)) {
 	u.beginLong(wire.Depart, wire.Marshal(&request), func(f wire.Frame) { done(f.Code) })
 }
 
-func (u *remote) Detach(id machine.SessionID) { u.stream.Notify(wire.Detach, id[:]) }
-func (u *remote) Done() <-chan struct{}       { return u.stream.Stopped() }
-func (u *remote) Quit(*term.Subscriber)       { u.stream.Close() }
+// Show sends the keys of sessions to be opened ahead of all later requests. Nobody
+// waits for the answer: if the leader refuses the keys, the leader refuses the Open.
+func (u *remote) Show(_ *term.Subscriber, fresh ...machine.SessionKey) {
+	for _, req := range attachRequests(u.term, nil, fresh) {
+		u.beginLong(wire.Attach, wire.Marshal(&req), func(wire.Frame) {})
+	}
+}
 
-// stalled reports whether the leader has answered none of the open requests for so
-// long that the upstream should be left.
-func (u *remote) stalled(now time.Time) bool {
+func (u *remote) Detach(_ *term.Subscriber, id machine.SessionID) {
+	u.stream.Notify(wire.Detach, id[:])
+}
+
+func (u *remote) Done() <-chan struct{} { return u.stream.Stopped() }
+
+func (u *remote) Quit(*term.Subscriber) {
+	u.mu.Lock()
+	u.quit = true
+	if u.timer != nil {
+		u.timer.Stop()
+	}
+	u.mu.Unlock()
+	u.stream.Close()
+}
+
+// silence returns for how long the leader has given no sign of life, and for how
+// long the leader has answered none of the open requests.
+func (u *remote) silence() (silent, starved time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.open > 0 && now.Sub(u.since) > timing.AnswerLimit
+	return u.silenceLocked(timing.Suspect(u.ttl()))
+}
+
+// silenceLocked counts no more than suspect before the question for a sign of life:
+// after a pause of this process the leader's answers lie unread.
+func (u *remote) silenceLocked(suspect time.Duration) (silent, starved time.Duration) {
+	if u.open == 0 {
+		return 0, 0
+	}
+	starved = time.Since(u.since)
+	if u.probed.IsZero() {
+		return min(time.Since(u.sign), suspect), starved
+	}
+	return suspect + time.Since(u.probed), starved
+}
+
+// silent reports whether the leader has not answered the question for a sign of
+// life.
+func (u *remote) silent() bool {
+	silent, _ := u.silence()
+	return silent >= 2*timing.Suspect(u.ttl())
+}
+
+// doubted reports whether there may be a better leader: this leader is silent, or
+// gives signs of life and answers no request.
+func (u *remote) doubted() bool {
+	_, starved := u.silence()
+	return u.silent() || starved >= timing.AnswerLimit(u.ttl())
+}
+
+// armLocked has lookAfter called after d.
+func (u *remote) armLocked(d time.Duration) {
+	switch {
+	case u.quit:
+	case u.timer == nil:
+		u.timer = time.AfterFunc(d, u.lookAfter)
+	default:
+		u.timer.Reset(d)
+	}
+}
+
+// lookAfter runs in the timer while requests are open. After timing.Suspect of
+// silence lookAfter asks the leader for a sign of life, so that a leader whose
+// answers only take long is never left. After further silence Run is told, and
+// asks the voters or leaves: see finder.
+func (u *remote) lookAfter() {
+	ttl := u.ttl()
+	suspect := timing.Suspect(ttl)
+	u.mu.Lock()
+	silent, starved := u.silenceLocked(suspect)
+	open := u.open > 0 && !u.quit
+	probe := open && silent >= suspect && u.probed.IsZero()
+	if probe {
+		u.probed = time.Now()
+	}
+	if open {
+		next := suspect
+		for _, due := range []time.Duration{suspect, 2 * suspect, timing.AnswerLimit(ttl)} {
+			if due > silent {
+				next = due - silent
+				break
+			}
+		}
+		u.armLocked(next)
+	}
+	u.mu.Unlock()
+	if probe {
+		u.probe()
+	}
+	if open && (silent >= 2*suspect || starved >= timing.AnswerLimit(ttl)) {
+		u.alarm()
+	}
+}
+
+// probe asks the leader for a sign of life. The leader's stream answers at once,
+// however busy its raft and its disk are.
+func (u *remote) probe() {
+	u.beginLong(wire.Find, wire.Marshal(&wire.FindRequest{}), func(f wire.Frame) {
+		if f.Code != wire.CodeOK {
+			return
+		}
+		u.mu.Lock()
+		u.sign, u.probed = time.Now(), time.Time{}
+		u.mu.Unlock()
+	})
 }

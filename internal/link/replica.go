@@ -2,10 +2,13 @@ package link
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -14,6 +17,15 @@ var _ replica.Replica = (*Link)(nil)
 
 // Member implements replica.Replica.
 func (k *Link) Member() string { return k.cfg.Self.Name }
+
+// Boot implements replica.Replica.
+func (k *Link) Boot() uint64 { return k.cfg.Self.Boot }
+
+// Clock implements replica.Replica.
+func (k *Link) Clock() *member.Clock { return k.cfg.Self.Clock }
+
+// Log implements replica.Replica.
+func (k *Link) Log() *slog.Logger { return k.cfg.Self.Log }
 
 // Cluster implements replica.Replica.
 func (k *Link) Cluster() machine.ClusterID { return k.cfg.Cluster() }
@@ -37,42 +49,43 @@ func (k *Link) Reached() error {
 }
 
 // Done implements replica.Replica.
-func (k *Link) Done() <-chan struct{} { return k.cfg.Done }
+func (k *Link) Done() <-chan struct{} { return k.cfg.Guests.Done() }
+
+// Enter implements replica.Replica.
+func (k *Link) Enter() *replica.Guest { return k.cfg.Guests.Enter() }
 
 // Propose implements replica.Replica.
 func (k *Link) Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error) {
-	o, _, err := call(ctx, k, func(up upstream, done func(machine.Outcome, wire.Code)) func() {
+	switch cmd.(type) {
+	case machine.Close, machine.Release, machine.Withdraw:
+		ctx = freeing{ctx}
+	}
+	o, code, err := callFor(ctx, k, term.SessionOf(cmd), func(up upstream, done func(machine.Outcome, wire.Code)) func() {
 		up.Propose(k.subscriber, cmd, done)
 		return nil
 	})
+	if err == nil && code == wire.CodeNoSession {
+		return machine.Outcome{Code: machine.NoSession}, nil
+	}
+	if err == nil && code == wire.CodeDenied {
+		return machine.Outcome{}, &replica.Error{Err: &replica.Denied{Reason: o.Value}}
+	}
+	k.mu.Lock()
+	k.away.noteToken(o.Token)
+	k.mu.Unlock()
 	return o, err
 }
 
 // Beat implements replica.Replica.
 func (k *Link) Beat(ctx context.Context, id machine.SessionID) error {
-	code, err := k.callForCode(ctx, func(up upstream, done func(wire.Code)) { up.Beat(k.subscriber, id, done) })
+	_, code, err := callFor(ctx, k, id, func(up upstream, done func(struct{}, wire.Code)) func() {
+		up.Beat(k.subscriber, id, func(c wire.Code) { done(struct{}{}, c) })
+		return nil
+	})
 	if err == nil && code != wire.CodeOK {
 		err = replica.ErrNoSession
 	}
 	return err
-}
-
-// Attach implements replica.Replica.
-func (k *Link) Attach(id machine.SessionID, sink func(machine.Event)) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.attached[id] = &attachment{sink: sink}
-}
-
-// Detach implements replica.Replica.
-func (k *Link) Detach(id machine.SessionID) {
-	k.mu.Lock()
-	delete(k.attached, id)
-	up := k.up
-	k.mu.Unlock()
-	if up != nil {
-		up.Detach(id)
-	}
 }
 
 // Read implements replica.Replica.
@@ -100,7 +113,7 @@ func (k *Link) Scan(ctx context.Context, q replica.Scan) (replica.Scanned, error
 // Granting waits until the founding wait is over, by the word of a confirmed leader.
 // An error is a *replica.Error.
 func (k *Link) Granting(ctx context.Context) error {
-	_, err := k.callForCode(ctx, func(up upstream, done func(wire.Code)) { up.Granting(done) })
+	_, err := k.callForCode(ctx, func(up upstream, done func(wire.Code)) func() { return up.Granting(done) })
 	return err
 }
 
@@ -108,17 +121,17 @@ func (k *Link) Granting(ctx context.Context) error {
 // configuration does not list the member. An error is a *replica.Error; the leader
 // may replace the member all the same.
 func (k *Link) Depart(ctx context.Context) error {
-	_, err := k.callForCode(ctx, func(up upstream, done func(wire.Code)) {
+	_, err := k.callForCode(ctx, func(up upstream, done func(wire.Code)) func() {
 		up.Depart(k.cfg.Self.Name, k.cfg.Self.Boot, done)
+		return nil
 	})
 	return err
 }
 
 // callForCode is call for a request without a value in the answer.
-func (k *Link) callForCode(ctx context.Context, try func(up upstream, done func(wire.Code))) (wire.Code, error) {
+func (k *Link) callForCode(ctx context.Context, try func(up upstream, done func(wire.Code)) (cancel func())) (wire.Code, error) {
 	_, code, err := call(ctx, k, func(up upstream, done func(struct{}, wire.Code)) func() {
-		try(up, func(c wire.Code) { done(struct{}{}, c) })
-		return nil
+		return try(up, func(c wire.Code) { done(struct{}{}, c) })
 	})
 	return code, err
 }

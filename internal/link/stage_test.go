@@ -22,6 +22,9 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
+// ttl is the bound told by every leader.
+const ttl = 2 * time.Second
+
 // stage is the Link of the member "me" with fake surroundings: other members,
 // leading or not, gossip, and the node's events.
 type stage struct {
@@ -29,23 +32,34 @@ type stage struct {
 	k    *Link
 	done chan struct{} // the node stops
 
-	mu       sync.Mutex
-	cluster  machine.ClusterID
-	leading  Leader
-	guess    string // the address of raft's leader
-	members  []member.Sighting
-	gossiped wakeup.All
-	hosts    map[string]*host // by address
-	dials    []string
-	events   []string
+	mu          sync.Mutex
+	cluster     machine.ClusterID
+	leading     Leader
+	guess       string // the address of raft's leader, in term 9
+	voters      []string
+	others      []string
+	members     []member.Sighting
+	description string
+	gossiped    wakeup.All
+	hosts       map[string]*host // by address
+
+	unreachable map[string]bool // addresses, directly
+	dials       []string
+	events      []string
 }
 
 // onStage runs f in a bubble with a running Link and no known member. The
 // bubble fails the test if a goroutine is left behind.
 func onStage(t *testing.T, f func(t *testing.T, s *stage)) {
 	t.Helper()
+	onStageIn(t, machine.ClusterID{1}, f)
+}
+
+// onStageIn is onStage for a member of the given cluster, zero for none.
+func onStageIn(t *testing.T, cluster machine.ClusterID, f func(t *testing.T, s *stage)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, done: make(chan struct{}), cluster: machine.ClusterID{1}, hosts: make(map[string]*host)}
+		s := &stage{t: t, done: make(chan struct{}), cluster: cluster, hosts: make(map[string]*host), unreachable: make(map[string]bool)}
 		s.k = New(Config{
 			Self: member.Self{Name: "me", Boot: 7, Addr: "me", Log: slog.New(slog.DiscardHandler)},
 			TTL:  3 * time.Second,
@@ -57,18 +71,31 @@ func onStage(t *testing.T, f func(t *testing.T, s *stage)) {
 				s.set(func() { l = s.leading })
 				return l
 			},
-			Guess: func() (p member.Process, ok bool) {
+			Guess: func() (p member.Process, term uint64, ok bool) {
 				s.set(func() { p.Addr, ok = s.guess, s.guess != "" })
-				return p, ok
+				return p, 9, ok
+			},
+			VoterAddrs: func() (all []string) {
+				s.set(func() { all = slices.Clone(s.voters) })
+				return all
+			},
+			OtherAddrs: func() (all []string) {
+				s.set(func() { all = slices.Clone(s.others) })
+				return all
 			},
 			Members: func() (all []member.Sighting) {
 				s.set(func() { all = slices.Clone(s.members) })
 				return all
 			},
 			Gossiped: s.gossiped.Wait,
+			Proved:   s.gossiped.Wait,
 			Dial:     s.dial,
+			Describe: func() (b []byte) { s.set(func() { b = []byte(s.description) }); return },
 			Explain:  func() string { return "the reason" },
+			Voters:   func(machine.ClusterID, wire.VoterSet) {},
 			Done:     s.done,
+			Guests:   replica.NewGuests(),
+			AllEnd:   func() bool { return false },
 			Cause:    func() error { return replica.ErrStopped },
 			LeaderChanged: func(p member.Process, term uint64) {
 				s.event(fmt.Sprintf("%s at %s leads term %d", p.Name, p.Addr, term))
@@ -77,6 +104,7 @@ func onStage(t *testing.T, f func(t *testing.T, s *stage)) {
 			QuorumRegained: func() { s.event("quorum regained") },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
+		s.k.Claim(key(1)) // the session of most requests
 		var wg sync.WaitGroup
 		wg.Go(func() { s.k.Run(ctx) })
 		synctest.Wait() // the first search is over
@@ -145,10 +173,17 @@ func (s *stage) lead(l *ownTerm) {
 	s.k.Wake()
 }
 
+// settle waits for the questions under way: each begins after a delay of a
+// millisecond for each member.
+func (s *stage) settle() {
+	time.Sleep(10 * time.Millisecond)
+	synctest.Wait()
+}
+
 // attachedTo fails the test unless the leader of this name serves the Link.
 func (s *stage) attachedTo(name string) {
 	s.t.Helper()
-	synctest.Wait()
+	s.settle()
 	if got, addr, ok := s.k.Leader(); got != name || addr != name || ok != (name != "") {
 		s.t.Errorf("attached to %q at %q, %v; want %q", got, addr, ok, name)
 	}
@@ -161,37 +196,62 @@ func (s *stage) within(d time.Duration) context.Context {
 	return ctx
 }
 
-func (s *stage) dial(ctx context.Context, addr string) (net.Conn, string, error) {
+// dial reaches hosts[to.Addr], or waits in vain for a host in unreachable. Any host
+// relays to any other host.
+func (s *stage) dial(ctx context.Context, to member.Process, via string) (Way, error) {
 	s.mu.Lock()
+	addr := to.Addr
+	if via != "" {
+		addr += "/" + via
+	}
 	s.dials = append(s.dials, addr)
-	h := s.hosts[addr]
+	h := s.hosts[to.Addr]
+	silent := via == "" && s.unreachable[to.Addr]
+	if via != "" && s.hosts[via] == nil {
+		h = nil
+	}
 	s.mu.Unlock()
+	if silent {
+		<-ctx.Done()
+		return Way{}, context.Cause(ctx)
+	}
 	if h == nil {
-		return nil, "", errors.New("nobody there")
+		return Way{}, errors.New("nobody there")
 	}
 	near, far := net.Pipe()
 	h.accept(far)
-	return near, h.name, nil
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Way{Conn: near, Name: h.name, Voter: !h.mere, Renew: h.renew}, nil
 }
 
 // A host is another member. Its address is its name.
 type host struct {
 	name string
 
-	mu       sync.Mutex
-	term     uint64 // the term of its leadership, or 0
-	hint     string // the address in its hints
-	ttl      uint64
-	attaches []wire.AttachRequest
-	requests []*stream.Request // all others, in the order of arrival
-	answer   func(q *stream.Request)
-	streams  []*stream.Stream
+	mu        sync.Mutex
+	term      uint64 // the term of its leadership, or 0
+	hint      string // the address in its hints
+	told      uint64 // the term in its hints
+	votes     bool   // keeps questions until there is news
+	heard     bool   // hears the leader of its hints
+	finds     []wire.FindRequest
+	held      []*stream.Request // questions for the leader
+	ttl       uint64
+	attaches  []wire.AttachRequest
+	requests  []*stream.Request // all others, in the order of arrival
+	answer    func(q *stream.Request)
+	streams   []*stream.Stream
+	described []string
+	frozen    bool          // answers nothing
+	mere      bool          // its streams prove no voter role
+	renew     chan struct{} // of new streams; nil: never closed
 }
 
 // host adds a member. The member leads in the given term, unless that is 0, and
 // answers every request with CodeOK and an empty body.
 func (s *stage) host(name string, term uint64) *host {
-	h := &host{name: name, term: term, ttl: 2000, answer: func(q *stream.Request) { q.Answer(wire.CodeOK, nil) }}
+	h := &host{name: name, term: term, ttl: uint64(ttl / time.Millisecond), answer: func(q *stream.Request) { q.Answer(wire.CodeOK, nil) }}
 	s.set(func() { s.hosts[name] = h })
 	return h
 }
@@ -206,20 +266,38 @@ func (h *host) accept(conn net.Conn) {
 
 // pipeTo returns a dial function to h alone. H answers Attach like every other
 // request.
-func pipeTo(h *host) func(context.Context, string) (net.Conn, string, error) {
-	return func(context.Context, string) (net.Conn, string, error) {
+func pipeTo(h *host) func(context.Context, member.Process, string) (Way, error) {
+	return func(context.Context, member.Process, string) (Way, error) {
 		near, far := net.Pipe()
-		st := stream.New(far, h.answer)
+		st := stream.New(far, func(q *stream.Request) {
+			if q.Type != wire.Describe {
+				h.answer(q)
+			}
+		})
 		st.Start()
 		h.mu.Lock()
 		h.streams = append(h.streams, st)
 		h.mu.Unlock()
-		return near, h.name, nil
+		return Way{Conn: near, Name: h.name, Voter: true}, nil
 	}
 }
 
 func (h *host) handle(q *stream.Request) {
 	h.mu.Lock()
+	if h.frozen {
+		h.mu.Unlock()
+		return
+	}
+	if q.Type == wire.Describe {
+		h.described = append(h.described, string(q.Body))
+		h.mu.Unlock()
+		return
+	}
+	if q.Type == wire.Find {
+		h.mu.Unlock()
+		h.find(q)
+		return
+	}
 	if q.Type != wire.Attach {
 		h.requests = append(h.requests, q)
 		answer := h.answer
@@ -235,10 +313,60 @@ func (h *host) handle(q *stream.Request) {
 	}
 	h.attaches = append(h.attaches, req)
 	if h.term == 0 || h.term < req.Term {
-		q.Answer(wire.CodeNotLeader, wire.Marshal(&wire.Hint{Addr: h.hint}))
+		q.Answer(wire.CodeNotLeader, wire.Marshal(new(h.hintLocked())))
 		return
 	}
 	q.Answer(wire.CodeOK, wire.Marshal(&wire.AttachAnswer{Term: h.term, TTL: h.ttl}))
+}
+
+func (h *host) hintLocked() wire.Hint {
+	if h.term != 0 {
+		return wire.Hint{Term: h.term, Leader: h.name, Addr: h.name, Votes: h.votes}
+	}
+	return wire.Hint{Term: h.told, Leader: h.hint, Addr: h.hint, Votes: h.votes}
+}
+
+// find answers a question for the leader as term.Guide does.
+func (h *host) find(q *stream.Request) {
+	var req wire.FindRequest
+	if wire.Unmarshal(q.Body, &req) != nil {
+		q.Answer(wire.CodeBad, nil)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.frozen {
+		return
+	}
+	if req.Wait != 0 {
+		h.finds = append(h.finds, req)
+	}
+	hint := h.hintLocked()
+	news := hint.Leader != "" && (hint.Term > req.Above || req.Lost && hint.Term == req.Above && (h.heard || h.term != 0))
+	if news || !h.votes || req.Wait == 0 {
+		q.Answer(wire.CodeOK, wire.Marshal(&hint))
+		return
+	}
+	h.held = append(h.held, q)
+	time.AfterFunc(time.Duration(req.Wait)*time.Millisecond, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if i := slices.Index(h.held, q); i >= 0 {
+			h.held = slices.Delete(h.held, i, i+1)
+			q.Answer(wire.CodeOK, wire.Marshal(new(h.hintLocked())))
+		}
+	})
+}
+
+// release has the member look at the held questions again.
+func (h *host) release() {
+	h.mu.Lock()
+	held := h.held
+	h.held = nil
+	h.mu.Unlock()
+	for _, q := range held {
+		h.find(q)
+	}
 }
 
 // setAnswer changes how the member answers requests.
@@ -254,8 +382,24 @@ func silence(*stream.Request)                {}
 // serve has the member lead in a term.
 func (h *host) serve(term uint64) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.term = term
+	h.mu.Unlock()
+	h.release()
+}
+
+// freeze has the member answer nothing any more.
+func (h *host) freeze() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.frozen = true
+}
+
+// tell changes the leader in the member's hints.
+func (h *host) tell(leader string, term uint64) {
+	h.mu.Lock()
+	h.hint, h.told = leader, term
+	h.mu.Unlock()
+	h.release()
 }
 
 // resign has the member lead no more, and end its streams.
@@ -306,6 +450,8 @@ type ownTerm struct {
 	mu         sync.Mutex
 	subscriber *term.Subscriber
 	sessions   []machine.SessionID
+	shown      []machine.SessionID // before their Open
+	detached   []machine.SessionID
 	quits      int
 }
 
@@ -330,10 +476,20 @@ func (o *ownTerm) Quit(*term.Subscriber) {
 	o.quits++
 }
 
-func (o *ownTerm) Attach(_ *term.Subscriber, ids []machine.SessionID) {
+func (o *ownTerm) Attach(_ *term.Subscriber, keys, fresh []machine.SessionKey) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sessions = append(o.sessions, ids...)
+	o.sessions = append(o.sessions, ids(keys)...)
+	o.shown = append(o.shown, ids(fresh)...)
+	return true
+}
+
+func (o *ownTerm) Show(s *term.Subscriber, fresh ...machine.SessionKey) { o.Attach(s, nil, fresh) }
+
+func (o *ownTerm) Detach(_ *term.Subscriber, id machine.SessionID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.detached = append(o.detached, id)
 }
 
 func (o *ownTerm) Propose(_ *term.Subscriber, _ machine.Command, done func(machine.Outcome, wire.Code)) {
@@ -342,4 +498,19 @@ func (o *ownTerm) Propose(_ *term.Subscriber, _ machine.Command, done func(machi
 	}
 }
 
-func sid(b byte) machine.SessionID { return machine.SessionID{b} }
+func key(b byte) machine.SessionKey { return machine.SessionKey{b} }
+
+func sid(b byte) machine.SessionID { return key(b).ID() }
+
+func ids(keys []machine.SessionKey) (out []machine.SessionID) {
+	for _, k := range keys {
+		out = append(out, k.ID())
+	}
+	return out
+}
+
+// attach claims a session and attaches it, as if its Open had been answered.
+func (s *stage) attach(key machine.SessionKey, sink func(machine.Event)) {
+	s.k.Claim(key)
+	s.k.Attach(key.ID(), sink)
+}

@@ -31,6 +31,9 @@ func (s *State) acquire(owner *session, c *Acquire) Outcome {
 	if w.set {
 		keys = slices.Clone(c.Keys)
 	}
+	if out := owner.index.roomFor(weightOf(keys, w.Meta, w.under)); out.Code != 0 {
+		return out
+	}
 	if out := s.checkKey(&w, c.Key); out.Code != 0 {
 		return s.refuse(owner, c.Seq, out)
 	}
@@ -98,12 +101,7 @@ func (s *State) checkKey(w *waiter, key string) Outcome {
 			return out
 		}
 	}
-	if w.Mode == Permit {
-		if of := s.keys.get(key).capacity(); of != 0 && of != w.Of {
-			return Outcome{Code: WrongCapacity, Limit: uint64(of)}
-		}
-	}
-	return Outcome{}
+	return s.keys.get(key).checkCapacity(w)
 }
 
 // refuse refuses a request whose seq is spent, and remembers the refusal.
@@ -119,6 +117,7 @@ func (s *State) acquireNow(owner *session, w *waiter, keys []string, p place) Ou
 	}
 	out := s.giveKeys(owner, w, keys, false)
 	owner.index.unseen++
+	owner.index.weight.add(weightOf(keys, w.Meta, nil), 1)
 	if s.keys.conditions > 0 {
 		s.step.revisit = append(s.step.revisit, keys...)
 	}
@@ -129,15 +128,21 @@ func (s *State) acquireNow(owner *session, w *waiter, keys []string, p place) Ou
 // heldOutcome refuses a Try because its keys are not free, and describes a
 // conflicting grant or waiter.
 func (s *State) heldOutcome(keys []string, w *waiter, client string) Outcome {
+	return Outcome{Code: Held, Holder: s.inTheWay(keys, w, client)}
+}
+
+// inTheWay describes a grant or a waiter in conflict with w; the zero Holder if the
+// search finds none.
+func (s *State) inTheWay(keys []string, w *waiter, client string) Holder {
 	for _, key := range keys {
 		if h := s.conflictAt(key, w, client); h != (Holder{}) {
 			if w.set && h.Key == "" {
 				h.Key = key
 			}
-			return Outcome{Code: Held, Holder: h}
+			return h
 		}
 	}
-	return Outcome{Code: Held} // the search found none
+	return Holder{}
 }
 
 // lineageOf returns the lineage tokens of the grants in under, without repeats and

@@ -1,11 +1,14 @@
 package machine
 
+import "slices"
+
 // Admission: after a change, the waiters that no longer have to wait are granted.
 
 // admitWaiters looks at the queues of all keys in revisit, and of the keys added
 // meanwhile, until no waiter there could be granted.
 func (s *State) admitWaiters() {
 	p := &s.step
+	s.onceEach()
 	for i := 0; i < len(p.revisit); i++ {
 		s.admitFrom(p.revisit[i])
 	}
@@ -14,14 +17,33 @@ func (s *State) admitWaiters() {
 	}
 	clear(p.revisit)
 	p.revisit = p.revisit[:0]
+	if len(p.noted) > maxScratch {
+		p.noted = make(map[string]struct{})
+	}
+	clear(p.noted)
 	if len(p.blocked) > maxScratch {
 		p.blocked = make(map[requestID]string)
 	}
 	clear(p.blocked)
 }
 
+// onceEach keeps the first of each key in revisit: a session may end with thousands of
+// grants below one tree. A grant frees no waiter, or else notes the queue again.
+func (s *State) onceEach() {
+	p := &s.step
+	if len(p.revisit) < 3 {
+		return
+	}
+	p.revisit = slices.DeleteFunc(p.revisit, func(key string) bool {
+		_, noted := p.noted[key]
+		p.noted[key] = struct{}{}
+		return noted
+	})
+}
+
 // admitFrom grants all grantable waiters of key's queue, from the head on. A key
-// without holders and waiters becomes idle then.
+// without holders and waiters becomes idle then, and a key without permits loses the
+// capacity that no SetCapacity has set.
 //
 // One pass is enough: a waiter in conflict with another is in conflict with it as a
 // holder too, so a grant never frees a waiter behind. Permits are the exception, and
@@ -35,11 +57,12 @@ func (s *State) admitFrom(key string) {
 		s.refuseChanged(key)
 		r = s.keys.get(key)
 	}
+	var known sharedPass
 	for i := 0; i < len(r.queue) && s.lifted && s.last < MaxToken; {
 		w := &r.queue[i]
 		owner := s.sessions.get(w.session)
-		held := r.heldAgainst(w, owner.client)
-		if held || i > 0 && w.Mode != Shared || s.keys.heldAgainstByTree(key, w) || s.blockedElsewhere(owner, key, w) {
+		held := known.heldAgainst(r, w, owner.client)
+		if held || i > 0 && w.Mode != Shared || known.heldByTree(s, key, w) || s.blockedElsewhere(owner, key, w) {
 			// Every waiter behind an exclusive waiter or a permit waits for it. A
 			// shared waiter may wait for a tree, for another key or for a ghost,
 			// while the waiters behind need not.
@@ -50,14 +73,54 @@ func (s *State) admitFrom(key string) {
 			continue
 		}
 		s.admit(owner, key, i)
-		r = s.keys.get(key)
+		r, known.clients = s.keys.get(key), nil
 		if s.keys.conditions > 0 {
 			break // a condition may not hold any more: the key is in revisit again
 		}
 	}
+	if r.capacity != 0 && !r.fixed && !r.hasPermits() {
+		r = s.keys.editRecord(key, r, func(r *record) { r.capacity = 0 }) // the next request names another
+	}
 	if len(r.holders) == 0 && len(r.queue) == 0 {
 		s.makeIdle(key, r)
 	}
+}
+
+// sharedPass is what a pass over a queue knows of all shared waiters. Thousands may wait
+// for one key below, or for the ghosts of thousands: a search for each of them, at every
+// release there, takes seconds.
+type sharedPass struct {
+	tree    [2]bool         // a holder above or below is in the way of others, and of trees: no grant changes that
+	clients map[string]bool // whether the holders are in the way of the client's; "": of requests for several keys
+}
+
+// heldAgainst is record.heldAgainst.
+func (p *sharedPass) heldAgainst(r *record, w *waiter, client string) bool {
+	if r.ghosts == 0 || w.Mode != Shared {
+		return r.heldAgainst(w, client)
+	}
+	if w.set {
+		client = ""
+	}
+	held, known := p.clients[client]
+	if !known {
+		if p.clients == nil {
+			p.clients = make(map[string]bool)
+		}
+		held = r.heldAgainst(w, client)
+		p.clients[client] = held
+	}
+	return held
+}
+
+// heldByTree is keyTable.heldAgainstByTree.
+func (p *sharedPass) heldByTree(s *State, key string, w *waiter) bool {
+	if w.Mode != Shared {
+		return s.keys.heldAgainstByTree(key, w)
+	}
+	at := &p.tree[bit(w.Tree, 1)]
+	*at = *at || s.keys.heldAgainstByTree(key, w)
+	return *at
 }
 
 // blockedElsewhere reports whether w has to wait for a waiter above or below key, or
@@ -91,13 +154,14 @@ func (s *State) blockedElsewhere(owner *session, key string, w *waiter) bool {
 // blockedAt reports whether w, which stands in key's queue, has to wait there.
 func (s *State) blockedAt(key string, w *waiter, client string) bool {
 	r := s.keys.get(key)
-	return s.keys.heldAgainst(key, r, w, client) || r.waitsBehind(w, r.position(w.requestID)) || s.keys.waitsBehindTree(key, w)
+	return s.keys.heldAgainst(key, r, w, client) || r.waitsBehind(w, r.find(w)) || s.keys.waitsBehindTree(key, w)
 }
 
 // admit makes the waiter at index i of key's queue a holder.
 func (s *State) admit(owner *session, key string, i int) {
 	w := s.removeWaiter(key, i)
 	owner.index.waits--
+	owner.index.weight.add(weightOf(nil, "", w.under), -1)
 	var out Outcome
 	if w.upgrade != 0 {
 		out = s.makeExclusive(owner, key, &w, true)
@@ -106,7 +170,7 @@ func (s *State) admit(owner *session, key string, i int) {
 		keys := s.keysOf(owner, w.seq, owner.index.requests[w.seq])
 		for _, other := range keys {
 			if other != key {
-				s.removeWaiter(other, s.keys.get(other).position(w.requestID))
+				s.removeWaiter(other, s.keys.get(other).find(&w))
 			}
 		}
 		out = s.giveKeys(owner, &w, keys, true)
@@ -120,23 +184,44 @@ func (s *State) admit(owner *session, key string, i int) {
 
 // refuseChanged refuses, late, the waiters of key whose condition no longer holds.
 func (s *State) refuseChanged(key string) {
-	r := s.keys.get(key)
-	for i := 0; i < len(r.queue); {
-		if w := &r.queue[i]; !w.Conditional || r.last <= w.IfToken {
-			i++
-			continue
-		}
-		w := s.removeWaiter(key, i)
-		r = s.change(key, func(*record) {})
-		owner := s.sessions.get(w.session)
-		owner.index.waits--
-		owner.index.unseen-- // remember counts it again
-		out := s.remember(owner, w.seq, &answer{out: Outcome{Code: Changed, Token: r.last}, key: key, late: true})
-		s.revisit(key, w.Tree)
-		s.step.events = append(s.step.events, refusedEvent(owner.id, w.seq, key, out))
+	last := s.keys.get(key).last
+	s.refuseWaiters(key, Outcome{Code: Changed, Token: last}, func(w *waiter) bool { return w.Conditional && w.IfToken < last })
+}
+
+// refuseWaiters refuses, late, the chosen waiters for key alone, in a single pass, and
+// notes the queues to be looked at once for all of them: thousands of trees may wait for
+// thousands of waiters.
+func (s *State) refuseWaiters(key string, out Outcome, chosen func(*waiter) bool) {
+	r, i := s.keys.get(key), 0
+	for i < len(r.queue) && !chosen(&r.queue[i]) {
+		i++
 	}
+	if i == len(r.queue) {
+		return
+	}
+	var removed []waiter
+	s.change(key, func(r *record) { removed = r.removeWaitersIf(chosen) })
+	tree := false
+	for i := range removed {
+		w := &removed[i]
+		s.lineage.remove(w.under, w.requestID)
+		s.refuseLate(key, w, out)
+		tree = tree || w.Tree
+	}
+	s.revisit(key, tree)
+}
+
+// refuseLate gives a waiter for key alone, which has left the queue, a refusal for its
+// outcome.
+func (s *State) refuseLate(key string, w *waiter, out Outcome) {
+	owner := s.sessions.get(w.session)
+	owner.index.waits--
+	owner.index.weight.add(s.weigh(owner, w), -1)
+	owner.index.unseen-- // remember counts it again
+	s.remember(owner, w.seq, &answer{out: out, key: key, late: true})
+	s.step.events = append(s.step.events, refusedEvent(owner.id, w.seq, key, out))
 }
 
 func refusedEvent(id SessionID, seq uint64, key string, out Outcome) Event {
-	return Event{Kind: EventRefused, Session: id, Seq: seq, Key: key, Code: out.Code, Token: out.Token}
+	return Event{Kind: EventRefused, Session: id, Seq: seq, Key: key, Code: out.Code, Token: out.Token, Limit: out.Limit}
 }

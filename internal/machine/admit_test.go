@@ -62,3 +62,69 @@ func TestLiftServesKeysInOrder(t *testing.T) {
 		}
 	}
 }
+
+// A session ends with thousands of grants below a key where thousands wait: the queue is
+// passed once, and not at each grant.
+func TestTheEndOfASessionPassesAQueueOnce(t *testing.T) {
+	const n = 1000
+	s := withA(t)
+	a, b := session16("a"), session16("b")
+	s.Apply(Open{Session: b, Client: "b", TTL: 1000})
+	s.Apply(Acquire{Session: b, Seq: 1, Key: "t/x"})
+	for i := range uint64(n) {
+		s.Apply(Acquire{Session: a, Seq: i + 1, Key: fmt.Sprint("t/", i)})
+		s.Apply(Acquire{Session: b, Seq: i + 2, Keys: []string{"t", "u"}, Spec: Spec{Mode: Shared, Tree: true}})
+	}
+	o := s.sessions.get(a)
+	s.removeWaitersAndAnswers(o)
+	s.endGrants(o, Closed)
+	if len(s.step.revisit) < 2*n {
+		t.Fatalf("%d queues to look at: the test is void", len(s.step.revisit))
+	}
+	s.onceEach()
+	if len(s.step.revisit) != n+1 {
+		t.Errorf("%d queues to look at", len(s.step.revisit))
+	}
+}
+
+// TestLateRefusalsLookAtEachQueueOnce: many waiters are refused in one step, and each of
+// them stood in the way of many trees that wait below their key.
+func TestLateRefusalsLookAtEachQueueOnce(t *testing.T) {
+	const n = 100
+	a := session16("a")
+	for name, test := range map[string]struct {
+		first, waiter Spec
+		refuse        func(s *State)
+	}{
+		"a lower capacity": {
+			Spec{Mode: Permit, N: 8, Of: 8}, Spec{Mode: Permit, N: 2},
+			func(s *State) { apply(t, s, SetCapacity{Session: a, Seq: 1 << 20, Key: "k", Of: 1}, OK) },
+		},
+		"a condition that fails": {
+			Spec{}, Spec{Conditional: true, IfToken: 1},
+			func(s *State) { apply(t, s, Release{Session: a, Token: 1}, OK) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := withA(t)
+			apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Spec: test.first}, Granted)
+			apply(t, s, Acquire{Session: a, Seq: 1 << 19, Key: "k", Spec: test.first}, Queued)
+			for i := range uint64(n) {
+				apply(t, s, Acquire{Session: a, Seq: 2 + 2*i, Key: fmt.Sprint("k/", i), Spec: Spec{Tree: true}}, Queued)
+			}
+			for i := range uint64(n) {
+				apply(t, s, Acquire{Session: a, Seq: 3 + 2*i, Key: "k", Spec: test.waiter}, Queued)
+			}
+			test.refuse(s)
+			if left := len(s.keys.get("k").queue); left != 0 {
+				t.Errorf("%d are not refused", left)
+			}
+			if cap(s.step.revisit) == 0 { // given up, since it was longer than maxScratch
+				t.Error("queues were looked at again and again")
+			}
+			if err := s.Check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

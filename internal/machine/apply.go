@@ -5,7 +5,8 @@ import "slices"
 // Apply takes one step. The outcome answers the proposer. The events are the step's
 // effects on others. The contract includes their order: losses, then the resulting
 // grants, then the session's end, then one EventChanged for each changed key, in
-// ascending order. Apply never panics on a decoded command, and refuses a nil or
+// ascending order, then the parts and one EventGroup of each changed group, in ascending
+// order. Apply never panics on a decoded command, and refuses a nil or
 // unknown command as BadCommand.
 //
 // The caller owns the events.
@@ -29,6 +30,9 @@ func (s *State) Apply(c Command) (Outcome, []Event) {
 	}
 	clear(p.touched)
 	p.events = nil
+	if len(p.groups) > 0 {
+		events = s.groupEvents(events)
+	}
 	return out, events
 }
 
@@ -42,7 +46,7 @@ func (s *State) apply(c Command) Outcome {
 	case LeaderStart:
 		return s.leaderStart(c)
 	case Raise, Lift, Bound, Open, Close, Silence, Hear, Expire, Acquire, Upgrade, Downgrade, SetValue,
-		Withdraw, Release, Ask, Break, EndDelay:
+		Withdraw, Release, Ask, Break, EndDelay, Forget, SetCapacity, Enlist, Delist, Decline, Resize, Assign, Dismiss, Reshard, EndSession:
 	default:
 		return bad("Command", 0)
 	}
@@ -70,25 +74,31 @@ func (s *State) apply(c Command) Outcome {
 	case Expire:
 		return s.inTerm(c.Term, func() Outcome { return s.endSession(c.Session, Expired) })
 	case Acquire:
-		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.acquire(o, &c) })
+		return s.fromUsable(c.Session, c.Seen, func(o *session) Outcome { return s.acquire(o, &c) })
 	case Upgrade:
-		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.upgrade(o, c) })
+		return s.fromUsable(c.Session, c.Seen, func(o *session) Outcome { return s.upgrade(o, c) })
 	case Downgrade:
 		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.downgrade(o, c) })
 	case SetValue:
-		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.setValue(o, c) })
+		return s.fromUsable(c.Session, c.Seen, func(o *session) Outcome { return s.setValue(o, c) })
 	case Withdraw:
-		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.withdraw(o, c.Seq) })
+		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.withdraw(o, &c) })
 	case Release:
 		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.release(o, c) })
+	case SetCapacity:
+		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.setCapacity(o, c) })
 	case Ask:
 		return s.ask(c)
 	case Break:
 		return s.breakGrant(c)
+	case EndSession:
+		return s.revoke(c)
 	case EndDelay:
 		return s.inTerm(c.Term, func() Outcome { return s.endDelay(c.Token) })
+	case Forget:
+		return s.forget(c)
 	}
-	return bad("Command", 0)
+	return s.applyToGroup(c)
 }
 
 // inTerm calls f, unless the command's term is not the present one.
@@ -100,7 +110,7 @@ func (s *State) inTerm(term uint64, f func() Outcome) Outcome {
 }
 
 func (s *State) found(c Found) Outcome {
-	if s.founded {
+	if s.founded && c.Cluster == s.cluster {
 		return Outcome{Code: Founded}
 	}
 	if c.Cluster == (ClusterID{}) {
@@ -112,10 +122,15 @@ func (s *State) found(c Found) Outcome {
 	if out := checkTTL(c.TTL, MaxTTL); out.Code != 0 {
 		return out
 	}
+	bound := c.TTL
+	if s.founded {
+		bound = max(bound, s.LongestTTL())
+		s.endForSuccessor()
+	}
 	s.cluster = c.Cluster
 	s.founded = true
-	s.last = c.Floor - 1
-	s.bound = c.TTL
+	s.last = max(s.last, c.Floor-1)
+	s.bound = bound
 	s.forgotten = s.last // grants of an earlier cluster are not known
 	return Outcome{Code: OK}
 }

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// BenchmarkTreeOverMany is a request for a tree over a hundred thousand held keys,
+// BenchmarkTreeOverMany is a request for a tree over fifty thousand held keys,
 // and its withdrawal: neither looks at all keys.
 func BenchmarkTreeOverMany(b *testing.B) {
 	s := founded()
 	a := session16("a")
 	s.Apply(Open{Session: a, Client: "a", TTL: 1000})
 	seq := uint64(0)
-	for i := range 100_000 {
+	for i := range MaxHeld - 1 {
 		seq++
 		s.Apply(Acquire{Session: a, Seq: seq, Key: fmt.Sprint("t/", i)})
 	}
@@ -156,6 +156,71 @@ func BenchmarkCommand(b *testing.B) {
 			if _, err := DecodeEntry(EncodeCommands(cmds)); err != nil {
 				b.Fatal(err)
 			}
+		}
+	})
+}
+
+// largestGroup is a group of as many shards and callers as there may be, assigned in
+// turn.
+func largestGroup(tb testing.TB) (*State, []Move) {
+	s := founded()
+	for i := range MaxCallers {
+		id := SessionID{1, byte(i), byte(i >> 8)}
+		s.Apply(Open{Session: id, Client: fmt.Sprint("client ", i), Node: "node", TTL: 1000})
+		apply(tb, s, Enlist{Session: id, Seq: 1, Group: "g", Shards: MaxShards, Weight: 1}, OK)
+	}
+	moves := make([]Move, MaxShards)
+	for i := range moves {
+		moves[i] = Move{uint32(i), uint32(1 + i%MaxCallers)}
+	}
+	return s, moves
+}
+
+// BenchmarkAssign is an Assign that moves every shard of the largest group, with all the
+// parts. BenchmarkGroup/move moves one shard, /end ends a session of the group, and /read
+// describes the group.
+func BenchmarkAssign(b *testing.B) {
+	s, moves := largestGroup(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		for i := range moves {
+			moves[i].Caller = 1 + moves[i].Caller%MaxCallers
+		}
+		if out, events := s.Apply(Assign{Term: 1, Group: "g", Version: s.GroupVersion("g"), Moves: moves}); out.Code != OK || len(events) != MaxCallers+1 {
+			b.Fatal(out, len(events))
+		}
+	}
+}
+
+func BenchmarkGroup(b *testing.B) {
+	s, moves := largestGroup(b)
+	apply(b, s, Assign{Term: 1, Group: "g", Version: s.GroupVersion("g"), Moves: moves}, OK)
+	b.Run("move", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			apply(b, s, Assign{Term: 1, Group: "g", Version: s.GroupVersion("g"), Moves: []Move{{7, uint32(1 + i%MaxCallers)}}}, OK)
+		}
+	})
+	b.Run("end", func(b *testing.B) {
+		id := SessionID{1, 1}
+		for seq := uint64(2); b.Loop(); seq++ {
+			apply(b, s, Delist{Session: id, Seq: seq - 1}, OK)
+			apply(b, s, Enlist{Session: id, Seq: seq, Group: "g", Shards: MaxShards, Weight: 1}, OK)
+		}
+	})
+	b.Run("read", func(b *testing.B) {
+		for b.Loop() {
+			s.Group("g")
+		}
+	})
+	b.Run("reshard", func(b *testing.B) {
+		for b.Loop() {
+			s.heldShard("g", MaxShards)
+		}
+	})
+	b.Run("reshard/each", func(b *testing.B) {
+		for b.Loop() {
+			s.heldShardOf("g", MaxShards)
 		}
 	})
 }

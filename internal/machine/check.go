@@ -34,6 +34,9 @@ func (s checker) checkTables() error {
 	if err := s.checkHeader(); err != nil {
 		return err
 	}
+	if err := s.checkEnded(); err != nil {
+		return err
+	}
 	for id, o := range s.sessions.all {
 		if err := s.checkSession(id, o); err != nil {
 			return err
@@ -52,9 +55,12 @@ func (s checker) checkTables() error {
 			return err
 		}
 	}
+	if err := s.checkGroups(); err != nil {
+		return err
+	}
 	for q, a := range s.answers.all {
 		switch a.out.Code {
-		case Held, TooManyWaiters, Founding, Granted, Deadlock, WrongCapacity, Changed, TooOld, WrongMode:
+		case Held, TooManyWaiters, Founding, Granted, Deadlock, WrongCapacity, Changed, TooOld, NeverGranted, WrongMode, OK, TooManyCapacities:
 		default:
 			return broken(8, "session %x seq %d is remembered as answered with code %d", q.session, q.seq, a.out.Code)
 		}
@@ -70,12 +76,28 @@ func (s checker) checkHeader() error {
 		return broken(2, "token %d is forgotten, but the last token is %d", s.forgotten, s.last)
 	case s.last > MaxToken:
 		return broken(2, "token %d exceeds %d", s.last, MaxToken)
-	case !s.founded && (s.lifted || s.last != 0 || s.bound != 0 || s.cluster != ClusterID{} || s.sessions.n > 0):
+	case !s.founded && (s.lifted || s.last != 0 || s.bound != 0 || s.cluster != ClusterID{} || s.sessions.n+s.groups.n > 0):
 		return broken(9, "there is state before founding")
 	case s.founded && s.cluster == ClusterID{}:
 		return broken(9, "founded, but for no cluster")
 	case s.founded && (s.bound < MinTTL || s.bound > MaxTTL):
 		return broken(10, "bound of %d ms", s.bound)
+	}
+	return nil
+}
+
+// checkEnded verifies the list of ended processes.
+func (s checker) checkEnded() error {
+	if len(s.ended) > MaxEnded || len(s.ended) > 0 && !s.founded {
+		return broken(10, "%d nodes have ended processes", len(s.ended))
+	}
+	for i, e := range s.ended {
+		switch {
+		case e.node == "" || !validName(e.node) || e.boot == 0:
+			return broken(10, "process %d of node %q has ended", e.boot, e.node)
+		case i > 0 && s.ended[i-1].node >= e.node:
+			return broken(11, "ended process of %q out of order", e.node)
+		}
 	}
 	return nil
 }
@@ -86,12 +108,16 @@ func (s checker) checkSession(id SessionID, o *session) error {
 		return broken(11, "session %x is stored as %x", o.id, id)
 	case o.client == "" || !validName(o.client) || !validName(o.node) || len(o.meta) > MaxMeta:
 		return broken(10, "session %x has a name or meta over its limit", id)
+	case o.index.weight.keys > MaxHeld || o.index.weight.bytes > MaxHeldBytes:
+		return broken(10, "session %x weighs %+v", id, o.index.weight)
 	case o.ttl < MinTTL || o.ttl > MaxTTL:
 		return broken(10, "session %x has a TTL of %d ms", id, o.ttl)
+	case slices.Contains(s.ended, endedBoot{o.node, o.boot}):
+		return broken(12, "session %x is open for an ended process", id)
 	case !o.spent.valid():
 		return broken(10, "session %x has spent seqs %v", id, o.spent)
 	}
-	return nil
+	return s.checkRevoked(o)
 }
 
 // checkNumbers verifies that only the keys of a single request share a token, and
@@ -132,14 +158,21 @@ func (s checker) checkSet(q requestID, keys []string) error {
 		return broken(10, "session %x seq %d is for %d keys, or not in order", q.session, q.seq, len(keys))
 	}
 	var token Token
+	var order uint64
 	for i, key := range keys {
 		r := s.keys.get(key)
 		j := slices.IndexFunc(r.holders, func(g grant) bool { return g.requestID == q })
-		var t Token
+		t, at := Token(0), -1
 		if j >= 0 {
 			t = r.holders[j].token
-		} else if r.position(q) < 0 {
+		} else if at = r.position(q); at < 0 {
 			return broken(8, "session %x seq %d is not at %q", q.session, q.seq, key)
+		}
+		if at >= 0 {
+			if order != 0 && r.queue[at].order != order {
+				return broken(5, "session %x seq %d has order %d at %q and %d before", q.session, q.seq, r.queue[at].order, key, order)
+			}
+			order = r.queue[at].order
 		}
 		if i > 0 && t != token {
 			return broken(8, "session %x seq %d has token %d at %q and %d before", q.session, q.seq, t, key, token)
@@ -164,14 +197,17 @@ func (s checker) checkRecord(key string, r *record) error {
 		return broken(2, "token %d of %q is above the last, %d", r.last, key, s.last)
 	case inUse == (r.idle != 0) || r.idle > s.idles:
 		return broken(4, "%q has %d holders and %d waiters, and is idle as number %d", key, len(r.holders), len(r.queue), r.idle)
-	case !inUse && r.last == 0:
+	case !inUse && r.last == 0 && !r.fixed:
 		return broken(4, "%q has a record, but nothing is known about it", key)
-	case len(r.holders) > 0 && !s.lifted:
+	case len(r.holders) > int(r.ghosts) && !s.lifted:
 		return broken(9, "%q has a holder before the founding wait is over", key)
 	case len(r.holders) > MaxHolders:
 		return broken(10, "%q has %d holders", key, len(r.holders))
 	case len(r.queue) > MaxWaiters+1: // an upgrade comes on top
 		return broken(5, "%q has %d waiters", key, len(r.queue))
+	}
+	if err := r.checkPermits(key); err != nil {
+		return err
 	}
 	for i := range r.holders {
 		if err := s.checkGrant(key, r, i); err != nil {
@@ -185,9 +221,11 @@ func (s checker) checkRecord(key string, r *record) error {
 	}
 	counted := record{holders: r.holders, queue: r.queue}
 	counted.recount()
-	if r.ghosts != counted.ghosts || r.trees != counted.trees || r.conditions != counted.conditions {
-		return broken(11, "%q counts %d ghosts, %d trees and %d conditions; derived %d, %d and %d",
-			key, r.ghosts, r.trees, r.conditions, counted.ghosts, counted.trees, counted.conditions)
+	if r.ghosts != counted.ghosts || r.trees != counted.trees || r.conditions != counted.conditions ||
+		r.permits != counted.permits || r.permitWaiters != counted.permitWaiters {
+		return broken(11, "%q counts ghosts, trees, conditions, permits and their waiters as %d, %d, %d, %d, %d; derived %d, %d, %d, %d, %d", key,
+			r.ghosts, r.trees, r.conditions, r.permits, r.permitWaiters,
+			counted.ghosts, counted.trees, counted.conditions, counted.permits, counted.permitWaiters)
 	}
 	return nil
 }
@@ -202,6 +240,8 @@ func (s checker) checkWaiter(key string, r *record, i int) error {
 	switch {
 	case w.order < order || w.order > w.since || w.since == 0 || w.since > r.version:
 		return broken(5, "waiter of command %d and order %d stands behind order %d at %q", w.since, w.order, order, key)
+	case r.find(w) != i:
+		return broken(5, "waiter of command %d is at %q twice, or not found", w.since, key)
 	case w.passed > MaxPassed:
 		return broken(6, "waiter of command %d was passed %d times at %q", w.since, w.passed, key)
 	case len(w.under) > MaxUnder+1:
@@ -226,10 +266,8 @@ func (s checker) checkGrant(key string, r *record, i int) error {
 		return broken(3, "token %d of %q has no session and no delay", g.token, key)
 	case out.Code != 0:
 		return broken(10, "grant with a bad %s at %q: %+v", out.Field, key, g.Spec)
-	case i > 0 && (g.Mode == Exclusive || g.Mode != r.holders[0].Mode || g.Of != r.holders[0].Of):
+	case i > 0 && (g.Mode == Exclusive || g.Mode != r.holders[0].Mode):
 		return broken(1, "%q has holders of modes %d and %d", key, r.holders[0].Mode, g.Mode)
-	case g.Mode == Permit && len(r.holders) > int(g.Of):
-		return broken(1, "%d hold permits of %d at %q", len(r.holders), g.Of, key)
 	}
 	for p := range above(key) {
 		over := s.keys.get(p)
@@ -269,7 +307,7 @@ func (s checker) checkWait(key string, r *record, w *waiter) error {
 	for _, k := range s.keysOf(owner, w.seq, owner.index.requests[w.seq]) {
 		kr := s.keys.get(k)
 		blocked = blocked || s.keys.heldAgainst(k, kr, w, owner.client) || w.upgrade == 0 &&
-			(kr.waitsBehind(w, kr.position(w.requestID)) || s.keys.waitsBehindTree(k, w))
+			(kr.waitsBehind(w, kr.find(w)) || s.keys.waitsBehindTree(k, w))
 	}
 	if !blocked {
 		return broken(4, "session %x seq %d waits for %q, which it could be granted", w.session, w.seq, key)
@@ -289,12 +327,15 @@ func (s checker) checkDerived() error {
 		c.index = newIndex()
 		fresh.sessions.set(id, &c)
 	}
-	fresh.keys.table, fresh.sets, fresh.answers = s.keys.table, s.sets, s.answers
+	fresh.keys.table, fresh.sets, fresh.answers, fresh.groups = s.keys.table, s.sets, s.answers, s.groups
 	if err := fresh.derive(); err != nil {
 		return err
 	}
 	if err := s.keys.checkDerived(&fresh.keys); err != nil {
 		return err
+	}
+	if is, want := s.refs.all(), fresh.refs.all(); !slices.Equal(is, want) {
+		return broken(11, "%d refs of sessions, derived %d, or others", len(is), len(want))
 	}
 	if !maps.EqualFunc(s.lineage, fresh.lineage, func(a, b *branch) bool { return maps.Equal(a.waiters, b.waiters) }) {
 		return broken(11, "lineage of %d grants, derived %d, or others", len(s.lineage), len(fresh.lineage))
@@ -310,6 +351,7 @@ func (s checker) checkDerived() error {
 		{"sessions", s.sessions.n, s.sessions.count()},
 		{"sets", s.sets.n, s.sets.count()},
 		{"answers", s.answers.n, s.answers.count()},
+		{"groups", s.groups.n, s.groups.count()},
 	} {
 		if t.counted != t.is {
 			return broken(11, "counts %d %s of %d", t.counted, t.name, t.is)
@@ -332,6 +374,9 @@ func (t *keyTable) checkDerived(fresh *keyTable) error {
 	if is, want := t.inUse.all(), fresh.inUse.all(); !slices.Equal(is, want) {
 		return broken(11, "%q are in use, derived %q", is, want)
 	}
+	if is, want := t.valued.all(), fresh.valued.all(); !slices.Equal(is, want) {
+		return broken(11, "%q have values, derived %q", is, want)
+	}
 	for i := range t.below {
 		if is, want := t.below[i].all(), fresh.below[i].all(); !slices.Equal(is, want) {
 			return broken(11, "%q are in set %d, derived %q", is, i, want)
@@ -344,7 +389,7 @@ func (t *keyTable) checkDerived(fresh *keyTable) error {
 		}
 	}
 	if t.past.n > MaxPast || t.fadingIdle.n > MaxFading || t.fadingIdleBytes > MaxFadingSize ||
-		t.lasting > MaxValues || t.lastingBytes > MaxValuesSize ||
+		t.lasting > MaxValues || t.lastingBytes > MaxValuesSize || t.capacities > MaxCapacities ||
 		t.fadingIdle.n+t.fadingInUse > 2*MaxFading || t.fadingIdleBytes+t.fadingInUseBytes > 2*MaxFadingSize {
 		return broken(10, "sums over their limits: %+v, %d idle keys and %d with fading values", t.sums, t.past.n, t.fadingIdle.n)
 	}
@@ -354,6 +399,9 @@ func (t *keyTable) checkDerived(fresh *keyTable) error {
 // countSums counts the sums from the tables, without the parts of records.
 func (t *keyTable) countSums() (n sums) {
 	for _, r := range t.all {
+		if r.fixed {
+			n.capacities++
+		}
 		n.grants += len(r.holders)
 		n.waiters += len(r.queue)
 		for i := range r.holders {

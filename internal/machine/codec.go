@@ -151,13 +151,21 @@ func (r *reader) nonzero() uint64 {
 	return v
 }
 
-func (r *reader) nonzero32() uint32 {
-	v := r.nonzero()
+func (r *reader) uint32() uint32 {
+	v := r.uvarint()
 	if v > 1<<32-1 {
 		r.fail(errLimit)
 		return 0
 	}
 	return uint32(v)
+}
+
+func (r *reader) nonzero32() uint32 {
+	v := r.uint32()
+	if v == 0 {
+		r.fail(errForm)
+	}
+	return v
 }
 
 // count reads the number of the following elements, which take a byte each at least.

@@ -1,9 +1,6 @@
 package machine
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "encoding/binary"
 
 // Kinds of commands in the log: never renumber.
 const (
@@ -26,8 +23,18 @@ const (
 	kindAsk         = 17
 	kindBreak       = 18
 	kindEndDelay    = 19
+	kindForget      = 20
+	kindEnlist      = 21
+	kindDelist      = 22
+	kindDecline     = 23
+	kindResize      = 24
+	kindAssign      = 25
+	kindDismiss     = 26
+	kindReshard     = 27
+	kindSetCapacity = 28
+	kindEndSession  = 29
 
-	kinds = kindEndDelay // how many there are
+	kinds = kindEndSession // how many there are
 )
 
 // Bits of an encoded Acquire: never renumber. See Spec for the attributes that
@@ -70,7 +77,7 @@ func AppendCommand(dst []byte, c Command) []byte {
 	case Open:
 		b := appendSession(dst, kindOpen, c.Session)
 		b = appendBytes(appendBytes(b, c.Client), c.Node)
-		return appendBytes(appendUvarints(b, c.TTL), c.Meta)
+		return appendBytes(appendUvarints(b, c.Boot, c.TTL), c.Meta)
 	case Close:
 		return appendSession(dst, kindClose, c.Session)
 	case Silence:
@@ -91,7 +98,7 @@ func AppendCommand(dst []byte, c Command) []byte {
 		return appendNumbers(b, c.Seen)
 	case Withdraw:
 		b := appendUvarints(appendSession(dst, kindWithdraw, c.Session), c.Seq)
-		return appendNumbers(b, c.Seen)
+		return appendNumbers(appendNumbers(b, c.More), c.Seen)
 	case Release:
 		b := appendUvarints(appendSession(dst, kindRelease, c.Session), uint64(c.Token))
 		return appendNumbers(appendBytes(b, c.To), c.Seen)
@@ -102,10 +109,17 @@ func AppendCommand(dst []byte, c Command) []byte {
 		return appendUvarints(b, uint64(c.Token))
 	case EndDelay:
 		return appendUvarints(append(dst, kindEndDelay), uint64(c.Token), c.Term)
+	case Forget:
+		return appendUvarints(appendBytes(append(dst, kindForget), c.Node), c.Boot)
+	case SetCapacity:
+		b := appendUvarints(appendSession(dst, kindSetCapacity, c.Session), c.Seq)
+		return appendNumbers(appendUvarints(appendBytes(b, c.Key), uint64(c.Of)), c.Seen)
+	case EndSession:
+		return append(appendSession(dst, kindEndSession, c.Session), c.Ref[:]...)
 	case Unknown:
 		return append(dst, c.Raw...)
 	}
-	return dst
+	return appendGroupCommand(dst, c)
 }
 
 // An Acquire is written out for speed: a coder takes twice the time.
@@ -178,7 +192,7 @@ func (d *coder) command() Command {
 	case kindBound:
 		return Bound{Term: r.uvarint(), TTL: r.uvarint()}
 	case kindOpen:
-		return Open{Session: r.id(), Client: r.string(), Node: r.string(), TTL: r.uvarint(), Meta: r.string()}
+		return Open{Session: r.id(), Client: r.string(), Node: r.string(), Boot: r.uvarint(), TTL: r.uvarint(), Meta: r.string()}
 	case kindClose:
 		return Close{Session: r.id()}
 	case kindSilence:
@@ -196,7 +210,7 @@ func (d *coder) command() Command {
 	case kindSetValue:
 		return SetValue{Session: r.id(), Token: Token(r.uvarint()), Rev: r.uvarint(), Value: r.copy(), Fade: r.flag(), Seen: r.seqs()}
 	case kindWithdraw:
-		return Withdraw{Session: r.id(), Seq: r.uvarint(), Seen: r.seqs()}
+		return Withdraw{Session: r.id(), Seq: r.uvarint(), More: readNumbers[uint64](r, r.count(MaxWithdrawn)), Seen: r.seqs()}
 	case kindRelease:
 		return Release{Session: r.id(), Token: Token(r.uvarint()), To: r.string(), Seen: r.seqs()}
 	case kindAsk:
@@ -205,9 +219,14 @@ func (d *coder) command() Command {
 		return Break{Session: r.id(), Key: r.string(), Token: Token(r.uvarint())}
 	case kindEndDelay:
 		return EndDelay{Token: Token(r.uvarint()), Term: r.uvarint()}
+	case kindForget:
+		return Forget{Node: r.string(), Boot: r.uvarint()}
+	case kindSetCapacity:
+		return SetCapacity{Session: r.id(), Seq: r.uvarint(), Key: r.string(), Of: r.uint32(), Seen: r.seqs()}
+	case kindEndSession:
+		return EndSession{Session: r.id(), Ref: SessionRef(r.id())}
 	default:
-		r.fail(fmt.Errorf("machine: unknown command kind %d", kind))
-		return nil
+		return d.groupCommand(kind)
 	}
 }
 

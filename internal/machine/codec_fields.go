@@ -122,7 +122,7 @@ func (f *fields) text(v *string) {
 }
 
 // integer is a field of an integer, set unless zero.
-func integer[T ~uint32 | ~uint64](f *fields, v *T) {
+func integer[T ~uint16 | ~uint32 | ~uint64](f *fields, v *T) {
 	switch {
 	case !f.has(*v != 0):
 	case f.decoding:

@@ -92,5 +92,6 @@ func (e *Event) code(c *coder) (later uint64) {
 	octet(&f, &e.Code)
 	f.text(&e.By)
 	integer(&f, &e.Delay)
+	integer(&f, &e.Limit)
 	return f.later()
 }

@@ -18,6 +18,10 @@ func (h *header) code(c *coder) {
 	c.flag(&h.founded)
 	c.flag(&h.lifted)
 	c.numbers(&h.term, &h.bound, (*uint64)(&h.last), &h.commands, &h.format, &h.at, &h.idles, (*uint64)(&h.forgotten))
+	for i := range elements(c, &h.ended, MaxEnded, 2) {
+		c.texts(&h.ended[i].node)
+		c.numbers(&h.ended[i].boot)
+	}
 }
 
 func (q *requestID) code(c *coder) {
@@ -53,9 +57,10 @@ func codeSession(c *coder, id *SessionID, v **session) {
 	o := element(c, v)
 	c.id((*[16]byte)(id))
 	c.texts(&o.client, &o.node)
-	c.numbers(&o.ttl)
+	c.numbers(&o.boot, &o.ttl, &o.opened)
 	c.texts(&o.meta)
 	c.flag(&o.silent)
+	c.flag(&o.revoked)
 	for i := range elements(c, (*[]span)(&o.spent), MaxGaps+1, 2) {
 		c.numbers(&o.spent[i].first, &o.spent[i].last)
 	}
@@ -86,6 +91,8 @@ func codeRecord(c *coder, key *string, v **record) {
 	for i := range list(&f, &k.queue, MaxWaiters+1, minWaiter) { // an upgrade comes on top
 		k.queue[i].code(c)
 	}
+	integer(&f, &k.capacity)
+	f.flag(&k.fixed)
 	f.done()
 	if c.decoding {
 		k.recount()

@@ -84,7 +84,7 @@ func TestFieldsOfALaterVersionArePassedOver(t *testing.T) {
 func setField(t *testing.T, v reflect.Value, i int) {
 	f := v.Field(i)
 	switch f.Interface().(type) {
-	case SessionID, ClusterID:
+	case SessionID, ClusterID, SessionRef:
 		f.Index(15).SetUint(9)
 		return
 	case Holder:
@@ -100,6 +100,8 @@ func setField(t *testing.T, v reflect.Value, i int) {
 		f.SetInt(-128)
 	case reflect.Uint8:
 		f.SetUint(1)
+	case reflect.Uint16:
+		f.SetUint(1<<16 - 1)
 	case reflect.Uint32:
 		f.SetUint(1<<32 - 1)
 	case reflect.Uint64:

@@ -8,7 +8,7 @@ type Token uint64
 // Lua double and a signed SQL BIGINT.
 const MaxToken Token = 1<<53 - 1
 
-// SessionID names a session. The opening client draws the ID at random.
+// SessionID names a session. The ID is a hash of the session's key: see SessionKey.
 type SessionID [16]byte
 
 // ClusterID names a founded cluster. The founder draws the ID at random.
@@ -24,7 +24,14 @@ type Command interface{ command() }
 // Found is the first command of a cluster. Found sets the cluster's name, the floor
 // of the tokens and the bound of the sessions' TTLs. A founded machine queues every
 // Acquire and grants nothing until Lift, since survivors of an earlier cluster may
-// still trust their locks. A founded machine refuses a second Found.
+// still trust their locks. A founded machine refuses a second Found of its cluster.
+//
+// Found of another cluster begins a successor on this table: every session ends as
+// if it expired, the founding wait begins again, with a bound that is no shorter than
+// the TTL of any of these sessions, and the tokens go on above both the floor and the
+// table's last token. Values stay. The table may lack the last
+// entries of the former cluster, so every idle key without a value is forgotten:
+// IfToken of an earlier token then is too old, instead of wrong.
 type Found struct {
 	Cluster ClusterID
 	Floor   Token  // the first token granted
@@ -55,12 +62,14 @@ type Raise struct {
 }
 
 // Open opens a session. To open an open session again is not an error and changes
-// nothing. A client draws a new ID for each session, so never opens a closed or
-// expired ID again.
+// nothing; for another process than the session's the table refuses the Open. A
+// client draws a new key for each session, so never opens a closed or expired ID
+// again.
 type Open struct {
 	Session SessionID
 	Client  string
 	Node    string
+	Boot    uint64 // of the node's process: see Forget
 	TTL     uint64 // milliseconds; MinTTL up to the bound
 	Meta    string // up to MaxMeta bytes for readers
 }
@@ -131,9 +140,14 @@ type SetValue struct {
 //   - an upgrade is undone if its outcome was not seen, and the outcome of the
 //     Withdraw tells the grant's present token;
 //   - a request that was not applied yet is refused when it arrives.
+//
+// More lists further Acquires to take back, at most MaxWithdrawn: a client may give
+// up thousands of waits at once, and the waits of one key leave its queue in one
+// pass. An upgrade in More is passed over. The outcome is about Seq.
 type Withdraw struct {
 	Session SessionID
 	Seq     uint64
+	More    []uint64
 	Seen    []uint64
 }
 
@@ -148,6 +162,21 @@ type Release struct {
 	Session SessionID
 	Token   Token
 	To      string
+	Seen    []uint64
+}
+
+// SetCapacity sets the number of permits of Key, for as long as the table knows it: until
+// a SetCapacity to 0, which leaves the capacity to the requests for permits again. In
+// this single step waiters that fit are granted, in order, and waiters for more permits
+// than Of are refused as WrongCapacity. Permits that are held stay. The pair (Session,
+// Seq) identifies the SetCapacity: a second copy changes nothing and has the first
+// copy's outcome, until the outcome is seen. Refused as TooManyCapacities if
+// MaxCapacities keys have a set capacity.
+type SetCapacity struct {
+	Session SessionID
+	Seq     uint64 // spent like the seq of an Acquire, and of the same numbers
+	Key     string
+	Of      uint32 // at most MaxHolders
 	Seen    []uint64
 }
 
@@ -197,6 +226,15 @@ type Expire struct {
 // Close ends a session at its client's wish.
 type Close struct{ Session SessionID }
 
+// Forget ends the sessions that the process Boot of Node has opened, and no other:
+// a later process of the node knows that this one has ended. From then on the table
+// refuses to open sessions for Boot and for earlier processes of Node, within
+// MaxEnded.
+type Forget struct {
+	Node string
+	Boot uint64
+}
+
 func (Found) command()       {}
 func (LeaderStart) command() {}
 func (Raise) command()       {}
@@ -204,6 +242,7 @@ func (Lift) command()        {}
 func (Bound) command()       {}
 func (Open) command()        {}
 func (Close) command()       {}
+func (Forget) command()      {}
 func (Silence) command()     {}
 func (Hear) command()        {}
 func (Expire) command()      {}
@@ -216,3 +255,4 @@ func (Release) command()     {}
 func (Ask) command()         {}
 func (Break) command()       {}
 func (EndDelay) command()    {}
+func (SetCapacity) command() {}

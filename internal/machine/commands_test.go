@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"pgregory.net/rapid"
@@ -32,13 +33,13 @@ var (
 	// ofAll is a world with everything in it.
 	ofAll = []kind{
 		{"acquire", 40}, {"release", 20}, {"withdraw", 8}, {"upgrade", 9}, {"downgrade", 4}, {"set value", 6},
-		{"open", 14}, {"close", 3}, {"expire", 2}, {"silence", 3}, {"hear", 2}, {"end delay", 4},
-		{"break", 3}, {"ask", 3}, {"leader", 2}, {"lift", 3}, {"bound", 1}, {"found", 1}, {"raise", 1}, {"bad", 1},
+		{"open", 14}, {"forget", 3}, {"close", 3}, {"expire", 2}, {"silence", 3}, {"hear", 2}, {"end delay", 4},
+		{"break", 3}, {"ask", 3}, {"leader", 2}, {"lift", 3}, {"bound", 1}, {"found", 1}, {"raise", 1}, {"bad", 1}, {"group", 8}, {"capacity", 3}, {"end session", 3},
 	}
 	// ofChanges is a world of grants that change their modes and their holders.
 	ofChanges = []kind{
 		{"acquire", 30}, {"release", 16}, {"withdraw", 9}, {"upgrade", 21}, {"downgrade", 13}, {"set value", 10},
-		{"open", 5}, {"close", 1}, {"expire", 2}, {"end delay", 2}, {"break", 7}, {"ask", 1}, {"lift", 1}, {"raise", 1},
+		{"open", 5}, {"forget", 1}, {"close", 1}, {"expire", 2}, {"end delay", 2}, {"break", 7}, {"ask", 1}, {"lift", 1}, {"raise", 1}, {"end session", 2},
 	}
 )
 
@@ -123,6 +124,11 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 		return s.Term() + uint64(rapid.SampledFrom([]int{0, 0, 0, 0, -1, 1}).Draw(t, "term"))
 	}
 	key := rapid.SampledFrom(g.keys)
+	// Two nodes, one of which holds most sessions, so that a Forget ends several.
+	node := func() string { return rapid.SampledFrom([]string{"node", "node", "other"}).Draw(t, "node") }
+	boot := func() uint64 { // rises with time, as boots do
+		return s.Commands()/16 + uint64(rapid.IntRange(1, 2).Draw(t, "boot"))
+	}
 	tokenOf := func(id SessionID, keys ...string) Token {
 		if g.changes && rapid.IntRange(0, 9).Draw(t, "late") > 0 {
 			if ts := tokens(s, keys, id); len(ts) > 0 {
@@ -160,7 +166,7 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 			case 0, 1:
 				c.Mode = Shared
 			case 2:
-				c.Mode, c.Of = Permit, rapid.Uint32Range(1, 2).Draw(t, "of")
+				c.Mode, c.N, c.Of = Permit, rapid.SampledFrom([]uint16{1, 1, 1, 2, 3, 0}).Draw(t, "n"), rapid.SampledFrom([]uint16{3, 3, 2, 1, 0}).Draw(t, "of")
 			case 3:
 				c.Tree = true
 			case 4:
@@ -179,7 +185,11 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 		to := rapid.SampledFrom([]string{"", "", "", "two", "one"}).Draw(t, "to")
 		return Release{Session: id, Token: token(), To: to, Seen: seen()}
 	case "withdraw":
-		return Withdraw{Session: id, Seq: seq.Draw(t, "seq"), Seen: seen()}
+		var more []uint64
+		for range rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(t, "more") {
+			more = append(more, seq.Draw(t, "seq"))
+		}
+		return Withdraw{Session: id, Seq: seq.Draw(t, "seq"), More: more, Seen: seen()}
 	case "upgrade":
 		return Upgrade{Session: id, Seq: fresh(), Token: token(), Under: under(), Seen: seen()}
 	case "downgrade":
@@ -194,7 +204,9 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 			Seen:    seen(),
 		}
 	case "open":
-		return Open{Session: id, Client: clientOf(id), Node: "node", TTL: rapid.Uint64Range(299, 1001).Draw(t, "ttl"), Meta: string(meta())}
+		return Open{Session: id, Client: clientOf(id), Node: node(), Boot: boot(), TTL: rapid.Uint64Range(299, 1001).Draw(t, "ttl"), Meta: string(meta())}
+	case "forget":
+		return Forget{Node: node(), Boot: boot()}
 	case "close":
 		if g.like == 6 && rapid.IntRange(0, 2).Draw(t, "rather") > 0 { // expired, for its delays
 			return Expire{Session: id, Term: term()}
@@ -211,6 +223,11 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 	case "break":
 		k := key.Draw(t, "key")
 		return Break{Session: id, Key: k, Token: tokenOf(SessionID{}, k)}
+	case "capacity":
+		of := rapid.SampledFrom([]uint32{1, 2, 3, 4, 0, 0, MaxHolders + 1}).Draw(t, "of")
+		return SetCapacity{Session: id, Seq: fresh(), Key: key.Draw(t, "key"), Of: of, Seen: seen()}
+	case "end session":
+		return EndSession{Session: id, Ref: session16(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "ended")).Ref()}
 	case "ask":
 		return Ask{Session: id, Key: key.Draw(t, "key")}
 	case "leader":
@@ -221,6 +238,8 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 		return Bound{Term: term(), TTL: 1000}
 	case "found":
 		return Found{Cluster: ClusterID{1}, Floor: 5, TTL: 1000}
+	case "group":
+		return drawGroupCommand(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "group"), 0)), s, []string{"a", "b", "c"}, fresh())
 	case "raise":
 		return Raise{Term: term(), Format: rapid.Uint64Range(1, 3).Draw(t, "format")}
 	default:

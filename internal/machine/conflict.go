@@ -1,9 +1,9 @@
 package machine
 
-// Two requests for the same key conflict unless both are shared, or both are permits
-// and some permits are left. Two requests for different keys conflict if one key is
-// above the other, at least one request is for a tree, and not both are shared: see
-// tree.go.
+// Two requests for the same key conflict unless both are shared, or both are for
+// permits and enough permits are left. Two requests for different keys conflict if one
+// key is above the other, at least one request is for a tree, and not both are shared:
+// see tree.go.
 //
 // A request is granted when it conflicts with no holder and with no waiter before
 // it. All fairness follows from this rule: readers do not overtake a writer, a
@@ -18,14 +18,15 @@ func (t *keyTable) heldAgainst(key string, r *record, w *waiter, client string) 
 // heldAgainst reports whether a holder of this key conflicts with w. The grant
 // that w upgrades does not, nor does a ghost of w's own client.
 func (r *record) heldAgainst(w *waiter, client string) bool {
-	n := len(r.holders) // all of one mode
+	n, permits := len(r.holders), int(r.permits) // all of one mode
 	if w.upgrade != 0 {
 		n--
 	}
 	if r.ghosts > 0 {
 		for i := range r.holders {
-			if r.holders[i].waivedBy(w, client) {
+			if g := &r.holders[i]; g.waivedBy(w, client) {
 				n--
+				permits -= int(g.N)
 			}
 		}
 	}
@@ -36,7 +37,7 @@ func (r *record) heldAgainst(w *waiter, client string) bool {
 	case mode == Shared && w.Mode == Shared:
 		return n >= MaxHolders
 	case mode == Permit && w.Mode == Permit:
-		return n >= int(w.Of)
+		return permits+int(w.N) > int(r.capacity)
 	}
 	return true
 }

@@ -1,6 +1,9 @@
 package machine
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // A cycle of waits is found when a request would close the cycle. Two kinds of
 // requests can do so: a request with a lineage, whose caller keeps other grants, and
@@ -10,10 +13,11 @@ import "slices"
 // never end, by these rules:
 //
 //   - A waiter ends once everything that conflicts with it has ended: holders, and
-//     waiters before it. Of the holders of permits one is enough. A waiter behind
+//     waiters before it. Of the holders of permits so many are enough that their
+//     permits make room; of too many shared holders, one is enough. A waiter behind
 //     an upgrade waits for the grant that is upgraded.
-//   - A grant ends once all waiters under it have ended. A broken grant, and a
-//     ghost, ends by itself.
+//   - A grant ends once all waiters under it have ended. A broken grant, a ghost, and a
+//     grant of a revoked session end by themselves.
 //
 // If a request cannot end by these rules, applied over and over, the request is in a
 // deadlock. There was none before, so the cycle goes through the new request. The
@@ -21,12 +25,16 @@ import "slices"
 // cycle, unless a lineage has a grant of that goroutine.
 
 // vertex is a point of the graph of waits. The kind says which: a waiter, by
-// request; a grant, by token and key; or the holders of a key.
+// request; a grant, by token and key; the holders of a key; or, because of trees, the
+// holders and waiters above or below a key in conflict with a request for the key.
 type vertex struct {
 	requestID
 	token Token
 	key   string
 	kind  vertexKind
+	tree  bool // of the last four kinds: the request is for a tree
+	mode  Mode // and has this mode
+	n     int  // of the last two kinds: the number of the waiters
 }
 
 type vertexKind uint8
@@ -34,16 +42,27 @@ type vertexKind uint8
 const (
 	aWaiter vertexKind = iota
 	aGrant
-	allHolders // of key
-	anyHolder  // of key
+	allHolders   // of key
+	anyHolder    // of key: as many as a waiter needs to make room
+	treeHolders  // of key, in conflict with a request above or below
+	holdersBelow // key, in conflict with a request for it
+	firstWaiters // n of key, in conflict with a request above or below
+	firstBelow   // n of the waiters below key, by order, in conflict with a request for it
 )
 
-// needs is the vertices that must end before a vertex does: all of them, or any.
+// needs is the vertices that must end before a vertex does: all of them. But anyHolder
+// never ends: it ends for each waiter in need of it by itself, once the holders known to
+// end free as much as the waiter lacks.
 type needs struct {
 	vertices []vertex
 	missing  int      // how many of them, not known to end, must end
 	neededBy []*needs // once for each time
 	ends     bool     // it is known to end
+
+	lacks int  // of a waiter: the permits, or places, that anyHolder must free for it
+	gives int  // of a grant: the permits, or 1 place, that it frees by its end
+	any   bool // this is anyHolder: neededBy is in the order of lacks, without the waiters that have room
+	freed int  // of anyHolder: by the vertices known to end
 }
 
 // search explores the graph of waits from one vertex on.
@@ -55,6 +74,7 @@ type search struct {
 	alone    map[string][]int     // by key: the indexes of its waiters that are not shared
 	below    []vertex             // grants with waiters under them: see waitedUnder
 	known    bool                 // below is filled
+	waiters  map[vertex][]ranked  // the waiters of a firstBelow of none: see waitersBelow
 	steps    int                  // taken: tests bound it, since no voter applies a command meanwhile
 }
 
@@ -115,21 +135,22 @@ func (s *State) deadlock(start vertex) []Link {
 	return d.cycle(start)
 }
 
-func (s *State) search(start vertex) *search {
+func (s *State) search(start ...vertex) *search {
 	d := &search{
 		s:        s,
 		needs:    make(map[vertex]*needs),
 		position: make(map[requestID]queued),
 		alone:    make(map[string][]int),
+		waiters:  make(map[vertex][]ranked),
 	}
-	d.explore(start)
+	d.explore(start...)
 	d.markEnding()
 	return d
 }
 
 // explore finds all vertices that start needs, directly or not.
-func (d *search) explore(start vertex) {
-	work := []vertex{start}
+func (d *search) explore(start ...vertex) {
+	work := slices.Clone(start)
 	for len(work) > 0 {
 		v := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -142,17 +163,23 @@ func (d *search) explore(start vertex) {
 		d.order = append(d.order, v)
 		switch v.kind {
 		case aWaiter:
-			n.vertices = d.neededByWaiter(v.requestID)
+			n.vertices, n.lacks = d.neededByWaiter(v.requestID)
 		case aGrant:
-			n.vertices = d.neededByGrant(v)
+			n.vertices, n.gives = d.neededByGrant(v), max(1, int(d.grant(v).N))
+		case treeHolders:
+			n.vertices = d.treeHoldersOf(v)
+		case holdersBelow:
+			n.vertices = d.holdersBelow(v)
+		case firstWaiters:
+			n.vertices = d.firstWaiters(v)
+		case firstBelow:
+			n.vertices = d.firstBelow(v)
 		default:
 			r := d.s.keys.get(v.key)
 			n.vertices = r.grantVertices(v.key)
 		}
 		n.missing = len(n.vertices)
-		if v.kind == anyHolder {
-			n.missing = 1
-		}
+		n.any = v.kind == anyHolder
 		work = append(work, n.vertices...)
 	}
 }
@@ -173,17 +200,75 @@ func (d *search) markEnding() {
 			work = append(work, n)
 		}
 	}
+	for _, n := range d.needs {
+		if n.any {
+			slices.SortFunc(n.neededBy, func(a, b *needs) int { return cmp.Compare(a.lacks, b.lacks) })
+		}
+	}
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
 		for _, by := range n.neededBy {
 			d.steps++
-			if by.missing--; by.missing == 0 {
-				by.ends = true
-				work = append(work, by)
+			if by.any {
+				by.freed += n.gives
+				work = by.makeRoom(work)
+			} else {
+				work = by.lessOne(work)
 			}
 		}
 	}
+}
+
+// lessOne notes that a vertex which n needs ends, and appends n if n ends too.
+func (n *needs) lessOne(work []*needs) []*needs {
+	if n.missing--; n.missing == 0 {
+		n.ends = true
+		work = append(work, n)
+	}
+	return work
+}
+
+// makeRoom appends the waiters that end because the holders known to end free enough.
+// Each waiter is looked at once, since those that lack least come first.
+func (n *needs) makeRoom(work []*needs) []*needs {
+	for len(n.neededBy) > 0 && n.neededBy[0].lacks <= n.freed {
+		work = n.neededBy[0].lessOne(work)
+		n.neededBy = n.neededBy[1:]
+	}
+	return work
+}
+
+// cyclic returns the vertices that cannot end and that are in a cycle, or between two
+// cycles: how many of the others need each.
+func (d *search) cyclic() map[vertex]int {
+	needed := make(map[vertex]int)
+	each := func(v vertex, f func(vertex)) {
+		for _, next := range d.needs[v].vertices {
+			if n := d.needs[next]; !n.ends && !(n.any && d.needs[v].lacks <= n.freed) {
+				d.steps++
+				f(next)
+			}
+		}
+	}
+	var work []vertex
+	for _, v := range d.order {
+		if !d.needs[v].ends {
+			each(v, func(next vertex) { needed[next]++ })
+			work = append(work, v)
+		}
+	}
+	work = slices.DeleteFunc(work, func(v vertex) bool { return needed[v] > 0 })
+	for len(work) > 0 { // nothing of a cycle needs these
+		v := work[len(work)-1]
+		work = work[:len(work)-1]
+		each(v, func(next vertex) {
+			if needed[next]--; needed[next] == 0 {
+				work = append(work, next)
+			}
+		})
+	}
+	return needed
 }
 
 // grantVertices returns the grants of key.
@@ -227,7 +312,7 @@ func (d *search) cycle(start vertex) []Link {
 				slices.Reverse(way)
 				return d.links(way)
 			}
-			if !visited[next] && !d.needs[next].ends {
+			if n := d.needs[next]; !visited[next] && !n.ends && !(n.any && d.needs[steps[i].v].lacks <= n.freed) {
 				visited[next] = true
 				steps = append(steps, step{next, i})
 			}
@@ -241,7 +326,7 @@ func (d *search) cycle(start vertex) []Link {
 // links describes a way through vertices as the waits of clients.
 func (d *search) links(way []vertex) []Link {
 	// A waiter for a key waits for some holder of it: the vertex between is no link.
-	way = slices.DeleteFunc(way, func(v vertex) bool { return v.kind == allHolders || v.kind == anyHolder })
+	way = slices.DeleteFunc(way, func(v vertex) bool { return v.kind >= allHolders })
 	var links []Link
 	for i, v := range way {
 		if v.kind != aWaiter || len(links) == MaxCycle {

@@ -1,16 +1,13 @@
 package machine
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // The edges of the graph of waits: the vertices that must end before another does.
 
 // neededByGrant returns the waiters under a grant. The grant needs all of them.
 func (d *search) neededByGrant(v vertex) []vertex {
 	g := d.grant(v)
-	if g.broken || g.ghost != nil {
+	if g.broken || g.ghost != nil || d.s.sessions.get(g.session).revoked {
 		return nil
 	}
 	waiters := d.s.lineage.waiters(g.lineageToken())
@@ -21,8 +18,9 @@ func (d *search) neededByGrant(v vertex) []vertex {
 	return vertices
 }
 
-// neededByWaiter returns all conflicts of a waiter, at all of its keys.
-func (d *search) neededByWaiter(q requestID) (vertices []vertex) {
+// neededByWaiter returns all conflicts of a waiter, at all of its keys, and how much
+// the holders of a key must free if not all of them must end.
+func (d *search) neededByWaiter(q requestID) (vertices []vertex, lacks int) {
 	s := d.s
 	owner := s.sessions.get(q.session)
 	for _, key := range s.keysOf(owner, q.seq, owner.index.requests[q.seq]) {
@@ -30,6 +28,7 @@ func (d *search) neededByWaiter(q requestID) (vertices []vertex) {
 		i := d.positionOf(q, key, r)
 		w := &r.queue[i]
 		vertices = d.appendHolders(vertices, key, r, w, owner.client)
+		lacks = r.lackedBy(w)
 		if s.keys.trees > 0 {
 			vertices = d.appendTreeHolders(vertices, key, w)
 		}
@@ -37,14 +36,20 @@ func (d *search) neededByWaiter(q requestID) (vertices []vertex) {
 			continue
 		}
 		vertices = d.appendWaiters(vertices, key, r, i)
-		for v, at := range s.keys.treeWaiters(key, w) {
-			d.steps++
-			if v.standsBefore(q, w.order) {
-				vertices = append(vertices, v.vertex(at))
-			}
+		if s.keys.trees > 0 {
+			vertices = d.appendTreeWaiters(vertices, key, w)
 		}
 	}
-	return vertices
+	return vertices, lacks
+}
+
+// lackedBy returns how many permits must be freed before w can be granted its own; for
+// a waiter of another mode one place, which is all that a shared waiter needs.
+func (r *record) lackedBy(w *waiter) int {
+	if w.Mode != Permit {
+		return 1
+	}
+	return int(r.permits) + int(w.N) - int(r.capacity)
 }
 
 // positionOf returns the index of a waiter in key's queue.
@@ -119,74 +124,4 @@ func (d *search) lastAlone(key string, r *record, i int) int {
 		return -1
 	}
 	return alone[n-1]
-}
-
-// appendTreeHolders appends the holders above and below key that conflict with w.
-func (d *search) appendTreeHolders(vertices []vertex, key string, w *waiter) []vertex {
-	add := func(v vertex) {
-		d.steps++
-		if treesConflict(w.Tree, w.Mode, &d.grant(v).Spec) {
-			vertices = append(vertices, v)
-		}
-	}
-	for p := range above(key) {
-		for _, v := range d.s.keys.get(p).grantVertices(p) {
-			add(v)
-		}
-	}
-	// There may be a million holders below. Only grants with waiters under them can be
-	// in a cycle, and the lineage knows these.
-	if !d.known {
-		d.known, d.below = true, d.waitedUnder()
-	}
-	for _, v := range d.below {
-		if isBelow(v.key, key) {
-			add(v)
-		}
-	}
-	return vertices
-}
-
-// waitedUnder returns the grants with waiters under them.
-func (d *search) waitedUnder() (grants []vertex) {
-	s := d.s
-	for _, t := range slices.Sorted(maps.Keys(s.lineage)) {
-		o := d.holderOf(t)
-		if o == nil {
-			continue
-		}
-		seq, at, _ := s.grantOf(o, t)
-		for _, key := range s.keysOf(o, seq, at) {
-			grants = append(grants, vertex{token: at.token, key: key, kind: aGrant})
-		}
-	}
-	return grants
-}
-
-// holderOf returns the session with the grant of a lineage token; nil if no session
-// has the grant. Mostly the session under the grant is the holder. Otherwise one
-// search through all sessions is enough, even a search in vain: an ended grant does
-// not come back.
-func (d *search) holderOf(t Token) *session {
-	s := d.s
-	b := s.lineage[t]
-	has := func(o *session) bool {
-		_, _, g := s.grantOf(o, t)
-		return g != nil && g.lineageToken() == t
-	}
-	if b.gone {
-		return nil
-	}
-	if o := s.sessions.get(b.holder); o != nil && has(o) {
-		return o
-	}
-	for id, o := range s.sessions.all {
-		d.steps++
-		if has(o) {
-			b.holder = id
-			return o
-		}
-	}
-	b.gone = true
-	return nil
 }

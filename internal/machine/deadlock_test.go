@@ -42,7 +42,7 @@ func drains(t *testing.T, s *State, lineage map[requestID][]requestID) bool {
 			for seq, at := range o.index.requests {
 				if at.phase == granted || at.phase == seen {
 					_, _, g := c.grantOf(o, at.token)
-					if !busy[requestID{id, seq}] || g.broken {
+					if !busy[requestID{id, seq}] || g.broken || o.revoked {
 						free = append(free, requestID{id, seq})
 					}
 				}
@@ -66,7 +66,7 @@ func drains(t *testing.T, s *State, lineage map[requestID][]requestID) bool {
 // TestDeadlocksAreExact: every queued request can be granted one day, and no request
 // refused as a deadlock could.
 func TestDeadlocksAreExact(t *testing.T) {
-	keys := []string{"k", "l", "t", "t/1", "t/1/x"}
+	all := []string{"k", "l", "t", "t/1", "t/1/x"}
 	missed, falseAlarms, refused, queued := 0, 0, 0, 0
 	for run := range testrounds.Rounds(25, 400) {
 		r := rand.New(rand.NewSource(int64(run)))
@@ -78,7 +78,10 @@ func TestDeadlocksAreExact(t *testing.T) {
 		lineage := map[requestID][]requestID{}
 		var trace []string
 		seq := uint64(0)
-		feature := r.Intn(6)
+		feature, keys := r.Intn(6), all
+		if feature == 2 {
+			keys = all[:2] // where permits meet
+		}
 		// pick draws a grant: the request, its token, and its lineage token.
 		pick := func() (requestID, Token, Token, bool) {
 			var all []requestID
@@ -119,7 +122,7 @@ func TestDeadlocksAreExact(t *testing.T) {
 				case f == 0 || feature == 1 && f < 5:
 					a.Mode = Shared
 				case f == 1 || feature == 2 && f < 5:
-					a.Mode, a.Of = Permit, 2
+					a.Mode, a.N, a.Of = Permit, uint16(1+r.Intn(3)), 4
 				case f == 2 || feature == 3 && f < 5:
 					a.Tree = true
 					if r.Intn(2) == 0 {
@@ -134,6 +137,9 @@ func TestDeadlocksAreExact(t *testing.T) {
 					a.Delay = 5
 				}
 				c = a
+			case n >= 16 && feature == 2:
+				// A lower capacity closes cycles without a new request.
+				c = SetCapacity{Session: id, Seq: seq, Key: keys[r.Intn(2)], Of: uint32(1 + r.Intn(4))}
 			case n < 14:
 				g, tok, _, ok := pick()
 				if !ok {
@@ -159,9 +165,12 @@ func TestDeadlocksAreExact(t *testing.T) {
 				}
 				c = Release{Session: g.session, Token: tok, To: to}
 			case n < 18:
-				if r.Intn(3) == 0 {
+				switch r.Intn(6) {
+				case 0, 1:
 					c = Expire{Session: id, Term: 1}
-				} else {
+				case 2:
+					c = EndSession{Session: id, Ref: session16(names[r.Intn(len(names))]).Ref()}
+				default:
 					c = Withdraw{Session: id, Seq: uint64(r.Intn(int(seq))) + 1}
 				}
 			case n < 19:
@@ -204,7 +213,7 @@ func TestDeadlocksAreExact(t *testing.T) {
 					w := waiter{requestID: requestID{c.Session, c.Seq}, since: b.commands, upgrade: g.token, Spec: Spec{Tree: g.Tree}}
 					o.spent.add(c.Seq)
 					b.change(at.key, func(r *record) { r.insertWaiter(0, w) })
-					o.index.queued(w.seq, location{key: at.key, phase: waiting})
+					o.index.queued(w.seq, location{key: at.key, phase: waiting}, weight{})
 				}
 				if drains(t, b, lineage) {
 					falseAlarms++
@@ -300,11 +309,79 @@ func TestTheSearchIsLinearInWhomItMeets(t *testing.T) {
 			}
 			return "m"
 		},
+		"waiters for more and more permits": func(s *State) string {
+			for i := range uint64(n / 2) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "p", Spec: Spec{Mode: Permit, N: 1, Of: n / 2}}, Granted)
+			}
+			for i := range uint64(n / 2) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2 + n/2, Key: "p", Spec: Spec{Mode: Permit, N: uint16(i + 1)}}, Queued)
+			}
+			return "p"
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := crossing(t)
 			if steps := queuedUnder(t, s, Acquire{Seq: 2, Key: fill(s)}); steps < n || steps > 20*n {
 				t.Errorf("%d steps for %d waiters and holders", steps, n)
+			}
+		})
+	}
+}
+
+// Thousands of waiters wait for thousands of others above and below their keys. A search
+// that met each pair of them would take minutes, and all memory.
+func TestTheSearchIsLinearInTrees(t *testing.T) {
+	const n = 1000
+	a, tree, shared := session16("a"), Spec{Tree: true}, Spec{Mode: Shared, Tree: true}
+	child := func(i int) string { return fmt.Sprintf("t/%04d", i) }
+	for name, fill := range map[string]func(ask func(key string, spec Spec, want Code)) Acquire{
+		"holders above": func(ask func(string, Spec, Code)) (c Acquire) {
+			for range n {
+				ask("t", shared, Granted)
+			}
+			for i := range n {
+				ask(child(i), Spec{}, Queued)
+				c.Keys = append(c.Keys, child(i))
+			}
+			return c
+		},
+		"waiters above": func(ask func(string, Spec, Code)) Acquire {
+			ask("t", tree, Granted)
+			for range n {
+				ask("t", tree, Queued)
+				ask("t/x", Spec{}, Queued)
+			}
+			return Acquire{Key: "t/x"}
+		},
+		"waiters below": func(ask func(string, Spec, Code)) Acquire {
+			ask("t", tree, Granted)
+			for i := range n {
+				ask(child(i), Spec{}, Queued)
+				ask("t", tree, Queued)
+			}
+			return Acquire{Key: "t", Spec: tree}
+		},
+		"readers above": func(ask func(string, Spec, Code)) (c Acquire) {
+			ask("t", tree, Granted)
+			for range n {
+				ask("t", shared, Queued)
+			}
+			for i := range n {
+				ask(child(i), Spec{}, Queued)
+				c.Keys = append(c.Keys, child(i))
+			}
+			return c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, seq := crossing(t), uint64(1)
+			c := fill(func(key string, spec Spec, want Code) {
+				seq++
+				apply(t, s, Acquire{Session: a, Seq: seq, Key: key, Spec: spec}, want)
+			})
+			c.Seq = 2
+			if steps := queuedUnder(t, s, c); steps < n || steps > 100*n {
+				t.Errorf("%d steps", steps)
 			}
 		})
 	}

@@ -23,17 +23,19 @@
 //   - Apply neither panics on nor stops at any command from DecodeEntry.
 //   - A refusal changes nothing, with two exceptions. Seen is noted if the session
 //     is open, the list within its limits and the command in the table's format.
-//     The seq of a refused Acquire or Upgrade can be spent, and so is the Rev of a
+//     The seq of a refused Acquire, Upgrade or SetCapacity can be spent, and so is the Rev of a
 //     SetValue refused as ValuesFull.
 //   - An Acquire or an Upgrade, known by session and seq, is granted at most once.
 //     The answer to a second copy is the present truth about the first. After a
 //     Withdraw of the request, after its outcome was marked as seen, and after the
 //     Release of its grant, every copy is refused as Withdrawn.
+//   - A SetCapacity, known by session and seq, is done at most once.
 //   - A Release frees the named grant or nothing. The same command grants the keys
 //     to their next waiters.
 //   - A late copy of any other command about a grant changes nothing. A SetValue is
 //     known by its Rev; a SetValue and a Downgrade name the present token, which an
-//     upgrade replaces; a Break and an EndDelay name a token that is gone by then.
+//     upgrade replaces; a Break and an EndDelay name a token that is gone by then, and an
+//     EndSession a session.
 //     There are two exceptions. A Release refused as NoSuccessor is not remembered:
 //     a late copy frees the grant if the grant is still held and the successor waits
 //     by then. And an Ask asks the holders at its own arrival.
@@ -41,7 +43,14 @@
 //     priority, by delay, as a named successor or as an upgrade; and by the first
 //     three at most MaxPassed times.
 //   - A wait without end is refused, as far as Under names the grants.
+//   - No permits are granted beyond the capacity of the key, and no request for permits
+//     waits for more of them than the capacity.
+//   - A shard of a group is assigned to one caller at most, and each caller is told its
+//     whole part in the entry that changes it. An assignment is no grant.
+//   - After a Reshard no caller and no holder of the former number is left.
 //   - The waiters of an ending session leave before its grants are freed.
+//   - A revoked session is granted nothing, and its grants are freed when its client
+//     closes it or when it expires, not before.
 //   - The first token is the founding's floor, each next token is larger by one,
 //     and no token exceeds MaxToken.
 //   - Snapshot takes the same few microseconds for a table of any size.
@@ -56,12 +65,14 @@
 // the truth: a queued request, granted since, answers Granted.
 //
 // Refusals for the moment are remembered too: Held, Founding, TooManyWaiters,
-// Deadlock, WrongCapacity, Changed, TooOld, and WrongMode of a grant that is
+// Deadlock, WrongCapacity, TooManyCapacities, Changed, TooOld, NeverGranted, and WrongMode of a grant that is
 // exclusive already or about to be. Otherwise a delayed copy of a Try could be
-// granted to a client that has gone away with a refusal. Two kinds of refusals are
-// not remembered: a refusal for good (BadCommand, NotHeld, TokensSpent, and
+// granted to a client that has gone away with a refusal. Two kinds of refusals need
+// no memory: a refusal for good (BadCommand, NotHeld, TokensSpent, and
 // WrongMode of a permit or of several keys), and a refusal of a command that came
-// too early (NotFounded, NoSession, WrongFormat).
+// too early (NotFounded, NoSession, WrongFormat). A third kind cannot be remembered,
+// since the session has no room left (TooManyUnseen, TooManyKeys): a second copy is
+// answered Withdrawn, and never granted.
 //
 // A Withdraw forgets the request: a second copy of a Withdraw that undid a granted
 // upgrade may answer without the token in the first answer.
@@ -75,13 +86,17 @@
 // and says so by a command that binds only in the leader's term.
 //
 // IDs of ended sessions are not remembered. A late copy of an Open opens the session
-// again, for nobody; the session expires like any unheard session.
+// again, for nobody; the session expires like any unheard session. Only the Open of
+// a process named by Forget is refused.
 //
 // A token is a number of one table. Across foundings tokens rise only if the
 // founders choose the floor well.
 //
-// The table remembers the last token, the value and the unclean mark of an idle key
-// within the limits in limits.go, and no longer.
+// An Enlist and a Resize spend a seq too, and the table remembers no answer to them but
+// the caller itself: the answer to a copy of a refused one is Withdrawn.
+//
+// The table remembers the last token, the value, the unclean mark and the set capacity of
+// an idle key within the limits in limits.go, and no longer.
 //
 // Once MaxToken is granted, every new Acquire is refused as TokensSpent, and waiters
 // wait until they withdraw. The remedy is to found anew.
@@ -90,7 +105,12 @@
 //
 //   - The next holder of a key: queue.go, conflict.go and tree.go decide, and
 //     admit.go grants.
+//   - The number of permits of a key: capacity.go.
 //   - A record and everything derived from records: record.go and keytable.go.
+//   - Shards divided among callers: group.go, enlist.go and assign.go; what a caller is
+//     told: part.go.
+//   - An operator's end of a session: revoke.go. Lists for readers: revoke.go, for
+//     sessions, and valuequery.go.
 //   - A second copy of a request: once.go. A cycle of waits: deadlock.go.
 //   - A new option of Acquire: spec.go. A new command: command.go,
 //     codec_command.go, apply.go and format.go.

@@ -33,12 +33,14 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 		s.changeRecord(key, r, func(r *record) {
 			r.last = g.token
 			r.addHolder(g)
+			r.nameCapacity(w)
 		})
 	}
 	x := owner.index
 	at := location{key: keys[0], token: g.token, set: w.set, phase: granted}
 	x.requests[w.seq] = at
 	x.tokens[g.token] = w.seq
+	x.held += len(keys)
 	if w.set {
 		s.sets.set(w.requestID, keys)
 	}

@@ -66,6 +66,7 @@ func restored(s *State) (*State, error) {
 // TestMain sets the number of rapid's cases: 80, or 600 in a full run. The world is
 // small, but the meetings in it are many.
 func TestMain(m *testing.M) {
+	testrounds.CollectRarely()
 	if err := flag.Set("rapid.checks", fmt.Sprint(testrounds.Rounds(80, 600))); err != nil {
 		panic(err)
 	}

@@ -7,7 +7,8 @@ import (
 
 // A key without holders and waiters is idle. The table remembers the last token of
 // an idle key, as an answer to IfToken, and the value. When there are too many idle
-// keys, the table forgets the longest idle first, except keys with a lasting value.
+// keys, the table forgets the longest idle first, except keys with a lasting value or
+// a set capacity.
 
 // idleList is the idle keys of one kind, the longest idle first. An entry is stale
 // if the key came into use since: then the record has another number.
@@ -53,11 +54,11 @@ func (t *keyTable) isIdle(e idleKey) bool {
 }
 
 // makeIdle makes a key without holders and waiters idle, and then forgets the
-// longest idle keys if there are too many. A key without a last token and a value is
-// forgotten at once.
+// longest idle keys if there are too many. A key without a last token, a value and a
+// set capacity is forgotten at once.
 func (s *State) makeIdle(key string, r *record) {
 	t := &s.keys
-	if r.last == 0 && r.value == "" {
+	if r.last == 0 && r.value == "" && !r.fixed {
 		t.drop(key)
 		return
 	}
@@ -75,16 +76,24 @@ func (s *State) makeIdle(key string, r *record) {
 	t.fadingIdle.shrink(t)
 }
 
-// forgetKey drops an idle key.
+// forgetKey drops an idle key, or only the fading value of a key with a set capacity.
 func (s *State) forgetKey(key string) {
+	if s.keys.get(key).fixed {
+		s.forgetValue(key)
+		return
+	}
 	s.forgotten = max(s.forgotten, s.keys.get(key).last)
 	s.keys.drop(key)
 }
 
 // grantedSince returns Granted if key was not granted after token, and otherwise
-// the refusal: Changed, or TooOld if the table does not remember.
+// the refusal: Changed, TooOld if the table does not remember, or NeverGranted if
+// the token is of the future: a token of another cluster, whose grants this table
+// does not know.
 func (s *State) grantedSince(key string, token Token) Outcome {
 	switch r := s.keys.get(key); {
+	case token > s.last:
+		return Outcome{Code: NeverGranted, Token: s.last}
 	case r.last > token:
 		return Outcome{Code: Changed, Token: r.last}
 	case r.last > 0, token >= s.forgotten:

@@ -12,8 +12,11 @@ type index struct {
 	tokens   map[Token]uint64    // of its grants, to their seqs
 	former   map[Token]uint64    // the same for the first tokens, and those before the last upgrade
 	pending  map[uint64]struct{} // requests with something to tell the client: see State.Pending
+	enlisted map[uint64]string   // callers, by the seqs of their Enlists, to their groups; nil without any
+	held     int                 // keys of its grants
 	waits    int
 	unseen   int // remembered outcomes: waiters, unseen grants, answers
+	weight   weight
 }
 
 // location says where a request is.
@@ -38,15 +41,17 @@ func newIndex() *index {
 }
 
 // queued notes that the request of seq waits at a location.
-func (x *index) queued(seq uint64, at location) {
+func (x *index) queued(seq uint64, at location, w weight) {
 	x.requests[seq] = at
+	x.weight.add(w, 1)
 	x.waits++
 	x.unseen++
 }
 
 // dequeued notes that the request of seq has left all queues without an outcome.
-func (x *index) dequeued(seq uint64) {
+func (x *index) dequeued(seq uint64, w weight) {
 	delete(x.requests, seq)
+	x.weight.add(w, -1)
 	x.waits--
 	x.unseen--
 }
@@ -57,6 +62,14 @@ func (x *index) addPending(seq uint64) {
 		x.pending = make(map[uint64]struct{})
 	}
 	x.pending[seq] = struct{}{}
+}
+
+// enlist notes that the Enlist of seq made a caller of a group.
+func (x *index) enlist(seq uint64, group string) {
+	if x.enlisted == nil {
+		x.enlisted = make(map[uint64]string)
+	}
+	x.enlisted[seq] = group
 }
 
 // addFormer notes a token that the grant of seq had before an upgrade.
@@ -86,6 +99,7 @@ func (s *State) derive() error {
 			}
 			if x != nil {
 				x.waits++
+				x.weight.add(s.weigh(s.sessions.get(w.session), w), 1)
 				s.lineage.add(w.under, w.requestID)
 			}
 		}
@@ -97,6 +111,32 @@ func (s *State) derive() error {
 		}
 		if a.late {
 			x.addPending(q.seq)
+		}
+	}
+	s.deriveRefs()
+	return s.deriveGroups()
+}
+
+// deriveGroups puts the callers of all groups in the indexes of their sessions.
+func (s *State) deriveGroups() error {
+	for name, g := range s.groups.all {
+		sums := g.sums()
+		s.groupSums.active += sums.active
+		s.groupSums.shards += sums.shards
+		for i := range g.callers {
+			c := &g.callers[i]
+			if c.absent != 0 {
+				continue
+			}
+			o := s.sessions.get(c.session)
+			if o == nil || !o.spent.has(c.seq) {
+				return broken(13, "session %x seq %d of a caller of %q is not open, or not spent", c.session, c.seq, name)
+			}
+			_, requested := o.index.requests[c.seq]
+			if _, enlisted := o.index.enlisted[c.seq]; requested || enlisted {
+				return broken(8, "session %x seq %d is a caller of %q, and another request", c.session, c.seq, name)
+			}
+			o.index.enlist(c.seq, name)
 		}
 	}
 	return nil
@@ -119,6 +159,9 @@ func (s *State) deriveGrant(key string, g *grant) error {
 		x.addPending(g.seq)
 	}
 	x.tokens[g.token] = g.seq
+	keys := s.keysOf(s.sessions.get(g.session), g.seq, at)
+	x.held += len(keys)
+	x.weight.add(weightOf(keys, g.Meta, nil), 1)
 	if g.former != 0 {
 		x.addFormer(g.former, g.seq)
 		x.addFormer(g.first, g.seq)
@@ -171,10 +214,16 @@ func (x *index) diff(want *index) string {
 		return fmt.Sprintf("former tokens %v, derived %v", x.former, want.former)
 	case !maps.Equal(x.pending, want.pending):
 		return fmt.Sprintf("pending %v, derived %v", x.pending, want.pending)
+	case !maps.Equal(x.enlisted, want.enlisted):
+		return fmt.Sprintf("callers %v, derived %v", x.enlisted, want.enlisted)
+	case x.held != want.held:
+		return fmt.Sprintf("%d keys held, derived %d", x.held, want.held)
 	case x.waits != want.waits:
 		return fmt.Sprintf("%d waiters, derived %d", x.waits, want.waits)
 	case x.unseen != want.unseen:
 		return fmt.Sprintf("%d unseen outcomes, derived %d", x.unseen, want.unseen)
+	case x.weight != want.weight:
+		return fmt.Sprintf("weight %+v, derived %+v", x.weight, want.weight)
 	}
 	return ""
 }

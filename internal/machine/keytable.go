@@ -12,6 +12,7 @@ type keyTable struct {
 	sums
 	inUse      ordered            // keys that are held or waited for
 	below      [belowSets]ordered // keys in use that are below another, by path
+	valued     ordered            // keys with a value
 	past       idleList           // idle keys without a value
 	fadingIdle idleList           // idle keys with a fading value
 }
@@ -27,6 +28,7 @@ type sums struct {
 	fadingInUse      int // fading values of keys in use,
 	fadingInUseBytes int // and their bytes
 	fadingIdleBytes  int // bytes of the fading values of idle keys
+	capacities       int // keys with a set capacity
 }
 
 // part is the contribution of one record to the derived data. A key without a record
@@ -46,6 +48,7 @@ const (
 	waitedFor
 	treed // held or waited for as a tree
 	inUse
+	hasValue
 
 	belowSets = 4 // the sets before inUse, which only have keys that are below another
 )
@@ -54,6 +57,9 @@ func (r *record) part() (p part) {
 	p.idle = r.idle
 	p.grants, p.waiters = len(r.holders), len(r.queue)
 	p.trees, p.conditions = int(r.trees), int(r.conditions)
+	if r.fixed {
+		p.capacities = 1
+	}
 	switch bytes := len(r.value); {
 	case bytes == 0:
 	case !r.fade:
@@ -79,6 +85,9 @@ func (r *record) part() (p part) {
 	if r.idle == 0 {
 		p.sets |= inUse
 	}
+	if r.value != "" {
+		p.sets |= hasValue
+	}
 	return p
 }
 
@@ -93,6 +102,7 @@ func (s *sums) add(other *sums, n int) {
 	s.fadingInUse += n * other.fadingInUse
 	s.fadingInUseBytes += n * other.fadingInUseBytes
 	s.fadingIdleBytes += n * other.fadingIdleBytes
+	s.capacities += n * other.capacities
 }
 
 // noRecord stands for the record of a key without a record. It never changes.
@@ -183,6 +193,9 @@ func (t *keyTable) moveSets(key string, changed, now keySets) {
 	if changed&inUse != 0 {
 		t.inUse.move(key, now&inUse != 0)
 	}
+	if changed&hasValue != 0 {
+		t.valued.move(key, now&hasValue != 0)
+	}
 	if !isBelowAnother(key) {
 		return
 	}
@@ -200,6 +213,8 @@ func (t *keyTable) idleList(p *part) *idleList {
 		return nil
 	case p.fadingIdleBytes > 0:
 		return &t.fadingIdle
+	case p.capacities > 0:
+		return nil
 	}
 	return &t.past
 }

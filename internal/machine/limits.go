@@ -10,16 +10,31 @@ const (
 	MaxValue    = 64 << 10
 	MaxRev      = 1<<63 - 1
 	MaxWaiters  = 10_000  // waiters per key, unless the command asks for fewer
-	MaxHolders  = 10_000  // shared holders or permits per key
+	MaxHolders  = 10_000  // shared holders, or permits, of a key; also the largest capacity
 	MaxPassed   = 16      // times that one waiter is passed
 	MaxUnder    = 256     // grants that a request lists as its lineage
-	MaxUnseen   = 1 << 20 // remembered outcomes per session
+	MaxHeld     = 50_000  // keys that a session holds or waits for
+	MaxUnseen   = 1 << 17 // remembered outcomes per session: of all its keys, and as many refusals at least
 	MaxSeen     = 4096    // entries of a command's Seen list
 	MaxCycle    = 64      // links of a cycle that an outcome lists
 	MinTTL      = 300     // milliseconds
 	MaxTTL      = 24 * 60 * 60 * 1000
 	MaxDelay    = 24 * 60 * 60 * 1000 // milliseconds
 	MaxCommands = 1024                // commands in one log entry
+	MaxEnded    = 1024                // nodes with a process that Forget named
+)
+
+// Limits of groups.
+const (
+	MaxShards     = 16_384     // of a group
+	MaxCallers    = 1000       // of a group, absent ones included
+	MaxGroupName  = MaxKey - 6 // bytes, so that the name of the last shard's key is not too long
+	MaxGroups     = 4096       // with callers, or being resized
+	MaxIdleGroups = 1024       // without callers, remembered for their numbers
+	MaxAllShards  = 1 << 20    // of all groups with callers
+	MaxEnlisted   = 256        // callers of one session, in all groups
+	MaxWeight     = 1_000_000  // of a caller
+	MaxGrace      = MaxDelay   // milliseconds; also the largest Drain
 )
 
 // Limits of the memory that idle keys take: see idle.go.
@@ -29,7 +44,12 @@ const (
 	MaxFadingSize = 16 << 20 // bytes of the former, and of the latter; idle and in use together stay below twice the limits
 	MaxValues     = 1 << 16  // lasting values, of keys in use and idle keys
 	MaxValuesSize = 64 << 20 // bytes of lasting values
+	MaxCapacities = 1 << 16  // set capacities, of keys in use and idle keys
 )
+
+// MaxHeldBytes bounds the bytes of the keys, metas and lineages of a session's grants and
+// waiters.
+const MaxHeldBytes = 32 << 20
 
 // MaxChanges bounds how far back Changes looks.
 const MaxChanges = 1 << 16
@@ -38,3 +58,6 @@ const MaxChanges = 1 << 16
 // seqs below a spent seq. A client that sends or marks as seen each used seq leaves
 // a gap only while a request is under way.
 const MaxGaps = 1 << 16
+
+// MaxWithdrawn bounds the further requests of a Withdraw: Apply stays short.
+const MaxWithdrawn = 1024

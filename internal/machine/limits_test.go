@@ -122,3 +122,94 @@ func TestGapsAreBounded(t *testing.T) {
 		t.Errorf("restored: %v", err)
 	}
 }
+
+// TestKeysOfASessionAreBounded: beyond MaxHeld keys, held or waited for, a request is
+// refused, and so is a late copy when there is room again. Another session has room.
+func TestKeysOfASessionAreBounded(t *testing.T) {
+	s := withA(t)
+	a := session16("a")
+	seq := uint64(0)
+	next := func() uint64 { seq++; return seq }
+	set := func(n int) (keys []string) {
+		for i := range n {
+			keys = append(keys, fmt.Sprintf("%d/%04d", seq+1, i))
+		}
+		return keys
+	}
+	for range MaxHeld / MaxKeys {
+		apply(t, s, Acquire{Session: a, Seq: next(), Keys: set(MaxKeys)}, Granted)
+	}
+	rest := MaxHeld % MaxKeys
+	token, _ := apply(t, s, Acquire{Session: a, Seq: next(), Keys: set(rest - 1)}, Granted)
+	apply(t, s, Acquire{Session: a, Seq: next(), Key: "waited"}, Granted)
+	late := next()
+	for range 2 { // the second copy finds the seq spent
+		before := s.Counts()
+		want := TooManyKeys
+		if seq > late {
+			want = Withdrawn
+		}
+		out, events := apply(t, s, Acquire{Session: a, Seq: late, Key: "more"}, want)
+		if want == TooManyKeys && out.Limit != MaxHeld || len(events) > 0 || s.Counts() != before {
+			t.Errorf("%+v, %v: %+v became %+v", out, events, before, s.Counts())
+		}
+		seq++
+	}
+	apply(t, s, Acquire{Session: a, Seq: next(), Key: "waited", Try: true}, TooManyKeys)
+	b := session16("b")
+	apply(t, s, Open{Session: b, Client: "b", TTL: 1000}, OK)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "more"}, Granted)
+	apply(t, s, Release{Session: a, Token: token.Token}, OK)
+	apply(t, s, Acquire{Session: a, Seq: late, Key: "elsewhere"}, Withdrawn)
+	apply(t, s, Acquire{Session: a, Seq: next(), Key: "more"}, Queued)
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := restored(s)
+	if err != nil || r.sessions.get(a).index.weight != s.sessions.get(a).index.weight {
+		t.Errorf("restored: %v", err)
+	}
+	apply(t, s, Close{Session: a}, OK)
+	if s.Counts().Grants != 1 {
+		t.Errorf("%+v", s.Counts())
+	}
+}
+
+// TestBytesOfASessionAreBounded: metas and lineages weigh as much as keys.
+func TestBytesOfASessionAreBounded(t *testing.T) {
+	s := withA(t)
+	a := session16("a")
+	meta := strings.Repeat("m", MaxMeta)
+	seq, code := uint64(0), Granted
+	for ; code == Granted; seq++ {
+		out, _ := s.Apply(Acquire{Session: a, Seq: seq + 1, Key: fmt.Sprint("k", seq), Spec: Spec{Meta: meta}})
+		code = out.Code
+		if code == TooManyKeys && out.Limit != MaxHeldBytes {
+			t.Errorf("%+v", out)
+		}
+	}
+	if code != TooManyKeys || seq < MaxHeldBytes/(MaxMeta+8) || seq > MaxHeldBytes/MaxMeta {
+		t.Errorf("%v after %d grants", code, seq)
+	}
+	var under []Token
+	for token := range uint64(MaxUnder) {
+		under = append(under, Token(token+1))
+	}
+	b := session16("b")
+	apply(t, s, Open{Session: b, Client: "b", TTL: 1000}, OK)
+	for i := uint64(1); ; i++ {
+		out, _ := s.Apply(Acquire{Session: b, Seq: i, Key: fmt.Sprint("k", 1000+i), Under: under})
+		if out.Code == TooManyKeys {
+			if i < 1500 || i > MaxHeldBytes/MaxUnder/lineageBytes+1 {
+				t.Errorf("refused at %d", i)
+			}
+			break
+		}
+		if out.Code != Queued {
+			t.Fatalf("%+v", out)
+		}
+	}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+}

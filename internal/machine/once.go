@@ -24,22 +24,25 @@ func (s *State) fromSession(id SessionID, seenSeqs []uint64, f func(*session) Ou
 		return bad("Seen", MaxSeen)
 	}
 	o = s.editSession(o)
+	var unknown []uint64
 	for _, seq := range seenSeqs {
 		if !s.noteSeen(o, seq) {
-			return bad("Seen", MaxGaps)
+			unknown = append(unknown, seq)
 		}
+	}
+	if !o.spent.addAll(unknown) {
+		return bad("Seen", MaxGaps)
 	}
 	return f(o)
 }
 
-// noteSeen forgets the outcome of a request, but not that the seq is spent. An
-// unknown seq becomes spent: the client has given the request up. A waiting request
-// has no outcome yet and goes on waiting. noteSeen returns false if the seq cannot
-// be spent.
+// noteSeen forgets the outcome of a request, but not that the seq is spent. A waiting
+// request has no outcome yet and goes on waiting. noteSeen returns false for an unknown
+// seq, which becomes spent: the client has given the request up.
 func (s *State) noteSeen(o *session, seq uint64) bool {
 	at, ok := o.index.requests[seq]
 	if !ok {
-		return o.spent.add(seq)
+		return false
 	}
 	switch at.phase {
 	case granted:

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -87,7 +88,7 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 				step(Raise{Term: 1, Format: MaxFormat})
 			}
 			for _, n := range []string{"a", "b", "c"} {
-				step(Open{Session: session16(n), Client: clientOf(session16(n)), TTL: 1000})
+				step(Open{Session: session16(n), Client: clientOf(session16(n)), Node: "node", Boot: 1, TTL: 1000})
 			}
 			if g.changes || rapid.IntRange(0, 4).Draw(t, "lift") > 0 {
 				step(Lift{Term: 1})
@@ -141,6 +142,13 @@ func compare(t *rapid.T, a, b *State) {
 			t.Fatalf("%q: Owner %v %d, Status %+v", key, id, token, sa)
 		}
 	}
+	for _, name := range groupNames {
+		ga, oka := a.Group(name)
+		gb, okb := b.Group(name)
+		if oka != okb || !reflect.DeepEqual(ga, gb) || !slices.Equal(a.Assignment(name, nil), b.Assignment(name, nil)) {
+			t.Fatalf("group %q differs:\n%+v\n%+v", name, ga, gb)
+		}
+	}
 	open := 0
 	a.Sessions(func(st SessionStatus) bool {
 		open++
@@ -148,7 +156,11 @@ func compare(t *rapid.T, a, b *State) {
 		if !ok || other != st {
 			t.Fatalf("session differs: %+v, %+v", st, other)
 		}
-		if pa, pb := a.Pending(st.ID), b.Pending(st.ID); !reflect.DeepEqual(pa, pb) {
+		pa, pb := a.Pending(st.ID), b.Pending(st.ID)
+		if n := a.Pends(st.ID); len(pa) > 4*n {
+			t.Fatalf("%d events of %d requests and callers", len(pa), n)
+		}
+		if !reflect.DeepEqual(pa, pb) {
 			t.Fatalf("pending differs: %+v, %+v", pa, pb)
 		}
 		return true

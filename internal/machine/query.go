@@ -35,6 +35,7 @@ func (s *State) Status(key string, most int) Status {
 	st.Version = r.version
 	st.Held, st.Queue = len(r.holders), len(r.queue)
 	st.Unclean = r.unclean
+	st.Permits, st.Of, st.Fixed = int(r.permits), int(r.capacity), r.fixed
 	if r.last > 0 {
 		st.Last = r.last
 	}
@@ -42,7 +43,7 @@ func (s *State) Status(key string, most int) Status {
 		st.Holders = append(st.Holders, s.grantStatus(&r.holders[i]))
 	}
 	for i := range min(most, len(r.queue)) {
-		st.Waiters = append(st.Waiters, s.waiterStatus(&r.queue[i]))
+		st.Waiters = append(st.Waiters, s.waiterStatus(r, i))
 	}
 	return st
 }
@@ -66,7 +67,8 @@ func (s *State) grantStatus(g *grant) Grant {
 	return st
 }
 
-func (s *State) waiterStatus(w *waiter) Waiter {
+func (s *State) waiterStatus(r *record, i int) Waiter {
+	w := &r.queue[i]
 	owner := s.sessions.get(w.session)
 	return Waiter{
 		Spec:    w.Spec,
@@ -77,6 +79,7 @@ func (s *State) waiterStatus(w *waiter) Waiter {
 		Keys:    s.keyCount(w.requestID, w.set),
 		Upgrade: w.upgrade != 0,
 		Passed:  w.passed,
+		Behind:  r.behind(i),
 		At:      w.at,
 	}
 }
@@ -118,6 +121,9 @@ func (s *State) Keys(prefix, first string, n int) []string {
 	return keys
 }
 
+// Opened reports whether a session is open.
+func (s *State) Opened(id SessionID) bool { return s.sessions.get(id) != nil }
+
 // Session describes an open session.
 func (s *State) Session(id SessionID) (SessionStatus, bool) {
 	o := s.sessions.get(id)
@@ -134,26 +140,50 @@ func (s *State) Sessions(f func(SessionStatus) bool) {
 
 func (o *session) status() SessionStatus {
 	return SessionStatus{
-		ID:     o.id,
-		Client: o.client,
-		Node:   o.node,
-		TTL:    o.ttl,
-		Silent: o.silent,
-		Grants: len(o.index.tokens),
-		Waits:  o.index.waits,
+		ID:      o.id,
+		Client:  o.client,
+		Node:    o.node,
+		Boot:    o.boot,
+		TTL:     o.ttl,
+		Opened:  o.opened,
+		Silent:  o.silent,
+		Revoked: o.revoked,
+		Grants:  len(o.index.tokens),
+		Keys:    o.index.held,
+		Waits:   o.index.waits,
+		Meta:    o.meta,
 	}
+}
+
+// Pends returns the number of requests and callers about which Pending returns events,
+// mostly one event each, in constant time.
+func (s *State) Pends(id SessionID) int {
+	o := s.sessions.get(id)
+	switch {
+	case o == nil:
+		return 0
+	case o.revoked:
+		return 1
+	}
+	return len(o.index.pending) + len(o.index.enlisted)
 }
 
 // Pending returns, in the order of their seqs, the events to repeat to a client
 // after a lost connection: outcomes told by an event alone and not listed as seen,
-// and everything that the holder of a grant must know. There are none if the session
+// and everything that the holder of a grant must know; then the parts of the session's
+// callers. Of a revoked session there is EventRevoked alone. There are none if the session
 // is not open.
 func (s *State) Pending(id SessionID) []Event {
 	o := s.sessions.get(id)
-	if o == nil || len(o.index.pending) == 0 {
+	switch {
+	case o == nil:
+		return nil
+	case o.revoked:
+		return []Event{revokedEvent(id)} // nothing else matters to the client
+	case len(o.index.pending)+len(o.index.enlisted) == 0:
 		return nil
 	}
-	events := make([]Event, 0, len(o.index.pending))
+	events := make([]Event, 0, len(o.index.pending)+len(o.index.enlisted))
 	for _, seq := range slices.Sorted(maps.Keys(o.index.pending)) {
 		at := o.index.requests[seq]
 		if at.phase == answered {
@@ -169,7 +199,7 @@ func (s *State) Pending(id SessionID) []Event {
 		}
 		events = s.appendGrantEvents(events, o, seq, at)
 	}
-	return events
+	return s.appendParts(events, o)
 }
 
 // appendGrantEvents appends the events that the holder of a grant must know.

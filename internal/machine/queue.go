@@ -77,7 +77,7 @@ func pass(waiters []waiter) {
 // enqueue puts w in the queues of its keys: at index i of a single key, or at the
 // tails of several.
 func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome {
-	out := Outcome{Code: Queued}
+	out := Outcome{Code: Queued, Holder: s.inTheWay(keys, w, owner.client)}
 	for _, key := range keys {
 		r := s.keys.use(key)
 		s.lineage.add(w.under, w.requestID)
@@ -87,11 +87,12 @@ func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome
 			}
 			pass(r.queue[i:])
 			r.insertWaiter(i, *w)
+			r.nameCapacity(w)
 		})
 		out.Behind = max(out.Behind, r.behind(i))
 		s.tellContended(key, 0)
 	}
-	owner.index.queued(w.seq, location{key: keys[0], set: w.set, phase: waiting})
+	owner.index.queued(w.seq, location{key: keys[0], set: w.set, phase: waiting}, weightOf(keys, w.Meta, w.under))
 	if w.set {
 		s.sets.set(w.requestID, keys)
 	}
@@ -110,13 +111,15 @@ func (s *State) removeWaiter(key string, i int) waiter {
 // removeRequest removes a waiting request from the queues of its keys.
 func (s *State) removeRequest(owner *session, seq uint64, at location) {
 	q := requestID{owner.id, seq}
+	var gone weight
 	for _, key := range s.keysOf(owner, seq, at) {
 		w := s.removeWaiter(key, s.keys.get(key).position(q))
+		gone = s.weigh(owner, &w) // the same at each key
 		s.touch(key, s.keys.get(key))
 		s.revisit(key, w.Tree)
 	}
 	s.sets.del(q)
-	owner.index.dequeued(seq)
+	owner.index.dequeued(seq, gone)
 }
 
 // removeUpgrade removes from key's queue the upgrade of a grant that ends.
@@ -127,7 +130,8 @@ func (s *State) removeUpgrade(owner *session, key string, token Token) {
 		case 0:
 			return // upgrades stand before all others
 		case token:
-			owner.index.dequeued(s.removeWaiter(key, i).seq)
+			w := s.removeWaiter(key, i)
+			owner.index.dequeued(w.seq, s.weigh(owner, &w))
 			return
 		}
 	}

@@ -18,9 +18,15 @@ type record struct {
 	value   string
 	fade    bool // the value is a fading one
 	unclean bool // the last exclusive holder did not release
+	fixed   bool // the capacity is that of a SetCapacity
 
-	// Derived from holders and queue: see countGrant and countWaiter.
-	ghosts, trees, conditions int32
+	capacity uint16 // of the permits; 0 if the key has none: see capacity.go
+
+	// Derived from holders and queue: see countGrant and countWaiter. The limits of both
+	// keep the counts below 1<<15.
+	ghosts, trees, conditions int16
+	permits                   uint16 // held, of ghosts too
+	permitWaiters             int16
 }
 
 // grant is a holder's part of a record.
@@ -98,8 +104,14 @@ func (r *record) removeWaiter(i int) {
 // removeWaitersOf removes and returns all waiters of a session, in a single pass,
 // since all of a session's thousands may stand in one queue.
 func (r *record) removeWaitersOf(id SessionID) (removed []waiter) {
+	return r.removeWaitersIf(func(w *waiter) bool { return w.session == id })
+}
+
+// removeWaitersIf removes and returns all waiters for which leaves is true, in a
+// single pass.
+func (r *record) removeWaitersIf(leaves func(*waiter) bool) (removed []waiter) {
 	r.queue = slices.DeleteFunc(r.queue, func(w waiter) bool {
-		if w.session != id {
+		if !leaves(&w) {
 			return false
 		}
 		r.countWaiter(&w, -1)
@@ -123,7 +135,7 @@ func remove[E any](list []E, i int) []E {
 
 // recount counts holders and queue anew.
 func (r *record) recount() {
-	r.ghosts, r.trees, r.conditions = 0, 0, 0
+	r.ghosts, r.trees, r.conditions, r.permits, r.permitWaiters = 0, 0, 0, 0, 0
 	for i := range r.holders {
 		r.countGrant(&r.holders[i], 1)
 	}
@@ -132,7 +144,8 @@ func (r *record) recount() {
 	}
 }
 
-func (r *record) countGrant(g *grant, n int32) {
+func (r *record) countGrant(g *grant, n int16) {
+	r.permits += uint16(n) * g.N
 	if g.ghost != nil {
 		r.ghosts += n
 	}
@@ -141,12 +154,15 @@ func (r *record) countGrant(g *grant, n int32) {
 	}
 }
 
-func (r *record) countWaiter(w *waiter, n int32) {
+func (r *record) countWaiter(w *waiter, n int16) {
 	if w.Tree {
 		r.trees += n
 	}
 	if w.Conditional {
 		r.conditions += n
+	}
+	if w.Mode == Permit {
+		r.permitWaiters += n
 	}
 }
 
@@ -168,6 +184,18 @@ func (r *record) position(q requestID) int {
 	return slices.IndexFunc(r.queue, func(w waiter) bool { return w.requestID == q })
 }
 
+// find is position of a waiter whose order is at hand, in logarithmic time: the queue
+// is in the order of orders, of which a few dozen waiters at most share one.
+func (r *record) find(w *waiter) int {
+	i := sort.Search(len(r.queue), func(i int) bool { return r.queue[i].order >= w.order })
+	for ; i < len(r.queue) && r.queue[i].order == w.order; i++ {
+		if r.queue[i].requestID == w.requestID {
+			return i
+		}
+	}
+	return -1
+}
+
 // behind returns for how many holders and waiters the waiter at index i waits.
 func (r *record) behind(i int) uint32 {
 	n := len(r.holders) + i
@@ -182,17 +210,4 @@ func (r *record) ghostOf(client string) bool {
 	return r.ghosts > 0 && slices.ContainsFunc(r.holders, func(g grant) bool {
 		return g.ghost != nil && g.ghost.client == client
 	})
-}
-
-// capacity returns the capacity of the key's permits; 0 without permits.
-func (r *record) capacity() uint32 {
-	if len(r.holders) > 0 && r.holders[0].Mode == Permit {
-		return r.holders[0].Of
-	}
-	for i := range r.queue {
-		if r.queue[i].Mode == Permit {
-			return r.queue[i].Of
-		}
-	}
-	return 0
 }

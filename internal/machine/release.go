@@ -1,49 +1,6 @@
 package machine
 
-// How a client gives up a grant, or a request for a grant.
-
-func (s *State) withdraw(owner *session, seq uint64) Outcome {
-	if seq == 0 {
-		return bad("Seq", 0)
-	}
-	out := Outcome{Code: OK}
-	at, ok := owner.index.requests[seq]
-	switch {
-	case !ok:
-		if !owner.spent.add(seq) {
-			return bad("Seq", MaxGaps)
-		}
-	case at.phase == waiting:
-		s.removeRequest(owner, seq, at)
-	case at.phase == answered:
-		out.Token = s.withdrawAnswer(owner, seq)
-	case at.phase == granted:
-		s.freeGrant(owner, seq, at, unknown)
-	default:
-		s.freeGrant(owner, seq, at, clean)
-	}
-	s.admitWaiters()
-	return out
-}
-
-// withdrawAnswer forgets an answer. If it granted an upgrade, the upgrade is undone,
-// and the result is the grant's token.
-func (s *State) withdrawAnswer(owner *session, seq uint64) Token {
-	a := s.answers.get(requestID{owner.id, seq})
-	s.forgetAnswer(owner, seq)
-	if a.out.Code != Granted {
-		return 0
-	}
-	// The grant may be gone, or upgraded by another request since.
-	_, at, g := s.grantOf(owner, a.out.Token)
-	if g == nil || g.token != a.out.Token {
-		return 0
-	}
-	if g.Mode == Exclusive && !g.broken {
-		s.makeShared(at, false)
-	}
-	return a.out.Token
-}
+// How a client gives up a grant.
 
 func (s *State) release(owner *session, c Release) Outcome {
 	seq, at, g := s.grantOf(owner, c.Token)
@@ -79,7 +36,9 @@ func (s *State) freeGrant(owner *session, seq uint64, at location, how ending) {
 	if at.phase == granted {
 		x.unseen--
 	}
-	for _, key := range s.keysOf(owner, seq, at) {
+	keys := s.keysOf(owner, seq, at)
+	x.weight.add(weightOf(keys, s.keys.get(keys[0]).grant(at.token).Meta, nil), -1)
+	for _, key := range keys {
 		r := s.keys.get(key)
 		if len(r.queue) > 0 {
 			s.removeUpgrade(owner, key, at.token)
@@ -101,5 +60,6 @@ func (s *State) freeGrant(owner *session, seq uint64, at location, how ending) {
 	s.sets.del(requestID{owner.id, seq})
 	delete(x.requests, seq)
 	delete(x.tokens, at.token)
+	x.held -= len(keys)
 	delete(x.pending, seq)
 }

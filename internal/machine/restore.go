@@ -67,9 +67,9 @@ func (r *restorer) restore() error {
 		return io.ErrUnexpectedEOF
 	}
 	s := r.s
-	found := sizes{uint64(s.sessions.n), uint64(s.sets.n), uint64(s.answers.n), uint64(s.keys.n)}
+	found := sizes{uint64(s.sessions.n), uint64(s.sets.n), uint64(s.answers.n), uint64(s.keys.n), uint64(s.groups.n)}
 	if r.claimed != found {
-		return fmt.Errorf("header counts sessions, sets, answers and keys as %d; read %d", r.claimed, found)
+		return fmt.Errorf("header counts sessions, sets, answers, keys and groups as %d; read %d", r.claimed, found)
 	}
 	s.changes.start = s.commands // earlier changes are not known
 	if err := s.derive(); err != nil {
@@ -102,6 +102,8 @@ func (r *restorer) readTable(kind byte) error {
 		return readShard(&c, &s.sets, shard, compareRequests, codeSet)
 	case chunkAnswers:
 		return readShard(&c, &s.answers, shard, compareRequests, codeAnswer)
+	case chunkGroups:
+		return readShard(&c, &s.groups, shard, strings.Compare, codeGroup)
 	}
 	return readShard(&c, &s.keys.table, shard, strings.Compare, codeRecord)
 }

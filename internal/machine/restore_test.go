@@ -79,7 +79,7 @@ func TestLyingCountsAllocateLittle(t *testing.T) {
 		"waiters": {readRecord, slices.Concat(record(recordQueue), many)},
 		"under":   {readRecord, slices.Concat(record(recordQueue), waiter, []byte{0xff, 1})},
 		"set":     {readSet, slices.Concat(make([]byte, 16+1), []byte{0xff, 7})},
-		"spent":   {func(c *coder) { codeSession(c, new(SessionID), new(*session)) }, slices.Concat(make([]byte, 16), []byte{1, 'c', 0, 9, 0, 0}, many)},
+		"spent":   {func(c *coder) { codeSession(c, new(SessionID), new(*session)) }, slices.Concat(make([]byte, 16), []byte{1, 'c', 0, 1, 9, 0, 0, 0, 0}, many)},
 	} {
 		c := newDecoder(append(tc.b, 1, 2, 3))
 		if n := allocated(func() { tc.read(&c) }); n > 10_000 {
@@ -123,7 +123,8 @@ func TestStrangeElementsAreRefused(t *testing.T) {
 	}{
 		"plain record":        {record(0), ""},
 		"known bits":          {record(recordFade | recordUnclean), ""},
-		"unknown bit":         {record(0x80, 0x01), errBits.Error()},
+		"unknown bit":         {record(0x80, 0x04), errBits.Error()},
+		"capacity of 0":       {record(0x80, 0x01, 0), errForm.Error()},
 		"last token of 0":     {record(recordLast, 0), errForm.Error()},
 		"idle as 0":           {record(recordIdle, 0), errForm.Error()},
 		"value of no bytes":   {record(recordValue, 0), errForm.Error()},
@@ -172,13 +173,14 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"I6":  func(s *State) { key(s).queue[0].passed = MaxPassed + 1 },
 		"I8":  func(s *State) { key(s).queue[0].seq = key(s).holders[0].seq; key(s).queue[0].session = a },
 		"I9":  func(s *State) { s.lifted = false },
+		"I14": func(s *State) { o := s.sessions.get(session16("b")); s.editSession(o).revoked = true },
 		"I10": func(s *State) { o := s.sessions.get(a); s.editSession(o).ttl = 1 },
 		// Several of one number, told apart by the rest of the text.
 		"token 4503599627370496 granted after token 4503599627370496": func(s *State) { s.writable("orders").holders[0].token = 1 << 52 },
 		"is not spent":     func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = nil },
 		"element in a for": func(s *State) { m := s.keys.shards[hashKey("orders")].m; s.keys.shards[hashKey("orders")+1].m = m },
 		"spent seqs":       func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = spans{{1, 2}, {3, 9}} },
-		"answered with":    func(s *State) { s.answers.set(requestID{a, 2}, &answer{out: Outcome{Code: OK}}) },
+		"answered with":    func(s *State) { s.answers.set(requestID{a, 2}, &answer{out: Outcome{Code: Queued}}) },
 		"before founding":  func(s *State) { s.founded = false },
 		"no cluster":       func(s *State) { s.cluster = ClusterID{} },
 		"nothing is known": func(s *State) { s.keys.set("free", &record{version: 1, idle: 1}) },
@@ -190,24 +192,26 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"is not at":        func(s *State) { s.sets.set(requestID{d, 6}, []string{"set/1", "set/2", "set/3"}) },
 		"set of no keys":   func(s *State) { s.sets.set(requestID{d, 6}, nil) },
 		"keys of a set":    func(s *State) { s.sets.set(requestID{d, 6}, []string{"set/2", "set/1"}) },
-		"and 4503599627370506 before": func(s *State) {
+		"and 4503599627370508 before": func(s *State) {
 			s.last++
 			s.writable("set/2").last = s.last
 			s.writable("set/2").holders[0].token = s.last
 		},
-		"no delay":     func(s *State) { s.writable("slow").holders[0].Delay = 0 },
-		"has no grant": func(s *State) { s.writable("docs/a").queue[0].upgrade = 1 },
-		"permits of 1": func(s *State) {
-			for i := range s.writable("pool").holders {
-				s.writable("pool").holders[i].Of = 1
-			}
-		},
-		"bad Mode": func(s *State) { s.writable("orders").holders[0].Mode = Permit + 1 },
+		"no delay":          func(s *State) { s.writable("slow").holders[0].Delay = 0 },
+		"has no grant":      func(s *State) { s.writable("docs/a").queue[0].upgrade = 1 },
+		"permits of 10001":  func(s *State) { s.writable("pool").capacity = MaxHolders + 1 },
+		"permits of 0":      func(s *State) { s.writable("pool").capacity = 0 },
+		"set false":         func(s *State) { s.writable("faded pool").fixed = false },
+		"bad N":             func(s *State) { s.writable("pool").holders[0].N = 0 },
+		"10001 permits of":  func(s *State) { s.writable("pool").holders[0].N = MaxHolders - 1 },
+		"2 permits of 1 at": func(s *State) { s.writable("set pool").capacity = 1 },
+		"bad Mode":          func(s *State) { s.writable("orders").holders[0].Mode = Permit + 1 },
 		"above it": func(s *State) {
 			s.last++
 			s.writable("area").last = s.last
 			s.writable("area").holders = []grant{{requestID: requestID{session16("b"), 40}, token: s.last}}
 		},
+		"and 1 before":     func(s *State) { s.writable("set/2").queue[0].order = 1 },
 		"under 258 grants": func(s *State) { key(s).queue[0].under = make([]Token, MaxUnder+2) },
 	} {
 		s := rich(t)

@@ -21,7 +21,7 @@ func everyCommand() []Command {
 		Raise{Term: 23, Format: 2},
 		Lift{Term: 4},
 		Bound{Term: 5, TTL: 20_000},
-		Open{Session: a, Client: "billing", Node: "n1", TTL: 5_000, Meta: "m"},
+		Open{Session: a, Client: "billing", Node: "n1", Boot: 1 << 60, TTL: 5_000, Meta: "m"},
 		Close{Session: a},
 		Silence{Session: a, Term: 10},
 		Hear{Session: a, Term: 11},
@@ -30,7 +30,7 @@ func everyCommand() []Command {
 		Acquire{
 			Session: a, Seq: 6, Key: "invoices",
 			Spec: Spec{
-				Mode: Permit, Of: 5, Tree: true, Priority: -3, Delay: 2_000, Conditional: true, IfToken: 1 << 52, Meta: "é",
+				Mode: Permit, N: 4, Of: 5, Tree: true, Priority: -3, Delay: 2_000, Conditional: true, IfToken: 1 << 52, Meta: "é",
 			},
 			Try: true, MaxWaiters: 8, Under: []Token{1, MaxToken}, Seen: []uint64{1, 1 << 63},
 		},
@@ -40,12 +40,26 @@ func everyCommand() []Command {
 		Upgrade{Session: a, Seq: 10, Token: 11, Under: []Token{12}, Seen: []uint64{13}},
 		Downgrade{Session: b, Token: 14, Seen: []uint64{15}},
 		SetValue{Session: b, Token: 16, Rev: 18, Value: []byte("value"), Fade: true, Seen: []uint64{17}},
-		Withdraw{Session: b, Seq: 9, Seen: []uint64{2}},
+		Withdraw{Session: b, Seq: 9, More: []uint64{10, 12}, Seen: []uint64{2}},
 		Release{Session: b, Token: MaxToken, Seen: []uint64{3, 4}},
 		Release{Session: b, Token: 18, To: "reports", Seen: []uint64{19}},
+		SetCapacity{Session: a, Seq: 44, Key: "pool", Of: 45, Seen: []uint64{46}},
 		Ask{Session: a, Key: "orders"},
 		Break{Session: a, Key: "orders", Token: 20},
 		EndDelay{Token: 21, Term: 22},
+		Forget{Node: "n1", Boot: 1<<60 + 1},
+		Enlist{Session: a, Seq: 24, Group: "orders", Shards: 64, Weight: 100, Seen: []uint64{25}},
+		Enlist{
+			Session: a, Seq: 26, Group: "orders", Shards: MaxShards, Weight: 1<<32 - 1, Succeeds: "billing",
+			Drain: 5_000, Grace: 1 << 63, MaxMoves: 7,
+		},
+		Delist{Session: a, Seq: 27, Seen: []uint64{28}},
+		Decline{Session: a, Seq: 29, Shard: 30, Version: 31, Seen: []uint64{32}},
+		Resize{Session: a, Seq: 33, Group: "orders", From: 34, To: 35, Seen: []uint64{36}},
+		Assign{Term: 37, Group: "orders", Version: 38, Moves: []Move{{0, 1}, {MaxShards - 1, 1<<32 - 1}}},
+		Dismiss{Term: 39, Group: "orders", Caller: 40, Since: 41},
+		Reshard{Term: 42, Group: "orders", Version: 43},
+		EndSession{Session: a, Ref: b.Ref()},
 		Unknown{Raw: "\xf0future"},
 	}
 }
@@ -73,11 +87,33 @@ func everyEvent() []Event {
 		{Kind: EventLost, Session: a, Seq: 3, Key: "invoices", Token: 7, Reason: Expired},
 		{Kind: EventLost, Session: a, Seq: 3, Key: "invoices", Token: 7, Reason: Broken},
 		{Kind: EventEnded, Session: a, Reason: Closed},
+		{Kind: EventEnded, Session: a, Reason: Ended},
 		{Kind: EventChanged, Key: "invoices"},
 		{Kind: EventRefused, Session: a, Seq: 3, Key: "invoices", Code: Changed, Token: 7},
+		{Kind: EventRefused, Session: a, Seq: 3, Key: "invoices", Code: WrongCapacity, Limit: 5},
 		{Kind: EventAsked, Session: a, Seq: 3, Key: "invoices", Token: 7, By: "reports"},
 		{Kind: EventContended, Session: a, Seq: 3, Key: "invoices", Token: 7},
 		{Kind: EventDelayed, Key: "invoices", Token: 7, Delay: 2_000},
+		{Kind: EventPart, Session: a, Seq: 3, Key: "orders", Value: string(AppendPart(nil, everyPart()[1]))},
+		{Kind: EventGroup, Key: "orders"},
+		{Kind: EventRevoked, Session: a, Reason: Revoked},
+	}
+}
+
+func everyPart() []Part {
+	many := make([]uint32, 0, MaxShards)
+	for i := range uint32(MaxShards) {
+		if i%9 != 3 {
+			many = append(many, i)
+		}
+	}
+	return []Part{
+		{},
+		{Version: 1 << 40, Shards: 64, Drain: 5_000, Mine: []uint32{0, 1, 7, 63}},
+		{Version: 7, Shards: 64, Resized: true},
+		{Version: 8, Shards: 9, Mine: []uint32{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		{Version: 9, Shards: MaxShards, Mine: many},
+		{Version: 10, Shards: MaxShards, Mine: []uint32{MaxShards - 1}},
 	}
 }
 
@@ -139,7 +175,7 @@ func anyCommand() *rapid.Generator[Command] {
 		tokens := func() []Token { return drawSlice(t, rapid.Map(rapid.Uint64(), asToken), "under") }
 		seen := func() []uint64 { return drawSlice(t, rapid.Uint64(), "seen") }
 		flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
-		switch rapid.IntRange(0, 18).Draw(t, "type") {
+		switch rapid.IntRange(0, 27).Draw(t, "type") {
 		case 0:
 			return Found{Cluster: ClusterID(session()), Floor: token("floor"), TTL: num("ttl")}
 		case 1:
@@ -149,9 +185,9 @@ func anyCommand() *rapid.Generator[Command] {
 		case 3:
 			return Bound{Term: num("term"), TTL: num("ttl")}
 		case 4:
-			return Open{Session: session(), Client: text("client"), Node: text("node"), TTL: num("ttl"), Meta: text("meta")}
+			return Open{Session: session(), Client: text("client"), Node: text("node"), Boot: num("boot"), TTL: num("ttl"), Meta: text("meta")}
 		case 5:
-			return Withdraw{Session: session(), Seq: num("seq"), Seen: seen()}
+			return Withdraw{Session: session(), Seq: num("seq"), More: seen(), Seen: seen()}
 		case 6:
 			return Release{Session: session(), Token: token("token"), To: text("to"), Seen: seen()}
 		case 7:
@@ -169,6 +205,9 @@ func anyCommand() *rapid.Generator[Command] {
 		case 13:
 			return SetValue{Session: session(), Token: token("token"), Rev: num("rev"), Value: bytes("value"), Fade: flag("fade"), Seen: seen()}
 		case 14:
+			if rapid.Bool().Draw(t, "capacity") {
+				return SetCapacity{Session: session(), Seq: num("seq"), Key: text("key"), Of: rapid.Uint32().Draw(t, "of"), Seen: seen()}
+			}
 			return Ask{Session: session(), Key: text("key")}
 		case 15:
 			return Break{Session: session(), Key: text("key"), Token: token("token")}
@@ -177,20 +216,48 @@ func anyCommand() *rapid.Generator[Command] {
 				return Raise{Term: num("term"), Format: num("format")}
 			}
 			return EndDelay{Token: token("token"), Term: num("term")}
+		case 17:
+			return Forget{Node: text("node"), Boot: num("boot")}
+		case 18:
+			return Enlist{
+				Session: session(), Seq: num("seq"), Group: text("group"), Shards: rapid.Uint32().Draw(t, "shards"),
+				Weight: rapid.Uint32().Draw(t, "weight"), Succeeds: text("succeeds"), Drain: num("drain"), Grace: num("grace"),
+				MaxMoves: rapid.Uint32().Draw(t, "moves"), Seen: seen(),
+			}
+		case 19:
+			return Delist{Session: session(), Seq: num("seq"), Seen: seen()}
+		case 20:
+			return Decline{Session: session(), Seq: num("seq"), Shard: rapid.Uint32().Draw(t, "shard"), Version: num("version"), Seen: seen()}
+		case 21:
+			return Resize{
+				Session: session(), Seq: num("seq"), Group: text("group"),
+				From: rapid.Uint32().Draw(t, "from"), To: rapid.Uint32().Draw(t, "to"), Seen: seen(),
+			}
+		case 22:
+			move := rapid.Custom(func(t *rapid.T) Move {
+				return Move{rapid.Uint32().Draw(t, "shard"), rapid.Uint32().Draw(t, "caller")}
+			})
+			return Assign{Term: num("term"), Group: text("group"), Version: num("version"), Moves: drawSlice(t, move, "moves")}
+		case 23:
+			return Dismiss{Term: num("term"), Group: text("group"), Caller: rapid.Uint32().Draw(t, "caller"), Since: num("since")}
+		case 24:
+			return Reshard{Term: num("term"), Group: text("group"), Version: num("version")}
+		case 25:
+			return EndSession{Session: session(), Ref: SessionRef(session())}
 		}
 		a := Acquire{
 			Session: session(), Seq: num("seq"), Key: text("key"), Try: flag("try"),
 			MaxWaiters: rapid.Uint32().Draw(t, "waiters"), Spec: Spec{Meta: text("meta")}, Seen: seen(),
 		}
 		// Each attribute alone now and then, for the sake of its bit.
-		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 8), 0, 4).Draw(t, "more") {
+		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 9), 0, 4).Draw(t, "more") {
 			switch n {
 			case 0:
 				a.Keys = drawSlice(t, rapid.StringN(0, 3, -1), "keys")
 			case 1:
 				a.Mode = Mode(rapid.SampledFrom([]uint8{1, 2, 3, 255}).Draw(t, "mode"))
 			case 2:
-				a.Of = rapid.Uint32().Draw(t, "of")
+				a.Of = rapid.Uint16().Draw(t, "of")
 			case 3:
 				a.Tree = true
 			case 4:
@@ -203,6 +270,8 @@ func anyCommand() *rapid.Generator[Command] {
 				a.IfToken = token("if")
 			case 8:
 				a.Under = tokens()
+			case 9:
+				a.N = rapid.Uint16().Draw(t, "n")
 			}
 		}
 		return a
@@ -323,9 +392,11 @@ func rich(tb testing.TB) *State {
 	s.forgotten = 1<<52 - 1
 
 	b, d, e, f := session16("b"), session16("d"), session16("e"), session16("f")
-	apply(Open{Session: d, Client: "docs", Node: "n3", TTL: 5_000}, OK)
+	apply(Open{Session: d, Client: "docs", Node: "n3", Boot: 3, TTL: 5_000}, OK)
 	apply(Open{Session: e, Client: "editor", Node: "n3", TTL: 5_000}, OK)
-	apply(Open{Session: f, Client: "flaky", Node: "n4", TTL: 5_000}, OK)
+	apply(Open{Session: f, Client: "flaky", Node: "n4", Boot: 8, TTL: 5_000}, OK)
+	apply(Forget{Node: "n4", Boot: 7}, OK)
+	apply(Forget{Node: "n5", Boot: 9}, OK)
 
 	// A waiting upgrade, and a granted upgrade.
 	shared := apply(Acquire{Session: d, Seq: 1, Key: "docs/a", Spec: Spec{Mode: Shared}}, Granted)
@@ -335,18 +406,31 @@ func rich(tb testing.TB) *State {
 	apply(Upgrade{Session: e, Seq: 3, Token: shared}, Granted)
 
 	// Permits, and a waiter passed by another.
-	permitD := apply(Acquire{Session: d, Seq: 3, Key: "pool", Spec: Spec{Mode: Permit, Of: 2}}, Granted)
-	permitE := apply(Acquire{Session: e, Seq: 4, Key: "pool", Spec: Spec{Mode: Permit, Of: 2}}, Granted)
-	apply(Acquire{Session: b, Seq: 19, Key: "pool", Spec: Spec{Mode: Permit, Of: 3}}, WrongCapacity)
-	apply(Acquire{Session: b, Seq: 20, Key: "pool", Spec: Spec{Mode: Permit, Of: 2, Priority: -1}}, Queued)
-	apply(Acquire{Session: b, Seq: 21, Key: "pool", Spec: Spec{Mode: Permit, Of: 2, Priority: 5, Delay: 100}}, Queued)
+	permitD := apply(Acquire{Session: d, Seq: 3, Key: "pool", Spec: Spec{Mode: Permit, N: 1, Of: 3}}, Granted)
+	permitE := apply(Acquire{Session: e, Seq: 4, Key: "pool", Spec: Spec{Mode: Permit, N: 2, Of: 3}}, Granted)
+	apply(Acquire{Session: b, Seq: 19, Key: "pool", Spec: Spec{Mode: Permit, N: 1, Of: 2}}, WrongCapacity)
+	apply(Acquire{Session: b, Seq: 20, Key: "pool", Spec: Spec{Mode: Permit, N: 1, Of: 3, Priority: -1}}, Queued)
+	apply(Acquire{Session: b, Seq: 21, Key: "pool", Spec: Spec{Mode: Permit, N: 2, Priority: 5, Delay: 100}}, Queued)
+
+	// Capacities: of a key in use, lowered below the permits held and a request; of a
+	// free key; and of a key that was granted, with a fading value.
+	apply(SetCapacity{Session: b, Seq: 60, Key: "set pool", Of: 5}, OK)
+	apply(Acquire{Session: d, Seq: 60, Key: "set pool", Spec: Spec{Mode: Permit, N: 3}}, Granted)
+	apply(Acquire{Session: e, Seq: 60, Key: "set pool", Spec: Spec{Mode: Permit, N: 4}}, Queued)
+	apply(Acquire{Session: e, Seq: 61, Key: "set pool", Spec: Spec{Mode: Permit, N: 2, Of: 9}}, Queued)
+	apply(SetCapacity{Session: b, Seq: 61, Key: "set pool", Of: 2}, OK)
+	apply(SetCapacity{Session: b, Seq: 62, Key: "free pool", Of: MaxHolders}, OK)
+	fades := apply(Acquire{Session: d, Seq: 61, Key: "faded pool"}, Granted)
+	apply(SetValue{Session: d, Token: fades, Rev: 1, Value: []byte("fades"), Fade: true}, OK)
+	apply(SetCapacity{Session: b, Seq: 63, Key: "faded pool", Of: 1}, OK)
+	apply(Release{Session: d, Token: fades}, OK)
 
 	// A tree with a waiter under a permit, and the cycle that a further request
 	// would close.
 	tree := apply(Acquire{Session: d, Seq: 4, Key: "area/north", Spec: Spec{Tree: true}}, Granted)
 	apply(Acquire{Session: e, Seq: 5, Key: "area/north/x", Under: []Token{permitE}}, Queued)
 	apply(Acquire{Session: e, Seq: 9, Key: "area", Spec: Spec{Tree: true}}, Queued)
-	apply(Acquire{Session: d, Seq: 5, Key: "pool", Spec: Spec{Mode: Permit, Of: 2}, Under: []Token{permitD, tree}}, Deadlock)
+	apply(Acquire{Session: d, Seq: 5, Key: "pool", Spec: Spec{Mode: Permit, N: 1, Of: 3}, Under: []Token{permitD, tree}}, Deadlock)
 
 	// Requests for several keys.
 	apply(Acquire{Session: d, Seq: 6, Keys: []string{"set/1", "set/2"}}, Granted)
@@ -376,13 +460,49 @@ func rich(tb testing.TB) *State {
 	apply(SetValue{Session: e, Token: value, Rev: 3, Value: []byte("v")}, OK)
 	s.keys.edit("value", func(r *record) { r.holders[0].full = true }) // as after 64 MiB
 
+	// A revoked session that has not answered.
+	h := session16("h")
+	apply(Open{Session: h, Client: "ended", Node: "n7", TTL: 5_000}, OK)
+	apply(Acquire{Session: h, Seq: 1, Key: "ended"}, Granted)
+	apply(EndSession{Session: d, Ref: h.Ref()}, OK)
+
+	richGroups(s, apply)
 	if err := s.Check(); err != nil {
 		tb.Fatal(err)
 	}
-	if n := s.Counts(); n != (Counts{Keys: 19, Grants: 15, Waiters: 11, Sessions: 5, Answers: 7, Values: 2}) {
+	if n := s.Counts(); n != (Counts{Keys: 23, Grants: 17, Waiters: 12, Sessions: 7, Answers: 12, Values: 2, Groups: 3, Capacities: 3}) {
 		tb.Fatalf("not as rich as it should be: %+v", n)
 	}
 	return s
+}
+
+// richGroups is the part of rich about groups: one with an absent caller and one that
+// stands by, one being resized, and one without callers.
+func richGroups(s *State, apply func(Command, Code) Token) {
+	b, d, e, g := session16("b"), session16("d"), session16("e"), session16("g")
+	apply(Open{Session: g, Client: "gone", Node: "n6", TTL: 5_000}, OK)
+	enlist := Enlist{Group: "group", Shards: 40, Weight: 100, Drain: 1_000, Grace: 2_000, MaxMoves: 3}
+	for i, by := range []struct {
+		id       SessionID
+		succeeds string
+	}{{g, ""}, {d, ""}, {e, "docs"}} {
+		c := enlist
+		c.Session, c.Seq, c.Succeeds, c.Weight = by.id, 50, by.succeeds, uint32(100*i)
+		apply(c, OK)
+	}
+	moves := make([]Move, 38)
+	for i := range moves {
+		moves[i] = Move{uint32(i), uint32(1 + i%2)}
+	}
+	apply(Assign{Term: 3, Group: "group", Version: s.GroupVersion("group"), Moves: moves}, OK)
+	apply(Delist{Session: g, Seq: 50}, OK) // absent
+
+	apply(Enlist{Session: b, Seq: 50, Group: "grow", Shards: 8}, OK)
+	apply(Resize{Session: b, Seq: 51, Group: "grow", From: 8, To: 16}, OK)
+	apply(Enlist{Session: d, Seq: 51, Group: "grow", Shards: 16}, OK)
+
+	apply(Enlist{Session: b, Seq: 52, Group: "idle", Shards: 5, Weight: 1}, OK)
+	apply(Delist{Session: b, Seq: 52}, OK)
 }
 
 // keyed is a record with its key, as in an image.
@@ -400,11 +520,14 @@ func anyRecord() *rapid.Generator[keyed] {
 		session := func() SessionID { return rapid.SampledFrom([]SessionID{{}, {1}}).Draw(t, "session") }
 		spec := func() Spec {
 			return Spec{
-				Mode: Mode(rapid.Byte().Draw(t, "mode")), Of: rapid.Uint32().Draw(t, "of"), Tree: flag(),
+				Mode: Mode(rapid.Byte().Draw(t, "mode")), N: rapid.Uint16().Draw(t, "n"), Of: rapid.Uint16().Draw(t, "of"), Tree: flag(),
 				Priority: rapid.Int8().Draw(t, "priority"), Delay: num(), Conditional: flag(), IfToken: Token(num()), Meta: text(),
 			}
 		}
-		k := keyed{text(), record{version: num(), last: Token(num()), idle: num(), value: text(), fade: flag(), unclean: flag()}}
+		k := keyed{text(), record{
+			version: num(), last: Token(num()), idle: num(), value: text(), fade: flag(), unclean: flag(),
+			capacity: rapid.Uint16().Draw(t, "capacity"), fixed: flag(),
+		}}
 		for range rapid.IntRange(0, 3).Draw(t, "holders") {
 			g := grant{
 				token: Token(num()), first: Token(num()), former: Token(num()), rev: num(), full: flag(), at: num(),

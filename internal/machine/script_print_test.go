@@ -16,13 +16,17 @@ func (sc *script) event(e Event) {
 	case EventEnded:
 		p("ended   %s reason=%s", name(e.Session), reason(e.Reason))
 	case EventRefused:
-		p("refused %s %s seq=%d code=%d token=%d", name(e.Session), e.Key, e.Seq, e.Code, e.Token)
+		p("refused %s %s seq=%d code=%d token=%d%s", name(e.Session), e.Key, e.Seq, e.Code, e.Token, limitText(e.Limit))
 	case EventAsked:
 		p("asked   %s %s token=%d by=%s", name(e.Session), e.Key, e.Token, e.By)
 	case EventContended:
 		p("wanted  %s %s token=%d", name(e.Session), e.Key, e.Token)
 	case EventDelayed:
 		p("delayed %s token=%d for=%d", e.Key, e.Token, e.Delay)
+	case EventRevoked:
+		p("revoked %s reason=%s", name(e.Session), reason(e.Reason))
+	case EventPart:
+		p("part    %s %s", name(e.Session), partText(e))
 	}
 	p("\n")
 }
@@ -45,6 +49,10 @@ func reason(r Reason) string {
 		return "closed"
 	case Broken:
 		return "broken"
+	case Ended:
+		return "ended"
+	case Revoked:
+		return "revoked"
 	}
 	return fmt.Sprintf("reason-%d", r)
 }
@@ -67,6 +75,12 @@ func term(c Command) uint64 {
 	case EndDelay:
 		return c.Term
 	case Raise:
+		return c.Term
+	case Assign:
+		return c.Term
+	case Dismiss:
+		return c.Term
+	case Reshard:
 		return c.Term
 	}
 	return 0
@@ -111,6 +125,8 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 		p("refused: bad %s, limit %d", o.Field, o.Limit)
 	case TokensSpent:
 		p("refused: tokens are spent")
+	case TooManyKeys:
+		p("refused: the session has too many keys, limit %d", o.Limit)
 	case TooManyUnseen:
 		p("refused: %d outcomes unseen", o.Limit)
 	case Deadlock:
@@ -124,10 +140,14 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 		p("")
 	case WrongCapacity:
 		p("refused: permits are of %d", o.Limit)
+	case TooManyCapacities:
+		p("refused: %d capacities are allowed", o.Limit)
 	case Changed:
 		p("refused: granted since, token=%d", o.Token)
 	case TooOld:
 		p("refused: grants up to token=%d are forgotten", o.Token)
+	case NeverGranted:
+		p("refused: no grant has that token, last=%d", o.Token)
 	case WrongMode:
 		p("refused: wrong mode")
 	case NoSuccessor:
@@ -136,6 +156,22 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 		p("refused: values are full, limit %d", o.Limit)
 	case WrongFormat:
 		p("refused: format %d has no such command", o.Limit)
+	case NodeEnded:
+		p("refused: the process has ended")
+	case WrongShards:
+		p("refused: the group has %d shards", o.Limit)
+	case TooManyCallers:
+		p("refused: %d callers are allowed", o.Limit)
+	case TooManyGroups:
+		p("refused: %d groups or shards are allowed", o.Limit)
+	case Resizing:
+		p("refused: being resized to %d", o.Limit)
+	case WrongVersion:
+		p("refused: another version")
+	case NoSuchSession:
+		p("refused: no such session")
+	case NoCaller:
+		p("refused: no such caller")
 	default:
 		p("code %d", o.Code)
 	}
@@ -144,6 +180,9 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 func (sc *script) status(key string, waiters int) {
 	st := sc.s.Status(key, waiters)
 	p := func(format string, args ...any) { fmt.Fprintf(&sc.out, format, args...) }
+	if st.Fixed {
+		p("set     %s permits=%d of=%d\n", key, st.Permits, st.Of)
+	}
 	if len(st.Holders) == 0 && st.Queue == 0 {
 		p("free    %s", key)
 		sc.left(sc.s.Value(key), st.Unclean)
@@ -155,7 +194,7 @@ func (sc *script) status(key string, waiters int) {
 		if g.Seq > 0 {
 			p(" seq=%d", g.Seq)
 		}
-		p(" token=%d%s", g.Token, modeText(g.Mode, g.Of, g.Tree, g.Keys))
+		p(" token=%d%s", g.Token, modeText(&g.Spec, g.Keys))
 		if g.At > 0 {
 			p(" at=%d", g.At)
 		}
@@ -173,7 +212,7 @@ func (sc *script) status(key string, waiters int) {
 		p("\n")
 	}
 	for _, w := range st.Waiters {
-		p("waiter  %s %s seq=%d%s", name(w.Session), key, w.Seq, modeText(w.Mode, w.Of, w.Tree, w.Keys))
+		p("waiter  %s %s seq=%d%s", name(w.Session), key, w.Seq, modeText(&w.Spec, w.Keys))
 		if w.Upgrade {
 			p(" upgrade")
 		}
@@ -190,14 +229,17 @@ func (sc *script) status(key string, waiters int) {
 	}
 }
 
-func modeText(m Mode, of uint32, tree bool, keys int) (s string) {
-	switch m {
+func modeText(spec *Spec, keys int) (s string) {
+	switch spec.Mode {
 	case Shared:
 		s = " shared"
 	case Permit:
-		s = fmt.Sprintf(" of=%d", of)
+		if spec.N > 1 {
+			s = fmt.Sprintf(" n=%d", spec.N)
+		}
+		s += fmt.Sprintf(" of=%d", spec.Of)
 	}
-	if tree {
+	if spec.Tree {
 		s += " tree"
 	}
 	if keys > 1 {
@@ -216,5 +258,15 @@ func (sc *script) session(id SessionID) {
 	if st.Silent {
 		silent = " silent"
 	}
+	if st.Revoked {
+		silent += " revoked"
+	}
 	fmt.Fprintf(&sc.out, "session %s ttl=%d grants=%d waits=%d%s\n", name(id), st.TTL, st.Grants, st.Waits, silent)
+}
+
+func limitText(limit uint64) string {
+	if limit == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" limit=%d", limit)
 }

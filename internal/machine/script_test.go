@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -127,6 +128,7 @@ func (sc *script) run(line string) error {
 			Session: id,
 			Client:  w.text("client", "client-"+n),
 			Node:    w.text("node", "node-"+n),
+			Boot:    w.num("boot", 1),
 			TTL:     w.num("ttl", 10_000),
 			Meta:    w.text("meta", "none"),
 		}
@@ -136,12 +138,14 @@ func (sc *script) run(line string) error {
 			Session:    id,
 			Try:        verb == "try",
 			Seq:        w.num("seq", 0),
-			Spec:       Spec{Mode: Mode(w.num("mode", 0)), Of: uint32(w.num("of", 0)), Priority: int8(w.int("priority")), Delay: w.num("delay", 0), Meta: w.text("meta", "none")},
+			Spec:       Spec{Mode: Mode(w.num("mode", 0)), N: uint16(w.num("n", 0)), Of: uint16(w.num("of", 0)), Priority: int8(w.int("priority")), Delay: w.num("delay", 0), Meta: w.text("meta", "none")},
 			MaxWaiters: uint32(w.num("max-waiters", 0)),
 			Under:      w.tokens("under"),
 			Seen:       w.seqs("seen"),
 		}
 		if a.Of > 0 {
+			a.Mode, a.N = Permit, cmp.Or(a.N, 1)
+		} else if a.N > 0 {
 			a.Mode = Permit
 		}
 		if _, ok := w.named["if-token"]; ok {
@@ -184,16 +188,22 @@ func (sc *script) run(line string) error {
 		c = v
 	case "withdraw":
 		id = session16(w.next())
-		c = Withdraw{Session: id, Seq: w.num("seq", 0), Seen: w.seqs("seen")}
+		c = Withdraw{Session: id, Seq: w.num("seq", 0), More: w.seqs("more"), Seen: w.seqs("seen")}
 	case "release":
 		id = session16(w.next())
 		c = Release{Session: id, Token: Token(w.num("token", 0)), To: w.text("to", "none"), Seen: w.seqs("seen")}
+	case "set-capacity":
+		id = session16(w.next())
+		c = SetCapacity{Session: id, Seq: w.num("seq", 0), Key: w.next(), Of: uint32(w.num("of", 0)), Seen: w.seqs("seen")}
 	case "ask":
 		id = session16(w.next())
 		c = Ask{Session: id, Key: w.next()}
 	case "break":
 		id = session16(w.next())
 		c = Break{Session: id, Key: w.next(), Token: Token(w.num("token", 0))}
+	case "end-session":
+		id = session16(w.next())
+		c = EndSession{Session: id, Ref: session16(w.next()).Ref()}
 	case "end-delay":
 		c = EndDelay{Token: Token(w.num("token", 0)), Term: w.num("term", sc.s.Term())}
 	case "clock":
@@ -210,14 +220,28 @@ func (sc *script) run(line string) error {
 	case "close":
 		id = session16(w.next())
 		c = Close{Session: id}
+	case "forget":
+		c = Forget{Node: w.text("node", "none"), Boot: w.num("boot", 1)}
 	case "unknown":
 		c = Unknown{Raw: "\xff"}
+	case "enlist", "delist", "decline", "resize", "assign", "dismiss", "reshard":
+		id, c = w.groupCommand(verb, sc.s)
 
 	// The verbs below ask, and change nothing.
 	case "status":
 		sc.status(w.next(), int(w.num("waiters", 10)))
 	case "session":
 		sc.session(session16(w.next()))
+	case "group":
+		sc.group(w.next())
+	case "values":
+		values, more := sc.s.Values(w.text("prefix", "none"), w.text("from", "none"), int(w.num("n", 100)), int(w.num("bytes", 1<<20)))
+		for _, v := range values {
+			fmt.Fprintf(&sc.out, "value   %s=%s token=%d clean=%t\n", v.Key, v.Value, v.Token, !v.Unclean)
+		}
+		if more {
+			fmt.Fprintln(&sc.out, "values  more")
+		}
 	case "pending":
 		for _, e := range sc.s.Pending(session16(w.next())) {
 			fmt.Fprintf(&sc.out, "pending ")
@@ -242,7 +266,7 @@ func (sc *script) run(line string) error {
 	out, events := sc.s.Apply(c)
 	sc.outcome(id, key, term(c), out)
 	for _, e := range events {
-		if e.Kind != EventChanged && (e.Kind != EventEnded && e.Kind != EventContended || sc.verbose) {
+		if e.Kind != EventChanged && e.Kind != EventGroup && (e.Kind != EventEnded && e.Kind != EventContended || sc.verbose) {
 			sc.event(e)
 		}
 	}

@@ -11,14 +11,17 @@ import (
 // with an epoch older than the table's belongs to an image, and is cloned before a
 // change.
 type session struct {
-	epoch  uint64
-	id     SessionID
-	client string
-	node   string
-	ttl    uint64
-	meta   string
-	silent bool
-	spent  spans // seqs that can never be granted anew
+	epoch   uint64
+	id      SessionID
+	client  string
+	node    string
+	boot    uint64 // of the node's process
+	ttl     uint64
+	meta    string
+	opened  uint64 // the leader's clock when it was opened
+	silent  bool
+	revoked bool  // by EndSession: the client has not answered yet
+	spent   spans // seqs that can never be granted anew
 
 	// index is shared by all clones and not part of an image: with a million
 	// grants it would be too large to copy.
@@ -50,23 +53,32 @@ func (s *State) open(c Open) Outcome {
 	case len(c.Meta) > MaxMeta:
 		return bad("Meta", MaxMeta)
 	}
-	// Before the TTL is checked: the bound may have fallen below it since the first
+	// Before the rest is checked: the bound may have fallen below it since the first
 	// copy.
-	if s.sessions.get(c.Session) != nil {
+	if o := s.sessions.get(c.Session); o != nil {
+		if o.node != c.Node || o.boot != c.Boot {
+			return bad("Session", 0) // the session of another process
+		}
 		return Outcome{Code: OK}
 	}
 	if out := checkTTL(c.TTL, s.bound); out.Code != 0 {
 		return out
+	}
+	if s.hasEnded(c.Node, c.Boot) {
+		return Outcome{Code: NodeEnded}
 	}
 	s.sessions.set(c.Session, &session{
 		epoch:  s.sessions.epoch,
 		id:     c.Session,
 		client: c.Client,
 		node:   c.Node,
+		boot:   c.Boot,
 		ttl:    c.TTL,
 		meta:   c.Meta,
+		opened: s.at,
 		index:  newIndex(),
 	})
+	s.refs.add(refEntry(c.Session))
 	return Outcome{Code: OK}
 }
 
@@ -76,47 +88,22 @@ func (s *State) markSilent(id SessionID, silent bool) Outcome {
 	if o == nil {
 		return Outcome{Code: NoSession}
 	}
+	if o.revoked && !silent {
+		return Outcome{Code: NoSession}
+	}
 	if o.silent != silent {
 		s.editSession(o).silent = silent
 	}
 	return Outcome{Code: OK}
 }
 
-// endSession ends a session, in this order:
-//
-//  1. its waiters leave all queues, so that none of them is granted;
-//  2. its grants are freed in the order of their tokens, except that a grant with
-//     a Delay becomes a ghost when the session expires;
-//  3. the waiters for these keys are granted.
+// endSession ends one session: see endSessions.
 func (s *State) endSession(id SessionID, reason Reason) Outcome {
 	o := s.sessions.get(id)
 	if o == nil {
 		return Outcome{Code: NoSession}
 	}
-	s.removeWaitersAndAnswers(o)
-	afterWaiters := slices.Clone(s.step.revisit)
-	s.step.revisit = s.step.revisit[:0]
-
-	for _, token := range slices.Sorted(maps.Keys(o.index.tokens)) {
-		seq := o.index.tokens[token]
-		at := o.index.requests[seq]
-		_, _, g := s.grantOf(o, token)
-		e := s.grantEvent(EventLost, o, g)
-		e.Reason = reason
-		s.step.events = append(s.step.events, e)
-		switch {
-		case reason == Closed:
-			s.freeGrant(o, seq, at, clean)
-		case g.Delay > 0 && !g.broken:
-			s.delayGrant(o, at)
-		default:
-			s.freeGrant(o, seq, at, unclean)
-		}
-	}
-	s.step.revisit = append(s.step.revisit, afterWaiters...)
-	s.admitWaiters()
-	s.sessions.del(id)
-	s.step.events = append(s.step.events, Event{Kind: EventEnded, Session: id, Reason: reason})
+	s.endSessions([]*session{o}, reason)
 	return Outcome{Code: OK}
 }
 

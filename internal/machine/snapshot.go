@@ -19,8 +19,8 @@ const SnapshotVersion = 1
 
 // An image is the magic, a version byte, and chunks. A chunk is its kind, the length
 // of the body in four bytes, the body, and the CRC32C of kind and body. The first
-// chunk has the header. Then come sessions, sets, answers and keys, with a chunk for
-// each shard that is not empty and the elements in ascending order. The encoding
+// chunk has the header. Then come sessions, sets, answers, keys and groups, with a chunk
+// for each shard that is not empty and the elements in ascending order. The encoding
 // leaves no choice, so equal States have equal images.
 const magic = "wardmote"
 
@@ -30,8 +30,9 @@ const (
 	chunkSets     = 't'
 	chunkAnswers  = 'a'
 	chunkKeys     = 'k'
+	chunkGroups   = 'g'
 
-	chunkOrder = "hstak"
+	chunkOrder = "hstakg"
 )
 
 // maxChunk bounds a chunk's body: one shard, 1/256 of a table.
@@ -47,6 +48,7 @@ type Image struct {
 	sessions table[SessionID, *session]
 	sets     table[requestID, []string]
 	answers  table[requestID, *answer]
+	groups   table[string, *group]
 }
 
 // Snapshot takes an image, in constant time for any size of the table. The State
@@ -58,6 +60,7 @@ func (s *State) Snapshot() *Image {
 		sessions: s.sessions.freeze(),
 		sets:     s.sets.freeze(),
 		answers:  s.answers.freeze(),
+		groups:   s.groups.freeze(),
 	}
 }
 
@@ -79,21 +82,22 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	c := &chunkWriter{w: w, coder: coder{out: append([]byte(magic), SnapshotVersion)}}
 	c.add(chunkHeader, func() {
 		i.header.code(&c.coder)
-		n := sizes{uint64(i.sessions.n), uint64(i.sets.n), uint64(i.answers.n), uint64(i.keys.n)}
+		n := sizes{uint64(i.sessions.n), uint64(i.sets.n), uint64(i.answers.n), uint64(i.keys.n), uint64(i.groups.n)}
 		n.code(&c.coder)
 	})
 	writeShards(c, chunkSessions, &i.sessions, compareSessions, codeSession)
 	writeShards(c, chunkSets, &i.sets, compareRequests, codeSet)
 	writeShards(c, chunkAnswers, &i.answers, compareRequests, codeAnswer)
 	writeShards(c, chunkKeys, &i.keys, strings.Compare, codeRecord)
+	writeShards(c, chunkGroups, &i.groups, strings.Compare, codeGroup)
 	c.flush()
 	return c.written, c.err
 }
 
 // sizes are the numbers of elements in an image's tables.
-type sizes struct{ sessions, sets, answers, keys uint64 }
+type sizes struct{ sessions, sets, answers, keys, groups uint64 }
 
-func (n *sizes) code(c *coder) { c.numbers(&n.sessions, &n.sets, &n.answers, &n.keys) }
+func (n *sizes) code(c *coder) { c.numbers(&n.sessions, &n.sets, &n.answers, &n.keys, &n.groups) }
 
 // chunkWriter encodes chunks and writes them a megabyte at a time.
 type chunkWriter struct {

@@ -81,13 +81,22 @@ func TestImageHasAllOfTheTables(t *testing.T) {
 		sets(reflect.ValueOf(*a))
 		return *a
 	})
+	sameTable(t, &s.groups, &r.groups, func(g *group) group {
+		c := *g
+		c.epoch, c.busy = 1, 1
+		sets(reflect.ValueOf(c))
+		for _, by := range c.callers {
+			sets(reflect.ValueOf(by))
+		}
+		return c
+	})
 	sets(reflect.ValueOf(s.header))
 	for name := range unset {
 		if unset[name] {
 			t.Errorf("%s is nowhere set", name)
 		}
 	}
-	if s.header != r.header {
+	if !reflect.DeepEqual(s.header, r.header) {
 		t.Errorf("header %+v, restored as %+v", s.header, r.header)
 	}
 	if _, upTo, ok := r.Changes("", s.Commands(), 1); upTo != s.Commands() || !ok {

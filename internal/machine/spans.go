@@ -58,6 +58,37 @@ func (p *spans) add(seq uint64) bool {
 	return true
 }
 
+// addAll adds seqs in one pass: a client may list thousands, each of which would move
+// half a set of a million bytes. If the set would have more than MaxGaps gaps, addAll
+// leaves the set as it is and returns false. addAll changes the list seqs.
+func (p *spans) addAll(seqs []uint64) bool {
+	old := *p
+	seqs = slices.DeleteFunc(seqs, old.has)
+	if len(seqs) <= 1 {
+		return len(seqs) == 0 || p.add(seqs[0])
+	}
+	slices.Sort(seqs)
+	all := make(spans, 0, len(old)+len(seqs))
+	for i := 0; i < len(old) || len(seqs) > 0; {
+		var next span
+		if i == len(old) || len(seqs) > 0 && seqs[0] < old[i].first {
+			next, seqs = span{seqs[0], seqs[0]}, seqs[1:]
+		} else {
+			next, i = old[i], i+1
+		}
+		if n := len(all) - 1; n >= 0 && next.first-1 <= all[n].last {
+			all[n].last = max(all[n].last, next.last)
+		} else {
+			all = append(all, next)
+		}
+	}
+	if len(all) > MaxGaps+1 {
+		return false
+	}
+	*p = all
+	return true
+}
+
 // valid reports whether the set is in the form that add leaves.
 func (p spans) valid() bool {
 	if len(p) > MaxGaps+1 {

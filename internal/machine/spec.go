@@ -7,7 +7,7 @@ type Mode uint8
 const (
 	Exclusive Mode = 0 // one holder, and nobody else
 	Shared    Mode = 1 // up to MaxHolders shared holders, and nobody else
-	Permit    Mode = 2 // as many holders as the capacity that all permits of the key name
+	Permit    Mode = 2 // N permits of the key, whose capacity bounds the permits held: see capacity.go
 )
 
 // Spec holds the attributes of an Acquire that the table keeps. The command embeds a
@@ -34,7 +34,8 @@ type Spec struct {
 	Tree        bool   // conflict with the holders above and below the key, by path segment
 	Priority    int8   // pass waiters of lower priority, each at most MaxPassed times; for one key only
 	Conditional bool   // refuse the grant if the key was granted after IfToken; for one key only
-	Of          uint32 // Permit: the capacity, 1 to MaxHolders
+	N           uint16 // Permit: the number of permits taken together, 1 to MaxHolders
+	Of          uint16 // Permit: the capacity for a key without one, up to MaxHolders; 0 names none
 	Delay       uint64 // milliseconds for which the key stays taken after the session expired; for one key only
 	IfToken     Token
 	Meta        string // up to MaxMeta bytes for readers; the table does not look inside
@@ -58,6 +59,7 @@ func (p *Spec) code(c *coder) {
 	f.flag(&p.Conditional)
 	f.text(&p.Meta)
 	integer(&f, &p.IfToken)
+	integer(&f, &p.N)
 	f.done()
 }
 
@@ -67,7 +69,9 @@ func (p *Spec) check(set bool) Outcome {
 	switch {
 	case p.Mode > Permit:
 		return bad("Mode", uint64(Permit))
-	case p.Mode == Permit && (p.Of == 0 || p.Of > MaxHolders), p.Mode != Permit && p.Of != 0:
+	case (p.Mode == Permit) != (p.N != 0), p.N > MaxHolders:
+		return bad("N", MaxHolders)
+	case p.Of > MaxHolders, p.Mode != Permit && p.Of != 0:
 		return bad("Of", MaxHolders)
 	case p.Tree && p.Mode == Permit:
 		return bad("Tree", 0)

@@ -8,8 +8,9 @@ package machine
 // These invariants hold between any two commands, and Check verifies them:
 //
 //   - I1: no two holders of a key conflict: it has one exclusive holder, or
-//     shared ones, or no more permits than the capacity they all name; and no key
-//     above or below a held tree is held, unless both are shared.
+//     shared ones, or permits; and no key above or below a held tree is held, unless
+//     both are shared. No more permits are held than the capacity, unless it was
+//     lowered since: then nobody is granted permits until few enough are held.
 //   - I2: a token is larger than every token granted before it.
 //   - I3: holders and waiters belong to open sessions, except the grants of
 //     expired sessions whose delay runs.
@@ -26,8 +27,15 @@ package machine
 //     waits or is remembered as answered; and its seq is spent. A request for
 //     several keys is in the same state at all of them.
 //   - I9: nobody holds before the founding wait is over.
-//   - I10: memory is bounded: MaxUnseen outcomes and MaxGaps gaps among the spent
-//     seqs of a session, the idle keys, the values, and sizes as in the limits.
+//   - I10: memory is bounded: MaxHeld keys, MaxHeldBytes of them, MaxUnseen outcomes and
+//     MaxGaps gaps among the spent seqs of a session, the idle keys, the values, and sizes
+//     as in the limits.
+//   - I12: no session is open for a process that Forget named last of its node.
+//   - I14: a revoked session is marked silent, and waits for nothing.
+//   - I13: a group is consistent: its callers are open sessions, or absent and without
+//     one; each shard is assigned to one caller, which is in the group and of the
+//     present number, or to nobody; a caller stands by for one that leads; and the sizes
+//     are within the limits.
 //   - I11: indexes and sums agree with the tables from which they are derived.
 type State struct {
 	header
@@ -38,11 +46,14 @@ type State struct {
 	sessions table[SessionID, *session]
 	sets     table[requestID, []string] // the keys of requests for several; a list is never changed
 	answers  table[requestID, *answer]  // outcomes that are in no record; an answer is never changed
+	groups   table[string, *group]      // by name
 
-	lineage lineage          // derived from the waiters
-	delays  map[Token]string // derived: grants of expired sessions, and their keys
-	changes changes          // not derived: a restored State begins with none
-	formats formats          // that this State reads
+	refs      ordered          // derived from the sessions: see refEntry
+	lineage   lineage          // derived from the waiters
+	delays    map[Token]string // derived: grants of expired sessions, and their keys
+	groupSums groupSums        // derived from the groups
+	changes   changes          // not derived: a restored State begins with none
+	formats   formats          // that this State reads
 
 	step step // of the command being applied
 }
@@ -60,6 +71,8 @@ type header struct {
 	at        uint64 // unix milliseconds by the leaders' clocks, never falling; decides nothing
 	idles     uint64 // keys that have become idle so far
 	forgotten Token  // the largest last token of a forgotten key
+
+	ended []endedBoot // processes that have ended, by node; a list is never changed
 }
 
 // step is the work of one command.
@@ -67,7 +80,9 @@ type step struct {
 	events  []Event
 	touched []string             // keys that changed
 	revisit []string             // keys whose queues must be looked at: see admit.go
+	noted   map[string]struct{}  // keys in revisit: see onceEach
 	blocked map[requestID]string // of waiters for several keys: a key that was not free
+	groups  []string             // groups that changed
 }
 
 // New returns the table of a cluster that is not founded yet.
@@ -77,12 +92,13 @@ func New() *State {
 		lineage: make(lineage),
 		delays:  make(map[Token]string),
 		formats: formats{max: MaxFormat},
-		step:    step{blocked: make(map[requestID]string)},
+		step:    step{blocked: make(map[requestID]string), noted: make(map[string]struct{})},
 	}
 	s.keys.hash = hashKey
 	s.sessions.hash = hashSession
 	s.sets.hash = hashRequest
 	s.answers.hash = hashRequest
+	s.groups.hash = hashKey
 	return s
 }
 
@@ -126,6 +142,9 @@ type Counts struct {
 	Sessions int // open
 	Answers  int // remembered until their sessions have seen them
 	Values   int // lasting ones
+	Groups   int // with callers, being resized, or remembered for their numbers
+
+	Capacities int // set by SetCapacity
 }
 
 // Counts returns the present sizes, in constant time.
@@ -137,5 +156,8 @@ func (s *State) Counts() Counts {
 		Sessions: s.sessions.n,
 		Answers:  s.answers.n,
 		Values:   s.keys.lasting,
+		Groups:   s.groups.n,
+
+		Capacities: s.keys.capacities,
 	}
 }

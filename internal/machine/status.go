@@ -30,6 +30,7 @@ type Waiter struct {
 	Keys    int // number of keys for which it waits together
 	Upgrade bool
 	Passed  uint8  // number of waiters that passed it
+	Behind  uint32 // number of holders and waiters before it, at this key
 	At      uint64 // like a Grant's: when it came
 }
 
@@ -44,16 +45,24 @@ type Status struct {
 	Last    Token    // the key was granted under no token after this: its last token, or the last forgotten one
 	Value   string   // only if asked for
 	Unclean bool     // the last exclusive holder did not release
+	Permits int      // held
+	Of      int      // the capacity of the permits; 0 if the key has none
+	Fixed   bool     // the capacity was set by SetCapacity
 	Version uint64   // the machine's command count when the key last changed; 0 if nothing is remembered
 }
 
 // SessionStatus is a session's present state.
 type SessionStatus struct {
-	ID     SessionID
-	Client string
-	Node   string
-	TTL    uint64 // milliseconds
-	Silent bool   // marked by Silence
-	Grants int
-	Waits  int
+	ID      SessionID
+	Client  string
+	Node    string
+	Boot    uint64 // of the node's process
+	TTL     uint64 // milliseconds
+	Opened  uint64 // like a Grant's At
+	Silent  bool   // marked by Silence
+	Revoked bool   // by EndSession
+	Grants  int
+	Keys    int // of the grants
+	Waits   int
+	Meta    string
 }

@@ -35,6 +35,9 @@ func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 		Spec:      Spec{Mode: Exclusive, Tree: g.Tree},
 		under:     s.lineageOf(owner, append([]Token{g.token}, c.Under...)),
 	}
+	if out := owner.index.roomFor(weightOf(nil, "", w.under)); out.Code != 0 {
+		return out
+	}
 	if cycle := s.cycleWith(owner, &w, []string{at.key}, 0); cycle != nil {
 		return s.refuse(owner, c.Seq, Outcome{Code: Deadlock, Cycle: cycle})
 	}
@@ -49,7 +52,7 @@ func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 	s.lineage.add(w.under, w.requestID)
 	s.change(at.key, func(r *record) { r.insertWaiter(0, w) })
 	s.tellContended(at.key, w.upgrade)
-	owner.index.queued(w.seq, location{key: at.key, phase: waiting})
+	owner.index.queued(w.seq, location{key: at.key, phase: waiting}, s.weigh(owner, &w))
 	r = s.keys.get(at.key)
 	return Outcome{Code: Queued, Behind: r.behind(0)}
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -9,36 +10,48 @@ import (
 // witness watches commands, outcomes and events alone, and knows the impossible
 // ones. Its idea of conflicts is slow and its own, without any queue.
 type witness struct {
-	asked  map[requestID]Acquire   // that wait or hold
-	came   map[requestID]int       // when they did
-	passed map[requestID]int       // those that wait: how often
-	token  map[requestID]Token     // those that hold
-	exempt map[requestID]bool      // may pass: a waiver or a successor
-	mode   map[requestID]Mode      // those that hold, as it is now
-	ups    map[requestID]requestID // upgrades that wait, of what
-	ghosts map[Token]string        // clients of expired grants, whose delay runs: see ghostly
-	broken map[requestID]bool
-	lasts  map[string]Token   // of each key
-	gave   map[requestID]bool // granted in the session's present life
-	done   map[requestID]bool // withdrawn, released or refused in it
-	last   Token
-	now    int
+	asked   map[requestID]Acquire   // that wait or hold
+	came    map[requestID]int       // when they did
+	passed  map[requestID]int       // those that wait: how often
+	token   map[requestID]Token     // those that hold
+	exempt  map[requestID]bool      // may pass: a waiver or a successor
+	mode    map[requestID]Mode      // those that hold, as it is now
+	ups     map[requestID]requestID // upgrades that wait, of what
+	ghosts  map[Token]string        // clients of expired grants, whose delay runs: see ghostly
+	broken  map[requestID]bool
+	revoked map[SessionID]bool
+	lasts   map[string]Token   // of each key
+	set     map[string]uint32  // the capacities set, of keys
+	named   map[string]uint32  // the others, as long as there are permits
+	gave    map[requestID]bool // granted in the session's present life
+	done    map[requestID]bool // withdrawn, released or refused in it
+	last    Token
+	now     int
+
+	process map[SessionID]endedBoot // of the open sessions
+	forgot  map[string]uint64       // the latest ended process of a node
 }
 
 func newWitness() *witness {
 	return &witness{
-		asked:  make(map[requestID]Acquire),
-		came:   make(map[requestID]int),
-		passed: make(map[requestID]int),
-		token:  make(map[requestID]Token),
-		exempt: make(map[requestID]bool),
-		mode:   make(map[requestID]Mode),
-		ups:    make(map[requestID]requestID),
-		ghosts: make(map[Token]string),
-		broken: make(map[requestID]bool),
-		lasts:  make(map[string]Token),
-		gave:   make(map[requestID]bool),
-		done:   make(map[requestID]bool),
+		asked:   make(map[requestID]Acquire),
+		came:    make(map[requestID]int),
+		passed:  make(map[requestID]int),
+		token:   make(map[requestID]Token),
+		exempt:  make(map[requestID]bool),
+		mode:    make(map[requestID]Mode),
+		ups:     make(map[requestID]requestID),
+		ghosts:  make(map[Token]string),
+		broken:  make(map[requestID]bool),
+		revoked: make(map[SessionID]bool),
+		lasts:   make(map[string]Token),
+		set:     make(map[string]uint32),
+		named:   make(map[string]uint32),
+		gave:    make(map[requestID]bool),
+		done:    make(map[requestID]bool),
+
+		process: make(map[SessionID]endedBoot),
+		forgot:  make(map[string]uint64),
 	}
 }
 
@@ -68,8 +81,8 @@ func (w *witness) grant(q requestID, token Token) error {
 	if token <= w.last {
 		return fmt.Errorf("token %d granted after token %d", token, w.last)
 	}
-	if w.gave[q] || w.done[q] {
-		return fmt.Errorf("%v granted again", q)
+	if w.gave[q] || w.done[q] || w.revoked[q.session] {
+		return fmt.Errorf("%v granted again, or to a revoked session", q)
 	}
 	if c.Conditional && w.lasts[c.Key] > c.IfToken {
 		return fmt.Errorf("%v granted %q after token %d, not %d", q, c.Key, w.lasts[c.Key], c.IfToken)
@@ -102,20 +115,49 @@ func (w *witness) grant(q requestID, token Token) error {
 
 // exclusion compares one holder with all others.
 func (w *witness) exclusion(q requestID) error {
-	c, permits := w.asked[q], 0
+	c, permits := w.asked[q], w.asked[q].N
 	for v := range w.token {
 		o := w.asked[v]
 		if v == q || !meet(c, o) || w.mode[q] == Shared && w.mode[v] == Shared {
 			continue
 		}
-		if w.mode[q] == Permit && w.mode[v] == Permit && c.Of == o.Of {
-			permits++
+		if w.mode[q] == Permit && w.mode[v] == Permit {
+			permits += o.N
 			continue
 		}
 		return fmt.Errorf("%v holds %v while %v holds %v", q, c.all(), v, o.all())
 	}
-	if w.mode[q] == Permit && permits >= int(c.Of) {
-		return fmt.Errorf("%d permits of %d", permits+1, c.Of)
+	if of := w.capacity(c.Key); w.mode[q] == Permit && uint32(permits) > of {
+		return fmt.Errorf("%d permits of %d", permits, of)
+	}
+	return nil
+}
+
+// capacity returns the capacity of a key, 0 if it has none.
+func (w *witness) capacity(key string) uint32 {
+	if of := w.set[key]; of != 0 {
+		return of
+	}
+	return w.named[key]
+}
+
+// admits judges the answer to a request for permits that is no copy: ok is true if it was
+// taken in. The first of a key names the capacity.
+func (w *witness) admits(c Acquire, ok bool) error {
+	if c.Mode != Permit {
+		return nil
+	}
+	others := slices.ContainsFunc(slices.Collect(maps.Values(w.asked)), func(o Acquire) bool { return o.Mode == Permit && o.Key == c.Key })
+	if !others {
+		delete(w.named, c.Key)
+	}
+	of := w.capacity(c.Key)
+	fits := of == 0 && c.N <= c.Of || c.N <= uint16(of) && (w.set[c.Key] != 0 || c.Of == 0 || uint32(c.Of) == of)
+	if fits != ok {
+		return fmt.Errorf("%d permits of %d at %q, of capacity %d: %t", c.N, c.Of, c.Key, of, ok)
+	}
+	if ok && of == 0 {
+		w.named[c.Key] = uint32(c.Of)
 	}
 	return nil
 }
@@ -179,6 +221,7 @@ func means(s *State, c Command) requestID {
 // see judges one step. The grant named by the command, before the step, is held.
 func (w *witness) see(c Command, held requestID, out Outcome, events []Event) error {
 	w.now++
+	forgotten := make(map[SessionID]bool) // that must end now
 	switch c := c.(type) {
 	case Acquire:
 		q := requestID{c.Session, c.Seq}
@@ -190,6 +233,9 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 				}
 				break // told again, or an upgrade of that seq
 			}
+			if err := w.admits(c, true); err != nil {
+				return err
+			}
 			w.asked[q], w.came[q] = c, w.now
 			if err := w.grant(q, out.Token); err != nil {
 				return err
@@ -199,12 +245,20 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 				return fmt.Errorf("%v queued again", q)
 			}
 			if _, ok := w.asked[q]; !ok {
+				if err := w.admits(c, true); err != nil {
+					return err
+				}
 				w.asked[q], w.came[q], w.passed[q] = c, w.now, 0
 				w.exempt[q] = len(w.waivers(q)) > 0
 			}
-		case Held, Deadlock, Changed, TooOld, WrongCapacity:
+		case Held, Deadlock, Changed, TooOld, NeverGranted, WrongCapacity:
 			if w.gave[q] {
 				return fmt.Errorf("%v refused, and granted before", q)
+			}
+			if !w.done[q] && out.Code == WrongCapacity {
+				if err := w.admits(c, false); err != nil {
+					return err
+				}
 			}
 			w.done[q] = true
 		case TooManyWaiters, Founding, Withdrawn:
@@ -224,6 +278,14 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 		case out.Code == Deadlock:
 			w.done[q] = true
 		}
+	case SetCapacity:
+		if q := (requestID{c.Session, c.Seq}); out.Code == OK && !w.done[q] {
+			if c.Of == 0 && w.set[c.Key] != 0 {
+				w.named[c.Key] = w.set[c.Key]
+			}
+			w.set[c.Key] = c.Of
+			w.done[q] = true
+		}
 	case Downgrade:
 		if out.Code == OK {
 			w.mode[held] = Shared
@@ -240,6 +302,14 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 			}
 			w.drop(q)
 			w.done[q] = true
+			for _, seq := range c.More {
+				q := requestID{c.Session, seq}
+				_, asks := w.asked[q]
+				if _, up := w.ups[q]; !up && (asks || !w.gave[q]) {
+					w.drop(q)
+					w.done[q] = true
+				}
+			}
 		}
 	case Release:
 		if out.Code == OK {
@@ -262,6 +332,24 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 		if out.Code == OK {
 			w.leave(c.Session)
 		}
+	case Open:
+		_, open := w.process[c.Session]
+		if dead := w.forgot[c.Node] != 0 && c.Boot <= w.forgot[c.Node]; !open && (out.Code == OK && dead || out.Code == NodeEnded && !dead) {
+			return fmt.Errorf("opened with code %d, the process has ended: %t", out.Code, dead)
+		}
+		if out.Code == OK && !open {
+			w.process[c.Session] = endedBoot{c.Node, c.Boot}
+		}
+	case Forget:
+		if out.Code == OK {
+			w.forgot[c.Node] = max(w.forgot[c.Node], c.Boot)
+			for id, p := range w.process {
+				if p == (endedBoot{c.Node, c.Boot}) {
+					w.leave(id)
+					forgotten[id] = true
+				}
+			}
+		}
 	case EndDelay:
 		if out.Code == OK {
 			w.drop(ghostly(c.Token))
@@ -280,7 +368,7 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 		}
 	}
 
-	var ended SessionID
+	ended := make(map[SessionID]bool)
 	stage := EventKind(0)
 	var changed []string
 	for _, e := range events {
@@ -294,16 +382,19 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 				w.broken[q] = true
 				break
 			}
-			if c := w.asked[q]; e.Reason == Expired && c.Delay > 0 && !w.broken[q] {
+			if (e.Reason == Revoked) != w.revoked[e.Session] {
+				return fmt.Errorf("%v lost for reason %d", q, e.Reason)
+			}
+			if c := w.asked[q]; e.Reason != Closed && e.Reason != Revoked && c.Delay > 0 && !w.broken[q] {
 				g := ghostly(e.Token)
 				w.asked[g], w.token[g], w.mode[g] = c, e.Token, w.mode[q]
 				w.ghosts[e.Token] = clientOf(q.session)
 			}
 			w.drop(q)
 			w.leave(e.Session)
-			ended = e.Session
+			ended[e.Session] = true
 		case EventGranted:
-			if e.Session == ended {
+			if ended[e.Session] || forgotten[e.Session] {
 				return fmt.Errorf("granted to the session that ends")
 			}
 			if of, ok := w.ups[q]; ok {
@@ -318,10 +409,23 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 			if err := w.grant(q, e.Token); err != nil {
 				return err
 			}
+		case EventRevoked:
+			if c, ok := c.(EndSession); !ok || e.Session.Ref() != c.Ref || e.Reason != Revoked || w.revoked[e.Session] {
+				return fmt.Errorf("session %v revoked by %#v", e.Session, c)
+			}
+			w.leave(e.Session)
+			w.revoked[e.Session] = true
 		case EventRefused:
 			w.drop(q)
 			w.done[q] = true
 		case EventEnded:
+			revoked := w.revoked[e.Session]
+			if (e.Reason == Revoked) != revoked || !revoked && (e.Reason == Ended) != forgotten[e.Session] {
+				return fmt.Errorf("session %v ended for reason %d", e.Session, e.Reason)
+			}
+			delete(forgotten, e.Session)
+			delete(w.process, e.Session)
+			delete(w.revoked, e.Session)
 			w.leave(e.Session)
 			for _, m := range []map[requestID]bool{w.gave, w.done, w.exempt, w.broken} {
 				for q := range m {
@@ -337,11 +441,16 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 			}
 		case EventChanged:
 			changed = append(changed, e.Key)
+		case EventPart, EventGroup:
+			continue // see groupWitness
 		}
-		if last := stage == EventEnded || stage == EventChanged; last && e.Kind != EventChanged || stage == EventChanged && e.Kind == EventEnded {
+		if last := stage == EventEnded || stage == EventChanged; last && e.Kind != EventChanged && e.Kind != EventEnded || stage == EventChanged && e.Kind == EventEnded {
 			return fmt.Errorf("event %d after %d", e.Kind, stage)
 		}
 		stage = e.Kind
+	}
+	if len(forgotten) > 0 {
+		return fmt.Errorf("sessions of an ended process are open: %v", forgotten)
 	}
 	if !slices.IsSorted(changed) || len(slices.Compact(slices.Clone(changed))) != len(changed) {
 		return fmt.Errorf("changed keys %v", changed)
@@ -350,7 +459,7 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 }
 
 func (w *witness) upgraded(q, of requestID, token Token) error {
-	if token <= w.last || w.gave[q] || w.done[q] {
+	if token <= w.last || w.gave[q] || w.done[q] || w.revoked[q.session] {
 		return fmt.Errorf("%v upgraded %v to token %d after %d", q, of, token, w.last)
 	}
 	w.drop(q)
@@ -382,6 +491,16 @@ func asks(c Command) (id SessionID, seen []uint64) {
 	case Downgrade:
 		return c.Session, c.Seen
 	case SetValue:
+		return c.Session, c.Seen
+	case Enlist:
+		return c.Session, c.Seen
+	case Delist:
+		return c.Session, c.Seen
+	case Decline:
+		return c.Session, c.Seen
+	case Resize:
+		return c.Session, c.Seen
+	case SetCapacity:
 		return c.Session, c.Seen
 	case Break:
 		return c.Session, nil

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/refused"
 )
 
 // MaxName is the limit of a member's name and of a cluster's name, in bytes.
@@ -24,7 +27,12 @@ type Self struct {
 	Addr    string // host:port as advertised to other members
 	Cluster string // the cluster's name
 	Log     *slog.Logger
+	Refused *refused.Log // counts and tells messages that were refused; may be nil
+	Clock   *Clock       // nil: package time; see package host for the readings that take it
 }
+
+// Clock is the clock of a member's host.
+type Clock = host.Clock
 
 // Process returns this node's own process.
 func (s Self) Process() Process { return Process{Name: s.Name, Boot: s.Boot, Addr: s.Addr} }
@@ -53,10 +61,14 @@ type Metadata struct {
 	Voter      bool              // the member's raft configuration lists it as a voter
 	Founder    bool              // the member takes part in founding
 	Durable    bool              // the member has a Dir
-	Leaving    bool
-	Leads      uint64 // the term in which the member leads and serves, or 0
-	TTL        uint64 // milliseconds
-	Format     uint8  // the newest format of log entries that the member reads; 0 means LeastFormat
+	Leaving    bool              // for good: the member is to be replaced as a voter
+	Ending     bool              // the process ends its node now, for good or for a while
+	Thin       bool              // the member never votes
+	Zone       string            // the part of the infrastructure that fails as one; "" is a zone of its own
+	Leads      uint64            // the term in which the member leads and serves, or 0
+	TTL        uint64            // milliseconds
+	Format     uint8             // the newest format of log entries that the member reads; 0 means LeastFormat
+	Keys       string            // the IDs of the secrets that the member knows, the newest first: see KeyIDs
 }
 
 // ProtocolVersion is the version of this program's messages.
@@ -91,6 +103,13 @@ type Server struct {
 	Voter bool
 }
 
+// Contact is a leader's experience with another server of the raft configuration.
+type Contact struct {
+	Last    time.Time // of the latest answer; zero: none yet
+	Failing bool      // the latest exchange failed
+	Current bool      // the server's log has come as far as the leader's, but for one exchange
+}
+
 // RaftID returns a member's raft ID. A generation is new with every empty store:
 // votes and acknowledgements of a lost store never count for the next store.
 func RaftID(name string, generation uint64) string {
@@ -110,38 +129,53 @@ func ParseRaftID(id string) (name string, generation uint64, err error) {
 	return name, generation, nil
 }
 
-// Locate finds the process behind a raft ID. A process of that generation
-// goes before every other process of the name, a living process before a dead
-// one, and a newer boot before an older one.
+// Locate finds the process behind a raft ID: the first of Holders.
 func Locate(sightings []Sighting, raftID string) (Process, error) {
-	name, generation, err := ParseRaftID(raftID)
+	holders, err := Holders(sightings, raftID)
 	if err != nil {
 		return Process{}, err
 	}
-	exact := func(s *Sighting) bool { return s.Meta.Generation == generation }
-	var best *Sighting
-	for i := range sightings {
-		s := &sightings[i]
-		better := false
+	return holders[0], nil
+}
+
+// Holders lists the processes that may be behind a raft ID, the likeliest first, at
+// least one. A process of that generation goes before every other process of the
+// name, a living process before a dead one, and a newer boot before an older one.
+func Holders(sightings []Sighting, raftID string) ([]Process, error) {
+	name, generation, err := ParseRaftID(raftID)
+	if err != nil {
+		return nil, err
+	}
+	var all []Sighting
+	for _, s := range sightings {
+		if s.Name == name {
+			all = append(all, s)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("cluster: no address of member %q is known", name)
+	}
+	first := func(a, b bool) int {
 		switch {
-		case s.Name != name:
-		case best == nil:
-			better = true
-		case exact(s) != exact(best):
-			better = exact(s)
-		case s.Alive != best.Alive:
-			better = s.Alive
-		default:
-			better = s.Boot > best.Boot
+		case a == b:
+			return 0
+		case a:
+			return -1
 		}
-		if better {
-			best = s
-		}
+		return 1
 	}
-	if best == nil {
-		return Process{}, fmt.Errorf("cluster: no address of member %q is known", name)
+	slices.SortStableFunc(all, func(a, b Sighting) int {
+		return cmp.Or(
+			first(a.Meta.Generation == generation, b.Meta.Generation == generation),
+			first(a.Alive, b.Alive),
+			cmp.Compare(b.Boot, a.Boot),
+		)
+	})
+	out := make([]Process, len(all))
+	for i, s := range all {
+		out[i] = s.Process
 	}
-	return best.Process, nil
+	return out, nil
 }
 
 // FormatOf returns the newest format of log entries that the holder of a raft

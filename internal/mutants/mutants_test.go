@@ -30,9 +30,19 @@ var mutants = []mutant{
 	{
 		name: "beats answered during an expiry", breaks: "no beat is acknowledged while an Expire or a mark is in flight",
 		file: "internal/term/beat.go",
-		old:  "	case d.busy:\n		d.waiting = append(d.waiting, b)\n		k.mu.Unlock()\n		return\n	case d.silent:\n		k.mu.Unlock()\n		k.receive(id, b)",
+		old:  "	case d.busy || d.orders > 0:\n		d.waiting = append(d.waiting, b)\n		k.mu.Unlock()\n		return\n	case d.silent:\n		k.mu.Unlock()\n		k.receive(id, b)",
 		new:  "	case d.silent && !d.busy:\n		k.mu.Unlock()\n		k.receive(id, b)",
 		pkg:  "internal/term", run: "Beat|Expire|Mark|Silent|Trust",
+	},
+	{
+		name: "beats answered behind an order", breaks: "no beat is acknowledged while an EndSession is in flight",
+		file: "internal/term/revoke.go", old: "	k.sessions[st.ID].orders++\n", new: "",
+		pkg: "internal/term", run: "Order",
+	},
+	{
+		name: "revoked sessions end at once", breaks: "a key is free only when its holder has answered, or its trust has ended",
+		file: "internal/machine/revoke.go", old: "	s.removeAllWaiters(o)\n", new: "	s.endSessions([]*session{o}, Closed)\n",
+		pkg: "locks", run: "EndSession",
 	},
 	{
 		name: "beats answered behind a mark", breaks: "a marked session's beats wait for Hear",
@@ -94,24 +104,116 @@ var mutants = []mutant{
 	},
 	{
 		name: "one permit too many", breaks: "a key has at most as many permits as its capacity",
-		file: "internal/machine/conflict.go", old: "		return n >= int(w.Of)", new: "		return n > int(w.Of)",
+		file: "internal/machine/conflict.go", old: "		return permits+int(w.N) > int(r.capacity)", new: "		return permits+int(w.N) > int(r.capacity)+1",
 		pkg: "internal/machine", run: "Script|Commands",
+	},
+	{
+		name: "a lower capacity forgets its waiters", breaks: "a waiter for more permits than a lowered capacity fails at once",
+		file: "internal/machine/capacity.go", old: "	lower := c.Of > 0 && c.Of < uint32(r.capacity)", new: "	lower := false",
+		pkg: "internal/machine", run: "Script|Permits",
+	},
+	{
+		name: "one holder of permits is enough", breaks: "a request that would wait for ever for permits of its own caller is refused",
+		file: "internal/machine/deadlock_needs.go", old: "	return int(r.permits) + int(w.N) - int(r.capacity)", new: "	return 1",
+		pkg: "internal/machine", run: "Script|Deadlocks",
+	},
+
+	// The end of a process, and its past.
+	{
+		name: "directory before the locks", breaks: "the directory is given back after all locks have ended",
+		file: "cluster/leave.go", old: "	n.guests.AwaitEnded()\n", new: "",
+		pkg: "cluster", run: "GivenBack",
+	},
+	{
+		name: "everybody waits for everybody", breaks: "a member that ends is nobody's successor",
+		file: "cluster/leave.go", old: " && (!s.Meta.Leaving && !s.Meta.Ending || n.staying.insists(s.Process))", new: "",
+		pkg: "cluster", run: "NobodyWaits",
+	},
+	{
+		name: "nobody left but waited for", breaks: "a command that only frees keys is given up once every other member ends",
+		file: "internal/link/freeing.go", old: "if k.cfg.AllEnd() {", new: "if k.cfg.AllEnd() && again == nil {",
+		pkg: "cluster", run: "ToBeTold",
+	},
+	{
+		name: "silent is gone", breaks: "a member that went silent has not said that it ends",
+		file: "cluster/leave.go", old: "case n.stays(s):", new: "case s.Alive && n.stays(s):",
+		pkg: "cluster", run: "ToBeTold",
+	},
+	{
+		name: "keys freed under work", breaks: "a stopping node frees keys after the work under them",
+		file: "locks/keepalive.go", old: "if s.awaitWork() {", new: "if s.ttl > 0 || s.awaitWork() {",
+		pkg: "locks", run: "StoppingNode",
+	},
+	{
+		name: "past freed on another host", breaks: "a past is freed only if the host was not booted in between",
+		file: "cluster/past.go", old: "case host == \"\" || r.Host != host:", new: "case host == \"\" && r.Host != host:",
+		pkg: "cluster", run: "MayLive",
+	},
+	{
+		name: "past freed while it answers", breaks: "a past is freed only if nothing answers as that process",
+		file: "cluster/past.go", old: "return p.Addr != n.self.Addr &&", new: "return p.Addr == n.self.Addr &&",
+		pkg: "cluster", run: "WhoAnswers",
+	},
+	{
+		name: "anybody forgets", breaks: "a leader takes a Forget only from a later process of the very member",
+		file: "internal/term/authority.go", old: "if s == nil || c.Node != s.Node || c.Boot >= s.Boot {", new: "if s == nil {",
+		pkg: "cluster", run: "ItselfForgets",
+	},
+	{
+		name: "a session without its key", breaks: "a stream acts for a session only after the session's key was shown on it",
+		file: "internal/term/authority.go", old: "case !has || st.Node != s.Node", new: "case has != has || st.Node != s.Node",
+		pkg: "internal/term", run: "Stolen|NobodyElse",
+	},
+	{
+		name: "a stolen key", breaks: "a stream acts for the sessions of its own process alone",
+		file: "internal/term/authority.go", old: "case !has || st.Node != s.Node || st.Boot != s.Boot:", new: "case !has || st.Node == \"\":",
+		pkg: "internal/term", run: "Stolen",
+	},
+	{
+		name: "a session in another's name", breaks: "a process opens sessions in its own name alone",
+		file: "internal/term/authority.go", old: "if !has || c.Node != s.Node || c.Boot != s.Boot {", new: "if !has {",
+		pkg: "internal/term", run: "AnothersName",
+	},
+	{
+		name: "a living process forgotten", breaks: "nobody ends the sessions of a process that is attached",
+		file: "internal/term/authority.go", old: "if o.Node == c.Node && o.Boot == c.Boot {", new: "if false {",
+		pkg: "internal/term", run: "Forgotten",
+	},
+	{
+		name: "late Open of a dead process", breaks: "no session opens for a process that has ended",
+		file: "internal/machine/session.go", old: "	if s.hasEnded(c.Node, c.Boot) {", new: "	if s.hasEnded(c.Node, c.Boot) && c.Boot == 0 {",
+		pkg: "internal/machine", run: "Script",
+	},
+	{
+		name: "forgotten sessions grant each other", breaks: "the waiters of all ending sessions leave before any grant is freed",
+		file: "internal/machine/forget.go", old: "	for _, o := range gone {\n		s.removeWaitersAndAnswers(o)\n	}\n", new: "	for _, o := range gone {\n		s.removeWaitersAndAnswers(o)\n		break\n	}\n",
+		pkg: "internal/machine", run: "Script|Commands",
+	},
+	{
+		name: "readiness by an old word", breaks: "a new member is ready once the leader counts with it, and no longer with the dead",
+		file: "cluster/health.go", old: "whole(set) && rest <= 0", new: "whole(set)",
+		pkg: "cluster", run: "RollingRestart/3_members,_Dir_false,_kill_false",
 	},
 
 	// The log, the cluster, the fence.
 	{
+		name: "one queue for all members", breaks: "one member's crowd costs the others no more than their turn",
+		file: "internal/term/propose.go", old: "commands, bytes := max(1, (machine.MaxCommands-len(p.entry))/lanes), max(1, (maxEntryBytes-size)/lanes)", new: "commands, bytes := machine.MaxCommands, maxEntryBytes",
+		pkg: "internal/term", run: "Thousands",
+	},
+	{
 		name: "commands applied as made", breaks: "the leader applies the commands that the other voters decode",
-		file: "internal/term/propose.go", old: "frame, cmd = b.arena[start:len(b.arena):len(b.arena)], nil", new: "frame = b.arena[start:len(b.arena):len(b.arena)]",
+		file: "internal/term/propose.go", old: "frame, cmd = p.arena[start:len(p.arena):len(p.arena)], nil", new: "frame = p.arena[start:len(p.arena):len(p.arena)]",
 		pkg: "internal/term", run: "Leader",
 	},
 	{
 		name: "founding by half", breaks: "two foundings share a member",
-		file: "internal/founding/kernel.go", old: "return max(voters, m/2+1, m-majority+1)", new: "return max(1, m/2, 0*majority)",
+		file: "internal/founding/kernel.go", old: "return max(voters, majority(m), m-majority(voters)+1)", new: "return max(1, m/2)",
 		pkg: "internal/founding", run: "Quorum|Founding|Chosen",
 	},
 	{
 		name: "accepted value not repeated", breaks: "a later ballot repeats the value of an earlier one",
-		file: "internal/founding/kernel.go", old: "if best.Value != nil && !superseded(best.Value.Voters, promises) {", new: "if best.Value == nil && best.Durable {",
+		file: "internal/founding/kernel.go", old: "if best := newestAccepted(promises); best != nil && !superseded(best.Voters, promises) {", new: "if best := newestAccepted(promises); best != nil && superseded(best.Voters, promises) {",
 		pkg: "internal/founding", run: "Propose|Founding|Chosen",
 	},
 	{
@@ -121,12 +223,250 @@ var mutants = []mutant{
 	},
 	{
 		name: "leader not left when silent", breaks: "a leader that answers nothing is left",
-		file: "internal/link/remote.go", old: "> timing.AnswerLimit", new: "> 1000*timing.AnswerLimit",
+		file: "internal/link/find.go", old: ">= timing.AnswerLimit", new: ">= 1000*timing.AnswerLimit",
 		pkg: "internal/link", run: "Leader|Answer|Silent|Stall|Hung",
+	},
+	{
+		name: "no question while the leader answers", breaks: "an idle member hears of the next leader from a voter",
+		file: "internal/link/find.go", old: "	if f.standby != nil {\n		return\n	}", new: "	if true {\n		return\n	}",
+		pkg: "internal/link", run: "Idle",
+	},
+	{
+		name: "question not kept", breaks: "a voter keeps a question until the election",
+		file: "internal/term/find.go", old: "if ready || wait == 0 {", new: "if wait = 0; ready || wait == 0 {",
+		pkg: "internal/term", run: "Question",
+	},
+	{
+		name: "left for a claim", breaks: "a leader that gives signs of life is left only for a leader that has answered",
+		file: "internal/link/find.go", old: "	f.hear(above, lost)\n", new: "	f.hear(above, lost)\n	if up != nil && len(f.claims) > 0 {\n		up.stream.Stop(context.Canceled)\n	}\n",
+		pkg: "internal/link", run: "LeaderThatLives",
 	},
 	{
 		name: "fence admits a lower token", breaks: "a guard refuses a token lower than one it has seen",
 		file: "fence/guard.go", old: "	case t < mark, once && t == mark:", new: "	case once && t == mark:",
 		pkg: "fence", run: "Guard|Token|Mark",
+	},
+
+	// Voters.
+	{
+		name: "ended processes not believed", breaks: "a voter whose end is proved is replaced at once",
+		file: "internal/voters/view.go", old: "	case succeeded, known && !sc.durable && sc.allEnded(name, generation):", new: "	case succeeded, known && false:",
+		pkg: "internal/voters", run: "Seen|Ended",
+	},
+	{
+		name: "gossip counts as reach", breaks: "a voter that raft cannot reach is replaced",
+		file: "internal/voters/view.go", old: "	s.silent = !s.up && silence >= sc.patience()", new: "	s.silent = !s.up && !s.alive && silence >= sc.patience()",
+		pkg: "internal/voters", run: "Seen|Silent",
+	},
+	{
+		name: "the wait begins anew", breaks: "the wait for a silent voter survives an election",
+		file: "internal/voters/view.go", old: "	last := sc.missed(id)", new: "	last := time.Time{}",
+		pkg: "internal/voters", run: "Seen|Wait",
+	},
+	{
+		name: "the leader shrinks away", breaks: "shrinking removes followers",
+		file: "internal/voters/plan.go", old: "		if s.self || !t.spares(*s) {", new: "		if !t.spares(*s) {",
+		pkg: "internal/voters", run: "Step|Fewer",
+	},
+	{
+		name: "newcomers lag anywhere", breaks: "a newcomer may lag only where the majority does not grow",
+		file: "internal/voters/plan.go", old: "t.voters%2 == 0 && t.fit >= majority(t.voters+1)", new: "t.fit >= majority(t.voters)",
+		pkg: "internal/voters", run: "Step",
+	},
+	{
+		name: "living voters not counted", breaks: "no step takes the quorum",
+		file: "internal/voters/plan.go", old: "	return fit >= majority(t.voters-1)", new: "	return fit >= majority(t.voters-1)-1",
+		pkg: "internal/voters", run: "Step",
+	},
+	{
+		name: "five become three at once", breaks: "a rolling restart of five changes no number of voters",
+		file: "internal/voters/size.go", old: "	case z.fewer.IsZero():\n		z.fewer = now\n", new: "	case z.fewer.IsZero():\n		return fewVoters\n",
+		pkg: "internal/voters", run: "Five",
+	},
+	// Proof.
+	{
+		name: "one dial to another name", breaks: "another name at the address needs two dials a second apart",
+		file: "internal/proof/kernel.go", old: "	case now.Sub(p.since) < timing.ProofAgain:\n", new: "	case now.Sub(p.since) < 0:\n",
+		pkg: "internal/proof", run: "Proved",
+	},
+	{
+		name: "an address is not claimed", breaks: "the answerer must claim the address",
+		file: "internal/proof/kernel.go", old: "who.id > p.holder.id && advertised == addr:", new: "who.id > p.holder.id:",
+		pkg: "internal/proof", run: "Proved",
+	},
+	{
+		name: "shared addresses are believed", breaks: "an address where two processes answer in turn proves nothing",
+		file: "internal/proof/kernel.go", old: "	case p.shared:\n", new: "	case false:\n",
+		pkg: "internal/proof", run: "Proved|Shared",
+	},
+	{
+		name: "gossiped boots are believed", breaks: "a newer boot must show itself in a handshake",
+		file: "internal/proof/kernel.go", old: "p.shared || k.newest[older.name] <= older.id {", new: "p.shared {",
+		pkg: "internal/proof", run: "Proved|Gossiped",
+	},
+
+	// Leadership moves at once when the leader's process has ended, and for nothing less.
+	{
+		name: "stand on a reset alone", breaks: "a reset is confirmed by a dial",
+		file: "internal/consensus/stand.go", old: "lost := func() bool { return r.hasEnded(ctx, q.Leader, from.boot) }", new: "lost := func() bool { return true }",
+		pkg: "internal/consensus", run: "Reset|Unreachable",
+	},
+	{
+		name: "stand without a majority", breaks: "a majority of the voters agrees first",
+		file: "internal/consensus/stand.go", old: "if yes < len(voters)/2+1 {", new: "if yes < 1 {",
+		pkg: "internal/consensus", run: "Majority|MayStand",
+	},
+	{
+		name: "stand without a vote", breaks: "only a voter of the committed configuration stands",
+		file: "internal/consensus/stand.go", old: "!slices.Contains(voters, r.id) || !r.Votes() || !proved()", new: "!proved()",
+		pkg: "internal/consensus", run: "NonVoter",
+	},
+	{
+		name: "agree with an older log", breaks: "a voter with a newer log refuses",
+		file: "internal/consensus/stand.go", old: "if ahead || r.Term() > q.Term", new: "if r.Term() > q.Term",
+		pkg: "internal/consensus", run: "MayStand",
+	},
+	{
+		name: "no order of candidates", breaks: "two voters never stand at one moment",
+		file: "internal/consensus/stand.go", old: "time.Duration(better) * stagger", new: "0 * time.Duration(better) * stagger",
+		pkg: "internal/consensus", run: "Best|AtOnce|Five",
+	},
+	{
+		name: "a vote lost to a stale stream", breaks: "a kept stream that is broken costs no call",
+		file: "internal/consensus/transport.go", old: "if err == nil || kept == 0", new: "if true || kept == 0",
+		pkg: "internal/consensus", run: "Stale",
+	},
+	{
+		name: "replication backs off", breaks: "a server that comes back is replicated to at once",
+		file: "internal/consensus/transport.go", old: "return t.reach.keep(string(id), args.Term, send)", new: "return send()",
+		pkg: "internal/consensus", run: "ComesBack",
+	},
+	{
+		name: "a stranger leads", breaks: "a leader that nobody confirms is not followed",
+		file: "internal/judge/judge.go", old: "if d := (Doubt{Sender: id, Term: term}); !r.Confirmed(d) {", new: "if d := (Doubt{Sender: id, Term: term}); false {",
+		pkg: "internal/consensus", run: "KnowsNobody",
+	},
+	{
+		name: "a stranger leads on its own word", breaks: "a majority of the configuration shown confirms its leader",
+		file: "internal/judge/confirm.go", old: "	return yes+own > voters/2\n}\n\n// Near", new: "	return yes > 0\n}\n\n// Near",
+		pkg: "internal/judge", run: "Confirm",
+	},
+	{
+		name: "committed entries replaced", breaks: "an entry at or below the commit index stays",
+		file: "internal/judge/judge.go", old: "case mine != l.Term:", new: "case mine == 0:",
+		pkg: "internal/judge", run: "Judge",
+	},
+	{
+		name: "entries below a snapshot appended", breaks: "no entry that a snapshot covers is appended behind the log",
+		file: "internal/judge/judge.go", old: "case !ok:", new: "case !ok && l.Index == 0:",
+		pkg: "internal/judge", run: "Judge",
+	},
+	{
+		name: "two leaders of a term", breaks: "a term has one leader",
+		file: "internal/judge/judge.go", old: "		if leader != string(sender) {", new: "		if leader == \"\" {",
+		pkg: "internal/consensus", run: "Hostile",
+	},
+	{
+		name: "configurations unread", breaks: "raft sees no configuration that it cannot decode",
+		file: "internal/judge/judge.go", old: "			if _, err := Configuration(l.Data); err != nil {", new: "			if _, err := Configuration(l.Data); err != nil && len(l.Data) == 0 {",
+		pkg: "internal/judge", run: "Judge",
+	},
+	{
+		name: "snapshots unread", breaks: "raft stores no snapshot that it cannot restore",
+		file: "internal/consensus/spool.go", old: "return a.spool.check(a.reader())", new: "return nil",
+		pkg: "internal/consensus", run: "Drips",
+	},
+	{
+		name: "streams renewed too early", breaks: "a new stream is there before the old one closes",
+		file: "internal/consensus/pool.go", old: "	var heir *dialled\n", new: "	p.drop(c)\n	var heir *dialled\n",
+		pkg: "internal/consensus", run: "Ageing",
+	},
+	{
+		name: "a leader's slow heartbeats", breaks: "a leader keeps the shortest interval",
+		file: "internal/consensus/attend.go", old: "case r.raft.State() != raft.Follower:", new: "case false:",
+		pkg: "internal/consensus", run: "Timeouts|Patience",
+	},
+	{
+		name: "silence forgotten by short leaders", breaks: "leaders that flap hand the age of silence on",
+		file: "internal/term/keeper.go", old: "d.heard = table.flaps", new: "d.heard = now",
+		pkg: "internal/term", run: "TooShort",
+	},
+
+	// Groups of shards.
+	{
+		name: "keys of the old number ignored", breaks: "no work of the next number begins beside one of the old",
+		file: "internal/machine/assign.go", old: "if shard, held := s.heldShard(c.Group, g.shards); held {", new: "if shard, held := s.heldShard(c.Group, g.shards); held && g.next == 0 {",
+		pkg: "internal/machine", run: "EveryCallerKnows|Scripts/group",
+	},
+	{
+		name: "callers of the old number ignored", breaks: "no work of the next number begins beside one of the old",
+		file: "internal/machine/assign.go", old: "if by := &g.callers[i]; !by.next {", new: "if by := &g.callers[i]; !by.next && g.next == 0 {",
+		pkg: "internal/machine", run: "EveryCallerKnows|Scripts/group",
+	},
+	{
+		name: "another number beside slow works", breaks: "a group changes its number only while no key of the former is held",
+		file: "internal/machine/enlist.go", old: "	return !held\n", new: "	return !held || g.next == 0\n",
+		and: [2]string{"	if g.resized || g.busy < g.shards && s.isHeld(ShardKey(name, g.busy)) {", "	if g.resized {"},
+		pkg: "internal/machine", run: "Scripts/group",
+	},
+	{
+		name: "assignment of another version", breaks: "an Assign binds for the version that it was computed from",
+		file: "internal/machine/assign.go", old: "	case g.version != c.Version:\n		return Outcome{Code: WrongVersion, Limit: g.version}\n	case g.next != 0:", new: "	case g.next != 0:",
+		pkg: "internal/machine", run: "EveryCallerKnows|Scripts/group",
+	},
+	{
+		name: "a caller comes back by a late copy", breaks: "a copy of an Enlist brings no caller back that has left",
+		file: "internal/machine/enlist.go", old: "	if !owner.spent.has(seq) {", new: "	if !owner.spent.has(seq) || owner.index.enlisted[seq] == \"\" {",
+		pkg: "internal/machine", run: "EveryCallerKnows|Scripts/group",
+	},
+	{
+		name: "the former owner is not told", breaks: "each caller is told its part in the entry that changes it",
+		file: "internal/machine/assign.go", old: "g.callers[callers.of(before)].part = s.commands", new: "_ = callers.of(before)",
+		pkg: "internal/machine", run: "EveryCallerKnows|Scripts/group",
+	},
+	{
+		name: "parts are not told again", breaks: "a caller on a new connection is told its part",
+		file: "internal/machine/query.go", old: "return s.appendParts(events, o)", new: "return events",
+		pkg: "internal/machine", run: "EveryCallerKnows|Scripts/group",
+	},
+	{
+		name: "a Decline of an earlier part", breaks: "a late copy of a Decline changes nothing",
+		file: "internal/machine/enlist.go", old: "	case by.part != c.Version:", new: "	case by.part < c.Version:",
+		pkg: "internal/machine", run: "EveryCallerKnows|Scripts/group",
+	},
+	{
+		name: "a Dismiss of an earlier absence", breaks: "a late copy of a Dismiss ends no later absence",
+		file: "internal/machine/assign.go", old: "g.callers[i].absent != c.Since", new: "g.callers[i].absent == 0",
+		pkg: "internal/machine", run: "EveryCallerKnows|Scripts/group",
+	},
+	{
+		name: "successors wait for each other", breaks: "a caller stands by for one that leads",
+		file: "internal/machine/enlist.go", old: "	if i := g.find(c.succeeds, func(o *caller) bool { return sameNumber(o) && o.leads() }); i >= 0 {", new: "	if i := g.find(c.succeeds, sameNumber); i >= 0 {",
+		pkg: "internal/machine", run: "EveryCallerKnows|Scripts/group",
+	},
+	{
+		name: "a plan for each caller", breaks: "callers that start together share one plan",
+		file: "internal/term/planner_plan.go", old: "if balance = !now.Before(quiet); balance {", new: "if balance = !now.Before(quiet.Add(-time.Hour)); balance {",
+		pkg: "internal/term", run: "StartTogether|FirstPlan",
+	},
+	{
+		name: "orphans wait for the balance", breaks: "an orphan of a settled group is assigned at once",
+		file: "internal/term/planner_plan.go", old: "!balance && (!st.Settled || st.Orphans == 0)", new: "!balance",
+		pkg: "internal/term", run: "Orphan",
+	},
+	{
+		name: "a declined shard comes back", breaks: "a declined shard is kept from its caller for a TTL",
+		file: "internal/term/planner.go", old: "p.declined[by][c.Shard] = until", new: "_ = until",
+		pkg: "internal/term", run: "Declined|Orphan",
+	},
+	{
+		name: "balance all at once", breaks: "the moves that only restore the balance are bounded",
+		file: "internal/term/planner_plan.go", old: "MaxMoves: int(st.MaxMoves)}", new: "MaxMoves: 64 * int(st.MaxMoves)}",
+		pkg: "internal/term", run: "Balance",
+	},
+	{
+		name: "a key's change is not heard", breaks: "the planner goes on when a shard has changed hands",
+		file: "internal/term/planner.go", old: "	if g.waits {\n		p.dirty[g] = struct{}{}\n	}\n	return g.waits", new: "	return false",
+		pkg: "internal/term", run: "Balance|NextNumber",
 	},
 }

@@ -4,84 +4,39 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/refused"
 )
 
-// Caps on accepted connections: a flood costs a bounded amount of memory and
-// leaves places for healthy members. A connection beyond a cap on admitted
-// connections is answered with StatusTooManyConnections. A connection beyond the
-// cap on handshakes is not refused but replaces another one: see
-// Port.startHandshake.
-const (
-	maxConns        = 4096 // admitted, in all
-	maxConnsPerIP   = 1024 // admitted, from one address: hosts behind a proxy share theirs
-	maxConnsPerName = 64   // admitted, from members of one name
-	maxHandshaking  = 256  // not yet admitted
-)
-
-// pending is an accepted connection during its handshake.
-type pending struct {
-	ip     netip.Addr
-	number uint64 // in order of arrival
-}
-
-// startHandshake starts the handshake of an accepted connection. At the cap, it
-// closes the oldest handshake of the address with the most handshakes: an
-// address that only opens connections then starves itself, and an honest
-// handshake is over long before it is the oldest.
+// startHandshake starts the handshake of an accepted connection. When too many are
+// under way, another handshake gives way: see handshakes.
 func (p *Port) startHandshake(raw net.Conn) {
-	ip := remoteIP(raw)
-	var victim net.Conn
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
+	c := &tracked{Conn: raw, ip: remoteIP(raw), shakes: p.shakes}
+	s, victim := p.shakes.begin(c, c.ip)
+	if s == nil {
 		_ = raw.Close()
 		return
 	}
-	if len(p.pending) >= maxHandshaking {
-		victim = p.oldestOfBusiest()
-		delete(p.pending, victim)
-	}
-	p.begun++
-	p.pending[raw] = pending{ip, p.begun}
-	// Under mu, so that Close either sees the connection or waits for it.
-	p.wg.Go(func() { p.shakeAndHandle(raw, ip) })
-	p.mu.Unlock()
+	c.shaking.Store(s)
+	p.wg.Go(func() { p.shakeAndHandle(c, s) })
 	if victim != nil {
-		p.cfg.Logger.Debug("handshake gave way", "remote", victim.RemoteAddr())
-		_ = victim.Close()
+		_ = victim.raw.Close()
+		p.cfg.Refused.Note(refused.Flood, victim.from.ip.String(), "too many handshakes at once: the slowest gave way")
 	}
-}
-
-// oldestOfBusiest returns the oldest pending connection of the address with the
-// most pending connections. It is called with mu held.
-func (p *Port) oldestOfBusiest() net.Conn {
-	count := make(map[netip.Addr]int)
-	most := 0
-	for _, s := range p.pending {
-		count[s.ip]++
-		most = max(most, count[s.ip])
-	}
-	var oldest net.Conn
-	var number uint64
-	for c, s := range p.pending {
-		if count[s.ip] == most && (oldest == nil || s.number < number) {
-			oldest, number = c, s.number
-		}
-	}
-	return oldest
 }
 
 // shakeAndHandle runs once per accepted connection: first the handshake, then
 // the handler.
-func (p *Port) shakeAndHandle(raw net.Conn, ip netip.Addr) {
-	c, handler := p.acceptHandshake(raw, ip)
-	p.mu.Lock()
-	delete(p.pending, raw)
-	p.mu.Unlock()
+func (p *Port) shakeAndHandle(raw *tracked, s *shaking) {
+	c, handler := p.acceptHandshake(raw, raw.ip)
+	raw.shaking.Store(nil)
+	p.shakes.end(s)
 	if c == nil {
 		_ = raw.Close()
 		return
 	}
+	raw.settle()
 	handler(c)
 }
 
@@ -89,15 +44,24 @@ func (p *Port) shakeAndHandle(raw net.Conn, ip netip.Addr) {
 // connection has been added to p.conns.
 func (p *Port) admit(c *Conn, hash [16]byte, ip netip.Addr) (Status, func(*Conn)) {
 	h := &c.Hello
+	// A stranger to the name claims nothing: neither another cluster nor a kind.
+	if !matches(c.Proved, h.From) {
+		p.cfg.Refused.Note(refused.Identity, c.RemoteAddr().String(), impostor(c.Proved, h.From))
+		return StatusImpostor, nil
+	}
 	if hash == p.cluster {
 		h.Cluster = p.cfg.Cluster
 	}
 	if hash != p.cluster || differ(h.ClusterID, p.cfg.ClusterID()) {
-		p.cfg.Foreign(*h, c.RemoteAddr().String())
+		p.cfg.Foreign(*h, c.RemoteAddr().String(), false)
 		return StatusForeignCluster, nil
 	}
 	if misdelivered(*h, p.cfg.Self) {
 		return StatusWrongDestination, nil
+	}
+	if h.Kind == KindRaft && !c.Proved.Voter {
+		p.cfg.Refused.Note(refused.Role, h.From.Name, noVoter)
+		return StatusNoVoter, nil
 	}
 	p.mu.Lock()
 	handler := p.handlers[h.Kind]
@@ -112,19 +76,46 @@ func (p *Port) admit(c *Conn, hash [16]byte, ip netip.Addr) (Status, func(*Conn)
 		}
 		return StatusRefused, nil
 	}
+	return p.takePlace(c), handler
+}
+
+// takePlace adds c to p.conns, or returns the reason against it.
+func (p *Port) takePlace(c *Conn) Status {
+	status, victims := p.tryPlace(c, c.Proved.Name != "")
+	if status == StatusTooManyConnections && p.cfg.Living(c.Hello.From, c.claimant().ip) {
+		status, victims = p.tryPlace(c, true)
+	}
+	for _, v := range victims {
+		_ = v.raw.Close()
+	}
+	if len(victims) > 0 || status == StatusTooManyConnections {
+		detail := "too many connections: refused"
+		if len(victims) > 0 {
+			detail = "too many connections: idle ones closed"
+		}
+		p.cfg.Refused.Note(refused.Flood, c.Hello.From.Name+" at "+c.claimant().ip.String(), detail)
+	}
+	return status
+}
+
+// tryPlace is takePlace for a member that is known or not. The victims have lost
+// their places to c, and the caller closes them.
+func (p *Port) tryPlace(c *Conn, known bool) (s Status, victims []*Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.closed:
+	if p.closed || c.era != p.era {
 		return StatusRefused, nil
-	case p.accepted >= maxConns,
-		p.perIP[ip] >= maxConnsPerIP,
-		p.perName[h.From.Name] >= maxConnsPerName:
+	}
+	victims, ok := p.makeRoom(c, known)
+	if !ok {
 		return StatusTooManyConnections, nil
 	}
+	for _, v := range victims {
+		p.removeLocked(v)
+	}
+	c.raw.(*tracked).admitted = time.Now()
 	p.conns[c] = struct{}{}
-	p.accepted++
-	p.perIP[ip]++
-	p.perName[h.From.Name]++
-	return StatusOK, handler
+	p.places.add(c)
+	p.startAge(c)
+	return StatusOK, victims
 }

@@ -35,9 +35,9 @@ func TestHandshakesBeyondTheCapPushOutTheFloodersOldest(t *testing.T) {
 			defer c.Close()
 			flood = append(flood, c)
 			synctest.Wait()
-			b.mu.Lock()
-			n := len(b.pending)
-			b.mu.Unlock()
+			b.shakes.mu.Lock()
+			n := b.shakes.size
+			b.shakes.mu.Unlock()
 			if n > maxHandshaking {
 				t.Fatalf("%d handshakes at once", n)
 			}

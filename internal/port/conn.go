@@ -1,6 +1,12 @@
 package port
 
-import "net"
+import (
+	"net"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/auth"
+	"github.com/wardmote/wardmote/internal/budget"
+)
 
 // A Conn is an admitted connection: both sides have named themselves and agree.
 // The owner must close it: the handler on the accepting side, the caller of
@@ -17,11 +23,37 @@ type Conn struct {
 	// Remote is the other side's name and boot.
 	Remote Peer
 
+	// Proved is the part of the other side's identity that the handshake has proved.
+	// Without TLS nothing is proved, and the other side may do anything.
+	Proved auth.Identity
+
+	// Advertised is the address at which the other side wants to be reached, on
+	// the dialling side; "" if unknown.
+	Advertised string
+
 	// Accepted is true on the accepting side.
 	Accepted bool
 
+	era  uint64   // Port.era when the handshake began
 	raw  net.Conn // Conn without TLS
 	port *Port
+
+	renew    chan struct{} // closed when the connection should be replaced
+	gone     chan struct{} // closed when the Port has forgotten the connection, which ends then
+	renewing bool          // renew is closed; with the following fields under Port.mu
+	grace    time.Duration // from the close of renew to the cut
+	timer    *time.Timer   // of the close of renew, then of the cut
+	carries  *Conn         // the connection inside a dialled KindRelay connection, once it stands
+}
+
+// Voter reports whether the other side may speak as a voter: it has proved the role,
+// or proves nothing, without TLS.
+func (c *Conn) Voter() bool { return c.Proved.Voter }
+
+// Budget returns the connection's share of the bytes that this member holds for its
+// peers.
+func (c *Conn) Budget() *budget.Share {
+	return c.port.budget.Share(c.Remote.Name, remoteIP(c.raw))
 }
 
 // Close ends the connection. The other side reads all bytes sent before, and
@@ -31,6 +63,10 @@ func (c *Conn) Close() error {
 	c.port.remove(c)
 	return c.Conn.Close()
 }
+
+// Cut closes the connection at once, without TLS's farewell: bytes sent before may be
+// lost, and Cut never blocks.
+func (c *Conn) Cut() { c.cut() }
 
 // cut closes the connection at once, without TLS's farewell: for a dead peer,
 // and for closing many connections.

@@ -80,7 +80,7 @@ func TestDialDoesNotBelieveALyingAnswer(t *testing.T) {
 		a := w.open(t, 1, func(c *Config) { c.ClusterID = known(clusterA) })
 		defer a.Close()
 		ours := hashCluster("test")
-		ok := answer{StatusOK, ours, clusterA, Peer{"m2", 2}}
+		ok := answer{StatusOK, ours, clusterA, Peer{"m2", 2}, ""}
 		with := func(edit func(*answer)) []byte { x := ok; edit(&x); return appendAnswer(nil, x) }
 		for _, x := range []struct {
 			reply []byte
@@ -108,6 +108,28 @@ func TestDialDoesNotBelieveALyingAnswer(t *testing.T) {
 		check(t, a.Close())
 		if n := len(a.conns); n != 0 {
 			t.Errorf("%d connections are left behind", n)
+		}
+	})
+}
+
+// The dialler learns which process answers, and whether that process claims the
+// dialled address, both when admitted and when refused.
+func TestTheDiallerLearnsTheAnswerersAddress(t *testing.T) {
+	everywhere(t, func(t *testing.T, w world) {
+		a := w.open(t, 1)
+		b := w.open(t, 2, func(c *Config) { c.Advertised = func() string { return "10.9.9.9:7000" } })
+		defer closeAll(a, b)
+		b.Handle(KindControl, echo)
+		b.Serve()
+		c, err := a.Dial(t.Context(), b.Addr(), KindControl, Peer{"m2", 2})
+		check(t, err)
+		if c.Advertised != "10.9.9.9:7000" || c.Remote != (Peer{"m2", 2}) {
+			t.Errorf("admitted: %v advertises %q", c.Remote, c.Advertised)
+		}
+		check(t, c.Close())
+		c, err = a.Dial(t.Context(), b.Addr(), KindControl, Peer{"m2", 1})
+		if r := wantRefused(t, c, err, StatusWrongDestination); r.Advertised != "10.9.9.9:7000" || r.Peer != (Peer{"m2", 2}) {
+			t.Errorf("refused: %v advertises %q", r.Peer, r.Advertised)
 		}
 	})
 }

@@ -17,13 +17,17 @@ const (
 	KindMember Kind = 3
 	// KindControl carries founding, rounds, and questions about the configuration.
 	KindControl Kind = 4
-	// KindPackets is reserved for gossip packets over streams, where UDP is
-	// blocked. Nothing uses it yet.
+	// KindPackets carries gossip's packets where nothing else encrypts them: under
+	// the user's own certificates without a secret.
 	KindPackets Kind = 5
+	// KindRelay carries another connection, unread, to the member named as the
+	// destination: see Port.DialVia and Port.Relay.
+	KindRelay Kind = 6
 )
 
 var kindNames = map[Kind]string{
 	KindRaft: "raft", KindGossip: "gossip", KindMember: "member", KindControl: "control", KindPackets: "packets",
+	KindRelay: "relay",
 }
 
 // String returns the kind's name for logs and errors.
@@ -31,7 +35,8 @@ func (k Kind) String() string { return cmp.Or(kindNames[k], fmt.Sprintf("kind %d
 
 // A Peer is one incarnation of a member: a name, and a boot ID that is new at
 // each start. Boot 0 means any, or unknown. In the destination of a KindRaft
-// connection, Boot is the member's raft generation instead.
+// connection, Boot is the member's raft generation instead. The destination of a
+// KindRelay connection is not the accepting side, but the member beyond.
 type Peer struct {
 	Name string
 	Boot uint64

@@ -3,15 +3,16 @@ package port
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"maps"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/budget"
+	"github.com/wardmote/wardmote/internal/logging"
+	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/transport"
 )
@@ -23,15 +24,16 @@ const packetBuffer = 64 << 10
 // and sends and receives packets. Its methods may be called from any
 // goroutine.
 type Port struct {
-	cfg       Config
-	endpoint  transport.Endpoint
-	serverTLS *tls.Config
-	clientTLS *tls.Config
-	cluster   [16]byte // hash of cfg.Cluster
+	cfg      Config
+	endpoint transport.Endpoint
+	cluster  [16]byte // hash of cfg.Cluster
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 	wg   sync.WaitGroup // loops, handshakes and handlers
+
+	shakes *handshakes
+	budget *budget.Budget
 
 	mu       sync.Mutex // never held while a connection is used or closed
 	closed   bool
@@ -39,11 +41,8 @@ type Port struct {
 	handlers map[Kind]func(*Conn)
 	packets  func(b []byte, from string, at time.Time)
 	conns    map[*Conn]struct{} // admitted and dialled
-	accepted int                // of conns
-	perIP    map[netip.Addr]int // of accepted
-	perName  map[string]int     // of accepted
-	pending  map[net.Conn]pending
-	begun    uint64 // handshakes so far
+	places   places             // of the accepted ones of conns
+	era      uint64             // how often the member has changed its cluster
 }
 
 // Open binds cfg.Bind. Nothing runs before [Port.Serve]. When Open fails,
@@ -63,14 +62,11 @@ func Open(cfg Config) (*Port, error) {
 		cluster:  hashCluster(cfg.Cluster),
 		handlers: make(map[Kind]func(*Conn)),
 		conns:    make(map[*Conn]struct{}),
-		perIP:    make(map[netip.Addr]int),
-		perName:  make(map[string]int),
-		pending:  make(map[net.Conn]pending),
+		places:   newPlaces(),
+		shakes:   newHandshakes(),
+		budget:   budget.New(func(from, detail string) { cfg.Refused.Note(refused.Flood, from, detail) }),
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
-	if cfg.TLS != nil {
-		p.serverTLS, p.clientTLS = mutual(cfg.TLS)
-	}
 	return p, nil
 }
 
@@ -117,7 +113,7 @@ func (p *Port) Serve() {
 
 // acceptLoop runs from Serve to Close.
 func (p *Port) acceptLoop() {
-	p.repeat("accept failed", func() error {
+	p.repeat("accept", func() error {
 		raw, err := p.endpoint.Accept()
 		if err == nil {
 			p.startHandshake(raw)
@@ -129,7 +125,7 @@ func (p *Port) acceptLoop() {
 // packetLoop runs from Serve to Close.
 func (p *Port) packetLoop() {
 	buf := make([]byte, packetBuffer)
-	p.repeat("receiving packets failed", func() error {
+	p.repeat("receive", func() error {
 		n, from, err := p.endpoint.ReadFrom(buf)
 		if err != nil {
 			return err
@@ -146,10 +142,11 @@ func (p *Port) packetLoop() {
 }
 
 // repeat runs step until the endpoint or the Port is closed. After a passing
-// error (too many open files, say) repeat logs failure and pauses, twice as long
-// after each further error.
+// error (too many open files, say) repeat logs the failed call, not too often, and
+// pauses, twice as long after each further error.
 func (p *Port) repeat(failure string, step func() error) {
 	var pause time.Duration
+	limit := logging.NewLimiter(1, timing.TellAgain, timing.ChatterMost)
 	for {
 		err := step()
 		switch {
@@ -160,7 +157,10 @@ func (p *Port) repeat(failure string, step func() error) {
 			return
 		}
 		pause = min(max(2*pause, timing.LeastAccept), timing.MostAccept)
-		p.cfg.Logger.Warn(failure, "err", err, "retry", pause)
+		if left, ok := limit.Pass(failure); ok {
+			p.cfg.Logger.Warn("the port does not work", "call", failure, "error", err, "more", left,
+				"next", "check the limit of open files and the network of this host")
+		}
 		select {
 		case <-time.After(pause):
 		case <-p.ctx.Done():
@@ -181,8 +181,8 @@ func (p *Port) Close() error {
 	}
 	p.closed = true
 	conns := slices.Collect(maps.Keys(p.conns))
-	shaking := slices.Collect(maps.Keys(p.pending))
 	p.mu.Unlock()
+	shaking := p.shakes.close()
 
 	p.stop()
 	err := p.endpoint.Close()
@@ -196,13 +196,13 @@ func (p *Port) Close() error {
 	return err
 }
 
-// Drop closes every connection, accepted or dialled, with an incarnation of
-// the member name other than except.
-func (p *Port) Drop(name string, except uint64) {
+// Drop closes every connection, accepted or dialled, with one incarnation of the
+// member name. The connections of its other incarnations stay.
+func (p *Port) Drop(name string, boot uint64) {
 	var drop []*Conn
 	p.mu.Lock()
 	for c := range p.conns {
-		if c.Remote.Name == name && c.Remote.Boot != except {
+		if c.Remote == (Peer{name, boot}) {
 			drop = append(drop, c)
 		}
 	}
@@ -216,27 +216,17 @@ func (p *Port) Drop(name string, except uint64) {
 func (p *Port) remove(c *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.removeLocked(c)
+}
+
+func (p *Port) removeLocked(c *Conn) {
 	if _, ok := p.conns[c]; !ok {
 		return
 	}
 	delete(p.conns, c)
-	if !c.Accepted {
-		return
+	close(c.gone)
+	p.stopAge(c)
+	if c.Accepted {
+		p.places.remove(c)
 	}
-	p.accepted--
-	decrement(p.perIP, remoteIP(c.raw))
-	decrement(p.perName, c.Remote.Name)
-}
-
-func decrement[K comparable](m map[K]int, k K) {
-	if m[k]--; m[k] <= 0 {
-		delete(m, k)
-	}
-}
-
-// remoteIP is the other side's address without the port. A side without an IP
-// address counts under the zero Addr, as if that were an address.
-func remoteIP(c net.Conn) netip.Addr {
-	a, _ := netip.ParseAddrPort(c.RemoteAddr().String())
-	return a.Addr().Unmap()
 }

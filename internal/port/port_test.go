@@ -52,7 +52,7 @@ func TestDropClosesOtherIncarnations(t *testing.T) {
 		accept(old, true)
 		accept(young, false)
 		accept(other, false)
-		hub.Drop("x", 8)
+		hub.Drop("x", 7)
 		var readers sync.WaitGroup
 		for c, gone := range dead {
 			readers.Go(func() {
@@ -75,8 +75,8 @@ func TestDropClosesOtherIncarnations(t *testing.T) {
 			_ = c.Close()
 		}
 		closeAll(hub, old, young, other)
-		if len(hub.conns)+hub.accepted+len(hub.perIP)+len(hub.perName)+len(hub.pending) != 0 {
-			t.Errorf("closed connections are still counted: %d %d %v %v", len(hub.conns), hub.accepted, hub.perIP, hub.perName)
+		if len(hub.conns)+hub.places.all.size+len(hub.places.perIP)+len(hub.places.perName)+len(hub.places.perClaimant)+hub.shakes.size != 0 {
+			t.Errorf("closed connections are still counted: %d %d %v %v", len(hub.conns), hub.places.all.size, hub.places.perIP, hub.places.perName)
 		}
 	})
 }

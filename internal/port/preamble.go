@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/wardmote/wardmote/internal/auth"
 )
 
 // maxName is the longest member name in a preamble, in bytes.
@@ -33,11 +35,11 @@ const maxName = 128
 //	 4  version      1
 //	 5  status
 //	 6  length of the answerer's name, 1-128
-//	 7  zero
+//	 7  length of the advertised address, 0-128
 //	 8  cluster      16 bytes of SHA-256 of the cluster's name
 //	24  cluster ID   16 bytes, zero while unknown
 //	40  answerer's boot
-//	48  answerer's name
+//	48  answerer's name, the address at which the answerer wants to be reached
 //
 // Later versions may change all but the first five bytes of both: the version
 // of an answer is itself a message, and the dialling side needs no other byte.
@@ -47,12 +49,15 @@ const (
 	helloHeader    = 56
 	answerHeader   = 48
 	maxHello       = helloHeader + 2*maxName
-	maxAnswer      = answerHeader + maxName
+	maxAnswer      = answerHeader + 2*maxName
 	versionedBytes = 5 // magic and version
+
+	tlsAlert, tlsHandshake = 0x15, 0x16 // the first byte of a record
 )
 
 var (
 	errMagic   = errors.New("transport: not a wardmote connection")
+	errTLS     = &auth.RefusedError{Reason: "speaks TLS: only one side has Security.Secrets or Security.TLS"}
 	errVersion = errors.New("transport: other protocol version")
 	errLayout  = errors.New("transport: bad preamble")
 )
@@ -71,10 +76,12 @@ type answer struct {
 	cluster   [16]byte // hash of the name
 	clusterID [16]byte
 	from      Peer
+	addr      string // advertised by the answerer
 }
 
 // message is the content that preamble and answer share. header tells them
-// apart: helloHeader or answerHeader, where only a preamble has a destination.
+// apart: helloHeader or answerHeader. Only a preamble has a destination: in an
+// answer, to.Name is the advertised address.
 type message struct {
 	code      byte     // Kind or Status
 	cluster   [16]byte // hash of the name
@@ -87,7 +94,7 @@ func appendHello(b []byte, h Hello) []byte {
 }
 
 func appendAnswer(b []byte, a answer) []byte {
-	return message{byte(a.status), a.cluster, a.clusterID, a.from, Peer{}}.append(b, answerHeader)
+	return message{byte(a.status), a.cluster, a.clusterID, a.from, Peer{Name: a.addr}}.append(b, answerHeader)
 }
 
 func (m message) append(b []byte, header int) []byte {
@@ -115,7 +122,7 @@ func readHello(r io.Reader) (h Hello, hash [16]byte, err error) {
 // readAnswer reads exactly one answer from r, with the errors of readHello.
 func readAnswer(r io.Reader) (answer, error) {
 	m, err := readMessage(r, answerHeader)
-	return answer{Status(m.code), m.cluster, m.clusterID, m.from}, err
+	return answer{Status(m.code), m.cluster, m.clusterID, m.from, m.to.Name}, err
 }
 
 func readMessage(r io.Reader, header int) (m message, err error) {
@@ -129,10 +136,10 @@ func readMessage(r io.Reader, header int) (m message, err error) {
 		return m, err
 	}
 	from := Peer{Boot: binary.BigEndian.Uint64(head[40:])}
-	fromLen, toLen := int(head[6]), 0
+	fromLen, toLen := int(head[6]), int(head[7])
 	var to Peer
 	if header == helloHeader {
-		toLen, to.Boot = int(head[7]), binary.BigEndian.Uint64(head[48:])
+		to.Boot = binary.BigEndian.Uint64(head[48:])
 	}
 	if fromLen == 0 || fromLen > maxName || toLen > maxName {
 		return m, errLayout
@@ -155,6 +162,9 @@ func readVersion(r io.Reader, head []byte) error {
 		k, err := r.Read(head[n:versionedBytes])
 		n += k
 		if m := min(n, len(magic)); string(head[:m]) != magic[:m] {
+			if head[0] == tlsHandshake || head[0] == tlsAlert {
+				return errTLS
+			}
 			return errMagic
 		}
 		if err != nil && n < versionedBytes {

@@ -22,8 +22,8 @@ func TestPreambleLayoutIsFixed(t *testing.T) {
 	if h != want {
 		t.Errorf("preamble\n%s, want\n%s", h, want)
 	}
-	a := hex.EncodeToString(appendAnswer(nil, answer{StatusRefused, hashCluster("test"), [16]byte{4}, Peer{"bcd", 9}}))
-	want = "776d7431" + "01" + "03" + "03" + "00" + "9f86d081884c7d659a2feaa0c55ad015" + "04000000000000000000000000000000" + "0000000000000009" + "626364"
+	a := hex.EncodeToString(appendAnswer(nil, answer{StatusRefused, hashCluster("test"), [16]byte{4}, Peer{"bcd", 9}, "ef"}))
+	want = "776d7431" + "01" + "03" + "03" + "02" + "9f86d081884c7d659a2feaa0c55ad015" + "04000000000000000000000000000000" + "0000000000000009" + "626364" + "6566"
 	if a != want {
 		t.Errorf("answer\n%s, want\n%s", a, want)
 	}

@@ -26,6 +26,10 @@ const (
 	StatusBadVersion
 	// StatusBadPreamble: the version is right and the rest makes no sense.
 	StatusBadPreamble
+	// StatusImpostor: the preamble names another process than the certificate.
+	StatusImpostor
+	// StatusNoVoter: the certificate does not allow raft.
+	StatusNoVoter
 )
 
 var statusWords = map[Status]string{
@@ -36,6 +40,8 @@ var statusWords = map[Status]string{
 	StatusTooManyConnections: "too many connections",
 	StatusBadVersion:         "other protocol version",
 	StatusBadPreamble:        "bad preamble",
+	StatusImpostor:           "the certificate is another member's",
+	StatusNoVoter:            "the certificate's role is not voter",
 }
 
 // String returns the status in words.
@@ -50,6 +56,10 @@ type RefusedError struct {
 	Kind      Kind   // of the connection
 	ClusterID [16]byte
 	Peer      Peer // the answering member; its name is "" when unknown
+
+	// Advertised is the address at which the answering member wants to be
+	// reached; "" if unknown.
+	Advertised string
 }
 
 // Error names the address, the kind, the reason and the answering member.
@@ -62,6 +72,18 @@ func (e *RefusedError) Error() string {
 		text += " of cluster " + hex.EncodeToString(e.ClusterID[:])
 	}
 	return text
+}
+
+// Refusal says whether the other side is of another cluster, and in a few words why
+// the connection was refused. For another cluster the words are its ID, if known.
+func (e *RefusedError) Refusal() (foreign bool, why string) {
+	switch {
+	case e.Status != StatusForeignCluster:
+		return false, e.Status.String()
+	case e.ClusterID == [16]byte{}:
+		return true, ""
+	}
+	return true, ", id " + hex.EncodeToString(e.ClusterID[:4])
 }
 
 func isRefused(err error) bool {

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -15,6 +14,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/wardmote/wardmote/internal/files"
 )
 
 // Reasons for which OpenDurable refuses a file.
@@ -72,6 +73,7 @@ func boltOptions() *bbolt.Options {
 		Timeout:        time.Second,
 		NoFreelistSync: true,
 		FreelistType:   bbolt.FreelistMapType,
+		OpenFile:       files.Open,
 	}
 }
 
@@ -114,7 +116,7 @@ func openBolt(path string) (_ *boltEngine, err error) {
 	}()
 	if info == nil {
 		// bbolt syncs the new file, but not the directory with its name.
-		if err := syncDir(filepath.Dir(path)); err != nil {
+		if err := files.SyncDir(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
 	}
@@ -145,18 +147,6 @@ func recoverPanic(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("bbolt: %v", r)
 	}
-}
-
-// syncDir makes the names of new files durable, where the operating system can.
-func syncDir(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil // Windows cannot sync a directory, and need not
-	}
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 const sumLen = 4

@@ -5,10 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"os"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/wardmote/wardmote/internal/files"
 )
 
 // checkFile reads the tree of pages in the file at path and returns the indexes
@@ -32,7 +35,7 @@ func checkFile(path string) (indexes []uint64, keys [][]byte, err error) {
 		return nil, nil, err
 	}
 	defer tx.Rollback()
-	file, err := os.Open(path)
+	file, err := files.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -43,15 +46,23 @@ func checkFile(path string) (indexes []uint64, keys [][]byte, err error) {
 	}
 
 	size := int64(db.Info().PageSize)
+	if size < minPage || size > maxPage {
+		return nil, nil, fmt.Errorf("pages of %d bytes", size)
+	}
+	c := &checker{file: file, pageSize: size}
+	newest := uint64(tx.ID())
+	pages, err := c.metas(newest)
 	switch {
-	case info.Size() < tx.Size():
-		return nil, nil, fmt.Errorf("%d bytes of %d", info.Size(), tx.Size())
-	case tx.Size() < 2*size:
+	case err != nil:
+		return nil, nil, err
+	case pages > uint64(info.Size()/size):
+		return nil, nil, fmt.Errorf("%d bytes of %d pages", info.Size(), pages)
+	case pages < 2:
 		return nil, nil, errors.New("too short for the meta pages")
 	}
-	c := &checker{file: file, pageSize: size, seen: make([]bool, tx.Size()/size)}
+	c.seen = make([]bool, pages)
 	c.seen[0], c.seen[1] = true, true
-	if err := c.freelist(uint64(tx.ID()) % 2); err != nil {
+	if err := c.freelist(newest % 2); err != nil {
 		return nil, nil, err
 	}
 	return c.buckets(uint64(tx.Cursor().Bucket().RootPage()))
@@ -72,8 +83,43 @@ const (
 	freelistPage = 0x10
 	bucketFlag   = 0x01
 	maxDepth     = 64
+	minPage      = 1 << 10
+	maxPage      = 1 << 20
+	metaLen      = 64 // behind the header of a meta page, with the checksum in the last 8 bytes
+	metaPage     = 0x04
 	noFreelist   = ^uint64(0)
 )
+
+// metas checks that the meta pages are whole and of the two latest transactions,
+// and returns the number of pages in use.
+//
+// bbolt writes the pages in turn, and opens a file with a single whole page. The
+// other one may have been the newer: then the last transaction, a vote or entries
+// that this voter has acknowledged, is gone. A crash damages no meta page, because
+// all of its bytes lie in one sector, which a disk writes whole or not at all.
+func (c *checker) metas(newest uint64) (pages uint64, err error) {
+	for meta := range uint64(2) {
+		var page [headerLen + metaLen]byte
+		if _, err := c.file.ReadAt(page[:], int64(meta)*c.pageSize); err != nil {
+			return 0, err
+		}
+		body := page[headerLen:]
+		sum := fnv.New64a()
+		sum.Write(body[:metaLen-8])
+		id, transaction := binary.NativeEndian.Uint64(page[:]), binary.NativeEndian.Uint64(body[metaLen-16:])
+		switch {
+		case id != meta || binary.NativeEndian.Uint16(page[8:]) != metaPage:
+			return 0, fmt.Errorf("page %d is no meta page", meta)
+		case sum.Sum64() != binary.NativeEndian.Uint64(body[metaLen-8:]):
+			return 0, fmt.Errorf("meta page %d does not match its checksum", meta)
+		case transaction%2 != meta || transaction != newest && transaction+1 != newest:
+			return 0, fmt.Errorf("meta page %d is of transaction %d, and the last is %d", meta, transaction, newest)
+		case transaction == newest:
+			pages = binary.NativeEndian.Uint64(body[metaLen-24:])
+		}
+	}
+	return pages, nil
+}
 
 // element is an item of a page: a child page, a value or a bucket.
 type element struct {

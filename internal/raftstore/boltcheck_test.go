@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -101,8 +103,6 @@ func TestDamageIsRefusedOrChangesNothing(t *testing.T) {
 		}
 		expect("noise", zeros, true)
 
-		// The two meta pages are left alone here: bbolt has a checksum on each, and
-		// falls back on the older page.
 		flip := func(at, bit int) {
 			data := bytes.Clone(whole)
 			data[at] ^= 1 << bit
@@ -132,17 +132,70 @@ func TestDamageIsRefusedOrChangesNothing(t *testing.T) {
 			clear(count)
 			expect(fmt.Sprintf("page %d lists none", page), data, false)
 		}
-		for meta := range 2 {
-			data := bytes.Clone(whole)
-			data[meta*4096+30] ^= 1
-			if _, err := dump(t, data); err != nil && !errors.Is(err, ErrDamaged) {
-				t.Errorf("meta %d: %v", meta, err)
-			}
-		}
 		data := bytes.Clone(whole)
 		data[30] ^= 1
 		data[4096+30] ^= 1
 		expect("both metas", data, true)
+	}
+}
+
+// The newest meta page is the last transaction: bbolt falls back on the older one,
+// and a vote or an entry that this voter has acknowledged never was.
+func TestADamagedMetaPageIsRefused(t *testing.T) {
+	t.Parallel() // waits for the disk
+	whole := sampleFile(t, 6)
+	want, err := dump(t, whole)
+	must(t, err)
+	expect := func(damage string, data []byte) {
+		t.Helper()
+		switch got, err := dump(t, data); {
+		case err == nil && got != want:
+			t.Errorf("%s: opened with other contents", damage)
+		case err == nil:
+			t.Errorf("%s: opened", damage)
+		case !errors.Is(err, ErrDamaged):
+			t.Errorf("%s: %v", damage, err)
+		}
+	}
+	for meta := range 2 {
+		for at := range headerLen + metaLen {
+			switch {
+			case at >= 10 && at < headerLen: // count and overflow of a page without elements
+				continue
+			}
+			data := bytes.Clone(whole)
+			data[meta*4096+at] ^= 1 << (at % 8)
+			expect(fmt.Sprintf("meta %d, byte %d", meta, at), data)
+		}
+		data := bytes.Clone(whole)
+		clear(data[meta*4096:][:4096])
+		expect(fmt.Sprintf("meta %d lost", meta), data)
+		data = bytes.Clone(whole)
+		copy(data[meta*4096:][:4096], data[(1-meta)*4096:])
+		expect(fmt.Sprintf("meta %d is the other", meta), data)
+	}
+
+	// The disk acknowledged a write of a meta page and has lost it.
+	dir := t.TempDir()
+	path := filepath.Join(dir, "raft.db")
+	must(t, os.WriteFile(path, whole, 0o600))
+	var older [2][]byte
+	for range 2 {
+		data, err := os.ReadFile(path)
+		must(t, err)
+		older[0], older[1] = older[1], data
+		s, err := OpenDurable(dir)
+		must(t, err)
+		must(t, s.SetUint64([]byte("CurrentTerm"), uint64(len(older[0])+7)))
+		must(t, s.StoreLog(entry(8, 9, "later")))
+		must(t, s.Close())
+	}
+	newest, err := os.ReadFile(path)
+	must(t, err)
+	for meta := range 2 {
+		data := bytes.Clone(newest)
+		copy(data[meta*4096:][:4096], older[0][meta*4096:][:4096])
+		expect(fmt.Sprintf("meta %d of two transactions before", meta), data)
 	}
 }
 
@@ -159,9 +212,15 @@ func usedBytes(t testing.TB, data []byte) int {
 	return int(size)
 }
 
-// FuzzDamagedFile writes random bytes at random places into a file.
+// FuzzDamagedFile writes random bytes at random places into a file: the file is
+// refused, or has the contents it had, and opening takes no more memory than the
+// file is long.
 func FuzzDamagedFile(f *testing.F) {
 	whole := sampleFile(f, 200)
+	want, err := dump(f, whole)
+	must(f, err)
+	f.Add(uint32(30), []byte{0xff}, uint32(0))
+	f.Add(uint32(4096+64), []byte{1, 2, 3}, uint32(0))
 	f.Add(uint32(8192), []byte{1}, uint32(0))
 	f.Add(uint32(8192+8), []byte{1, 0, 255, 255}, uint32(0))
 	f.Add(uint32(8192+10), []byte{0}, uint32(0))
@@ -170,8 +229,52 @@ func FuzzDamagedFile(f *testing.F) {
 		data := bytes.Clone(whole)
 		copy(data[int(at)%len(data):], patch)
 		data = data[:len(data)-int(cut)%len(data)]
-		if _, err := dump(t, data); err != nil && !errors.Is(err, ErrDamaged) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		got, err := dump(t, data)
+		runtime.ReadMemStats(&after)
+		switch {
+		case err != nil && !errors.Is(err, ErrDamaged):
 			t.Error(err)
+		case err == nil && got != want:
+			t.Error("opened with other contents")
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+			t.Errorf("took %d bytes", n)
+		}
+	})
+}
+
+// FuzzForgedMeta forges both meta pages, with good checksums: bbolt believes them.
+func FuzzForgedMeta(f *testing.F) {
+	whole := sampleFile(f, 6)
+	f.Add(uint8(8), []byte{0}, uint8(8), []byte{0})                          // the page size
+	f.Add(uint8(40), []byte{255, 255, 255}, uint8(40), []byte{255, 255})     // the number of pages
+	f.Add(uint8(16), []byte{0xff, 0xff, 0, 1}, uint8(16), []byte{0xff, 255}) // the root
+	f.Fuzz(func(t *testing.T, at0 uint8, patch0 []byte, at1 uint8, patch1 []byte) {
+		data := bytes.Clone(whole)
+		for meta, patch := range [][]byte{patch0, patch1} {
+			body := data[meta*4096+headerLen:][:metaLen-8]
+			copy(body[int([]uint8{at0, at1}[meta])%len(body):], patch)
+			sum := fnv.New64a()
+			sum.Write(body)
+			binary.NativeEndian.PutUint64(data[meta*4096+headerLen+metaLen-8:], sum.Sum64())
+		}
+		dir, err := os.MkdirTemp(t.TempDir(), "")
+		must(t, err)
+		defer os.RemoveAll(dir)
+		must(t, os.WriteFile(filepath.Join(dir, "raft.db"), data, 0o600))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s, err := OpenDurable(dir)
+		runtime.ReadMemStats(&after)
+		if err == nil {
+			must(t, s.Close())
+		} else if !errors.Is(err, ErrDamaged) {
+			t.Error(err)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+			t.Errorf("took %d bytes", n)
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 // TestMain sets the number of rapid's cases: 30, or 100 in a full run. Most of
 // them wait for the disk.
 func TestMain(m *testing.M) {
+	testrounds.CollectRarely()
 	if err := flag.Set("rapid.checks", fmt.Sprint(testrounds.Rounds(30, 100))); err != nil {
 		panic(err)
 	}

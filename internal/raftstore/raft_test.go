@@ -76,6 +76,7 @@ func runRaft(t *testing.T, s *Store, snapshots raft.SnapshotStore, bootstrap boo
 }
 
 func TestRaftRunsAndRestartsOnAStore(t *testing.T) {
+	t.Parallel() // waits for the disk
 	run := func(t *testing.T, s *Store, snapshots raft.SnapshotStore, reopen func() (*Store, raft.SnapshotStore)) {
 		r, fsm := runRaft(t, s, snapshots, true, 60)
 		if n := fsm.applied.Load(); n != 60 {

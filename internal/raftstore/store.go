@@ -58,10 +58,12 @@ type Store struct {
 	// are served in turn, so a compaction lets the leader's write pass between
 	// two slices.
 	writer chan struct{}
-	closed bool // guarded by writer
+	closed bool         // guarded by writer
+	before func() error // see Before; guarded by writer
 
 	opened  time.Time    // the origin of began, on the monotonic clock
 	began   atomic.Int64 // start of the running write, in ns since opened plus 1; 0: no write runs
+	flush   flush
 	failure atomic.Pointer[error]
 
 	vote    atomic.Pointer[vote]   // as stored; nil: none
@@ -81,6 +83,7 @@ func New(engine Engine, cacheEntries, cacheBytes int) (*Store, error) {
 		engine: engine,
 		cache:  newCache(cacheEntries, cacheBytes),
 		writer: make(chan struct{}, 1),
+		before: func() error { return nil },
 		opened: time.Now(),
 	}
 	switch record, err := engine.Get(keyVote); {
@@ -109,6 +112,15 @@ func (s *Store) Empty() (bool, error) {
 		return true, nil
 	}
 	return term == 0, err
+}
+
+// Before sets a function that is called before each transaction, as a part of it: if the
+// function waits, the write hangs, and if the function fails, so does the write, and
+// nothing is written. Before waits for the running write.
+func (s *Store) Before(f func() error) {
+	s.lockWriter()
+	defer s.unlockWriter()
+	s.before = f
 }
 
 // StalledFor returns how long the running write has been running, or 0 if no
@@ -153,9 +165,14 @@ func (s *Store) transact(run func() error) error {
 	if err := s.Failed(); err != nil {
 		return err
 	}
-	s.began.Store(int64(time.Since(s.opened)) + 1)
-	err := run()
+	began := time.Since(s.opened)
+	s.began.Store(int64(began) + 1)
+	err := s.before()
+	if err == nil {
+		err = run()
+	}
 	s.began.Store(0)
+	s.flush.note(time.Since(s.opened) - began)
 	if err == nil {
 		return nil
 	}

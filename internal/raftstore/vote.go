@@ -126,3 +126,9 @@ func (s *Store) Get(key []byte) ([]byte, error) {
 	}
 	return append([]byte{}, vote.candidate...), nil
 }
+
+// VotedFor reports whether the last vote is for the candidate in the term.
+func (s *Store) VotedFor(term uint64, candidate string) bool {
+	vote := s.vote.Load()
+	return vote != nil && vote.term == term && string(vote.candidate) == candidate
+}

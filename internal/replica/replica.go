@@ -6,8 +6,10 @@ package replica
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
@@ -17,6 +19,10 @@ type Replica interface {
 	// Member returns the member name of this process.
 	Member() string
 
+	// Boot returns the number of this process: new and larger at each start of the
+	// member.
+	Boot() uint64
+
 	// Cluster returns the ID of the cluster, or zero while the ID is unknown.
 	Cluster() machine.ClusterID
 
@@ -24,12 +30,28 @@ type Replica interface {
 	// member knows, in whole milliseconds.
 	TTL() time.Duration
 
+	// Clock returns the clock of this process's host. nil: package time.
+	Clock() *host.Clock
+
+	// Log returns the node's logger, which discards if the node has none.
+	Log() *slog.Logger
+
+	// Claim shows the key of a session to be opened to the leader, and to every later
+	// leader until Detach. A leader takes the requests for a session from the streams
+	// alone on which the key was shown, so Claim comes before the session's Open.
+	// Claim does not block.
+	Claim(key machine.SessionKey)
+
 	// Propose sends cmd to the leader, waits until cmd is committed and applied,
 	// and returns the outcome. After a leader change or a lost answer, Propose
 	// sends cmd again, until ctx ends. A second copy is harmless, because a
 	// command names the grant or the request that it changes.
 	//
-	// If the error is a *Error with Unknown false, cmd was not applied. After any
+	// A Close, a Release or a Withdraw fails with ErrAllEnd if there is no leader
+	// and every other member has said that it ends.
+	//
+	// If the error is a *Error with Unknown false, cmd was not applied. If the *Error
+	// wraps a *Denied, the leader's Security.Authorize has refused cmd. After any
 	// other error cmd may have been applied, or may be applied later.
 	Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error)
 
@@ -40,12 +62,16 @@ type Replica interface {
 	// so the caller must count trust from the start of its call of Beat.
 	Beat(ctx context.Context, id machine.SessionID) error
 
-	// Attach sends the events of an open session to sink until Detach. The events
+	// Attach sends the events of an open session to sink until Detach. Attach comes
+	// after Claim and the Open, and before the session's first request. The events
 	// continue after a leader change or a reconnection. After each, sink gets
 	// again all grants with an outcome that the session has not yet marked as
 	// seen, and EventEnded if the session has ended meanwhile. The calls of sink
 	// for a session come one after the other. A call of sink must not block.
 	Attach(id machine.SessionID, sink func(machine.Event))
+
+	// Detach ends Claim and Attach. After Detach every request for the session, Close
+	// included, is refused: Detach is the last call.
 	Detach(id machine.SessionID)
 
 	// Read answers q from a state that was current at some moment during the
@@ -58,16 +84,30 @@ type Replica interface {
 	// to report.
 	Scan(ctx context.Context, q Scan) (Scanned, error)
 
+	// Values lists values by prefix, from a state that was current at some moment during
+	// the call.
+	Values(ctx context.Context, q ValuesQuery) (ValuesPage, error)
+
+	// Sessions lists open sessions, from a state that was current at some moment during
+	// the call. If q.Gone is set, Sessions waits until the session is not open.
+	Sessions(ctx context.Context, q SessionsQuery) (SessionsPage, error)
+
 	// Reached returns nil if this member knows a leader now. Otherwise Reached
 	// returns the reason, the same as a call that ends now.
 	Reached() error
 
-	// Done returns a channel that is closed when the node stops. From then on
-	// every call fails with a *Error that wraps the node's ErrStopped.
+	// Done returns a channel that is closed when the node begins to stop. Every
+	// session of this process then ends its locks, and closes itself in the
+	// cluster by Propose. Soon after that every call fails with a *Error that
+	// wraps the node's ErrStopped.
 	Done() <-chan struct{}
+
+	// Enter registers an open session before its first lock: a node ends after
+	// its guests. Enter returns nil once Done is closed.
+	Enter() *Guest
 }
 
-// Query asks for the state of keys. Query, Scan and their answers travel between
+// Query asks for the state of keys, or of a group. Query, Scan and their answers travel between
 // members in these fields: package wire says how fields may change.
 type Query struct {
 	Key  string   // the answer has its holders and its queue, up to Waiters of each
@@ -81,6 +121,11 @@ type Query struct {
 	// holders and waiters ahead of this request.
 	Session machine.SessionID
 	Seq     uint64
+	// Group, if not empty, names a group of shards. The answer has its state.
+	Group string
+	// Since, if not zero, is the Version of the GroupStatus that the reader has: the
+	// answer may leave out the callers that have not changed since.
+	Since uint64
 	// Version, if not zero, is the Version of an earlier answer: Read waits for a
 	// different Version.
 	Version uint64
@@ -94,6 +139,9 @@ type Scan struct {
 	// Since, if not zero, is the Version of an earlier answer: Scan waits for a
 	// change and answers with the keys changed after Since, free keys included.
 	Since uint64
+	// Shards asks for the shards of a group in place of the keys: Prefix is the group's
+	// name and "/". See Scanned.PackShards.
+	Shards bool
 }
 
 // Limits of a Query and a Scan.
@@ -113,7 +161,16 @@ type Answer struct {
 	Also    []Owner // the owners of the keys of Query.Also, in the same order
 	Behind  uint32  // number of holders and waiters ahead of the named request
 	Waits   bool    // the named request waits
-	Version uint64  // the version of all requested keys together; never zero
+	Version uint64  // the version of all requested keys, and of the group, together; never zero
+
+	// Group is the state of Query.Group: nil if the table does not know the group, or if
+	// none was asked for.
+	Group *machine.GroupStatus
+	// Since, if not zero, is the Query.Since: Group has only the callers that came or
+	// changed since, and Gone the IDs of callers that have gone since. An ID that is in
+	// both lists has come again. If Since is zero, Group has all callers.
+	Since uint64
+	Gone  []uint32
 }
 
 // Scanned has the requested keys. All parts are of the same moment. If Since was
@@ -125,6 +182,11 @@ type Scanned struct {
 	More    bool
 	Version uint64 // later changes are not in this answer; never zero
 	Lost    bool   // the changes after Since are forgotten: list all keys again
+
+	// In place of Keys, if the Scan has asked for Shards.
+	Shards []byte
+	Owners []ShardOwner
+	Last   string // the last of the keys in place of which they stand
 }
 
 // Owner is the first holder of a key of Query.Also; zero if the key has no holder.
@@ -136,13 +198,35 @@ type Owner struct {
 // ErrNoSession is returned by Beat for a session that is not open.
 var ErrNoSession = errors.New("session is not open")
 
+// ErrAllEnd: no leader is left to be told of free keys, since every other member has
+// announced its end.
+var ErrAllEnd = errors.New("every other member has ended")
+
 // Errors of the node. Package cluster exports them under the same names, where
 // their meaning stands.
 var (
 	ErrStopped  = errors.New("cluster: node stopped")
 	ErrNoQuorum = errors.New("cluster: no quorum")
+	ErrDenied   = errors.New("cluster: denied")
 	ErrVersion  = errors.New("cluster: a member of an earlier version does not know this")
 )
+
+// NoQuorum is ErrNoQuorum with a reason made of facts: see cluster.Health.
+type NoQuorum struct{ Reason string }
+
+func (e *NoQuorum) Error() string { return ErrNoQuorum.Error() + ": " + e.Reason }
+
+// Unwrap returns ErrNoQuorum.
+func (e *NoQuorum) Unwrap() error { return ErrNoQuorum }
+
+// Denied is a refusal by Security.Authorize. Package cluster exports the facts as a
+// DeniedError.
+type Denied struct{ Reason string }
+
+func (e *Denied) Error() string { return ErrDenied.Error() + ": " + e.Reason }
+
+// Unwrap returns ErrDenied.
+func (e *Denied) Unwrap() error { return ErrDenied }
 
 // Of returns the Replica of a *cluster.Node. Package cluster sets it when the
 // program starts. It stands here, and not as a method of the node, because users
@@ -151,7 +235,7 @@ var Of func(node any) Replica
 
 // Check returns why q is over its limits, or nil.
 func (q Query) Check() error {
-	over := len(q.Key) > machine.MaxKey || len(q.Also) > MaxAlso || q.Waiters < 0 || q.Waiters > MaxListed
+	over := len(q.Key) > machine.MaxKey || len(q.Also) > MaxAlso || len(q.Group) > machine.MaxKey || q.Waiters < 0 || q.Waiters > MaxListed
 	size := 0
 	for _, key := range q.Also {
 		size += len(key)

@@ -22,6 +22,8 @@ type town struct {
 	handle func(*Request)
 	block  chan struct{} // if not nil, a dial waits until the channel is closed
 	refuse error         // if not nil, a dial fails
+	renew  chan struct{} // if not nil, the connections of the dials end soon when it is closed
+	mere   bool          // the dials find no voter
 
 	mu      sync.Mutex
 	dials   map[member.Process]int
@@ -48,9 +50,29 @@ func (n *town) dial(ctx context.Context, to member.Process) (net.Conn, error) {
 	s.Start()
 	n.mu.Lock()
 	n.streams = append(n.streams, s)
+	renew := n.renew
 	n.mu.Unlock()
+	if n.mere {
+		return mereConn{near}, nil
+	}
+	if renew != nil {
+		return aged{near, renew}, nil
+	}
 	return near, nil
 }
+
+// aged is a connection with an end.
+type aged struct {
+	net.Conn
+	renew chan struct{}
+}
+
+func (a aged) Renew() <-chan struct{} { return a.renew }
+
+// mereConn leads to a process without the voter role.
+type mereConn struct{ net.Conn }
+
+func (mereConn) Voter() bool { return false }
 
 // inTown runs f in a bubble. When f returns, the bubble waits for all goroutines,
 // so a goroutine not joined by Stop fails the test.
@@ -250,6 +272,203 @@ func TestStopFailsEveryQuestionAndJoinsEverything(t *testing.T) {
 		p.Begin(t.Context(), ann, wire.Progress, nil, func(_ wire.Frame, err error) { errs <- err })
 		if err := <-errs; !errors.Is(err, replica.ErrStopped) {
 			t.Errorf("Begin after Stop: %v", err)
+		}
+	})
+}
+
+// A connection at its end is replaced: the next question has a new stream, and the old
+// one ends with its last answer.
+func TestPeersRenewAStream(t *testing.T) {
+	var mu sync.Mutex
+	var held []*Request
+	hold := func(q *Request) {
+		if q.Type == wire.Who {
+			answerOK(q)
+			return
+		}
+		mu.Lock()
+		held = append(held, q)
+		mu.Unlock()
+	}
+	ask := func(t *testing.T, p *Peers) {
+		if _, err := p.Ask(t.Context(), ann, wire.Who, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	stopped := func(s *Stream) bool {
+		synctest.Wait()
+		select {
+		case <-s.Stopped():
+			return true
+		default:
+			return false
+		}
+	}
+	inTown(t, hold, func(t *testing.T, n *town, p *Peers) {
+		first := make(chan struct{})
+		n.renew = first
+		answers := make(chan error, 2)
+		go func() { _, err := p.Ask(context.Background(), ann, wire.Progress, nil); answers <- err }()
+		p.Begin(t.Context(), ann, wire.Progress, nil, func(_ wire.Frame, err error) { answers <- err })
+		ask(t, p)
+		synctest.Wait()
+		n.renew = make(chan struct{})
+		close(first)
+		synctest.Wait()
+		ask(t, p)
+		if n.dials[ann] != 2 || stopped(n.streams[0]) {
+			t.Fatalf("%d dials; the old stream has ended: %t", n.dials[ann], stopped(n.streams[0]))
+		}
+		answerOK(held[0])
+		if <-answers != nil || stopped(n.streams[0]) {
+			t.Error("the old stream ends before its last answer")
+		}
+		answerOK(held[1])
+		if <-answers != nil || !stopped(n.streams[0]) {
+			t.Error("the old stream outlives its last answer")
+		}
+		if close(n.renew); !stopped(n.streams[1]) {
+			t.Error("an idle stream goes on")
+		}
+		ask(t, p)
+		if n.dials[ann] != 3 {
+			t.Errorf("%d dials", n.dials[ann])
+		}
+	})
+	// Stop ends a replaced stream too.
+	inTown(t, hold, func(t *testing.T, n *town, p *Peers) {
+		n.renew = make(chan struct{})
+		answer := make(chan error, 1)
+		go func() { _, err := p.Ask(context.Background(), ann, wire.Progress, nil); answer <- err }()
+		synctest.Wait()
+		close(n.renew)
+		synctest.Wait()
+		p.Stop()
+		if err := <-answer; !errors.Is(err, replica.ErrStopped) {
+			t.Error(err)
+		}
+	})
+}
+
+// A process that has proved to be no voter gives no voter's word, asked by Ask, AskInto
+// or Begin; its other answers are marked.
+func TestAMemberWithoutTheRoleGivesNoVotersWord(t *testing.T) {
+	yes := func(q *Request) {
+		if q.Type == wire.Vouch && len(q.Body) > 0 {
+			q.Answer(wire.CodeNotLeader, nil)
+			return
+		}
+		q.Answer(wire.CodeOK, wire.Marshal(&wire.ProgressAnswer{Raft: "ann#1"}))
+	}
+	inTown(t, yes, func(t *testing.T, n *town, p *Peers) {
+		n.mere = true
+		told := 0
+		p.Mere = func(member.Process) { told++ }
+		types := []wire.Type{wire.Confirm, wire.Vouch, wire.Attest, wire.Follows, wire.Stand, wire.Invite, wire.Progress, wire.InConfig}
+		for _, q := range types {
+			var a wire.ProgressAnswer
+			_, err := p.Ask(t.Context(), ann, q, nil)
+			into := p.AskInto(t.Context(), ann, q, nil, &a)
+			begun := make(chan error, 1)
+			p.Begin(t.Context(), ann, q, nil, func(_ wire.Frame, err error) { begun <- err })
+			if began := <-begun; !errors.Is(err, ErrMere) || !errors.Is(into, ErrMere) || !errors.Is(began, ErrMere) {
+				t.Errorf("type %d: %v, %v, %v", q, err, into, began)
+			}
+		}
+		if told != 3*len(types) {
+			t.Errorf("told %d times", told)
+		}
+		if f, err := p.Ask(t.Context(), ann, wire.Vouch, []byte{1}); err != nil || f.Code != wire.CodeNotLeader {
+			t.Errorf("a hint: %+v, %v", f, err)
+		}
+		for _, q := range []wire.Type{wire.Prepare, wire.Accept, wire.Retire, wire.Who} {
+			if f, err := p.Ask(t.Context(), ann, q, nil); err != nil || !f.Mere {
+				t.Errorf("type %d: %+v, %v", q, f, err)
+			}
+		}
+	})
+	inTown(t, yes, func(t *testing.T, n *town, p *Peers) {
+		if f, err := p.Ask(t.Context(), ann, wire.Confirm, nil); err != nil || f.Mere {
+			t.Errorf("a voter: %+v, %v", f, err)
+		}
+	})
+}
+
+// open counts the streams that have not ended.
+func (n *town) open() (open int) {
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.streams {
+		select {
+		case <-s.Stopped():
+		default:
+			open++
+		}
+	}
+	return open
+}
+
+// A member of many names, boots or addresses has this node dial each, and reads every
+// stream: the streams that nobody uses are closed, the longest idle first.
+func TestIdleStreamsAreBounded(t *testing.T) {
+	inTown(t, func(q *Request) {
+		if q.Type != wire.Stand { // a question that stays open
+			answerOK(q)
+		}
+	}, func(t *testing.T, n *town, p *Peers) {
+		process := func(boot int) member.Process { return member.Process{Name: "ann", Boot: uint64(boot), Addr: ann.Addr} }
+		ask := func(boot int) {
+			if _, err := p.Ask(t.Context(), process(boot), wire.Progress, nil); err != nil {
+				t.Fatalf("boot %d: %v", boot, err)
+			}
+		}
+		failed := make(chan error, 1)
+		p.Begin(t.Context(), process(1), wire.Stand, nil, func(_ wire.Frame, err error) { failed <- err })
+		ask(2)
+		for boot := range maxPeers + 10 {
+			ask(3 + boot)
+			ask(2) // in use again and again
+		}
+		if open := n.open(); open > maxPeers {
+			t.Errorf("%d streams, want %d", open, maxPeers)
+		}
+		if n.dials[process(2)] != 1 {
+			t.Errorf("the stream in use was dialled %d times", n.dials[process(2)])
+		}
+		select {
+		case err := <-failed:
+			t.Errorf("the open question failed: %v", err)
+		default:
+		}
+		ask(3) // an evicted one
+	})
+}
+
+// A member that reads all questions and answers none is asked so many questions at a
+// time, and loses the stream then.
+func TestUnansweredQuestionsAreBounded(t *testing.T) {
+	inTown(t, func(q *Request) {}, func(t *testing.T, n *town, p *Peers) {
+		p.most = 100
+		var mu sync.Mutex
+		failed, asked := 0, 2*p.most+2
+		for range asked {
+			p.Begin(t.Context(), ann, wire.Confirm, nil, func(_ wire.Frame, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					failed++
+				}
+			})
+			synctest.Wait()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if left := asked - failed; left > p.most {
+			t.Errorf("%d questions wait", left)
+		}
+		if dials := n.dials[ann]; dials > 3 {
+			t.Errorf("%d dials", dials)
 		}
 	})
 }

@@ -1,13 +1,13 @@
 package stream
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"net"
 	"sync"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/budget"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wakeup"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -19,8 +19,11 @@ const (
 	fullEnough  = maxOutgoing / 4 // with more bytes queued, pushed frames are delayed
 	maxDelayed  = 1 << 20         // delayed frames
 
-	// MaxServing is how many requests a peer may have under way.
+	// MaxServing is how many requests a peer may have under way, if they are small.
 	MaxServing = 64 << 10
+
+	maxServing  = 16 << 20 // bytes of the requests that a peer has under way
+	requestCost = 128      // bytes of a request without a body
 )
 
 // Reasons for the end of a stream.
@@ -44,6 +47,7 @@ type Stream struct {
 	handle  func(*Request)
 	stopped chan struct{} // closed when the stream has stopped
 	wake    wakeup.One    // out has bytes
+	share   *budget.Share // of the node's budget; nil: without bounds
 
 	mu      sync.Mutex
 	out     []byte              // encoded frames for the writer
@@ -51,6 +55,7 @@ type Stream struct {
 	nextID  uint64
 	calls   map[uint64]func(wire.Frame, error) // open requests of this side
 	serving int                                // open requests of the peer
+	bytes   int                                // of the open requests of the peer
 	err     error                              // why the stream stopped
 	onStop  []func()
 
@@ -60,8 +65,16 @@ type Stream struct {
 // New returns a stream on conn, which the stream owns from now on. Start begins
 // to read and write. Handle receives the peer's requests and notices, one at a
 // time, in the order of arrival, and must not block.
+//
+// A conn with a method Budget, as a connection of package port, has its large frames
+// and its requests charged to that share.
 func New(conn net.Conn, handle func(*Request)) *Stream {
+	var share *budget.Share
+	if c, ok := conn.(interface{ Budget() *budget.Share }); ok {
+		share = c.Budget()
+	}
 	return &Stream{
+		share:   share,
 		conn:    conn,
 		handle:  handle,
 		stopped: make(chan struct{}),
@@ -80,39 +93,71 @@ func (s *Stream) Start() {
 func (s *Stream) Wait() { s.wg.Wait() }
 
 func (s *Stream) readLoop() {
-	br := bufio.NewReaderSize(s.conn, 32<<10)
+	in := frames{conn: s.conn, share: s.share, stopped: s.stopped}
+	defer in.done()
 	for {
-		f, err := wire.ReadFrame(br)
+		f, err := in.next()
+		if err == nil {
+			err = s.receive(f)
+		}
 		if err != nil {
 			s.Stop(err)
 			return
 		}
-		if f.Code != wire.CodeRequest {
-			s.mu.Lock()
-			done := s.calls[f.ID]
-			delete(s.calls, f.ID)
-			s.mu.Unlock()
-			if done != nil {
-				done(f, nil)
-			}
-			continue
+		in.done()
+	}
+}
+
+// receive handles a frame of the peer. An error ends the stream.
+func (s *Stream) receive(f wire.Frame) error {
+	if f.Code != wire.CodeRequest {
+		s.mu.Lock()
+		done := s.calls[f.ID]
+		delete(s.calls, f.ID)
+		s.mu.Unlock()
+		if done != nil {
+			done(f, nil)
 		}
-		if f.ID == 0 && f.Type.Asks() {
+		return nil
+	}
+	if f.ID == 0 {
+		if f.Type.Asks() {
 			// A request without an ID would escape the count of requests under way.
-			s.Stop(ErrBadID)
-			return
+			return ErrBadID
 		}
-		if f.ID != 0 {
-			s.mu.Lock()
-			s.serving++
-			full := s.serving > MaxServing
-			s.mu.Unlock()
-			if full {
-				(&Request{f, s}).Answer(wire.CodeBusy, nil)
-				continue
-			}
-		}
-		s.handle(&Request{f, s})
+		s.handle(&Request{f, s, 0})
+		return nil
+	}
+	q := &Request{f, s, requestCost + len(f.Body)}
+	if !s.begin(q) {
+		q.Answer(wire.CodeBusy, nil)
+		s.share.Refused("too many requests under way")
+		return nil
+	}
+	s.handle(q)
+	return nil
+}
+
+// begin counts a request of the peer, and reports false if the request must be
+// refused.
+func (s *Stream) begin(q *Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return true // nothing is counted any more
+	}
+	s.serving++
+	s.bytes += q.cost
+	fits := s.share.Begin(q.cost, s.bytes)
+	return fits && s.serving <= MaxServing && s.bytes <= maxServing
+}
+
+// endLocked counts a request that is answered.
+func (s *Stream) endLocked(q *Request) {
+	if s.err == nil {
+		s.serving--
+		s.bytes -= q.cost
+		s.share.End(q.cost)
 	}
 }
 
@@ -276,6 +321,8 @@ func (s *Stream) Stop(err error) {
 		return
 	}
 	s.err = err
+	s.share.End(s.bytes)
+	s.bytes = 0
 	calls, onStop := s.calls, s.onStop
 	s.calls, s.onStop, s.out, s.delayed = nil, nil, nil, nil
 	s.mu.Unlock()
@@ -319,6 +366,7 @@ func (s *Stream) Close() {
 type Request struct {
 	wire.Frame
 	stream *Stream
+	cost   int // bytes counted while the request is under way
 }
 
 // Answer sends the answer and does not block.
@@ -328,7 +376,7 @@ func (q *Request) Answer(code wire.Code, body []byte) {
 	}
 	s := q.stream
 	s.mu.Lock()
-	s.serving--
+	s.endLocked(q)
 	err := s.queueLocked(wire.Frame{Type: q.Type, ID: q.ID, Code: code, Body: body})
 	s.mu.Unlock()
 	if err != nil {
@@ -347,7 +395,7 @@ func (q *Request) AnswerLater(code wire.Code, body func() []byte) {
 	}
 	s := q.stream
 	err := s.Push(func() wire.Frame {
-		s.serving--
+		s.endLocked(q)
 		return wire.Frame{Type: q.Type, ID: q.ID, Code: code, Body: body()}
 	})
 	if err != nil {

@@ -33,6 +33,9 @@ func (t *Table) answer(q replica.Query) replica.Answer {
 	if q.Value {
 		a.Status.Value = t.m.Value(q.Key)
 	}
+	if q.Group != "" {
+		a.Group, a.Since, a.Gone = t.groups.read(t.m, q.Group, q.Since)
+	}
 	if q.Seq != 0 {
 		a.Behind, a.Waits = t.m.Behind(q.Session, q.Seq)
 	}
@@ -50,19 +53,22 @@ func (t *Table) version(q replica.Query) uint64 {
 	return t.versionLocked(q)
 }
 
-// versionLocked digests the versions of all keys of q, so that an answer about
-// many keys has a single version, never 0: zero stands for no version. The position
+// versionLocked digests the versions of all keys of q, and of its group, so that an
+// answer about many keys has a single version, never 0: zero stands for no version. The position
 // of a request in the queue of q.Key changes only with the key.
 func (t *Table) versionLocked(q replica.Query) uint64 {
 	h := fnv.New64a()
 	var b [8]byte
-	add := func(key string) {
-		binary.BigEndian.PutUint64(b[:], t.m.Version(key))
+	add := func(version uint64) {
+		binary.BigEndian.PutUint64(b[:], version)
 		h.Write(b[:])
 	}
-	add(q.Key)
+	add(t.m.Version(q.Key))
 	for _, key := range q.Also {
-		add(key)
+		add(t.m.Version(key))
+	}
+	if q.Group != "" {
+		add(t.m.GroupVersion(q.Group))
 	}
 	return h.Sum64() | 1
 }

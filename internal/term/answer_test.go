@@ -28,22 +28,35 @@ type peer struct {
 // text is a meta of n bytes.
 func text(n int) string { return strings.Repeat("m", n) }
 
-// connect opens a stream to the leader and attaches sessions.
-func (s *stage) connect(ids ...machine.SessionID) *peer {
+// connect opens a stream to the leader and shows the keys of sessions to be opened.
+func (s *stage) connect(fresh ...machine.SessionKey) *peer {
 	s.t.Helper()
 	p := s.dial(func() *term.Term { return s.Term() })
-	if f := p.ask(wire.Attach, wire.Marshal(&wire.AttachRequest{Sessions: ids})); f.Code != wire.CodeOK {
+	if f := p.ask(wire.Attach, wire.Marshal(&wire.AttachRequest{New: fresh})); f.Code != wire.CodeOK {
 		s.t.Fatalf("attach: %v", f.Code)
 	}
 	return p
 }
 
-func (s *stage) dial(current func() *term.Term) *peer {
+// guide is the knowledge of a node that does not run raft.
+func (s *stage) guide(current func() *term.Term) term.Guide {
+	return term.Guide{
+		Current: current,
+		Hint:    func() wire.Hint { return wire.Hint{Term: 7, Leader: "n7"} },
+		Changed: func() <-chan struct{} { return nil },
+		Heard:   func() time.Time { return time.Time{} },
+	}
+}
+
+func (s *stage) dial(current func() *term.Term) *peer { return s.dialAs("n2", 7, current) }
+
+// dialAs is dial as a process of the test's choice.
+func (s *stage) dialAs(node string, boot uint64, current func() *term.Term) *peer {
 	near, far := net.Pipe()
 	p := &peer{t: s.t, events: make(chan machine.Event, 1000), bounds: make(chan wire.AttachAnswer, 10), served: make(chan struct{})}
 	go func() {
 		defer close(p.served)
-		term.ServeMember(far, current, func() wire.Hint { return wire.Hint{Term: 7, Leader: "n7"} })
+		term.ServeMember(far, node, boot, s.guide(current))
 	}()
 	p.Stream = stream.New(near, func(q *stream.Request) {
 		switch q.Type {
@@ -223,7 +236,7 @@ func TestALargeScanGoesOnAfterTheLastKeyTold(t *testing.T) {
 		s.Must(machine.Open{Session: sid(1), Client: name, Node: name, TTL: 3000, Meta: text(machine.MaxMeta)})
 		start, seq := uint64(0), uint64(0)
 		s.View(func(m *machine.State) { start = m.Commands() })
-		const keys = 200
+		const keys = 160 // within the bytes of keys and metas of a session
 		for i := range keys {
 			s.crowd(&seq, fmt.Sprintf("%s%03d", strings.Repeat("p", machine.MaxKey-3), i), 20, 20)
 		}

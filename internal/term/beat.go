@@ -16,8 +16,8 @@ type beat struct {
 
 // receive moves the deadline of a session and answers b: CodeOK after a round
 // beginning after now, CodeNoSession if no such session is open, CodeNotLeader if
-// this leader may have been replaced. The answer waits while a Silence, Hear or
-// Expire of the session is in flight.
+// this leader may have been replaced or the session is revoked. The answer waits while a
+// Silence, Hear, Expire or EndSession of the session is in flight.
 func (k *keeper) receive(id machine.SessionID, b beat) {
 	k.mu.Lock()
 	d := k.sessions[id]
@@ -28,7 +28,11 @@ func (k *keeper) receive(id machine.SessionID, b beat) {
 		// may deny a session.
 		k.t.confirmThen(wire.CodeNoSession, b.done)
 		return
-	case d.busy:
+	case d.revoked:
+		k.mu.Unlock()
+		b.done(wire.CodeNotLeader) // see keeper.revoked
+		return
+	case d.busy || d.orders > 0:
 		d.waiting = append(d.waiting, b)
 		k.mu.Unlock()
 		return
@@ -70,7 +74,11 @@ func (k *keeper) confirmed(id machine.SessionID, b beat, ok bool) {
 		k.mu.Unlock()
 		b.done(wire.CodeNoSession)
 		return
-	case d.busy:
+	case d.revoked:
+		k.mu.Unlock()
+		b.done(wire.CodeNotLeader)
+		return
+	case d.busy || d.orders > 0:
 		d.waiting = append(d.waiting, b)
 		k.mu.Unlock()
 		return

@@ -42,8 +42,8 @@ func TestADeposedLeaderAcknowledgesNothing(t *testing.T) {
 		}
 		old := s.Depose()
 		beat, none, read, scan := make(chan wire.Code, 1), make(chan wire.Code, 1), make(chan wire.Code, 1), make(chan wire.Code, 1)
-		old.Beat(nil, sid(1), func(c wire.Code) { beat <- c })
-		old.Beat(nil, sid(9), func(c wire.Code) { none <- c })
+		old.Beat(own(old), sid(1), func(c wire.Code) { beat <- c })
+		old.Beat(own(old), sid(9), func(c wire.Code) { none <- c })
 		old.Read(replica.Query{Key: "k"}, func(_ replica.Answer, c wire.Code) { read <- c })
 		old.Scan(replica.Scan{Limit: 1}, func(_ replica.Scanned, c wire.Code) { scan <- c })
 		granting := make(chan wire.Code, 1)
@@ -69,7 +69,7 @@ func TestALeaderDoesNotCountItsOwnVoterAfterAVoteForAnother(t *testing.T) {
 		s.Depose()           // the second voter leads, by the votes of the second and the third
 		second := s.Depose() // the first voter leads, by the votes of the first and the second
 		beat := make(chan wire.Code, 1)
-		second.Beat(nil, sid(1), func(c wire.Code) { beat <- c })
+		second.Beat(own(second), sid(1), func(c wire.Code) { beat <- c })
 		if c := verdict(beat); c != wire.CodeNotLeader {
 			t.Errorf("answered with %v", c)
 		}
@@ -295,7 +295,7 @@ func TestABeatIsAnsweredWhenTheTermEnds(t *testing.T) {
 			}
 		}
 		late := make(chan wire.Code, 1)
-		old.Beat(nil, sid(2), func(c wire.Code) { late <- c })
+		old.Beat(own(old), sid(2), func(c wire.Code) { late <- c })
 		s.Decide(termtest.Dropped)
 		<-stopped
 		if c := verdict(late); c != wire.CodeNotLeader {

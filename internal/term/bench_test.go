@@ -11,32 +11,32 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-func benchTerm(b *testing.B) *term.Term {
+func benchTerm(b *testing.B) (*term.Term, *term.Subscriber) {
 	table := foundedTable()
 	tm := term.New(term.Config{Log: soloLog{table}, Table: table, Term: 1, Logger: slog.New(slog.DiscardHandler)})
 	tm.Start()
 	b.Cleanup(tm.Stop)
-	return tm
+	return tm, own(tm)
 }
 
 // Each iteration is an acquire and a release by a client of this node.
 func BenchmarkPropose(b *testing.B) {
-	tm := benchTerm(b)
+	tm, by := benchTerm(b)
 	b.ReportAllocs()
 	outcomes := make(chan machine.Outcome, 1)
 	done := func(o machine.Outcome, c wire.Code) { outcomes <- o }
 	for i := range b.N {
 		seq := uint64(i + 1)
-		tm.Propose(nil, machine.Acquire{Session: sid(1), Seq: seq, Key: "invoices/1"}, done)
+		tm.Propose(by, machine.Acquire{Session: sid(1), Seq: seq, Key: "invoices/1"}, done)
 		o := <-outcomes
-		tm.Propose(nil, machine.Release{Session: sid(1), Token: o.Token, Seen: []uint64{seq}}, done)
+		tm.Propose(by, machine.Release{Session: sid(1), Token: o.Token, Seen: []uint64{seq}}, done)
 		<-outcomes
 	}
 }
 
 // Each iteration is 64 commands of members, arriving together.
 func BenchmarkForwarded(b *testing.B) {
-	tm := benchTerm(b)
+	tm, by := benchTerm(b)
 	b.ReportAllocs()
 	outcomes := make(chan machine.Outcome, 64)
 	done := func(o machine.Outcome, c wire.Code) { outcomes <- o }
@@ -44,11 +44,11 @@ func BenchmarkForwarded(b *testing.B) {
 	for range b.N {
 		for range 64 {
 			seq++
-			tm.Forward(machine.AppendCommand(nil, machine.Acquire{Session: sid(1), Seq: seq, Key: "invoices/1", Spec: machine.Spec{Mode: machine.Shared}, Try: true}), done)
+			tm.Forward(by, machine.AppendCommand(nil, machine.Acquire{Session: sid(1), Seq: seq, Key: "invoices/1", Spec: machine.Spec{Mode: machine.Shared}, Try: true}), done)
 		}
 		for range 64 {
 			o := <-outcomes
-			tm.Forward(machine.AppendCommand(nil, machine.Release{Session: sid(1), Token: o.Token, Seen: []uint64{seq}}), done)
+			tm.Forward(by, machine.AppendCommand(nil, machine.Release{Session: sid(1), Token: o.Token, Seen: []uint64{seq}}), done)
 		}
 		for range 64 {
 			<-outcomes
@@ -57,8 +57,8 @@ func BenchmarkForwarded(b *testing.B) {
 }
 
 func BenchmarkRead(b *testing.B) {
-	tm := benchTerm(b)
-	tm.Propose(nil, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}, func(machine.Outcome, wire.Code) {})
+	tm, by := benchTerm(b)
+	tm.Propose(by, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}, func(machine.Outcome, wire.Code) {})
 	time.Sleep(time.Millisecond)
 	answers := make(chan replica.Answer, 1)
 	b.ReportAllocs()
@@ -69,8 +69,8 @@ func BenchmarkRead(b *testing.B) {
 }
 
 func BenchmarkReadEncoded(b *testing.B) {
-	tm := benchTerm(b)
-	tm.Propose(nil, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}, func(machine.Outcome, wire.Code) {})
+	tm, by := benchTerm(b)
+	tm.Propose(by, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}, func(machine.Outcome, wire.Code) {})
 	time.Sleep(time.Millisecond)
 	answers := make(chan []byte, 1)
 	b.ReportAllocs()
@@ -81,12 +81,46 @@ func BenchmarkReadEncoded(b *testing.B) {
 }
 
 func BenchmarkBeat(b *testing.B) {
-	tm := benchTerm(b)
+	tm, by := benchTerm(b)
 	codes := make(chan wire.Code, 1)
 	done := func(c wire.Code) { codes <- c }
 	b.ReportAllocs()
 	for range b.N {
-		tm.Beat(nil, sid(1), done)
+		tm.Beat(by, sid(1), done)
 		<-codes
+	}
+}
+
+// BenchmarkPlanOfTheLargestGroup is the work of the planner after a caller of a group of
+// 16,384 shards and 1,000 callers has left: reading the group, the plan, and the Apply.
+func BenchmarkPlanOfTheLargestGroup(b *testing.B) {
+	tm, _ := benchTerm(b)
+	decide := func(c machine.Command) {
+		done := make(chan machine.Outcome, 1)
+		tm.Decide(c, func(o machine.Outcome, _ wire.Code) { done <- o })
+		if o := <-done; o.Code != machine.OK {
+			b.Fatalf("%#v: %+v", c, o)
+		}
+	}
+	id := func(i int) machine.SessionID { return machine.SessionID{2, byte(i), byte(i >> 8)} }
+	for i := range machine.MaxCallers {
+		decide(machine.Open{Session: id(i), Client: "c", Node: "n", TTL: tm.Bound()})
+		decide(machine.Enlist{Session: id(i), Seq: 1, Group: "g", Shards: machine.MaxShards, Weight: 1})
+	}
+	orphans := func() uint32 {
+		a := make(chan replica.Answer, 1)
+		tm.Read(replica.Query{Group: "g"}, func(r replica.Answer, _ wire.Code) { a <- r })
+		return (<-a).Group.Orphans
+	}
+	for orphans() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	b.ReportAllocs()
+	for seq := uint64(1); b.Loop(); seq++ {
+		decide(machine.Delist{Session: id(7), Seq: seq})
+		for orphans() > 0 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		decide(machine.Enlist{Session: id(7), Seq: seq + 1, Group: "g", Shards: machine.MaxShards, Weight: 1})
 	}
 }

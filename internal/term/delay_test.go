@@ -10,6 +10,7 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/internal/term/termtest"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
@@ -103,7 +104,7 @@ func TestTheEndOfADelayIsProposedUntilItIsDone(t *testing.T) {
 
 // Only a leader ends a delay or a session: no client proposes these commands.
 func TestAForgedCommandOfTheLeaderIsRefused(t *testing.T) {
-	onStage(t, func(s *stage) {
+	onStageWith(t, termtest.Config{Refused: refusals()}, func(s *stage) {
 		token := s.delayed()
 		s.open(2)
 		before := len(s.Applied())
@@ -114,7 +115,7 @@ func TestAForgedCommandOfTheLeaderIsRefused(t *testing.T) {
 			machine.Raise{Term: 1, Format: 1}, machine.Found{}, machine.Unknown{Raw: "x"}, nil,
 		} {
 			ch := make(chan wire.Code, 1)
-			s.Term().Propose(nil, cmd, func(_ machine.Outcome, c wire.Code) { ch <- c })
+			s.Term().Propose(s.owner(), cmd, func(_ machine.Outcome, c wire.Code) { ch <- c })
 			if c := verdict(ch); c != wire.CodeBad {
 				t.Errorf("%#v: %v", cmd, c)
 			}
@@ -128,23 +129,30 @@ func TestAForgedCommandOfTheLeaderIsRefused(t *testing.T) {
 // Delays ending all at once, as after a leader change, do not push out the
 // clients' commands, and end all the same.
 func TestManyDelaysThatEndAtOnceLeaveRoomForClients(t *testing.T) {
+	if !testrounds.Full() {
+		t.Skip("65,000 delays take seconds")
+	}
 	onStage(t, func(s *stage) {
 		s.SetCheck(false)
-		s.open(1)
-		const keys = term.MaxProposals + 1000
+		const keys, holders = term.MaxProposals + 1000, 3 // each within the keys of a session
 		var batch []machine.Command
+		for i := range holders {
+			s.open(byte(3 + i))
+		}
 		for i := range keys {
-			batch = append(batch, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: fmt.Sprint("k", i), Spec: machine.Spec{Delay: 3000}})
+			batch = append(batch, machine.Acquire{Session: sid(byte(3 + i%holders)), Seq: uint64(i/holders + 1), Key: fmt.Sprint("k", i), Spec: machine.Spec{Delay: 3000}})
 		}
 		s.Apply(batch...)
-		s.Must(machine.Expire{Session: sid(1), Term: 1})
+		for i := range holders {
+			s.Must(machine.Expire{Session: sid(byte(3 + i)), Term: 1})
+		}
 		s.HoldEntries()
 		time.Sleep(3*time.Second + 2*tick)
 		if n := s.delays(); n < term.MaxProposals {
 			t.Fatalf("%d delays", n)
 		}
 		done := make(chan wire.Code, 1)
-		s.Term().Propose(nil, opening(2), func(_ machine.Outcome, c wire.Code) { done <- c })
+		s.Term().Propose(s.owner(), opening(2), func(_ machine.Outcome, c wire.Code) { done <- c })
 		if c := verdict(done); c != 0 {
 			t.Errorf("a client was told %v", c)
 		}

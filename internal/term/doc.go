@@ -19,6 +19,8 @@
 //   - rounds decides whether this leader may still speak for the cluster.
 //   - proposer decides which commands share a log entry.
 //   - watches decides when a waiting read or scan is answered.
+//   - planner decides which caller of a group each shard is assigned to, and when.
+//   - authority.go decides who may act for a session.
 //   - answer.go decides about the parts of an answer when the frame is full.
 //
 // ServeMember is the leader's end of a member's stream; internal/link has the
@@ -37,12 +39,15 @@
 //     beat was received, or since Start, or since this voter applied the session's mark.
 //   - No beat is acknowledged while a Silence, Hear or Expire of the session is in
 //     flight, or while the session is marked.
+//   - A request for an open session is taken from the session's own process alone, over
+//     a subscriber that has shown the session's key. Every other request for the session
+//     changes nothing.
 //   - Every done function is called exactly once, Stop included.
 //   - Memory for waiting commands and answers is bounded, for each term and for
 //     each member.
 //
-// A Term owns four goroutines: the proposer's, the rounds', the watches' and the
-// ticker's. Start begins and Stop joins all four. ServeMember joins the
+// A Term owns five goroutines: the proposer's, the rounds', the watches', the planner's
+// and the ticker's. Start begins and Stop joins all five. ServeMember joins the
 // goroutines of the stream before returning. Subpackage termtest runs a real
 // Term on a log in memory, for the tests of this package and of package locks.
 package term

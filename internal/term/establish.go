@@ -53,7 +53,8 @@ func Establish(cfg Config, barrier func() error, founding *wire.Founding, readab
 	// WrongTerm with this very term: this node led in the term before, and
 	// doubted. The entries in flight of the earlier Term came before the barrier.
 	if o := outcomes[0]; o.Code != machine.OK && (o.Code != machine.WrongTerm || o.Limit != cfg.Term) {
-		cfg.Logger.Warn("leadership refused by the table", "term", cfg.Term, "table term", o.Limit)
+		cfg.Logger.Warn("leadership refused by the table", "term", cfg.Term, "table", o.Limit,
+			"next", "report this with the logs of all voters: raft elected this member in a term older than its table")
 		return nil, fmt.Errorf("cluster: leadership in term %d refused by a table in term %d", cfg.Term, o.Limit)
 	}
 	if !cfg.Log.Leads(cfg.Term) {
@@ -61,16 +62,16 @@ func Establish(cfg Config, barrier func() error, founding *wire.Founding, readab
 	}
 	t := New(cfg)
 	t.Start()
-	cfg.Logger.Info("leading", "term", cfg.Term)
+	cfg.Logger.Info("leading", "term", cfg.Term, "next", "nothing")
 	return t, nil
 }
 
 // openingCommands returns the commands of a term's first entry.
 func openingCommands(cfg Config, founding *wire.Founding, readable int) []machine.Command {
 	commands := []machine.Command{machine.LeaderStart{Term: cfg.Term}}
-	founded := false
-	cfg.Table.View(func(m *machine.State) { _, founded = m.Cluster() })
-	if !founded {
+	var present machine.ClusterID // zero before the founding; another ID in the table that a successor goes on from
+	cfg.Table.View(func(m *machine.State) { present, _ = m.Cluster() })
+	if present != founding.Cluster {
 		commands = append(commands, machine.Found{
 			Cluster: founding.Cluster,
 			Floor:   machine.Token(founding.Floor),

@@ -11,8 +11,10 @@ const (
 	MaxHeld       = maxHeld
 	MaxMetas      = metaRoom
 	MaxProposals  = maxProposals
+	MaxLane       = maxLane
 	MaxQueueBytes = maxQueueBytes
 	MaxReads      = maxReads
+	MaxRetold     = maxRetold
 	MaxReadKeys   = maxReadKeys
 )
 
@@ -60,12 +62,17 @@ func (t *Table) Expected() (bytes []byte, commands []any) {
 }
 
 // Forward proposes a command as a stream does.
-func (t *Term) Forward(body []byte, done func(machine.Outcome, wire.Code)) {
+func (t *Term) Forward(s *Subscriber, body []byte, done func(machine.Outcome, wire.Code)) {
 	cmd, err := machine.DecodeCommand(body)
 	if err != nil {
 		panic(err)
 	}
-	t.propose(nil, cmd, body, done)
+	t.propose(s, cmd, body, done)
+}
+
+// ScanEncoded scans as a stream does.
+func (t *Term) ScanEncoded(q replica.Scan, done func([]byte, wire.Code)) {
+	scan(t, q, encoded[replica.Scanned], done)
 }
 
 // ReadEncoded reads as a stream does.
@@ -75,3 +82,64 @@ func (t *Term) ReadEncoded(q replica.Query, done func([]byte, wire.Code)) {
 
 // FitAnswer cuts an answer to one frame and encodes it.
 func FitAnswer(a *replica.Answer) ([]byte, int) { return fitAnswer(a, encoded[replica.Answer]) }
+
+// Shown returns how many keys the subscribers of a member have shown: of open
+// sessions, and of others.
+func (t *Term) Shown(node string) (open, fresh int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for s, k := range t.subscribers {
+		if s.Node == node {
+			open += len(k.open)
+			fresh += len(k.fresh)
+		}
+	}
+	return open, fresh
+}
+
+// Planned returns how many groups the planner looks after.
+func (t *Term) Planned() int {
+	t.planner.mu.Lock()
+	defer t.planner.mu.Unlock()
+	return len(t.planner.groups)
+}
+
+// Readying returns the number of questions that wait for the end of the founding wait.
+func (t *Term) Readying() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.ready)
+}
+
+// MaxDenials bounds Denied.
+const MaxDenials = maxDenials
+
+// Denied returns the number of events of sessions that are not open, not on their way
+// yet.
+func (t *Term) Denied() int64 { return t.denied.Load() }
+
+// ProposeOf proposes cmd as a command of the named member.
+func (t *Term) ProposeOf(member string, cmd machine.Command, done func(machine.Outcome, wire.Code)) {
+	t.proposer.propose(member, cmd, nil, done)
+}
+
+// OwnerOf returns the holder of a key.
+func OwnerOf(t *Term, key string) (machine.SessionID, machine.Token) {
+	t.table.mu.RLock()
+	defer t.table.mu.RUnlock()
+	return t.table.m.Owner(key)
+}
+
+// GroupOf returns the version of a group, and the number of its orphans.
+func GroupOf(t *Term, name string) (version uint64, orphans uint32) {
+	t.table.mu.RLock()
+	defer t.table.mu.RUnlock()
+	st, _ := t.table.m.Group(name)
+	return st.Version, st.Orphans
+}
+
+// Expect tells the table an entry's commands, as the leader's proposer does.
+func Expect(t *Table, entry []byte, commands []machine.Command) { t.expect(entry, commands) }
+
+// KeysAtOnce is the number of keys that the planner reads at a time.
+const KeysAtOnce = keysAtOnce

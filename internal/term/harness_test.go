@@ -8,6 +8,7 @@ import (
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/internal/term/termtest"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -18,12 +19,54 @@ const (
 	tick = timing.KeeperTick
 )
 
-func sid(n byte) machine.SessionID { return machine.SessionID{n} }
+// key is the key of the session sid(n).
+func key(n byte) machine.SessionKey { return machine.SessionKey{n} }
+
+func sid(n byte) machine.SessionID { return key(n).ID() }
+
+func keys(ns ...byte) (out []machine.SessionKey) {
+	for _, n := range ns {
+		out = append(out, key(n))
+	}
+	return out
+}
+
+// number returns n of sid(n), or 0.
+func number(id machine.SessionID) byte {
+	for n := range byte(255) {
+		if sid(n) == id {
+			return n
+		}
+	}
+	return 0
+}
 
 // A stage is a cluster in a bubble, with the shorthands of this package's tests.
 type stage struct {
 	*termtest.Cluster
-	t *testing.T
+	t  *testing.T
+	on *term.Term
+	by *term.Subscriber // of on
+}
+
+// own joins tm as the process of every session in these tests.
+func own(tm *term.Term) *term.Subscriber {
+	s := &term.Subscriber{Node: "n", Event: func(machine.Event) {}}
+	all := make([]machine.SessionKey, 100)
+	for n := range all {
+		all[n] = key(byte(n))
+	}
+	tm.Join(s)
+	tm.Attach(s, nil, all)
+	return s
+}
+
+// owner returns the subscriber of every session in these tests.
+func (s *stage) owner() *term.Subscriber {
+	if tm := s.Term(); s.on != tm {
+		s.on, s.by = tm, own(tm)
+	}
+	return s.by
 }
 
 // onStage runs f on a founded and granting cluster, with a leader in term 1.
@@ -33,7 +76,7 @@ func onStageWith(t *testing.T, cfg termtest.Config, f func(s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg.TTL = ttl
-		f(&stage{termtest.New(t, cfg), t})
+		f(&stage{Cluster: termtest.New(t, cfg), t: t})
 	})
 }
 
@@ -46,9 +89,9 @@ func (s *stage) open(id byte) {
 	s.Must(opening(id))
 }
 
-func (s *stage) acquire(id byte, seq uint64, key string) machine.Token {
+func (s *stage) acquire(id byte, seq uint64, on string) machine.Token {
 	s.t.Helper()
-	return s.Must(machine.Acquire{Session: sid(id), Seq: seq, Key: key}).Token
+	return s.Must(machine.Acquire{Session: sid(id), Seq: seq, Key: on}).Token
 }
 
 func (s *stage) alive(id byte) bool { return s.Alive(sid(id)) }
@@ -69,7 +112,7 @@ func (s *stage) proposed(want machine.Command) bool {
 // beat sends a beat to the leader.
 func (s *stage) beat(id byte) <-chan wire.Code {
 	ch := make(chan wire.Code, 1)
-	s.Term().Beat(nil, sid(id), func(c wire.Code) { ch <- c })
+	s.Term().Beat(s.owner(), sid(id), func(c wire.Code) { ch <- c })
 	return ch
 }
 

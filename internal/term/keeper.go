@@ -34,6 +34,12 @@ import (
 // sent after the mark was proposed has been acknowledged, and each voter may
 // count a TTL from its own Apply of the mark, under any leader.
 //
+// Leaders that change faster than that would mark nobody. So a leader counts the
+// silence from the beginning of the first in the row of short leaders before it,
+// which every voter knows from the LeaderStarts it has applied. Each leader hears
+// living sessions anew, and marks the others at once when the row is old enough. A
+// living session that is marked too early only waits for an entry.
+//
 // The keeper also ends the delays of the grants of expired sessions, during
 // which the keys stay taken. The leader counts a delay from its own Apply of the expiry,
 // and a new leader counts the whole delay again from taking over. Both moments are
@@ -57,7 +63,9 @@ type deadline struct {
 	end     time.Time // heard + ttl, or as granted by a mark or a new leader
 	silent  bool      // marked in the table
 	busy    bool      // a Silence, Hear or Expire of the session is in flight
-	waiting []beat    // beats received while busy
+	revoked bool      // in the table: no beat counts any more
+	orders  int       // number of EndSessions of the session in flight
+	waiting []beat    // beats received while busy, or with orders in flight
 	beats   uint64    // acknowledged
 }
 
@@ -78,7 +86,7 @@ func newKeeper(t *Term) *keeper {
 		t:        t,
 		sessions: make(map[machine.SessionID]*deadline),
 		delays:   make(map[machine.Token]*delay),
-		lastTick: time.Now(),
+		lastTick: t.table.Clock.Now(),
 	}
 }
 
@@ -86,7 +94,7 @@ func newKeeper(t *Term) *keeper {
 // by the session's mark, and every delay the whole time. The keeper knows a session
 // already if the session was opened since the table is watched.
 func (k *keeper) begin() {
-	now := time.Now()
+	now := k.t.table.Clock.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lastTick = now
@@ -95,9 +103,13 @@ func (k *keeper) begin() {
 	defer table.mu.RUnlock()
 	table.m.Sessions(func(st machine.SessionStatus) bool {
 		d := newDeadline(st.ID, time.Duration(st.TTL)*time.Millisecond, now)
+		if !table.flaps.IsZero() {
+			d.heard = table.flaps
+		}
 		if mark, ok := table.marks[st.ID]; ok {
 			d.silent, d.end = true, mark.Add(d.ttl)
 		}
+		d.revoked = st.Revoked
 		k.addLocked(d)
 		return true
 	})
@@ -113,7 +125,7 @@ func newDeadline(id machine.SessionID, ttl time.Duration, now time.Time) *deadli
 
 // delayed notes a grant with its keys taken for ms milliseconds from now.
 func (k *keeper) delayed(token machine.Token, ms uint64) {
-	end := time.Now().Add(time.Duration(ms) * time.Millisecond)
+	end := k.t.table.Clock.Now().Add(time.Duration(ms) * time.Millisecond)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.delayLocked(token, end)
@@ -146,7 +158,7 @@ func (d *deadline) schedule() {
 
 // opened notes a newly opened session.
 func (k *keeper) opened(id machine.SessionID, ttl time.Duration) {
-	now := time.Now()
+	now := k.t.table.Clock.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.addLocked(newDeadline(id, ttl, now))
@@ -176,7 +188,7 @@ func (k *keeper) describe(grants []machine.Grant) {
 	if len(grants) == 0 {
 		return
 	}
-	now := time.Now()
+	now := k.t.table.Clock.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := range grants {

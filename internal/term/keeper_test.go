@@ -69,6 +69,32 @@ func TestFlappingLeadersDoNotKeepADeadSession(t *testing.T) {
 	})
 }
 
+// Leaders changing too fast to mark a session hand the age of its silence on. A
+// session with a beat under each leader lives.
+func TestLeadersTooShortForAMarkDoNotKeepADeadSession(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		s.open(2)
+		start := time.Now()
+		for s.alive(1) {
+			s.Lead()
+			for range 2 {
+				time.Sleep(ttl / 8)
+				s.beat(2)
+			}
+			if time.Since(start) > 4*ttl {
+				t.Fatal("still there")
+			}
+		}
+		if took := time.Since(start); took < ttl || took > ttl*5/3+ttl/2+time.Second {
+			t.Errorf("ended after %v", took)
+		}
+		if !s.alive(2) {
+			t.Error("a session that beats has ended")
+		}
+	})
+}
+
 // Any voter counts a marked session's TTL from its own Apply of the mark: not from
 // an earlier moment, and not from a later moment.
 func TestAMarkedSessionEndsATTLAfterItsMarkUnderAnyLeader(t *testing.T) {

@@ -1,6 +1,7 @@
 package term
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -13,26 +14,40 @@ import (
 // a lone command at once and a busy leader commits many commands together. No
 // timer decides.
 //
+// Each member has a lane of its own, and an entry takes from the lanes in turn: a
+// member with thousands of waiting commands costs the others no more than its share of
+// the entries. The leader's own commands go first, since the end of a session must not
+// wait for a crowd.
+//
 // A command travels into the entry as bytes. A command of a stream was decoded
 // once, on arrival, and the received bytes are copied once, into the entry. A
 // command of this process is encoded once and decoded from the encoding: the
 // leader's own table must apply exactly the command read by the other voters.
 type proposer struct {
-	table  *Table
 	commit func(entry []byte) ([]machine.Outcome, wire.Code) // blocks until the verdict
+	table  *Table
 
 	mu      sync.Mutex
-	batch   batch // waiting commands
-	spare   batch // the memory of the batch before, to be used again
+	own     lane             // the leader's
+	lanes   map[string]*lane // by member; without commands: absent
+	turns   []*lane          // the lanes of lanes, in turn
+	idle    []*lane          // to be used again
+	waiting int              // commands in all lanes
+	size    int              // bytes of their frames
+	arena   []byte           // the frames encoded here
+	spare   []byte           // an arena to be used again
 	stopped bool
 	wake    wakeup.One
+
+	entry []proposal // of run: the entry in flight
+	flown []byte     // of run: the arena, if all of its frames are in the entry
 }
 
-// A batch is commands in the order of their arrival.
-type batch struct {
-	queue []proposal
-	size  int    // bytes of all frames
-	arena []byte // the frames encoded here
+// A lane is a member's commands in the order of their arrival.
+type lane struct {
+	member string
+	queue  []proposal
+	head   int // of the queue: the commands before were taken
 }
 
 type proposal struct {
@@ -43,99 +58,204 @@ type proposal struct {
 
 // Limits of the leader's queue and of an entry.
 const (
-	maxProposals  = 64 << 10  // waiting commands
-	maxQueueBytes = 64 << 20  // of the waiting commands, encoded
-	maxEntryBytes = 512 << 10 // of an entry; machine.MaxCommands bounds the commands
+	maxProposals  = 64 << 10         // waiting commands
+	maxLane       = maxProposals / 4 // of a member
+	maxQueueBytes = 64 << 20         // of the waiting commands, encoded
+	maxEntryBytes = 512 << 10        // of an entry; machine.MaxCommands bounds the commands
 
-	// A batch with more memory than this is not used again.
+	// Queues and arenas with more memory than this are not used again.
 	maxSpareQueue = 4 << 10
 	maxSpareArena = 1 << 20
+	maxIdleLanes  = 64
 )
 
 func newProposer(table *Table, commit func([]byte) ([]machine.Outcome, wire.Code)) *proposer {
-	return &proposer{table: table, commit: commit, wake: wakeup.NewOne()}
+	return &proposer{table: table, commit: commit, lanes: make(map[string]*lane), wake: wakeup.NewOne()}
 }
 
-// propose queues cmd. frame is the received encoding of cmd, or nil for a command
-// made by this process. The proposer keeps frame: the caller must not change the
+// decide is propose for a command of the leader itself.
+func (p *proposer) decide(cmd machine.Command, done func(machine.Outcome, wire.Code)) {
+	p.add("", true, cmd, nil, done)
+}
+
+// propose queues cmd of a member. frame is the received encoding of cmd, or nil for a
+// command made by this process. The proposer keeps frame: the caller must not change the
 // bytes.
 //
 // done is called once, by another goroutine or by the caller's, and must not
 // block. With CodeOK the table has applied the command, with this outcome. With
 // CodeUnknown the command may have been applied, or may be applied later. With
 // any other code the command is in no log.
-func (p *proposer) propose(cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) {
-	if code := p.add(cmd, frame, done); code != wire.CodeOK {
+func (p *proposer) propose(member string, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) {
+	p.add(member, false, cmd, frame, done)
+}
+
+func (p *proposer) add(member string, own bool, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) {
+	if code := p.enqueue(member, own, cmd, frame, done); code != wire.CodeOK {
 		done(machine.Outcome{}, code)
 		return
 	}
 	p.wake.Wake()
 }
 
-func (p *proposer) add(cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) wire.Code {
+func (p *proposer) enqueue(member string, own bool, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) wire.Code {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := &p.batch
 	switch {
 	case p.stopped:
 		return wire.CodeNotLeader
-	case len(b.queue) >= maxProposals || b.size >= maxQueueBytes:
+	case p.waiting >= maxProposals || p.size >= maxQueueBytes:
 		return wire.CodeBusy
+	}
+	l := &p.own
+	if !own {
+		if l = p.lanes[member]; l == nil {
+			l = p.open(member)
+		} else if len(l.queue)-l.head >= maxLane {
+			return wire.CodeBusy
+		}
 	}
 	if frame == nil {
 		// Earlier frames stay valid when the arena moves: the frames keep the old
 		// memory.
-		start := len(b.arena)
-		b.arena = machine.AppendCommand(b.arena, cmd)
-		frame, cmd = b.arena[start:len(b.arena):len(b.arena)], nil
+		if len(p.arena) > maxSpareArena {
+			p.arena = nil
+		}
+		if p.arena == nil {
+			p.arena, p.spare = p.spare, nil
+		}
+		start := len(p.arena)
+		p.arena = machine.AppendCommand(p.arena, cmd)
+		frame, cmd = p.arena[start:len(p.arena):len(p.arena)], nil
 	}
-	b.queue = append(b.queue, proposal{frame, cmd, done})
-	b.size += len(frame)
+	l.push(proposal{frame, cmd, done})
+	p.waiting++
+	p.size += len(frame)
 	return wire.CodeOK
+}
+
+// push appends q, and uses the room of the taken commands before more memory.
+func (l *lane) push(q proposal) {
+	if len(l.queue) == cap(l.queue) && l.head > len(l.queue)/2 {
+		n := copy(l.queue, l.queue[l.head:])
+		clear(l.queue[n:])
+		l.queue, l.head = l.queue[:n], 0
+	}
+	l.queue = append(l.queue, q)
+}
+
+// open adds a lane. The caller holds p.mu.
+func (p *proposer) open(member string) *lane {
+	var l *lane
+	if n := len(p.idle); n > 0 {
+		l, p.idle = p.idle[n-1], p.idle[:n-1]
+	} else {
+		l = new(lane)
+	}
+	l.member = member
+	p.lanes[member] = l
+	p.turns = append(p.turns, l)
+	return l
 }
 
 // run commits until stop is called and the entry in flight is decided.
 func (p *proposer) run() {
 	for range p.wake {
-		for {
-			p.mu.Lock()
-			b, stopped := p.batch, p.stopped
-			p.batch, p.spare = p.spare, batch{}
-			p.mu.Unlock()
-			if stopped {
-				return
-			}
-			if len(b.queue) == 0 {
-				p.reuse(b)
-				break
-			}
-			p.commitAll(b.queue)
-			p.reuse(b)
+		for p.take() {
+			p.commitEntry(p.entry)
+			p.decided()
+		}
+		p.mu.Lock()
+		stopped := p.stopped
+		p.mu.Unlock()
+		if stopped {
+			return
 		}
 	}
 }
 
-// reuse keeps the memory of a decided batch.
-func (p *proposer) reuse(b batch) {
-	if cap(b.queue) > maxSpareQueue || cap(b.arena) > maxSpareArena {
+// take fills p.entry from the lanes, and returns false if there are no commands. The
+// lanes of members give equal parts of what the entry has room for, by number and by
+// bytes, until the entry is full or no lane has commands. The next entry begins with the
+// lane after the last, or with the lane that found no room.
+func (p *proposer) take() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.entry = p.entry[:0]
+	if p.waiting == 0 {
+		return false
+	}
+	size, full := p.give(&p.own, machine.MaxCommands, maxEntryBytes, 0)
+	for !full && len(p.turns) > 0 && len(p.entry) < machine.MaxCommands {
+		lanes := len(p.turns)
+		commands, bytes := max(1, (machine.MaxCommands-len(p.entry))/lanes), max(1, (maxEntryBytes-size)/lanes)
+		for i := 0; i < lanes && !full && len(p.entry) < machine.MaxCommands; i++ {
+			l := p.turns[0]
+			p.turns = append(p.turns[:0], p.turns[1:]...)
+			before := len(p.entry)
+			size, full = p.give(l, commands, bytes, size)
+			switch {
+			case l.head == len(l.queue):
+				p.shut(l)
+			case full && len(p.entry) == before:
+				// Behind the others, a large command would find no room in any entry.
+				p.turns = slices.Insert(p.turns, 0, l)
+			default:
+				p.turns = append(p.turns, l)
+			}
+		}
+	}
+	if p.waiting == 0 {
+		p.flown, p.arena = p.arena, nil
+	}
+	return true
+}
+
+// decided keeps the memory of a decided entry.
+func (p *proposer) decided() {
+	clear(p.entry)
+	flown := p.flown
+	p.flown = nil
+	if cap(flown) == 0 || cap(flown) > maxSpareArena {
 		return
 	}
-	clear(b.queue)
 	p.mu.Lock()
-	p.spare = batch{queue: b.queue[:0], arena: b.arena[:0]}
+	p.spare = flown[:0]
 	p.mu.Unlock()
 }
 
-// commitAll commits proposals in as few entries as the limits allow.
-func (p *proposer) commitAll(queue []proposal) {
-	for len(queue) > 0 {
-		n, size := 0, 0
-		for n < len(queue) && n < machine.MaxCommands && (n == 0 || size+len(queue[n].frame) <= maxEntryBytes) {
-			size += len(queue[n].frame)
-			n++
+// give moves commands from the head of a lane into the entry of size bytes: as many as
+// are allowed by number and by bytes, and at least one. full means: the entry had no
+// room for another command.
+func (p *proposer) give(l *lane, commands, bytes, size int) (after int, full bool) {
+	for taken := 0; l.head < len(l.queue) && commands > 0 && taken < bytes; commands-- {
+		q := &l.queue[l.head]
+		n := len(q.frame)
+		if len(p.entry) > 0 && size+n > maxEntryBytes {
+			return size, true
 		}
-		p.commitEntry(queue[:n])
-		queue = queue[n:]
+		p.entry = append(p.entry, *q)
+		*q = proposal{}
+		l.head++
+		p.waiting--
+		p.size -= n
+		taken += n
+		size += n
+	}
+	if l.head == len(l.queue) {
+		l.queue, l.head = l.queue[:0], 0
+		if cap(l.queue) > maxSpareQueue {
+			l.queue = nil
+		}
+	}
+	return size, false
+}
+
+// shut removes a lane without commands. The caller holds p.mu.
+func (p *proposer) shut(l *lane) {
+	delete(p.lanes, l.member)
+	if len(p.idle) < maxIdleLanes {
+		p.idle = append(p.idle, l)
 	}
 }
 
@@ -180,8 +300,11 @@ func decodeFrame(frame []byte) machine.Command {
 func (p *proposer) stop() {
 	p.mu.Lock()
 	p.stopped = true
-	queue := p.batch.queue
-	p.batch = batch{}
+	queue := p.own.queue[p.own.head:]
+	for _, l := range p.turns {
+		queue = append(queue, l.queue[l.head:]...)
+	}
+	p.own, p.lanes, p.turns, p.waiting = lane{}, nil, nil, 0
 	p.mu.Unlock()
 	for _, q := range queue {
 		q.done(machine.Outcome{}, wire.CodeNotLeader)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,7 +19,7 @@ import (
 
 func (s *stage) propose(cmd machine.Command) <-chan wire.Code {
 	ch := make(chan wire.Code, 1)
-	s.Term().Propose(nil, cmd, func(_ machine.Outcome, c wire.Code) { ch <- c })
+	s.Term().Propose(s.owner(), cmd, func(_ machine.Outcome, c wire.Code) { ch <- c })
 	return ch
 }
 
@@ -54,7 +55,7 @@ func TestTheFateOfAnEntryIsTold(t *testing.T) {
 			old := s.Term()
 			s.Lead()
 			late := make(chan wire.Code, 1)
-			old.Propose(nil, opening(3), func(_ machine.Outcome, c wire.Code) { late <- c })
+			old.Propose(own(old), opening(3), func(_ machine.Outcome, c wire.Code) { late <- c })
 			if c := verdict(late); c != wire.CodeNotLeader || s.alive(3) {
 				t.Errorf("after the term: %v", c)
 			}
@@ -122,7 +123,7 @@ func TestCommandsThatWaitForAnEntryAreBounded(t *testing.T) {
 		value := make([]byte, machine.MaxValue)
 		const commands = 3000 // of 64 KiB each
 		for i := range commands {
-			s.Term().Propose(nil, machine.SetValue{Session: sid(1), Token: token, Rev: uint64(i + 1), Value: value},
+			s.Term().Propose(s.owner(), machine.SetValue{Session: sid(1), Token: token, Rev: uint64(i + 1), Value: value},
 				func(_ machine.Outcome, c wire.Code) { codes[c]++ })
 			synctest.Wait() // the first is in flight
 		}
@@ -134,6 +135,121 @@ func TestCommandsThatWaitForAnEntryAreBounded(t *testing.T) {
 		synctest.Wait()
 		if codes[wire.CodeUnknown] != 1 || codes[wire.CodeOK]+codes[wire.CodeBusy] != commands-1 {
 			t.Errorf("verdicts %v", codes)
+		}
+	})
+}
+
+// A member with thousands of waiting commands costs the others no more than their
+// turn: an entry takes from the members in turn, and the leader's own commands first.
+// Each member's commands stay in their order.
+func TestAMemberWithThousandsOfCommandsIsOneOfTwo(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
+		s.open(1)
+		s.HoldEntries()
+		const crowd = 5000
+		var order []string // of the verdicts, by the one goroutine that decides
+		crowdEnd, quiet := 0, 0
+		for i := range crowd {
+			s.Term().ProposeOf("noisy", machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: fmt.Sprint("k", i)}, func(o machine.Outcome, c wire.Code) {
+				crowdEnd++
+				order = append(order, fmt.Sprint("noisy ", i))
+			})
+			if i == 0 {
+				synctest.Wait() // in flight
+			}
+		}
+		for i := range 10 {
+			s.Term().ProposeOf("quiet", machine.Acquire{Session: sid(1), Seq: uint64(crowd + i + 1), Key: fmt.Sprint("q", i)}, func(machine.Outcome, wire.Code) {
+				quiet++
+				order = append(order, fmt.Sprint("quiet ", i))
+			})
+		}
+		decided := 0
+		s.Term().Decide(machine.Bound{Term: s.Term().Number(), TTL: 3000}, func(machine.Outcome, wire.Code) { decided++ })
+		s.Decide(termtest.Committed) // the first command of the crowd, alone
+		synctest.Wait()
+		if crowdEnd != 1 || quiet != 0 {
+			t.Fatalf("%d of the crowd, %d of the other", crowdEnd, quiet)
+		}
+		s.Decide(termtest.Committed)
+		synctest.Wait()
+		if quiet != 10 || decided != 1 || crowdEnd < 2 {
+			t.Errorf("after the next entry: %d of the crowd, %d of the other, %d of the leader", crowdEnd, quiet, decided)
+		}
+		s.ReleaseEntries()
+		synctest.Wait()
+		noisy, q := 0, 0
+		for _, o := range order {
+			switch o {
+			case fmt.Sprint("noisy ", noisy):
+				noisy++
+			case fmt.Sprint("quiet ", q):
+				q++
+			default:
+				t.Fatalf("%q comes after %d and %d", o, noisy, q)
+			}
+		}
+		if noisy != crowd {
+			t.Errorf("%d of the crowd", noisy)
+		}
+	})
+}
+
+// A command that finds no room in an entry is the first of the next one, however much
+// another member keeps sending.
+func TestALargeCommandWaitsForOneEntry(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
+		s.open(1)
+		s.HoldEntries()
+		const crowd = 40
+		var order []string
+		propose := func(member string, cmd machine.Command) {
+			s.Term().ProposeOf(member, cmd, func(machine.Outcome, wire.Code) { order = append(order, member) })
+		}
+		for i := range crowd {
+			propose("noisy", machine.SetValue{Session: sid(1), Token: 1, Rev: 1, Value: make([]byte, machine.MaxValue)})
+			if i == 0 {
+				synctest.Wait() // in flight
+			}
+		}
+		keys := make([]string, machine.MaxKeyBytes/machine.MaxKey)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("%0*d", machine.MaxKey, i)
+		}
+		propose("quiet", machine.Acquire{Session: sid(1), Seq: 1, Keys: keys})
+		s.ReleaseEntries()
+		synctest.Wait()
+		if at := slices.Index(order, "quiet"); len(order) != crowd+1 || at > 10 {
+			t.Errorf("the large command is number %d of %d", at, len(order))
+		}
+	})
+}
+
+// A member may have a quarter of the places, so the crowd of one member refuses nobody
+// else.
+func TestACrowdRefusesOnlyItself(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
+		s.open(1)
+		s.HoldEntries()
+		codes := make(map[wire.Code]int)
+		for i := range term.MaxLane + 100 {
+			s.Term().ProposeOf("noisy", machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: "k"}, func(_ machine.Outcome, c wire.Code) { codes[c]++ })
+			if i == 0 {
+				synctest.Wait() // in flight
+			}
+		}
+		if codes[wire.CodeBusy] != 99 {
+			t.Errorf("%v", codes)
+		}
+		ch := make(chan wire.Code, 1)
+		s.Term().ProposeOf("quiet", opening(2), func(_ machine.Outcome, c wire.Code) { ch <- c })
+		s.Decide(termtest.Dropped)
+		s.ReleaseEntries()
+		if c := verdict(ch); c != wire.CodeOK {
+			t.Errorf("the other member: %v", c)
 		}
 	})
 }

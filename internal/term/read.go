@@ -27,7 +27,8 @@ func read[B any](t *Term, q replica.Query, form func(*replica.Answer) (B, int), 
 		return func() {}
 	}
 	return t.watches.add(&watch{
-		keys: append(slices.Clone(q.Also), q.Key),
+		keys:  append(slices.Clone(q.Also), q.Key),
+		group: q.Group,
 		look: func() func() {
 			if t.table.version(q) == q.Version {
 				return nil
@@ -96,6 +97,9 @@ func scanned[B any](t *Term, q replica.Scan, a replica.Scanned, form func(*repli
 		for i := range a.Keys {
 			t.keeper.describe(a.Keys[i].Holders)
 			room = limitMetas(&a.Keys[i], room)
+		}
+		if q.Shards {
+			a.PackShards(q.Prefix)
 		}
 		b, size := form(&a)
 		if size <= wire.MaxBody {

@@ -3,21 +3,30 @@ package term
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
 // ServeMember serves the stream of a member, and returns when the stream has ended
-// and all goroutines are joined. current returns this node's present Term, or nil.
-// hint says where the leader may be, for a member asking in vain.
-func ServeMember(conn net.Conn, current func() *Term, hint func() wire.Hint) {
-	m := &memberStream{current: current, hint: hint, reads: make(map[uint64]pendingRead)}
+// and all goroutines are joined. node and boot are the member's process, as proved
+// by the stream. g is this node's knowledge of the leader.
+func ServeMember(conn net.Conn, node string, boot uint64, g Guide) {
+	m := &memberStream{node: node, boot: boot, guide: g, reads: make(map[uint64]pendingRead)}
 	m.stream = stream.New(conn, m.handle)
 	m.stream.Start()
 	m.stream.Wait()
+	if m.subscriber != nil {
+		// Not by the goroutine that stops the stream: raft's, with an event for a member that
+		// reads nothing, must not look for the heirs of a hundred thousand sessions.
+		m.term.Quit(m.subscriber)
+	}
+	m.finds.Wait()
 	m.mu.Lock()
 	reads := m.reads
 	m.reads = nil
@@ -43,9 +52,12 @@ type pendingRead struct {
 // memberStream is the leader's end of a member's stream. The stream belongs to the
 // term of the first Attach.
 type memberStream struct {
-	current func() *Term
-	hint    func() wire.Hint
+	node    string
+	boot    uint64
+	guide   Guide
 	stream  *stream.Stream
+	finds   sync.WaitGroup // questions for the leader that wait for news
+	finding atomic.Bool    // such a question waits
 
 	// Used by handle only, on the stream's reading goroutine.
 	term       *Term // nil before Attach
@@ -57,8 +69,12 @@ type memberStream struct {
 }
 
 func (m *memberStream) handle(q *stream.Request) {
-	if q.Type == wire.Attach {
+	switch q.Type {
+	case wire.Attach:
 		m.attach(q)
+		return
+	case wire.Find:
+		m.find(q)
 		return
 	}
 	if m.term == nil {
@@ -77,6 +93,10 @@ func (m *memberStream) handle(q *stream.Request) {
 		m.read(q)
 	case wire.Scan:
 		m.scan(q)
+	case wire.Values:
+		m.values(q)
+	case wire.Sessions:
+		m.sessions(q)
 	case wire.Cancel:
 		var id uint64
 		if wire.Unmarshal(q.Body, &id) != nil {
@@ -86,14 +106,29 @@ func (m *memberStream) handle(q *stream.Request) {
 			r.cancel()
 		}
 	case wire.Ready:
-		m.term.Granting(func(c wire.Code) { q.Answer(c, nil) })
+		// A read as any other: the wait may last for long, and ends with the stream.
+		m.startRead(q, 0, func(answer func([]byte, wire.Code)) func() {
+			return m.term.Granting(func(c wire.Code) { answer(nil, c) })
+		})
 	case wire.Detach:
 		if id, ok := sessionID(q); ok {
-			m.term.Detach(id)
+			m.term.Detach(m.subscriber, id)
 		}
+	case wire.Describe:
+		var meta member.Metadata
+		if wire.Unmarshal(q.Body, &meta) != nil {
+			q.Answer(wire.CodeBad, nil)
+			return
+		}
+		m.term.describe(m.subscriber, meta)
 	case wire.Depart:
 		var req wire.DepartRequest
-		if wire.Unmarshal(q.Body, &req) != nil {
+		if wire.Unmarshal(q.Body, &req) != nil || req.Name != m.node || req.Boot != m.boot {
+			q.Answer(wire.CodeBad, nil) // a process asks for itself alone
+			return
+		}
+		if m.guide.Shared && m.guide.Mere { // nobody knows which process asks, and no voter does
+			m.term.cfg.Refused.Note(refused.Role, m.node, "a vote is given up under a certificate without a name and without the voter role")
 			q.Answer(wire.CodeBad, nil)
 			return
 		}
@@ -105,39 +140,49 @@ func (m *memberStream) handle(q *stream.Request) {
 
 func (m *memberStream) attach(q *stream.Request) {
 	var req wire.AttachRequest
-	if wire.Unmarshal(q.Body, &req) != nil || len(req.Sessions) > wire.MaxAttach {
+	if wire.Unmarshal(q.Body, &req) != nil || len(req.Keys)+len(req.New) > wire.MaxAttach {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
 	if m.term == nil && !m.join(req.Term) {
-		hint := m.hint()
+		hint := m.guide.Hint()
 		q.Answer(wire.CodeNotLeader, wire.Marshal(&hint))
 		return
 	}
-	q.Answer(wire.CodeOK, wire.Marshal(&wire.AttachAnswer{Term: m.term.Number(), TTL: m.term.Bound()}))
-	m.term.Attach(m.subscriber, req.Sessions)
+	ok := m.term.attach(m.subscriber, req.Keys, req.New, func() {
+		q.Answer(wire.CodeOK, wire.Marshal(&wire.AttachAnswer{
+			Term: m.term.Number(), TTL: m.term.Bound(), Members: m.term.members(), Voters: m.guide.Hint().Voters,
+		}))
+	})
+	if !ok {
+		q.Answer(wire.CodeBusy, nil)
+	}
 }
 
 // join makes the stream a subscriber of the present term. join reports false if
 // this node does not lead, or leads in an older term than seen, the member's
 // highest term so far: such a leader is deposed and does not know yet.
 func (m *memberStream) join(seen uint64) bool {
-	t := m.current()
+	t := m.guide.Current()
 	if t == nil || t.Number() < seen {
 		return false
 	}
 	s := &Subscriber{
+		Node: m.node, Boot: m.boot, Shared: m.guide.Shared, Mere: m.guide.Mere,
 		Event: func(e machine.Event) {
 			m.stream.Push(func() wire.Frame { return wire.Frame{Type: wire.Event, Body: machine.AppendEvent(nil, e)} })
 		},
-		Bound: func(a wire.AttachAnswer) { m.stream.Notify(wire.Bound, wire.Marshal(&a)) },
-		Stop:  func() { m.stream.Stop(stream.ErrClosed) },
+		Later: func(e func() machine.Event) {
+			m.stream.Push(func() wire.Frame { return wire.Frame{Type: wire.Event, Body: machine.AppendEvent(nil, e())} })
+		},
+		Bound:  func(a wire.AttachAnswer) { m.stream.Notify(wire.Bound, wire.Marshal(&a)) },
+		Voters: func(set wire.VoterSet) { m.stream.Notify(wire.Voters, wire.Marshal(&set)) },
+		Stop:   func() { m.stream.Stop(stream.ErrClosed) },
 	}
 	if !t.Join(s) {
 		return false
 	}
 	m.term, m.subscriber = t, s
-	m.stream.AtStop(func() { t.Quit(s) })
 	return true
 }
 
@@ -150,10 +195,13 @@ func (m *memberStream) propose(q *stream.Request) {
 	}
 	m.term.propose(m.subscriber, cmd, q.Body, func(o machine.Outcome, c wire.Code) {
 		q.AnswerLater(c, func() []byte {
-			if c != wire.CodeOK {
-				return nil
+			switch c {
+			case wire.CodeOK:
+				return machine.AppendOutcome(nil, o)
+			case wire.CodeDenied:
+				return []byte(o.Value)
 			}
-			return machine.AppendOutcome(nil, o)
+			return nil
 		})
 	})
 }

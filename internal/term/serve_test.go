@@ -2,6 +2,7 @@ package term_test
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,8 +18,10 @@ func TestAStreamCarriesCommandsBeatsAndEvents(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.open(2)
 		token := s.acquire(2, 1, "k")
-		p := s.connect()
-		for _, cmd := range []machine.Command{opening(1), machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}} {
+		p := s.connect(key(1))
+		mine := opening(1)
+		mine.Node, mine.Boot = "n2", 7
+		for _, cmd := range []machine.Command{mine, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}} {
 			f := p.ask(wire.Propose, machine.AppendCommand(nil, cmd))
 			if f.Code != wire.CodeOK {
 				t.Fatalf("%#v: %v", cmd, f.Code)
@@ -43,7 +46,7 @@ func TestAStreamCarriesCommandsBeatsAndEvents(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		s.Term().AnnounceBound(7000)
-		if a := <-p.bounds; a != (wire.AttachAnswer{Term: 1, TTL: 7000}) {
+		if a := <-p.bounds; !reflect.DeepEqual(a, wire.AttachAnswer{Term: 1, TTL: 7000}) {
 			t.Errorf("%+v", a)
 		}
 		if err := p.Notify(wire.Detach, id[:]); err != nil {
@@ -63,14 +66,14 @@ func TestAStreamCarriesCommandsBeatsAndEvents(t *testing.T) {
 }
 
 // A command reserved to the leader is never taken from a stream, and neither is a
-// malformed message.
+// malformed message or another process's departure.
 func TestAStreamRefusesWhatItCannotTake(t *testing.T) {
 	var departed string
 	depart := func(name string, boot uint64, done func(wire.Code)) {
 		departed = fmt.Sprint(name, boot)
 		done(wire.CodeOK)
 	}
-	onStageWith(t, termtest.Config{Depart: depart}, func(s *stage) {
+	onStageWith(t, termtest.Config{Depart: depart, Refused: refusals()}, func(s *stage) {
 		s.open(1)
 		p := s.connect()
 		before := len(s.Applied())
@@ -93,7 +96,12 @@ func TestAStreamRefusesWhatItCannotTake(t *testing.T) {
 		if n := len(s.Applied()); n != before {
 			t.Errorf("%d commands were applied", n-before)
 		}
-		if f := p.ask(wire.Depart, wire.Marshal(&wire.DepartRequest{Name: "n", Boot: 3})); f.Code != wire.CodeOK || departed != "n3" {
+		for _, other := range []wire.DepartRequest{{Name: "n3", Boot: 7}, {Name: "n2", Boot: 6}} {
+			if f := p.ask(wire.Depart, wire.Marshal(&other)); f.Code != wire.CodeBad || departed != "" {
+				t.Errorf("depart of another process: %v, %q", f.Code, departed)
+			}
+		}
+		if f := p.ask(wire.Depart, wire.Marshal(&wire.DepartRequest{Name: "n2", Boot: 7})); f.Code != wire.CodeOK || departed != "n27" {
 			t.Errorf("depart: %v, %q", f.Code, departed)
 		}
 	})

@@ -3,7 +3,8 @@ package term
 import (
 	"maps"
 	"slices"
-	"time"
+	"sync"
+	"sync/atomic"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -12,9 +13,33 @@ import (
 // A Subscriber gets the events of sessions: a member's stream, or this node
 // itself. No function may block.
 type Subscriber struct {
+	Node string // the member and its process: as proved by its stream
+	Boot uint64
+
+	// Shared means that the stream proves a certificate that names no member: every
+	// member with the certificate may claim to be Node.
+	Shared bool
+
+	// Mere means that the stream proves a certificate without the voter role.
+	Mere bool
+
 	Event func(machine.Event)
 	Bound func(wire.AttachAnswer) // the bound of sessions' TTLs has changed
 	Stop  func()                  // the term has ended; nil: nothing to do
+
+	// Voters is told the state of the voters, after the first Attach and at each
+	// change. Nil: nobody asks.
+	Voters func(wire.VoterSet)
+
+	// Later is Event for an event that is made when it is sent. It must call the function
+	// at most once, and never while the Term is being called. Nil: Event.
+	Later func(func() machine.Event)
+
+	attached atomic.Bool  // Attach was called
+	denials  denials      // of sessions that are not open
+	retold   atomic.Int64 // events told again that are not on their way yet
+	telling  sync.Mutex   // calls of Voters do not overlap
+	told     announcement // told last; guarded by telling
 }
 
 // Join adds a subscriber. Join reports false, and adds nothing, if the term has
@@ -25,38 +50,157 @@ func (t *Term) Join(s *Subscriber) bool {
 	if t.closed {
 		return false
 	}
-	t.subscribers[s] = struct{}{}
+	t.subscribers[s] = newShown()
 	return true
 }
 
-// Quit removes a subscriber and all routes to the subscriber.
-func (t *Term) Quit(s *Subscriber) {
+// members returns the number of subscribers.
+func (t *Term) members() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.subscribers, s)
-	maps.DeleteFunc(t.sessions, func(_ machine.SessionID, o *Subscriber) bool { return o == s })
+	return len(t.subscribers)
 }
 
-// Attach routes the events of open sessions to s, and tells s every event
-// possibly missed: the grants not marked as seen by the session, and the ends of
-// sessions.
-func (t *Term) Attach(s *Subscriber, ids []machine.SessionID) {
-	for _, id := range ids {
-		if t.route(s, id) {
-			continue
+// Quit removes a subscriber. The sessions routed to the subscriber are routed to
+// another subscriber of the same process that has shown their keys, if there is one.
+// A member in search of the leader attaches on several streams at once and keeps one;
+// the routes are with the stream that attached last, which may be one that is given up.
+// Left to that stream, they would be lost until the session's next beat.
+func (t *Term) Quit(s *Subscriber) {
+	t.quitDenials(s)
+	t.mu.Lock()
+	k := t.subscribers[s]
+	delete(t.subscribers, s)
+	t.undescribe(s.Node, s.Boot)
+	var heirs []*Subscriber
+	for o := range t.subscribers {
+		if o.Node == s.Node && o.Boot == s.Boot {
+			heirs = append(heirs, o)
 		}
-		// A deposed leader may lack a newer session: only a confirmed leader may
-		// deny a session.
-		t.Confirm(func(ok bool) {
-			if ok {
-				s.Event(machine.Event{Kind: machine.EventEnded, Session: id, Reason: machine.Expired})
-			}
-		})
+	}
+	t.mu.Unlock()
+	if k == nil {
+		return // the term has ended
+	}
+	// Nobody else changes k from here on. Every session routed to s is in k.open.
+	for ids := range slices.Chunk(slices.Collect(maps.Keys(k.open)), quitStep) {
+		for _, l := range t.bequeath(s, ids, heirs) {
+			t.acts(l.heir, l.id)
+		}
 	}
 }
 
-// Detach ends the routing of a session's events.
-func (t *Term) Detach(id machine.SessionID) {
+// quitStep is the number of sessions that Quit looks at in one hold of Term.mu, for which
+// raft's goroutine may wait with an event.
+const quitStep = 256
+
+// legacy is a session with its next subscriber.
+type legacy struct {
+	heir *Subscriber
+	id   machine.SessionID
+}
+
+// bequeath ends the routes of the sessions to s, and returns those with an heir.
+func (t *Term) bequeath(s *Subscriber, ids []machine.SessionID, heirs []*Subscriber) (left []legacy) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, id := range ids {
+		if t.sessions[id] != s {
+			continue
+		}
+		delete(t.sessions, id)
+		i := slices.IndexFunc(heirs, func(o *Subscriber) bool {
+			k := t.subscribers[o] // nil: quit meanwhile
+			return k != nil && k.has(id)
+		})
+		if i >= 0 {
+			left = append(left, legacy{heirs[i], id})
+		}
+	}
+	return left
+}
+
+// Attach has s act for the sessions of the keys, routes the events of the open
+// sessions to s, and tells s every event possibly missed: the grants not marked as
+// seen by the session, and the ends of sessions. The fresh keys are of sessions to be
+// opened: s is not told that they are not open. Ok is false if s has shown too many
+// fresh keys, or if too many ends of sessions or events told again wait: then nothing is
+// told.
+func (t *Term) Attach(s *Subscriber, keys, fresh []machine.SessionKey) (ok bool) {
+	return t.attach(s, keys, fresh, func() {})
+}
+
+// attach is Attach. It calls shown before s is told anything.
+func (t *Term) attach(s *Subscriber, keys, fresh []machine.SessionKey, shown func()) (ok bool) {
+	opening, ok := t.show(s, fresh, true)
+	if !ok {
+		return false
+	}
+	ids, _ := t.show(s, keys, false)
+	counted := t.unopened(ids)
+	if !t.mayDeny(s, counted) {
+		return false
+	}
+	again := t.missed(s, slices.Concat(opening, ids))
+	if !t.mayRetell(s, again) {
+		t.told(s, counted)
+		return false
+	}
+	defer t.countRetold(s, -again) // each is counted as it is told
+	shown()
+	t.tellVoters(s)
+	for _, id := range opening {
+		if t.takes(s, id, true) == stranger {
+			t.refuse(s, "attached to a session of another process")
+		}
+	}
+	ended := make([]machine.SessionID, 0, counted)
+	for _, id := range ids {
+		switch t.takes(s, id, true) {
+		case stranger:
+			t.refuse(s, "attached to a session of another process")
+		case nobody:
+			if len(ended) == counted { // one has ended meanwhile
+				if !t.mayDeny(s, 1) {
+					continue // the session's next beat tells
+				}
+				counted++
+			}
+			ended = append(ended, id)
+		}
+	}
+	t.told(s, counted-len(ended))
+	t.denyOpen(s, ended)
+	return true
+}
+
+// Show is Attach for sessions to be opened.
+func (t *Term) Show(s *Subscriber, fresh ...machine.SessionKey) { t.Attach(s, nil, fresh) }
+
+// Detach ends the part of s in a session: the events go nowhere, and further requests
+// of s for the session are answered as if the session were not open.
+func (t *Term) Detach(s *Subscriber, id machine.SessionID) {
+	_, open := t.session(id)
+	t.mu.Lock()
+	k := t.subscribers[s]
+	has := k != nil && k.has(id)
+	if has {
+		k.leave(id, open)
+	}
+	if t.sessions[id] == s {
+		delete(t.sessions, id)
+	}
+	t.mu.Unlock()
+	if k == nil || has {
+		return
+	}
+	if open {
+		t.refuse(s, "detached a session of another process")
+	}
+}
+
+// unroute ends the routing of a session's events.
+func (t *Term) unroute(id machine.SessionID) {
 	t.mu.Lock()
 	delete(t.sessions, id)
 	t.mu.Unlock()
@@ -89,62 +233,36 @@ func (t *Term) tell(e machine.Event) {
 	}
 }
 
-// route routes the events of a session to s, and reports whether the session is
-// open; if not, the Open is on the way or the session has ended. If the events went
-// elsewhere before, s is told the events possibly missed. The route is made first
-// and the table read then, so no event falls between; an event told twice does no
-// harm.
-func (t *Term) route(s *Subscriber, id machine.SessionID) (open bool) {
-	t.mu.Lock()
-	routed := t.sessions[id] == s
-	t.mu.Unlock()
-	if routed {
-		return true
-	}
-	t.table.View(func(m *machine.State) { _, open = m.Session(id) })
-	if !open {
-		return false
-	}
-	t.mu.Lock()
-	_, joined := t.subscribers[s]
-	if joined {
-		t.sessions[id] = s
-	}
-	t.mu.Unlock()
-	if !joined {
-		return true
-	}
-	var missed []machine.Event
-	t.table.View(func(m *machine.State) {
-		_, open = m.Session(id)
-		missed = m.Pending(id)
-	})
-	if !open {
-		// The session ended before the route was made, so no event will remove
-		// the route.
-		t.Detach(id)
-		return false
-	}
-	for _, e := range missed {
-		s.Event(e)
-	}
-	return true
-}
-
 // Beat takes a keepalive of a session of s. done gets CodeOK once a round begun
 // after the call has confirmed the leader, CodeNoSession if the session is not
-// open, and CodeNotLeader if the leader may have been replaced.
+// open, CodeStranger if the session is not of s, and CodeNotLeader if the leader may have
+// been replaced.
 func (t *Term) Beat(s *Subscriber, id machine.SessionID, done func(wire.Code)) {
-	t.route(s, id)
-	t.keeper.receive(id, beat{time.Now(), done})
+	switch t.acts(s, id) {
+	case owner:
+		t.keeper.receive(id, beat{t.table.Clock.Now(), done})
+	case nobody:
+		// A deposed leader may lack a newer session: only a confirmed leader may deny a
+		// session.
+		t.confirmThen(wire.CodeNoSession, done)
+	case gone:
+		done(wire.CodeNotLeader)
+	default:
+		t.refuse(s, "beat for a session of another process")
+		done(wire.CodeStranger)
+	}
 }
 
 // Propose proposes a client's command for a session of s. With CodeOK the
-// command is committed, with this outcome. CodeUnknown means: the command may
-// have been applied, or may be applied later. With any other code nothing
-// happened: CodeBad, no client proposes such a command; CodeVersion, some voter
-// may not read the command yet; CodeBusy, too many commands wait;
-// CodeNotLeader.
+// command is committed, with this outcome, or the session is not open, with the
+// outcome NoSession. A Forget is for an earlier process of the very member that s
+// belongs to. CodeUnknown means: the command may have been applied, or may be applied
+// later. With any other code nothing happened: CodeNo, the Forget leaves the sessions
+// to their TTL; CodeBad, no client proposes such a command; CodeStranger, the session is
+// not of s; CodeDenied, Config.Deny has refused, for the reason in the outcome's Value;
+// CodeVersion, some voter may not read the command yet; CodeBusy, too many commands
+// wait, or too many sessions of s are about to open; CodeNotLeader, this node does not
+// lead.
 func (t *Term) Propose(s *Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) {
 	t.propose(s, cmd, nil, done)
 }
@@ -152,25 +270,75 @@ func (t *Term) Propose(s *Subscriber, cmd machine.Command, done func(machine.Out
 // propose is Propose for a command decoded from frame, or made by this process if
 // frame is nil.
 func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) {
-	id, ok := clientCommand(cmd)
-	if !ok {
-		done(machine.Outcome{}, wire.CodeBad)
+	by := owner
+	switch c := cmd.(type) {
+	case machine.Open:
+		by = t.mayOpen(s, c)
+	case machine.Forget:
+		if code := t.mayForget(s, c); code != wire.CodeOK {
+			if code == wire.CodeBad {
+				t.refuse(s, "a Forget of another member's sessions")
+			}
+			done(machine.Outcome{}, code)
+			return
+		}
+	default:
+		id, ok := clientCommand(cmd)
+		if !ok {
+			t.refuse(s, "a command reserved to the leader")
+			done(machine.Outcome{}, wire.CodeBad)
+			return
+		}
+		by = t.acts(s, id)
+	}
+	switch by {
+	case nobody:
+		t.confirmThen(wire.CodeOK, func(c wire.Code) { done(machine.Outcome{Code: machine.NoSession}, c) })
+		return
+	case gone:
+		done(machine.Outcome{}, wire.CodeNotLeader)
+		return
+	case crowded:
+		done(machine.Outcome{}, wire.CodeBusy)
+		return
+	case stranger:
+		t.refuse(s, "a command for a session of another process")
+		done(machine.Outcome{}, wire.CodeStranger)
 		return
 	}
-	t.route(s, id)
+	if reason, denied := t.deny(s, cmd); denied {
+		done(machine.Outcome{Value: reason}, wire.CodeDenied)
+		return
+	}
 	if f := t.cfg.Format(cmd); f > 1 && f > t.table.Format() { // every table has format 1
 		done(machine.Outcome{}, wire.CodeVersion)
 		return
 	}
-	t.proposer.propose(cmd, frame, done)
+	if c, ok := cmd.(machine.EndSession); ok {
+		done = t.keeper.holdBeats(c.Ref, done)
+	}
+	t.proposer.propose(s.Node, cmd, frame, done)
 }
 
-// clientCommand returns the session of a client's command, and false for a command
-// reserved to the leader.
+// deny asks Config.Deny about a command that touches the locks of others.
+func (t *Term) deny(s *Subscriber, cmd machine.Command) (reason string, denied bool) {
+	if t.cfg.Deny == nil {
+		return "", false
+	}
+	switch cmd.(type) {
+	case machine.Ask, machine.Break, machine.Resize, machine.SetCapacity, machine.EndSession:
+		reason, denied = t.cfg.Deny(s.Node, s.Boot, cmd)
+		return wire.DeniedReason(reason), denied
+	}
+	return "", false
+}
+
+// clientCommand returns the session of a client's command about a session that is
+// open, and false for every other command: Open and Forget have rules of their own, and
+// all others are reserved to the leader. A new command is the leader's alone until it
+// stands here.
 func clientCommand(c machine.Command) (id machine.SessionID, ok bool) {
 	switch c := c.(type) {
-	case machine.Open:
-		return c.Session, true
 	case machine.Acquire:
 		return c.Session, true
 	case machine.Withdraw:
@@ -189,6 +357,27 @@ func clientCommand(c machine.Command) (id machine.SessionID, ok bool) {
 		return c.Session, true
 	case machine.Break:
 		return c.Session, true
+	case machine.Enlist:
+		return c.Session, true
+	case machine.Delist:
+		return c.Session, true
+	case machine.Decline:
+		return c.Session, true
+	case machine.Resize:
+		return c.Session, true
+	case machine.SetCapacity:
+		return c.Session, true
+	case machine.EndSession:
+		return c.Session, true
 	}
 	return id, false
+}
+
+// SessionOf returns the session of a client's command, or zero.
+func SessionOf(cmd machine.Command) machine.SessionID {
+	if c, ok := cmd.(machine.Open); ok {
+		return c.Session
+	}
+	id, _ := clientCommand(cmd)
+	return id
 }

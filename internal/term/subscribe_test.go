@@ -2,6 +2,7 @@ package term_test
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -23,10 +24,11 @@ type recorder struct {
 
 func newRecorder() *recorder {
 	r := &recorder{}
+	r.Node = "n"
 	r.Event = func(e machine.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.events = append(r.events, fmt.Sprintf("%d %v %s", e.Kind, e.Session[0], e.Key))
+		r.events = append(r.events, fmt.Sprintf("%d %v %s", e.Kind, number(e.Session), e.Key))
 	}
 	return r
 }
@@ -47,10 +49,9 @@ func TestEventsOfNobodysSessionAreToldToNobody(t *testing.T) {
 		s.Must(machine.Open{Session: sid(2), Client: "other", Node: "n", TTL: 3000})
 		r := newRecorder()
 		s.Term().Join(&r.Subscriber)
-		// A forged Attach might name the session without an ID: the table has no
-		// such session, so the forger is told of an end.
-		s.Term().Attach(&r.Subscriber, []machine.SessionID{{}, sid(1), sid(2)})
-		if got := r.told(); got != "3 0 " {
+		// A key of no session: only its sender is told of an end.
+		s.Term().Attach(&r.Subscriber, keys(9, 1, 2), nil)
+		if got := r.told(); got != "3 9 " {
 			t.Errorf("told %s", got)
 		}
 		s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "k", Spec: machine.Spec{Delay: 1000}},
@@ -76,13 +77,13 @@ func TestASubscriberThatAttachesIsToldWhatItMissed(t *testing.T) {
 		first, second := newRecorder(), newRecorder()
 		s.Term().Join(&first.Subscriber)
 		s.Term().Join(&second.Subscriber)
-		s.Term().Attach(&first.Subscriber, []machine.SessionID{sid(2), sid(3)})
+		s.Term().Attach(&first.Subscriber, keys(2, 3), nil)
 		s.Must(machine.Release{Session: sid(1), Token: token})
 		if got := first.told(); got != "1 2 k" {
 			t.Errorf("told %s", got)
 		}
 		// The session's stream is another now; the grant was not marked as seen.
-		s.Term().Attach(&second.Subscriber, []machine.SessionID{sid(2)})
+		s.Term().Attach(&second.Subscriber, keys(2), nil)
 		s.Must(machine.Close{Session: sid(2)})
 		if got := second.told(); got != "1 2 k, 2 2 k, 3 2 " {
 			t.Errorf("the second is told %s", got)
@@ -93,7 +94,7 @@ func TestASubscriberThatAttachesIsToldWhatItMissed(t *testing.T) {
 		}
 		// The end of a session is told by a confirmed leader only.
 		s.HoldRounds()
-		s.Term().Attach(&first.Subscriber, []machine.SessionID{sid(2), sid(3)})
+		s.Term().Attach(&first.Subscriber, keys(2, 3), nil)
 		if got := first.told(); got != "" {
 			t.Errorf("told %s before a round", got)
 		}
@@ -102,7 +103,7 @@ func TestASubscriberThatAttachesIsToldWhatItMissed(t *testing.T) {
 			t.Errorf("told %s by a leader that is not confirmed", got)
 		}
 		s.ReleaseRounds()
-		s.Term().Attach(&first.Subscriber, []machine.SessionID{sid(2)})
+		s.Term().Attach(&first.Subscriber, keys(2), nil)
 		if got := first.told(); got != "3 2 " {
 			t.Errorf("told %s", got)
 		}
@@ -119,6 +120,9 @@ func TestEventsFollowTheSession(t *testing.T) {
 		a, b := newRecorder(), newRecorder()
 		tm.Join(&a.Subscriber)
 		tm.Join(&b.Subscriber)
+		tm.Show(&a.Subscriber, key(1))
+		tm.Show(&b.Subscriber, key(1))
+		a.told()
 		tm.Propose(&a.Subscriber, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}, func(machine.Outcome, wire.Code) {})
 		synctest.Wait()
 		tm.Beat(&b.Subscriber, sid(1), func(wire.Code) {})
@@ -128,15 +132,51 @@ func TestEventsFollowTheSession(t *testing.T) {
 		}
 		tm.Quit(&b.Subscriber)
 		s.Must(machine.Close{Session: sid(1)})
-		if got := b.told(); got != "" {
-			t.Errorf("told %s after it quit", got)
+		if got := a.told() + "; " + b.told(); got != "1 1 k, 2 1 k, 3 1 ; " {
+			t.Errorf("told %s after the second quit", got)
 		}
 		s.open(3)
-		tm.Attach(&a.Subscriber, []machine.SessionID{sid(3)})
-		tm.Detach(sid(3))
+		tm.Attach(&a.Subscriber, keys(3), nil)
+		tm.Detach(&a.Subscriber, sid(3))
 		s.Must(machine.Close{Session: sid(3)})
 		if got := a.told(); got != "" {
 			t.Errorf("told %s after the session was detached", got)
+		}
+	})
+}
+
+// A member asks for the leader in several places, so that two of its streams attach
+// at once. The stream that attached last is given up: the other is told everything.
+func TestTheRoutesOfAStreamGivenUpGoToTheProcessesOtherStream(t *testing.T) {
+	onStage(t, func(s *stage) {
+		mine := opening(1)
+		mine.Boot = 7
+		s.Must(mine)
+		s.open(2)
+		held, gone := s.acquire(2, 1, "k"), s.acquire(2, 2, "l")
+		s.acquire(1, 1, "k")
+		s.acquire(1, 2, "l")
+		tm := s.Term()
+		kept, givenUp, later := newRecorder(), newRecorder(), newRecorder()
+		kept.Boot, givenUp.Boot, later.Boot = 7, 7, 8
+		for _, r := range []*recorder{kept, givenUp, later} {
+			tm.Join(&r.Subscriber)
+		}
+		tm.Attach(&kept.Subscriber, keys(1), nil)
+		tm.Attach(&givenUp.Subscriber, keys(1), nil)
+		s.Must(machine.Release{Session: sid(2), Token: held}) // told to a stream that nobody reads
+		tm.Quit(&givenUp.Subscriber)
+		if got := kept.told(); got != "1 1 k" {
+			t.Errorf("told %q when the other stream was given up", got)
+		}
+		s.Must(machine.Release{Session: sid(2), Token: gone})
+		if got := kept.told(); got != "1 1 l" {
+			t.Errorf("told %q afterwards", got)
+		}
+		tm.Quit(&kept.Subscriber)
+		s.Must(machine.Close{Session: sid(1)})
+		if got := later.told(); got != "" {
+			t.Errorf("a later process of the member is told %q", got)
 		}
 	})
 }
@@ -151,7 +191,7 @@ func TestASubscriberIsStoppedWithTheTerm(t *testing.T) {
 		r.Bound = func(a wire.AttachAnswer) { bounds = append(bounds, a) }
 		old.Join(&r.Subscriber)
 		old.AnnounceBound(5000)
-		if len(bounds) != 1 || bounds[0] != (wire.AttachAnswer{Term: 1, TTL: 5000}) {
+		if len(bounds) != 1 || !reflect.DeepEqual(bounds[0], wire.AttachAnswer{Term: 1, TTL: 5000}) {
 			t.Errorf("told %v", bounds)
 		}
 		s.Lead()
@@ -174,6 +214,7 @@ func TestAnOpenedSessionIsRouted(t *testing.T) {
 		r := newRecorder()
 		tm := s.Term()
 		tm.Join(&r.Subscriber)
+		tm.Show(&r.Subscriber, key(1))
 		for _, cmd := range []machine.Command{opening(1), machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}} {
 			done := make(chan wire.Code, 1)
 			tm.Propose(&r.Subscriber, cmd, func(_ machine.Outcome, c wire.Code) { done <- c })
@@ -197,7 +238,7 @@ func TestASessionEndsWhileASubscriberAttaches(t *testing.T) {
 			r := newRecorder()
 			s.Term().Join(&r.Subscriber)
 			var attach sync.WaitGroup
-			attach.Go(func() { s.Term().Attach(&r.Subscriber, []machine.SessionID{sid(1)}) })
+			attach.Go(func() { s.Term().Attach(&r.Subscriber, keys(1), nil) })
 			s.Must(machine.Close{Session: sid(1)})
 			attach.Wait()
 			if got := r.told(); !strings.Contains(got, "3 1 ") || s.Term().Routed() > 0 {

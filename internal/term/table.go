@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
@@ -23,8 +24,17 @@ type Table struct {
 	config  uint64                          // log index of the last committed raft configuration
 	marks   map[machine.SessionID]time.Time // when Silence was applied here
 	founded time.Time                       // when Found was applied here
+	started time.Time                       // when the last LeaderStart was applied here
+	flaps   time.Time                       // when the first of the leaders began of which each led for less than a TTL
 	watch   func(applied)                   // the term's; called in log order, without mu
 	beyond  bool                            // raised to a format unknown to this version
+	rose    time.Time                       // when LastToken rose last
+
+	// Clock is this host's clock, for all times of the table and of a Term on it. It is set
+	// before the first use. nil: package time.
+	Clock *host.Clock
+
+	groups groupsRead // has a mutex of its own, which is locked after mu
 
 	expecting sync.Mutex
 	expected  entry // of the term's proposer
@@ -63,16 +73,20 @@ func (t *Table) Apply(data []byte, at time.Time) any {
 		return []machine.Outcome(nil)
 	}
 	a := applied{commands: commands, outcomes: make([]machine.Outcome, len(commands))}
-	now := time.Now()
+	now := t.Clock.Now()
 	t.mu.Lock()
 	if ms := at.UnixMilli(); ms > 0 { // else the time was never set
 		t.m.Clock(uint64(ms))
 	}
+	last := t.m.LastToken()
 	for i, c := range commands {
 		var events []machine.Event
 		a.outcomes[i], events = t.m.Apply(c)
 		a.events = append(a.events, events...)
 		t.noteLocked(c, a.outcomes[i].Code, events, now)
+	}
+	if t.m.LastToken() > last {
+		t.rose = now
 	}
 	watch := t.watch
 	t.mu.Unlock()
@@ -85,8 +99,13 @@ func (t *Table) Apply(data []byte, at time.Time) any {
 // noteLocked keeps the times of an applied command.
 func (t *Table) noteLocked(c machine.Command, code machine.Code, events []machine.Event, now time.Time) {
 	for _, e := range events {
-		if e.Kind == machine.EventEnded {
+		switch e.Kind {
+		case machine.EventEnded:
 			delete(t.marks, e.Session)
+		case machine.EventRevoked: // a mark for good
+			if _, marked := t.marks[e.Session]; !marked {
+				t.marks[e.Session] = now
+			}
 		}
 	}
 	if code != machine.OK {
@@ -96,6 +115,11 @@ func (t *Table) noteLocked(c machine.Command, code machine.Code, events []machin
 		return
 	}
 	switch c := c.(type) {
+	case machine.LeaderStart:
+		if now.Sub(t.started) >= time.Duration(t.m.Bound())*time.Millisecond {
+			t.flaps = now
+		}
+		t.started = now
 	case machine.Found:
 		t.founded = now
 	case machine.Silence:
@@ -132,6 +156,13 @@ func (t *Table) decode(data []byte) ([]machine.Command, error) {
 	}
 	t.expecting.Unlock()
 	return machine.DecodeEntry(data)
+}
+
+// Bound returns the bound of sessions' TTLs, or 0 before the founding.
+func (t *Table) Bound() time.Duration {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return time.Duration(t.m.Bound()) * time.Millisecond
 }
 
 // ErrBeyond means: this table has parted from the tables of the other voters:
@@ -186,6 +217,14 @@ func view[A any](t *Table, f func(*machine.State) A) A {
 	return f(t.m)
 }
 
+// LastToken returns the table's highest token, and when this copy saw the token
+// first: at an entry or with a snapshot.
+func (t *Table) LastToken() (machine.Token, time.Time) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.m.LastToken(), t.rose
+}
+
 // Format returns the table's format of log entries.
 func (t *Table) Format() int { return view(t, (*machine.State).Format) }
 
@@ -206,6 +245,17 @@ func (t *Table) Snapshot() func(w io.Writer) error {
 	}
 }
 
+// Check returns why Restore would refuse a snapshot, or nil. It needs as much memory
+// as the snapshot's table for as long as it runs.
+func (t *Table) Check(r io.Reader) error {
+	var head [8]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return fmt.Errorf("cluster: snapshot: %w", err)
+	}
+	_, err := machine.Restore(r)
+	return err
+}
+
 // Restore replaces the table by a written snapshot. After an error the table is
 // as before.
 func (t *Table) Restore(r io.Reader) error {
@@ -219,7 +269,7 @@ func (t *Table) Restore(r io.Reader) error {
 	}
 	// The marks and the founding of a snapshot count from now. Both
 	// happened earlier, so the count is too long rather than too short: safe.
-	now := time.Now()
+	now := t.Clock.Now()
 	marks := make(map[machine.SessionID]time.Time)
 	m.Sessions(func(s machine.SessionStatus) bool {
 		if s.Silent {
@@ -229,7 +279,7 @@ func (t *Table) Restore(r io.Reader) error {
 	})
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.m, t.marks, t.founded = m, marks, now
+	t.m, t.marks, t.founded, t.rose = m, marks, now, now
 	t.config = max(t.config, binary.BigEndian.Uint64(head[:]))
 	return nil
 }

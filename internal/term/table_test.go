@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/term"
 )
@@ -104,4 +106,20 @@ func TestATableParts(t *testing.T) {
 	if err := table.Parted(); !errors.Is(err, term.ErrBeyond) {
 		t.Errorf("parted: %v", err)
 	}
+}
+
+// The founding wait is told by the table's own clock, of whatever origin and rate.
+func TestTheFoundingWaitIsToldByTheTablesClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := term.NewTable()
+		table.Clock = host.NewClock(time.Hour)
+		table.Clock.Set(2, 0)
+		table.Apply(machine.EncodeCommands([]machine.Command{machine.Found{Cluster: machine.ClusterID{1}, Floor: 1, TTL: 10_000}}), time.Now())
+		for _, want := range []time.Duration{10 * time.Second, 4 * time.Second, 0} {
+			if rest, waits := table.FoundingWait(); rest != want || !waits {
+				t.Errorf("%v, %t, want %v", rest, waits, want)
+			}
+			time.Sleep(3 * time.Second)
+		}
+	})
 }

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wakeup"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -56,9 +59,19 @@ type Config struct {
 	// Nil means yes.
 	MayLift func() bool
 
+	// Alone: the cluster can have no earlier holders, so there is no founding wait.
+	Alone bool
+
 	// Depart is called for a member with the wish to be replaced as a voter. done
 	// is called once. Nil refuses every member with CodeBad.
 	Depart func(name string, boot uint64, done func(wire.Code))
+
+	// Deny is asked whether the process Boot of the member Node may carry out an Ask, a
+	// Break, a Resize, a SetCapacity or an EndSession. Deny must not block. Nil denies nothing.
+	Deny func(node string, boot uint64, cmd machine.Command) (reason string, denied bool)
+
+	// Refused counts the requests for sessions of other processes. It may be nil.
+	Refused *refused.Log
 }
 
 // A Term is this node while leading in a term. A Term takes the commands, beats and
@@ -75,14 +88,19 @@ type Term struct {
 	rounds   *rounds
 	keeper   *keeper
 	watches  *watches
+	planner  *planner
 
 	mu          sync.Mutex
 	sessions    map[machine.SessionID]*Subscriber // gets the events of a session
-	subscribers map[*Subscriber]struct{}
-	ready       []func(wire.Code) // wait for Lift
+	subscribers map[*Subscriber]*shown
+	voters      voterNews
+	described   map[member.Process]member.Metadata // by name and boot; without an entry: attached in no stream, or silent about itself
+	attachments wakeup.One                         // described has changed
+	ready       map[*func(wire.Code)]struct{}      // wait for Lift
 	closed      bool
 
 	held    atomic.Int64 // bytes of answers waiting for a round
+	denied  atomic.Int64 // events of sessions that are not open, not on their way yet
 	lifting atomic.Bool  // a Lift is in flight or done
 
 	doubt  chan struct{} // closed when an entry's fate is unknown
@@ -102,7 +120,10 @@ func New(cfg Config) *Term {
 		cfg:         cfg,
 		table:       cfg.Table,
 		sessions:    make(map[machine.SessionID]*Subscriber),
-		subscribers: make(map[*Subscriber]struct{}),
+		subscribers: make(map[*Subscriber]*shown),
+		described:   make(map[member.Process]member.Metadata),
+		ready:       make(map[*func(wire.Code)]struct{}),
+		attachments: wakeup.NewOne(),
 		doubt:       make(chan struct{}),
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -110,6 +131,7 @@ func New(cfg Config) *Term {
 	t.rounds = newRounds(t.confirmTerm)
 	t.keeper = newKeeper(t)
 	t.watches = newWatches()
+	t.planner = newPlanner(t)
 	return t
 }
 
@@ -124,9 +146,11 @@ func New(cfg Config) *Term {
 func (t *Term) Start() {
 	t.table.setWatch(t.applied)
 	t.keeper.begin()
+	t.planner.begin()
 	t.wg.Go(t.proposer.run)
 	t.wg.Go(func() { t.rounds.run(t.ctx) })
 	t.wg.Go(func() { t.watches.run(t.ctx) })
+	t.wg.Go(func() { t.planner.run(t.ctx) })
 	t.wg.Go(t.tick)
 }
 
@@ -148,8 +172,8 @@ func (t *Term) Stop() {
 			s.Stop()
 		}
 	}
-	for _, done := range ready {
-		done(wire.CodeNotLeader)
+	for done := range ready {
+		(*done)(wire.CodeNotLeader)
 	}
 	t.wg.Wait()
 	t.keeper.stop() // beats received during the first call
@@ -180,7 +204,7 @@ func (t *Term) commit(entry []byte) ([]machine.Outcome, wire.Code) {
 
 // tick drives the keeper, watches the store and ends the founding wait.
 func (t *Term) tick() {
-	ticker := time.NewTicker(timing.KeeperTick)
+	ticker := t.table.Clock.NewTicker(timing.KeeperTick)
 	defer ticker.Stop()
 	for {
 		select {
@@ -189,7 +213,7 @@ func (t *Term) tick() {
 		case <-ticker.C:
 			// Not the ticker's own time, the moment when the ticker fired: a
 			// goroutine kept from running must see how late the tick is.
-			now := time.Now()
+			now := t.table.Clock.Now()
 			t.keeper.tick(now)
 			if t.cfg.Log.Stalled() > timing.StoreStalled {
 				t.doubtNow()
@@ -206,7 +230,7 @@ func (t *Term) lift(now time.Time) {
 	t.table.mu.RLock()
 	lifted, bound, founded := t.table.m.Lifted(), t.table.m.Bound(), t.table.founded
 	t.table.mu.RUnlock()
-	if lifted || now.Sub(founded) < max(time.Duration(bound)*time.Millisecond, timing.LeastFounding) {
+	if lifted || !t.cfg.Alone && now.Sub(founded) < foundingWait(time.Duration(bound)*time.Millisecond) {
 		return
 	}
 	if t.cfg.MayLift != nil && !t.cfg.MayLift() {
@@ -222,15 +246,22 @@ func (t *Term) lift(now time.Time) {
 
 // applied takes note of each entry. Raft's goroutine calls applied in log order.
 func (t *Term) applied(a applied) {
+	t.planner.applied(a)
 	for _, e := range a.events {
 		switch e.Kind {
 		case machine.EventChanged:
 			t.watches.changed(e.Key)
 			continue
+		case machine.EventGroup:
+			t.watches.groupChanged(e.Key)
+			continue
 		case machine.EventDelayed:
 			t.keeper.delayed(e.Token, e.Delay)
 		case machine.EventEnded:
 			t.keeper.ended(e.Session)
+			t.watches.sessionEnded(e.Session)
+		case machine.EventRevoked:
+			t.keeper.revoked(e.Session)
 		}
 		if e.Session != (machine.SessionID{}) {
 			t.tell(e)
@@ -255,8 +286,8 @@ func (t *Term) applied(a applied) {
 			ready := t.ready
 			t.ready = nil
 			t.mu.Unlock()
-			for _, done := range ready {
-				t.confirmThen(wire.CodeOK, done)
+			for done := range ready {
+				t.confirmThen(wire.CodeOK, *done)
 			}
 		}
 	}
@@ -265,7 +296,7 @@ func (t *Term) applied(a applied) {
 // Decide proposes a command of the leader itself, for example Expire or Bound.
 // done gets the verdict as with Propose.
 func (t *Term) Decide(cmd machine.Command, done func(machine.Outcome, wire.Code)) {
-	t.proposer.propose(cmd, nil, done)
+	t.proposer.decide(cmd, done)
 }
 
 // Confirm calls done with the verdict of a round beginning after now. True
@@ -285,12 +316,12 @@ func (t *Term) confirmThen(code wire.Code, done func(wire.Code)) {
 }
 
 // Granting calls done with CodeOK once the founding wait is over and a round has
-// confirmed the leader.
-func (t *Term) Granting(done func(wire.Code)) {
+// confirmed the leader. cancel ends the wait, with CodeNotLeader.
+func (t *Term) Granting(done func(wire.Code)) (cancel func()) {
 	t.mu.Lock()
 	lifted, closed := t.Lifted(), t.closed
 	if !lifted && !closed {
-		t.ready = append(t.ready, done)
+		t.ready[&done] = struct{}{}
 	}
 	t.mu.Unlock()
 	switch {
@@ -298,6 +329,15 @@ func (t *Term) Granting(done func(wire.Code)) {
 		done(wire.CodeNotLeader)
 	case lifted:
 		t.confirmThen(wire.CodeOK, done)
+	}
+	return func() {
+		t.mu.Lock()
+		_, waits := t.ready[&done]
+		delete(t.ready, &done)
+		t.mu.Unlock()
+		if waits {
+			done(wire.CodeNotLeader)
+		}
 	}
 }
 

@@ -1,16 +1,43 @@
-// Package testrounds sets how many rounds the long tests run. A plain run of the
-// tests is quick; with WARDMOTE_FULL set to anything, the tests run all their
-// rounds, as CI does.
+// Package testrounds sets how many rounds the long tests run, and watches for a host
+// that stands still meanwhile. A plain run of the tests is quick; with WARDMOTE_FULL
+// set to anything, the tests run all their rounds.
 //
 //	WARDMOTE_FULL=1 go test ./...
+//
+// WARDMOTE_FULL=quarter is for CI: each long test runs a quarter of its rounds.
 package testrounds
 
 import "os"
 
-// Rounds returns full if WARDMOTE_FULL is set, and quick otherwise.
+// Full reports whether WARDMOTE_FULL is set.
+func Full() bool { return os.Getenv("WARDMOTE_FULL") != "" }
+
+// Rounds returns quick in a plain run, and full if WARDMOTE_FULL is set. A quarter of
+// the rounds is full/4, and no less than quick.
 func Rounds(quick, full int) int {
-	if os.Getenv("WARDMOTE_FULL") != "" {
+	switch {
+	case !Full():
+		return quick
+	case os.Getenv("WARDMOTE_FULL") == "quarter":
+		return max(quick, full/4)
+	}
+	return full
+}
+
+// Bound returns quick in a plain run, and full if WARDMOTE_FULL is set to anything: a
+// bound of a model, of which a quarter is another model.
+func Bound(quick, full int) int {
+	if Full() {
 		return full
 	}
 	return quick
+}
+
+// Whole returns some with WARDMOTE_FULL=quarter, and full with any other value: for
+// rounds of which a quarter is too many for CI.
+func Whole(some, full int) int {
+	if os.Getenv("WARDMOTE_FULL") == "quarter" {
+		return some
+	}
+	return full
 }

@@ -8,18 +8,25 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// reconcileBound keeps the bound of sessions' TTLs at the largest TTL advertised by
-// any living member: the bound rises with the first member of a longer TTL,
-// and falls with the last. Before the end of the founding wait the bound does not
-// fall.
+// reconcileBound keeps the bound of sessions' TTLs at the largest TTL of any living
+// member: the bound rises with the first attached member of a longer TTL, and falls
+// with the last member, attached or seen by gossip alone. So false gossip can delay
+// a fall, and no more. Before the end of the founding wait the bound does not fall.
 func (r *Reconciler) reconcileBound() {
-	var most uint64
+	var most, seen uint64
 	for _, m := range r.Members() {
-		if m.Alive && m.Meta.TTL >= machine.MinTTL && m.Meta.TTL <= machine.MaxTTL {
-			most = max(most, m.Meta.TTL)
+		if !m.Alive {
+			continue
+		}
+		seen = max(seen, validTTL(m.Meta))
+		if own, ok := r.own(m); ok {
+			most = max(most, validTTL(own))
 		}
 	}
 	bound := r.Term.Bound()
+	if most < bound {
+		most = min(max(most, seen), bound)
+	}
 	if most == 0 || most == bound || !r.Term.Lifted() && most < bound {
 		return
 	}
@@ -27,13 +34,30 @@ func (r *Reconciler) reconcileBound() {
 		if c != wire.CodeOK || o.Code != machine.OK {
 			return
 		}
-		r.Self.Log.Info("bound of session TTLs changed", "ttl", time.Duration(most)*time.Millisecond)
+		r.Self.Log.Info("bound of session TTLs changed", "ttl", time.Duration(most)*time.Millisecond, "next", "nothing")
 		r.Term.AnnounceBound(most)
 	})
 }
 
+// validTTL returns the TTL of a description, or 0 for a TTL that no member can have.
+func validTTL(m member.Metadata) uint64 {
+	if m.TTL < machine.MinTTL || m.TTL > machine.MaxTTL {
+		return 0
+	}
+	return m.TTL
+}
+
+// own returns a process's own description, which no other process can give: the
+// process is this one, or attached to this leader.
+func (r *Reconciler) own(m member.Sighting) (meta member.Metadata, ok bool) {
+	if r.Self.Is(m.Process) {
+		return m.Meta, true
+	}
+	return r.Term.Described(m.Name, m.Boot)
+}
+
 // While a cluster is being upgraded, members read different formats of log entries.
-// Each member gossips the newest format that it reads. Once all servers read a later format, the leader raises the table
+// Each member describes the newest format that it reads. Once all servers read a later format, the leader raises the table
 // to the later format by an entry, so that every voter's table changes at the same
 // point of the log. From then on a member becomes a voter only if the member reads
 // the later format. Before, commands of the later format are refused: a voter of an
@@ -56,14 +80,19 @@ func Readable(servers []member.Server, sightings []member.Sighting, newest int) 
 
 // reconcileFormat raises the table's format to Readable.
 func (r *Reconciler) reconcileFormat() {
-	f := Readable(r.Raft.Servers(), r.Members(), r.Format)
+	attached := r.Members()
+	for i, m := range attached {
+		attached[i].Meta, _ = r.own(m) // an unknown description has the least format
+		attached[i].Meta.Generation = m.Meta.Generation
+	}
+	f := Readable(r.Raft.Servers(), attached, r.Format)
 	if f <= r.Term.Format() {
 		return
 	}
 	r.raising.Store(int64(f)) // required from now on, not only from the commit on
 	r.Term.Decide(machine.Raise{Term: r.Term.Number(), Format: uint64(f)}, func(o machine.Outcome, c wire.Code) {
 		if c == wire.CodeOK && o.Code == machine.OK {
-			r.Self.Log.Info("table format raised", "format", f)
+			r.Self.Log.Info("table format raised", "format", f, "next", "nothing: members of earlier versions can join no more")
 		}
 	})
 }

@@ -92,8 +92,9 @@ func TestVotersReadTheFormatOfTheTable(t *testing.T) {
 	}
 	onStage(t, 3, func(s *stage) {
 		s.set(func() { s.format = older })
-		s.vote("b")
+		s.vote("b", "x")
 		s.join("b", 2, format(older))
+		s.join("x", 2, format(older), leaves) // its successor must catch up first
 		s.join("c", 3, format(older))
 		s.set(func() { s.behind["c"] = true })
 		time.Sleep(10 * time.Second) // c is a non-voter by now

@@ -23,7 +23,7 @@ func (r *Reconciler) Depart(name string, boot uint64, done func(wire.Code)) {
 		}
 	}
 	for _, m := range r.Members() {
-		if m.Alive && m.Name == name && m.Boot > boot {
+		if _, ok := r.own(m); ok && m.Alive && m.Name == name && m.Boot > boot {
 			id = ""
 		}
 	}
@@ -40,11 +40,20 @@ func (r *Reconciler) Depart(name string, boot uint64, done func(wire.Code)) {
 	}
 	earlier := r.departs[id]
 	r.departs[id] = done
+	r.leavers[member.Process{Name: name, Boot: boot}] = true
 	r.mu.Unlock()
 	if earlier != nil {
 		earlier(wire.CodeNotLeader)
 	}
 	r.departing.Wake()
+}
+
+// leaves reports whether a process has asked to leave in this term. Its gossip may
+// not say so yet.
+func (r *Reconciler) leaves(name string, boot uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leavers[member.Process{Name: name, Boot: boot}]
 }
 
 // departingIDs returns the raft IDs of all members waiting to be replaced.

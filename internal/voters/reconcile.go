@@ -1,7 +1,9 @@
 package voters
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,12 +21,13 @@ import (
 type Raft interface {
 	ID() string
 	Servers() []member.Server
-	LastIndex() uint64
 	Leads(term uint64) bool
+	Contact(id string) member.Contact // how this leader's exchanges with a server went
+	ContactChanged() <-chan struct{}  // receives at news from Contact
 	AddNonvoter(id string, prev uint64) error
 	AddVoter(id string, prev uint64) error
 	Remove(id string, prev uint64) error
-	Transfer(ctx context.Context) error // hands leadership to another voter
+	TransferTo(ctx context.Context, id string) error // hands leadership to another voter
 }
 
 // Term is the term of this node's leadership, with the leader's lock table. Decide
@@ -35,9 +38,15 @@ type Term interface {
 	Confirm(done func(ok bool))                                        // ok: a majority has confirmed this term after the call
 	Bound() uint64                                                     // of session TTLs, in milliseconds
 	AnnounceBound(ttl uint64)                                          // to every member
+	AnnounceVoters(wire.VoterSet)                                      // to every member, and to members that attach later
 	Lifted() bool                                                      // the founding wait is over
 	Format() int                                                       // of the table
 	ConfigIndex() uint64                                               // of the newest configuration applied
+
+	// Described returns a process's own description, told on its own stream. The
+	// channel receives after each change.
+	Described(name string, boot uint64) (meta member.Metadata, ok bool)
+	Attachments() <-chan struct{}
 }
 
 // Peers asks other members. The implementation is *stream.Peers.
@@ -46,34 +55,40 @@ type Peers interface {
 	Begin(ctx context.Context, to member.Process, t wire.Type, body []byte, done func(wire.Frame, error))
 }
 
-// Change says how a member's part in the configuration has changed.
-type Change uint8
-
-const (
-	Added   Change = iota + 1 // the member became a voter
-	Removed                   // the member is a voter no more
-)
-
-// Config is everything a Reconciler needs. Every field must be set.
+// Config is everything a Reconciler needs. Every field but Only must be set.
 type Config struct {
 	Self    member.Self
-	Want    int  // number of voters
+	Want    int  // number of voters; 0: three, or five in memory while five members live
+	Least   int  // the voters never become fewer than this
 	Durable bool // this member has a Dir
 	Format  int  // the newest format of log entries this program reads
 	Raft    Raft
 	Term    Term
 	Peers   Peers
 
+	// Only has the names of the members that may vote; nil: every member may.
+	Only []string
+
 	// Members returns every known process, dead processes and this one included,
 	// with the metadata of now.
 	Members func() []member.Sighting
 
+	// The channels of Gossiped and Proved are closed at the next change of Members
+	// and of Ended.
+	Gossiped func() <-chan struct{}
+	Proved   func() <-chan struct{}
+
+	// Ended reports whether a process has ended for certain. Suspect has the process
+	// looked at.
+	Ended   func(name string, boot uint64) bool
+	Suspect func(member.Process)
+
+	// Missed returns since when the former leader has missed a voter, and the zero
+	// time if the former leader reached the voter.
+	Missed func(raftID string) time.Time
+
 	// Locate finds the holder of a raft ID.
 	Locate func(raftID string) (member.Process, error)
-
-	// Changed is called by Run when the voters have changed. The process has no
-	// more than a name if no address is known.
-	Changed func(Change, member.Process)
 }
 
 // A Reconciler brings the voters to the wanted set in one term of this node.
@@ -86,11 +101,13 @@ type Reconciler struct {
 
 	mu      sync.Mutex
 	departs map[string]func(wire.Code) // by raft ID: members waiting to be replaced
+	leavers map[member.Process]bool    // by name and boot: processes that have asked
 	stopped bool
 
 	// Of Run's goroutine alone.
 	trials *trials
-	known  map[string]bool // the voters as last reported
+	size   size
+	told   wire.VoterSet // as announced last
 }
 
 // New returns a Reconciler for cfg.Term, which has just begun.
@@ -100,167 +117,162 @@ func New(cfg Config) *Reconciler {
 		started:   time.Now(),
 		departing: wakeup.NewOne(),
 		departs:   make(map[string]func(wire.Code)),
+		leavers:   make(map[member.Process]bool),
 		trials:    newTrials(),
-		known:     make(map[string]bool),
+		size:      size{explicit: cfg.Want, durable: cfg.Durable},
 	}
 }
 
-// Run changes the configuration one step at a time until ctx ends.
+// Run changes the configuration one step at a time until ctx ends. A committed step
+// is followed by the next step at once; otherwise Run waits for news: from gossip,
+// about the end of a process, from raft about its contacts, a departure, or the end
+// of a wait. A look without news each timing.Reconcile makes up for news that
+// nobody tells, for example a longer TTL of this member.
 func (r *Reconciler) Run(ctx context.Context) {
-	t := time.NewTicker(timing.Reconcile)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		case <-r.departing:
-		}
+	for ctx.Err() == nil {
+		gossiped, proved := r.Gossiped(), r.Proved()
 		r.reconcileBound()
 		r.reconcileFormat()
-		r.reconcileVoters(ctx)
+		stepped, pause, err := r.reconcileVoters(ctx)
+		if stepped {
+			continue
+		}
+		if err != nil {
+			gossiped, proved = nil, nil // no news makes the pause shorter
+			pause = timing.ReconcileAgain
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		case <-gossiped:
+		case <-proved:
+		case <-r.Raft.ContactChanged():
+		case <-r.Term.Attachments():
+		case <-r.departing:
+		}
+		t.Stop()
 	}
 }
 
-// reconcileVoters looks at the servers and takes at most one step.
-func (r *Reconciler) reconcileVoters(ctx context.Context) {
-	servers, candidates := r.look(ctx)
+// reconcileVoters looks at the servers, tells the members the state of the voters,
+// and takes at most one step. Stepped reports that the configuration has changed;
+// otherwise the next look is due in pause at the latest.
+func (r *Reconciler) reconcileVoters(ctx context.Context) (stepped bool, pause time.Duration, err error) {
 	now := time.Now()
+	sc := r.scene(now)
+	servers, candidates := sc.view()
 	for i := range servers {
-		if s := &servers[i]; r.trials.overdue(s, now) {
+		s := &servers[i]
+		p, located := r.Locate(s.id)
+		if r.trials.overdue(s, now) {
 			s.gone = true
-			if p, err := r.Locate(s.id); err == nil {
+			if located == nil {
 				r.trials.fail(p, now)
 			}
 		}
+		if s.silent && s.gone && !s.proved && located == nil {
+			// Not a candidate as soon as it is removed. A process that runs without
+			// its former raft is another matter: it may be the only candidate.
+			r.trials.fail(p, now)
+		}
+		if s.voter && !s.up && !s.proved && located == nil {
+			r.Suspect(p)
+		}
 	}
 	candidates = r.trials.passOver(candidates, now)
-	r.reportVoters(servers)
+	list := make([]candidate, len(candidates))
+	for i, c := range candidates {
+		list[i] = candidate{zone: c.Meta.Zone, stable: sc.stable(c)}
+	}
+	g := goal{want: r.size.want(servers, list, now), least: r.Least}
+	r.tell(servers, list, g)
 	r.answerDeparted(servers)
-	s := planVoters(servers, len(candidates), r.Want)
+	pause = timing.Reconcile
+	if sc.next > 0 {
+		pause = min(pause, sc.next)
+	}
+	s := planVoters(servers, list, g)
 	if s.kind == stepNone || !r.Raft.Leads(r.Term.Number()) {
-		return
+		return false, pause, nil
+	}
+	if young := timing.Reconcile - now.Sub(r.started); s.kind == stepTransfer && young > 0 {
+		// The chosen voter may be the one that has just handed over, because it leaves
+		// too, and gossip has not said so yet: without a pause the two would hand
+		// leadership to each other every few milliseconds.
+		return false, min(pause, young), nil
 	}
 	if err := r.take(ctx, s, candidates); err != nil {
-		r.Self.Log.Debug("voter change", "step", s.kind, "raft", s.id, "error", err)
-		if s.kind == stepInvite {
-			r.trials.fail(candidates[0].Process, now)
-		}
+		r.Self.Log.Debug("voter change failed", "step", s.kind, "raft", cmp.Or(s.id, "a candidate"), "error", err)
+		return false, pause, err
+	}
+	return s.kind != stepTransfer, pause, nil
+}
+
+// scene gathers the leader's knowledge.
+func (r *Reconciler) scene(now time.Time) *scene {
+	return &scene{
+		self: r.Raft.ID(), durable: r.Durable, started: r.started, now: now,
+		sightings: r.Members(), own: r.own, departs: r.departingIDs(), format: r.required(), config: r.Raft.Servers(),
+		only: r.Only, ended: r.Ended, leaves: r.leaves, contact: r.Raft.Contact, missed: r.Missed,
 	}
 }
 
-// look returns the servers and the candidates. On the way look asks, one after the
-// other, every silent server for an answer and every living non-voter for its
-// progress.
-func (r *Reconciler) look(ctx context.Context) (servers []server, candidates []member.Sighting) {
-	sc := scene{
-		self: r.Raft.ID(), durable: r.Durable, started: r.started, now: time.Now(),
-		sightings: r.Members(), departs: r.departingIDs(), format: r.required(), config: r.Raft.Servers(),
-	}
-	servers, candidates = sc.view()
-	for i := range servers {
-		s := &servers[i]
-		if s.silent {
-			if _, ok := r.progress(ctx, s.id); !ok {
-				s.gone = true
-			}
-		}
-		if !s.voter && s.alive {
-			r.trials.check(s, r.lag(ctx, s.id))
-		}
-	}
-	return servers, candidates
-}
-
-// take makes step s. Instead of removing itself the leader hands over.
+// take makes step s.
 func (r *Reconciler) take(ctx context.Context, s step, candidates []member.Sighting) error {
 	r.changing.Store(true)
 	defer r.changing.Store(false)
 	prev := r.Term.ConfigIndex()
 	switch s.kind {
-	case stepInvite:
-		return r.invite(ctx, candidates[0].Process, prev)
+	case stepInvite, stepAdd, stepMakeRoom:
+		id, err := r.invite(ctx, candidates[s.with].Process)
+		if err != nil {
+			r.trials.fail(candidates[s.with].Process, time.Now())
+			return err
+		}
+		switch s.kind {
+		case stepInvite:
+			r.Self.Log.Info("adding a server", "raft", id, "next", "nothing: it votes once it has caught up")
+			return r.Raft.AddNonvoter(id, prev)
+		case stepAdd:
+			r.Self.Log.Info("adding a voter", "raft", id, "next", "nothing: it votes once it has caught up")
+			return r.Raft.AddVoter(id, prev)
+		}
+		return r.remove(ctx, s.id, prev)
 	case stepPromote:
 		return r.Raft.AddVoter(s.id, prev)
 	case stepRemove:
-		if s.id == r.Raft.ID() {
-			// The next leader removes this one.
-			return r.Raft.Transfer(ctx)
-		}
-		r.Self.Log.Info("removing a server", "raft", s.id)
-		if err := r.Raft.Remove(s.id, prev); err != nil {
-			return err
-		}
-		if p, err := r.Locate(s.id); err == nil {
-			notice := wire.RemovedNotice{Raft: s.id, Term: r.Term.Number()}
-			r.Peers.Begin(ctx, p, wire.Removed, wire.Marshal(&notice), func(wire.Frame, error) {})
-		}
+		return r.remove(ctx, s.id, prev)
+	case stepTransfer:
+		return r.Raft.TransferTo(ctx, s.id) // the next leader removes this one
 	}
 	return nil
 }
 
-// invite asks a member to run raft, and adds its raft ID as a non-voter.
-func (r *Reconciler) invite(ctx context.Context, p member.Process, prev uint64) error {
+// remove removes a server, and tells its holder.
+func (r *Reconciler) remove(ctx context.Context, id string, prev uint64) error {
+	r.Self.Log.Info("removing a server", "raft", id, "next", "nothing")
+	if err := r.Raft.Remove(id, prev); err != nil {
+		return err
+	}
+	if p, err := r.Locate(id); err == nil && !r.Ended(p.Name, p.Boot) {
+		notice := wire.RemovedNotice{Raft: id, Term: r.Term.Number()}
+		r.Peers.Begin(ctx, p, wire.Removed, wire.Marshal(&notice), func(wire.Frame, error) {})
+	}
+	return nil
+}
+
+// invite asks a member to run raft, and returns its raft ID.
+func (r *Reconciler) invite(ctx context.Context, p member.Process) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
 	defer cancel()
 	var a wire.InviteAnswer
 	invitation := wire.InviteRequest{Term: r.Term.Number()}
 	if err := r.Peers.AskInto(ctx, p, wire.Invite, wire.Marshal(&invitation), &a); err != nil {
-		return err
+		return "", err
 	}
-	r.Self.Log.Info("adding a server", "raft", a.Raft)
-	return r.Raft.AddNonvoter(a.Raft, prev)
-}
-
-// progress asks the holder of a raft ID for its progress. Ok is false if the holder
-// does not answer, or answers for another ID.
-func (r *Reconciler) progress(ctx context.Context, id string) (a wire.ProgressAnswer, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, timing.ProgressAnswer)
-	defer cancel()
-	p, err := r.Locate(id)
-	if err != nil || r.Peers.AskInto(ctx, p, wire.Progress, nil, &a) != nil {
-		return a, false
+	if name, _, err := member.ParseRaftID(a.Raft); err != nil || name != p.Name {
+		return "", fmt.Errorf("cluster: %s answers an invitation as %q", p.Name, a.Raft)
 	}
-	return a, a.Raft == id
-}
-
-// lag returns how many entries a raft ID is behind the leader, and the largest
-// number if the holder does not answer.
-func (r *Reconciler) lag(ctx context.Context, id string) uint64 {
-	a, ok := r.progress(ctx, id)
-	if !ok {
-		return ^uint64(0)
-	}
-	last := r.Raft.LastIndex()
-	return last - min(last, a.Applied)
-}
-
-// reportVoters calls Changed for each voter added or removed since the last call.
-// The first call reports nothing, because every voter was there before.
-func (r *Reconciler) reportVoters(servers []server) {
-	first := len(r.known) == 0
-	now := make(map[string]bool)
-	for _, s := range servers {
-		if s.voter {
-			now[s.id] = true
-			if !r.known[s.id] && !first {
-				r.Changed(Added, r.process(s.id))
-			}
-		}
-	}
-	for id := range r.known {
-		if !now[id] {
-			r.Changed(Removed, r.process(id))
-		}
-	}
-	r.known = now
-}
-
-// process returns the holder of a raft ID, with the name alone if no address is
-// known.
-func (r *Reconciler) process(id string) member.Process {
-	name, _, _ := member.ParseRaftID(id)
-	p, _ := r.Locate(id)
-	p.Name = name
-	return p
+	return a.Raft, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/wakeup"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -38,11 +39,18 @@ type stage struct {
 	announced []uint64
 	lifted    bool
 	format    int
-	hold      bool     // the leader's own commands wait
-	told      []string // calls of Changed
+	hold      bool // the leader's own commands wait
+	told      []wire.VoterSet
+	cut       map[string]time.Time // members that raft does not reach, since
+	missed    map[string]time.Time // by raft ID: the former leader's words
+	ended     map[member.Process]bool
+	suspected []string
+	gossiped  wakeup.All
+	proved    wakeup.All
+	contacted wakeup.One
+	attached  wakeup.One
+	said      map[member.Process]member.Metadata // own descriptions that differ from gossip; zero: not attached
 }
-
-const lastIndex = 1000
 
 // onStage runs f in a bubble with a leader "a" and the given number of wanted
 // voters. The founding wait is over, and a majority confirms.
@@ -52,12 +60,17 @@ func onStage(t *testing.T, want int, f func(s *stage), change ...func(*Config)) 
 		s := &stage{
 			t: t, leads: true, confirmed: true, bound: 2000, lifted: true, format: newest,
 			deaf: make(map[string]bool), declines: make(map[string]bool), behind: make(map[string]bool),
+			cut: make(map[string]time.Time), missed: make(map[string]time.Time), ended: make(map[member.Process]bool),
+			contacted: wakeup.NewOne(), attached: wakeup.NewOne(), said: make(map[member.Process]member.Metadata),
 		}
 		cfg := Config{
 			Self: member.Self{Name: "a", Boot: 1, Log: slog.New(slog.DiscardHandler)},
 			Want: want, Format: newest,
 			Raft: stageRaft{s}, Term: stageTerm{s}, Peers: stagePeers{s},
-			Members: s.members, Locate: s.locate, Changed: s.changed,
+			Members: s.members, Locate: s.locate,
+			Gossiped: s.gossiped.Wait, Proved: s.proved.Wait, Ended: s.hasEnded,
+			Suspect: func(p member.Process) { s.set(func() { s.suspected = append(s.suspected, p.Name) }) },
+			Missed:  func(id string) (at time.Time) { s.set(func() { at = s.missed[id] }); return },
 		}
 		for _, f := range change {
 			f(&cfg)
@@ -68,10 +81,12 @@ func onStage(t *testing.T, want int, f func(s *stage), change ...func(*Config)) 
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { s.r.Run(ctx) })
+		defer func() {
+			cancel()
+			s.r.Stop()
+			wg.Wait()
+		}()
 		f(s)
-		cancel()
-		s.r.Stop()
-		wg.Wait()
 	})
 }
 
@@ -91,12 +106,36 @@ func (s *stage) join(name string, boot uint64, change ...func(*member.Sighting))
 	m := seen(name, boot, change...)
 	m.Since = time.Now()
 	s.sightings = append(s.sightings, m)
+	s.gossiped.Wake()
 }
 
-// die has every process of a name die now.
+// die has every process of a name die now: gossip knows, and raft reaches it no more.
 func (s *stage) die(name string) {
 	s.edit(name, func(m *member.Sighting) { m.Alive, m.Since = false, time.Now() })
-	s.set(func() { s.deaf[name] = true })
+	s.sever(name)
+}
+
+// sever cuts raft and streams off from a member now. Gossip goes on.
+func (s *stage) sever(name string) {
+	s.set(func() { s.deaf[name], s.cut[name] = true, time.Now() })
+	s.contacted.Wake()
+}
+
+// reach makes raft and streams reach a member again.
+func (s *stage) reach(name string) {
+	s.set(func() { delete(s.deaf, name); delete(s.cut, name) })
+	s.contacted.Wake()
+}
+
+// prove has the end of a process proved.
+func (s *stage) prove(name string, boot uint64) {
+	s.set(func() { s.ended[member.Process{Name: name, Boot: boot}] = true })
+	s.proved.Wake()
+}
+
+func (s *stage) hasEnded(name string, boot uint64) (ended bool) {
+	s.set(func() { ended = s.ended[member.Process{Name: name, Boot: boot}] })
+	return ended
 }
 
 func (s *stage) edit(name string, f func(*member.Sighting)) {
@@ -107,6 +146,7 @@ func (s *stage) edit(name string, f func(*member.Sighting)) {
 			f(&s.sightings[i])
 		}
 	}
+	s.gossiped.Wake()
 }
 
 func (s *stage) set(f func()) {
@@ -158,11 +198,14 @@ func (s *stage) changes() string {
 	return strings.Join(s.log, ", ")
 }
 
-// reported returns the calls of Changed.
-func (s *stage) reported() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.told, ", ")
+// lastTold returns the state of the voters as announced last.
+func (s *stage) lastTold() (set wire.VoterSet) {
+	s.set(func() {
+		if len(s.told) > 0 {
+			set = s.told[len(s.told)-1]
+		}
+	})
+	return set
 }
 
 // announcements returns the bounds told to every member.
@@ -182,23 +225,28 @@ func (s *stage) locate(raftID string) (member.Process, error) {
 	return member.Locate(s.members(), raftID)
 }
 
-func (s *stage) changed(c Change, p member.Process) {
-	s.set(func() {
-		s.told = append(s.told, fmt.Sprintf("%s %s", map[Change]string{Added: "+", Removed: "-"}[c], p.Name))
-	})
-}
-
 // stageRaft is the leader's raft: every change is committed at once.
 type stageRaft struct{ *stage }
 
-func (s stageRaft) ID() string        { return "a#1" }
-func (s stageRaft) LastIndex() uint64 { return lastIndex }
+func (s stageRaft) ID() string { return "a#1" }
 
 func (s stageRaft) Servers() []member.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.config)
 }
+
+func (s stageRaft) Contact(id string) member.Contact {
+	name, _, _ := member.ParseRaftID(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since, cut := s.cut[name]; cut {
+		return member.Contact{Last: since, Failing: true, Current: true}
+	}
+	return member.Contact{Last: time.Now(), Current: !s.behind[name]}
+}
+
+func (s stageRaft) ContactChanged() <-chan struct{} { return s.contacted }
 
 func (s stageRaft) Leads(term uint64) bool {
 	s.mu.Lock()
@@ -226,14 +274,20 @@ func (s stageRaft) AddNonvoter(id string, prev uint64) error {
 }
 
 func (s stageRaft) AddVoter(id string, prev uint64) error {
-	return s.change(prev, "promote", id, func(at int) { s.config[at].Voter = true })
+	return s.change(prev, "promote", id, func(at int) {
+		if at < 0 {
+			s.config = append(s.config, member.Server{ID: id, Voter: true})
+			return
+		}
+		s.config[at].Voter = true
+	})
 }
 
 func (s stageRaft) Remove(id string, prev uint64) error {
 	return s.change(prev, "remove", id, func(at int) { s.config = slices.Delete(s.config, at, at+1) })
 }
 
-func (s stageRaft) Transfer(context.Context) error {
+func (s stageRaft) TransferTo(context.Context, string) error {
 	s.set(func() { s.log, s.leads = append(s.log, "transfer"), false })
 	return nil
 }
@@ -268,6 +322,28 @@ func (s stageTerm) AnnounceBound(ttl uint64) {
 	s.set(func() { s.announced = append(s.announced, ttl) })
 }
 
+func (s stageTerm) AnnounceVoters(set wire.VoterSet) {
+	s.set(func() { s.told = append(s.told, set) })
+}
+
+// Described answers as if every living process were attached, unless the test says
+// otherwise.
+func (s stageTerm) Described(name string, boot uint64) (meta member.Metadata, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if own, said := s.said[member.Process{Name: name, Boot: boot}]; said {
+		return own, own != (member.Metadata{})
+	}
+	for _, m := range s.sightings {
+		if m.Name == name && m.Boot == boot && m.Alive && !s.deaf[name] {
+			return m.Meta, true
+		}
+	}
+	return meta, false
+}
+
+func (s stageTerm) Attachments() <-chan struct{} { return s.attached }
+
 func (s stageTerm) Bound() (ttl uint64)      { s.set(func() { ttl = s.bound }); return }
 func (s stageTerm) Lifted() (ok bool)        { s.set(func() { ok = s.lifted }); return }
 func (s stageTerm) Format() (f int)          { s.set(func() { f = s.format }); return }
@@ -280,7 +356,7 @@ var errDeclined = errors.New("declined")
 
 func (s stagePeers) AskInto(ctx context.Context, to member.Process, t wire.Type, _ []byte, v any) error {
 	s.mu.Lock()
-	deaf, declines, behind := s.deaf[to.Name], s.declines[to.Name], s.behind[to.Name]
+	deaf, declines := s.deaf[to.Name], s.declines[to.Name]
 	var id string
 	for _, m := range s.sightings {
 		if m.Process == to {
@@ -298,11 +374,6 @@ func (s stagePeers) AskInto(ctx context.Context, to member.Process, t wire.Type,
 			return errDeclined
 		}
 		v.(*wire.InviteAnswer).Raft = id
-	case wire.Progress:
-		a := v.(*wire.ProgressAnswer)
-		if a.Raft = id; !behind {
-			a.Applied = lastIndex
-		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package voters
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,20 +13,28 @@ import (
 // scene is the leader's knowledge of the configuration and the members at one
 // moment.
 type scene struct {
-	self      string // the leader's raft ID
-	durable   bool   // this member has a Dir; voters either all have a Dir or none has
-	format    int    // the least format of a new voter
+	self      string   // the leader's raft ID
+	durable   bool     // this member has a Dir; voters either all have a Dir or none has
+	format    int      // the least format of a new voter
+	only      []string // the names that may vote; nil: all
 	started   time.Time
 	now       time.Time
 	config    []member.Server
 	sightings []member.Sighting
-	departs   map[string]bool // raft IDs of departing members
+	own       func(member.Sighting) (meta member.Metadata, ok bool) // the process's own description, if it is attached
+	departs   map[string]bool                                       // raft IDs of departing members
+
+	ended   func(name string, boot uint64) bool
+	leaves  func(name string, boot uint64) bool // asked to leave
+	contact func(raftID string) member.Contact
+	missed  func(raftID string) time.Time // since when the former leader missed the voter; zero: did not
+
+	next time.Duration // until the earliest end of a wait, as found by view and stable
 }
 
-// view joins the raft configuration with gossip. It returns the servers of the
-// configuration, the leader last, and the candidates for a vote, the earliest
-// process first. The caller must still ask the silent servers for an answer, and
-// the living non-voters for their progress.
+// view joins the raft configuration with gossip, proof and raft's contacts. It
+// returns the servers of the configuration, the candidates for a vote, the earliest
+// process first, and beside each candidate its part in the plan.
 func (sc *scene) view() (servers []server, candidates []member.Sighting) {
 	taken := make(map[string]bool) // names with a part in the configuration
 	for _, line := range sc.config {
@@ -33,59 +42,119 @@ func (sc *scene) view() (servers []server, candidates []member.Sighting) {
 		if err != nil {
 			continue
 		}
-		s, succeeded := sc.look(line, name, generation)
-		taken[name] = !succeeded
+		s := sc.look(line, name, generation)
+		taken[name] = taken[name] || !s.proved
 		servers = append(servers, s)
 	}
 	for _, m := range sc.sightings {
-		if !taken[m.Name] && sc.mayVote(m) {
+		var ok bool
+		if m.Meta, ok = sc.own(m); ok && !taken[m.Name] && sc.mayVote(m) && sc.latest(m) {
 			candidates = append(candidates, m)
 		}
 	}
-	// The leader itself leaves last.
-	if i := slices.IndexFunc(servers, func(s server) bool { return s.id == sc.self }); i >= 0 {
-		self := servers[i]
-		servers = append(slices.Delete(servers, i, i+1), self)
-	}
 	slices.SortStableFunc(candidates, func(a, b member.Sighting) int { return cmp.Compare(a.Boot, b.Boot) })
+	for i := range servers {
+		s := &servers[i]
+		if s.silent && (!sc.durable || len(candidates) > 0) {
+			// With a Dir the voter is expected back, and keeps its place until
+			// another member can take the place.
+			s.gone = true
+		}
+	}
 	return servers, candidates
 }
 
-// look describes one server of the configuration. Succeeded reports that the
-// member of the name runs without the server's store: the server will not vote
-// again under this ID, and the member may be invited under a new ID.
-func (sc *scene) look(line member.Server, name string, generation uint64) (s server, succeeded bool) {
-	s = server{id: line.ID, voter: line.Voter, leaving: sc.departs[line.ID]}
-	last := sc.started // when a process of the name was last seen to change
+// look describes one server of the configuration.
+//
+// The server has ended for certain if every known process with this generation has
+// ended, and the store is lost with the process: in memory, or because a later
+// process of the name runs with another store. A Dir keeps the store for the next
+// process, which is the same voter.
+//
+// A voter loses its place by its own word alone: that the voter leaves, and that a
+// later process has another store, is believed only from the description that the
+// process gives of itself to the leader. Gossip carries words about any member by
+// any member, so gossip serves here as a hint about life, which proof confirms.
+func (sc *scene) look(line member.Server, name string, generation uint64) server {
+	s := server{id: line.ID, voter: line.Voter, self: line.ID == sc.self, leaving: sc.departs[line.ID]}
+	known, succeeded := false, false
 	for _, m := range sc.sightings {
 		switch {
 		case m.Name != name:
-		case m.Alive && m.Meta.Generation == generation:
-			s.alive = true
-			s.leaving = s.leaving || m.Meta.Leaving
-		case m.Alive && m.Meta.InCluster():
-			succeeded = true
-		case m.Since.After(last):
-			last = m.Since
+		case m.Meta.Generation == generation:
+			known = true
+			s.zone = m.Meta.Zone
+			if m.Alive && !sc.ended(m.Name, m.Boot) {
+				s.alive = true
+				own, _ := sc.own(m)
+				s.leaving = s.leaving || own.Leaving || own.Thin
+			}
+		case !m.Alive || !m.Meta.InCluster() || sc.ended(m.Name, m.Boot):
+		case m.Meta.Generation > generation:
+			own, _ := sc.own(m)
+			succeeded = succeeded || own.InCluster() && own.Generation > generation
+		default:
+			s.alive = true // invited a moment ago: the description comes by gossip
+			s.zone = m.Meta.Zone
 		}
 	}
+	contact := sc.contact(line.ID)
 	switch {
-	case s.id == sc.self:
-		s.alive, succeeded = true, false
+	case s.self:
+		s.alive, s.up, s.ready = true, true, true
+		return s
 	case s.alive:
-		succeeded = false
-	case succeeded:
-		s.gone = true
-	default:
-		s.silent = sc.now.Sub(last) > sc.patience()
+	case succeeded, known && !sc.durable && sc.allEnded(name, generation):
+		s.gone, s.proved = true, true
 	}
-	if !s.voter && member.FormatOf(sc.sightings, s.id) < sc.format {
-		s.gone = true // added before the format was raised
+	s.ready = contact.Current
+	if !s.voter {
+		s.up = s.alive
+		s.gone = s.gone || member.FormatOf(sc.sightings, s.id) < sc.format // added before the format was raised
+		return s
 	}
-	return s, succeeded
+	silence := sc.now.Sub(sc.lastAnswer(line.ID, contact))
+	s.up = !s.gone && !contact.Failing && !contact.Last.IsZero() && sc.now.Sub(contact.Last) <= timing.VoterMissed
+	s.silent = !s.up && silence >= sc.patience()
+	if s.up {
+		sc.wait(timing.VoterMissed - sc.now.Sub(contact.Last) + 1)
+	} else {
+		sc.wait(sc.patience() - silence)
+	}
+	return s
 }
 
-// patience is how long a silent server is waited for.
+// lastAnswer is when raft last reached a voter, as far as this leader can tell:
+//
+//   - by this leader's own exchanges;
+//   - for a new leader, from the former leader's words: a follower exchanges
+//     nothing with the other followers, but the leader tells all members which
+//     voters it misses. So the wait for a voter does not begin anew with each
+//     election;
+//   - at the latest the beginning of the term, if nobody has missed the voter
+//     before.
+//
+// Not taken: gossip's time of death, since gossip may see a voter that raft cannot
+// reach.
+func (sc *scene) lastAnswer(id string, contact member.Contact) time.Time {
+	last := sc.missed(id)
+	if last.IsZero() {
+		last = sc.started
+	}
+	if contact.Last.After(last) {
+		last = contact.Last
+	}
+	return last
+}
+
+// allEnded reports whether every known process of this generation has ended.
+func (sc *scene) allEnded(name string, generation uint64) bool {
+	return !slices.ContainsFunc(sc.sightings, func(m member.Sighting) bool {
+		return m.Name == name && m.Meta.Generation == generation && !sc.ended(m.Name, m.Boot)
+	})
+}
+
+// patience is how long the leader waits for a voter that raft does not reach.
 func (sc *scene) patience() time.Duration {
 	if sc.durable {
 		return timing.DeadDurable
@@ -94,41 +163,48 @@ func (sc *scene) patience() time.Duration {
 }
 
 // mayVote reports whether a member outside the configuration could become a voter.
+// m has the member's own description.
 func (sc *scene) mayVote(m member.Sighting) bool {
-	return m.Alive && !m.Meta.Leaving &&
+	return m.Alive && !m.Meta.Leaving && !m.Meta.Thin &&
 		m.Meta.InCluster() &&
+		(sc.only == nil || slices.Contains(sc.only, m.Name)) &&
 		m.Meta.Generation != 0 &&
 		m.Meta.Version == member.ProtocolVersion &&
 		m.Meta.Durable == sc.durable &&
 		m.Meta.ReadsFormat() >= sc.format &&
-		sc.now.Sub(m.Since) >= timing.StableMember
+		!sc.ended(m.Name, m.Boot) && !sc.leaves(m.Name, m.Boot)
 }
 
-// trials remembers the progress of non-voters, and the failed candidates.
+// latest reports whether no later process of the member's name lives and is attached.
+func (sc *scene) latest(m member.Sighting) bool {
+	return !slices.ContainsFunc(sc.sightings, func(o member.Sighting) bool {
+		_, ok := sc.own(o)
+		return ok && o.Name == m.Name && o.Boot > m.Boot && o.Alive
+	})
+}
+
+// stable reports whether a candidate has lived for a while. A member that is needed
+// may vote at once, a member that only improves the voter set must be stable.
+func (sc *scene) stable(m member.Sighting) bool {
+	sc.wait(timing.StableMember - sc.now.Sub(m.Since))
+	return sc.now.Sub(m.Since) >= timing.StableMember
+}
+
+// wait notes that a wait ends in d.
+func (sc *scene) wait(d time.Duration) {
+	if d > 0 && (sc.next == 0 || d < sc.next) {
+		sc.next = d
+	}
+}
+
+// trials remembers how long non-voters take, and the failed candidates.
 type trials struct {
-	passed map[string]int               // by raft ID: checks passed in a row
 	since  map[string]time.Time         // by raft ID: first seen, and not ready since
 	failed map[member.Process]time.Time // failed candidates, and the time of failure
 }
 
 func newTrials() *trials {
-	return &trials{make(map[string]int), make(map[string]time.Time), make(map[member.Process]time.Time)}
-}
-
-// Limits for a server to have caught up.
-const (
-	catchUpLag    = 64 // entries behind the leader
-	catchUpChecks = 2  // checks in a row within catchUpLag
-)
-
-// check notes how many entries s is behind, and sets s.ready.
-func (t *trials) check(s *server, lag uint64) {
-	if lag < catchUpLag {
-		t.passed[s.id]++
-	} else {
-		delete(t.passed, s.id)
-	}
-	s.ready = t.passed[s.id] >= catchUpChecks
+	return &trials{make(map[string]time.Time), make(map[member.Process]time.Time)}
 }
 
 // overdue reports whether s is a non-voter and has not caught up in time, so
@@ -148,10 +224,12 @@ func (t *trials) overdue(s *server, now time.Time) bool {
 // fail has the candidate p passed over for a while.
 func (t *trials) fail(p member.Process, now time.Time) { t.failed[p] = now }
 
-// passOver removes all candidates with a failure a short time ago.
+// passOver removes all candidates with a failure a short time ago. Older failures are
+// forgotten: each restart of a member is another process.
 func (t *trials) passOver(candidates []member.Sighting, now time.Time) []member.Sighting {
+	maps.DeleteFunc(t.failed, func(_ member.Process, at time.Time) bool { return now.Sub(at) >= timing.CandidateShy })
 	return slices.DeleteFunc(candidates, func(c member.Sighting) bool {
-		at, failed := t.failed[c.Process]
-		return failed && now.Sub(at) < timing.CandidateShy
+		_, failed := t.failed[c.Process]
+		return failed
 	})
 }

@@ -2,6 +2,7 @@ package voters
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,7 @@ func format(f uint8) func(*member.Sighting) { return func(s *member.Sighting) { 
 func leaves(s *member.Sighting)             { s.Meta.Leaving = true }
 func foreign(s *member.Sighting)            { s.Meta.Cluster = machine.ClusterID{} }
 func durable(s *member.Sighting)            { s.Meta.Durable = true }
+func thin(s *member.Sighting)               { s.Meta.Thin = true }
 func newer(s *member.Sighting)              { s.Meta.Version++ }
 
 func (s server) String() string {
@@ -58,7 +60,8 @@ func (s server) String() string {
 		is   bool
 		name string
 	}{
-		{s.voter, "voter"}, {s.alive, "alive"}, {s.leaving, "leaving"}, {s.gone, "gone"}, {s.silent, "silent"}, {s.ready, "ready"},
+		{s.voter, "voter"}, {s.self, "self"}, {s.alive, "alive"}, {s.leaving, "leaving"}, {s.gone, "gone"}, {s.proved, "proved"},
+		{s.silent, "silent"}, {s.up, "up"}, {s.ready, "ready"},
 	} {
 		if f.is {
 			out += " " + f.name
@@ -67,9 +70,28 @@ func (s server) String() string {
 	return out
 }
 
-func TestServersAreSeenByConfigurationAndGossip(t *testing.T) {
+func TestServersAreSeenByRaftGossipAndProof(t *testing.T) {
 	const now = time.Hour
 	recent := now - time.Second
+	missed := func(since time.Duration) func(*scene) {
+		return func(sc *scene) {
+			sc.contact = func(string) member.Contact { return member.Contact{Last: epoch.Add(since), Failing: true} }
+		}
+	}
+	with := func(fs ...func(*scene)) func(*scene) {
+		return func(sc *scene) {
+			for _, f := range fs {
+				f(sc)
+			}
+		}
+	}
+	ended := func(boots ...uint64) func(*scene) {
+		return func(sc *scene) {
+			sc.ended = func(_ string, boot uint64) bool { return slices.Contains(boots, boot) }
+		}
+	}
+	inDir := func(sc *scene) { sc.durable = true }
+	never := func(sc *scene) { sc.contact = func(string) member.Contact { return member.Contact{} } }
 	for _, tt := range []struct {
 		claim      string
 		change     func(*scene)
@@ -80,77 +102,149 @@ func TestServersAreSeenByConfigurationAndGossip(t *testing.T) {
 		{
 			claim:     "a voter that lives",
 			sightings: []member.Sighting{seen("b", 2)},
-			servers:   "b#1 voter alive",
+			servers:   "b#1 voter alive up ready",
 		},
 		{
-			claim:   "a voter that gossip does not know counts from the term's start",
-			servers: "b#1 voter silent",
+			claim:   "a voter that raft reaches is up, even if gossip does not know it",
+			servers: "b#1 voter up ready",
+		},
+		{
+			claim:   "a voter never reached counts from the term's start",
+			change:  never,
+			servers: "b#1 voter gone silent",
 		},
 		{
 			claim:   "and is waited for while the term is young",
-			change:  func(sc *scene) { sc.started = epoch.Add(recent) },
+			change:  with(never, func(sc *scene) { sc.started = epoch.Add(recent) }),
 			servers: "b#1 voter",
 		},
 		{
-			claim:     "a voter that died a moment ago is waited for",
-			sightings: []member.Sighting{seen("b", 2, dead(recent))},
-			servers:   "b#1 voter",
+			claim: "but the former leader's silence counts too",
+			change: with(never, func(sc *scene) {
+				sc.started = epoch.Add(recent)
+				sc.missed = func(string) time.Time { return epoch.Add(now - timing.DeadInMemory) }
+			}),
+			servers: "b#1 voter gone silent",
 		},
 		{
-			claim:     "a voter that died long ago is silent",
-			sightings: []member.Sighting{seen("b", 2, dead(now-timing.DeadInMemory-1))},
-			servers:   "b#1 voter silent",
+			claim:     "a voter that raft missed a moment ago is waited for",
+			change:    missed(recent),
+			sightings: []member.Sighting{seen("b", 2)},
+			servers:   "b#1 voter alive",
+		},
+		{
+			claim:     "a voter that raft has missed for long is gone, even if gossip sees it",
+			change:    missed(now - timing.DeadInMemory),
+			sightings: []member.Sighting{seen("b", 2)},
+			servers:   "b#1 voter alive gone silent",
 		},
 		{
 			claim:     "with a Dir, long is longer",
-			change:    func(sc *scene) { sc.durable = true },
-			sightings: []member.Sighting{seen("b", 2, dead(now-timing.DeadDurable))},
+			change:    with(inDir, missed(now-timing.DeadDurable+1)),
+			sightings: []member.Sighting{seen("b", 2, durable), seen("c", 3, durable)},
+			servers:   "b#1 voter alive", candidates: "c/3",
+		},
+		{
+			claim:     "and without a spare the voter keeps its place",
+			change:    with(inDir, missed(0)),
+			sightings: []member.Sighting{seen("b", 2, durable)},
+			servers:   "b#1 voter alive silent",
+		},
+		{
+			claim:     "which it loses to a spare",
+			change:    with(inDir, missed(now-timing.DeadDurable)),
+			sightings: []member.Sighting{seen("b", 2, durable), seen("c", 3, durable)},
+			servers:   "b#1 voter alive gone silent", candidates: "c/3",
+		},
+		{
+			claim:     "in memory a process that has ended is gone at once, though gossip takes it for alive",
+			change:    with(missed(recent), ended(2)),
+			sightings: []member.Sighting{seen("b", 2)},
+			servers:   "b#1 voter gone proved",
+		},
+		{
+			claim:      "and its successor is a candidate at once",
+			change:     with(missed(recent), ended(2)),
+			sightings:  []member.Sighting{seen("b", 2), seen("b", 3, generation(9), since(now))},
+			servers:    "b#1 voter gone proved",
+			candidates: "b/3",
+		},
+		{
+			claim:     "with a Dir, an ended process is waited for",
+			change:    with(inDir, missed(recent), ended(2)),
+			sightings: []member.Sighting{seen("b", 2, durable)},
 			servers:   "b#1 voter",
 		},
 		{
-			claim:      "a voter whose name runs without its store is gone, and its successor a candidate",
+			claim:     "and the next process with the same store is the same voter",
+			change:    with(inDir, ended(2)),
+			sightings: []member.Sighting{seen("b", 2, durable), seen("b", 3, durable)},
+			servers:   "b#1 voter alive up ready",
+		},
+		{
+			claim:      "with another store it is another one",
+			change:     with(inDir, ended(2), missed(recent)),
+			sightings:  []member.Sighting{seen("b", 2, durable), seen("b", 3, durable, generation(9))},
+			servers:    "b#1 voter gone proved",
+			candidates: "b/3",
+		},
+		{
+			claim:      "a voter whose name runs without its store is gone, once gossip knows its death",
+			change:     missed(recent),
 			sightings:  []member.Sighting{seen("b", 2, dead(recent)), seen("b", 3, generation(9))},
-			servers:    "b#1 voter gone",
+			servers:    "b#1 voter gone proved",
 			candidates: "b/3",
 		},
 		{
 			claim:     "a successor that is in no cluster yet is none",
+			change:    missed(recent),
 			sightings: []member.Sighting{seen("b", 3, generation(9), foreign, since(recent))},
 			servers:   "b#1 voter",
 		},
 		{
 			claim:     "beside the voter itself, another process of the name changes nothing",
 			sightings: []member.Sighting{seen("b", 2), seen("b", 3, generation(9))},
-			servers:   "b#1 voter alive",
+			servers:   "b#1 voter alive up ready",
+		},
+		{
+			claim:     "a server invited a moment ago lives, though its description is an earlier one",
+			change:    func(sc *scene) { sc.config[0] = member.Server{ID: "b#7"} },
+			sightings: []member.Sighting{seen("b", 2)},
+			servers:   "b#7 alive up ready",
 		},
 		{
 			claim:     "a voter leaves if gossip says so",
 			sightings: []member.Sighting{seen("b", 2, leaves)},
-			servers:   "b#1 voter alive leaving",
+			servers:   "b#1 voter alive leaving up ready",
 		},
 		{
 			claim:     "or if it has asked to leave",
 			change:    func(sc *scene) { sc.departs = map[string]bool{"b#1": true} },
 			sightings: []member.Sighting{seen("b", 2)},
-			servers:   "b#1 voter alive leaving",
+			servers:   "b#1 voter alive leaving up ready",
+		},
+		{
+			claim:     "or if it has become thin",
+			sightings: []member.Sighting{seen("b", 2, thin)},
+			servers:   "b#1 voter alive leaving up ready",
 		},
 		{
 			claim:     "a non-voter that does not read the format is gone",
 			change:    func(sc *scene) { sc.config[0].Voter, sc.format = false, newest },
 			sightings: []member.Sighting{seen("b", 2, format(older))},
-			servers:   "b#1 alive gone",
+			servers:   "b#1 alive gone up ready",
 		},
 		{
 			claim:     "a voter that does not read the format stays",
 			change:    func(sc *scene) { sc.format = newest },
 			sightings: []member.Sighting{seen("b", 2, format(older))},
-			servers:   "b#1 voter alive",
+			servers:   "b#1 voter alive up ready",
 		},
 		{
-			claim:     "the leader lives, and stands last",
-			change:    func(sc *scene) { sc.self = "b#1"; sc.config = append(sc.config, member.Server{ID: "c#1", Voter: true}) },
-			sightings: []member.Sighting{seen("c", 2)},
-			servers:   "c#1 voter alive, b#1 voter alive",
+			claim:     "the leader is fit",
+			change:    with(missed(0), func(sc *scene) { sc.self = "b#1" }),
+			sightings: []member.Sighting{seen("b", 2)},
+			servers:   "b#1 voter self alive up ready",
 		},
 		{
 			claim:   "a line that is no raft ID is passed over",
@@ -164,12 +258,13 @@ func TestServersAreSeenByConfigurationAndGossip(t *testing.T) {
 			candidates: "y/5, z/6, x/7",
 		},
 		{
-			claim:  "a candidate lives, stays, votes for this cluster, has a store like the leader's, and reads the format",
-			change: func(sc *scene) { sc.config, sc.format = nil, newest },
+			claim:  "a candidate lives, stays, may vote, is in this cluster, has a store like the leader's, and reads the format",
+			change: with(func(sc *scene) { sc.config, sc.format = nil, newest }, ended(11)),
 			sightings: []member.Sighting{
-				seen("dead", 2, dead(0)), seen("young", 3, since(now-timing.StableMember+1)), seen("leaves", 4, leaves),
-				seen("foreign", 5, foreign), seen("thin", 6, generation(0)), seen("durable", 7, durable),
-				seen("newer", 8, newer), seen("old", 9, format(older)), seen("good", 10, since(now-timing.StableMember)),
+				seen("dead", 2, dead(0)), seen("leaves", 4, leaves),
+				seen("foreign", 5, foreign), seen("storeless", 6, generation(0)), seen("durable", 7, durable),
+				seen("newer", 8, newer), seen("old", 9, format(older)), seen("good", 10, since(now)),
+				seen("ended", 11), seen("thin", 12, thin), seen("asked", 13),
 			},
 			candidates: "good/10",
 		},
@@ -177,6 +272,11 @@ func TestServersAreSeenByConfigurationAndGossip(t *testing.T) {
 		sc := scene{
 			self: "a#1", started: epoch, now: epoch.Add(now),
 			config: []member.Server{{ID: "b#1", Voter: true}}, sightings: tt.sightings,
+			ended:   func(string, uint64) bool { return false },
+			contact: func(string) member.Contact { return member.Contact{Last: epoch.Add(now), Current: true} },
+			leaves:  func(_ string, boot uint64) bool { return boot == 13 },
+			missed:  func(string) time.Time { return time.Time{} },
+			own:     func(m member.Sighting) (member.Metadata, bool) { return m.Meta, m.Alive },
 		}
 		if tt.change != nil {
 			tt.change(&sc)
@@ -198,17 +298,37 @@ func TestServersAreSeenByConfigurationAndGossip(t *testing.T) {
 	}
 }
 
-func TestAServerIsReadyAfterTwoChecksInARow(t *testing.T) {
-	tr := newTrials()
-	for i, tt := range []struct {
-		lag   uint64
-		ready bool
+// Five voters in memory while five members live. A rolling restart of five, each
+// away for a while, does not change the number.
+func TestFiveMembersInMemoryAreFiveVoters(t *testing.T) {
+	young, old := candidate{}, candidate{stable: true}
+	five := []server{{voter: true}, {voter: true}, {voter: true}, {voter: true}, {voter: true}}
+	four := append(slices.Clone(five[:4]), server{voter: true, gone: true})
+	three := five[:3]
+	for _, tt := range []struct {
+		claim      string
+		size       size
+		fewer      time.Duration // since when fewer than five live; 0: five live
+		servers    []server
+		candidates []candidate
+		want       int
 	}{
-		{1000, false}, {catchUpLag - 1, false}, {0, true}, {catchUpLag, false}, {0, false}, {0, true}, {0, true},
+		{"three members are three voters", size{}, 0, three, nil, 3},
+		{"four are three", size{}, 0, three, []candidate{old}, 3},
+		{"five are five", size{}, 0, three, []candidate{old, old}, 5},
+		{"once they are stable", size{}, 0, three, []candidate{old, young}, 3},
+		{"five with a Dir are three", size{durable: true}, 0, three, []candidate{old, old}, 3},
+		{"an explicit number stands", size{explicit: 1}, 0, three, []candidate{old, old}, 1},
+		{"one of five away: five", size{}, 0, four, nil, 5},
+		{"for a while", size{}, timing.FewerVoters - 1, four, nil, 5},
+		{"not for ever", size{}, timing.FewerVoters, four, nil, 3},
+		{"back at once, and young: five", size{}, timing.FewerVoters, four, []candidate{young}, 5},
 	} {
-		s := server{id: "b#1", alive: true}
-		if tr.check(&s, tt.lag); s.ready != tt.ready {
-			t.Errorf("check %d, %d entries behind: ready %v", i+1, tt.lag, s.ready)
+		if tt.fewer > 0 {
+			tt.size.fewer = epoch.Add(-tt.fewer)
+		}
+		if got := tt.size.want(tt.servers, tt.candidates, epoch); got != tt.want {
+			t.Errorf("%s: got %d, want %d", tt.claim, got, tt.want)
 		}
 	}
 }

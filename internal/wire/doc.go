@@ -13,7 +13,8 @@
 //   - All other bodies are structs, as msgpack maps by field name. Not arrays: the
 //     decoder refuses an array of another length, and the speed does not matter
 //     here. The structs are in messages.go, except the questions and answers about
-//     keys: replica.Query, Answer, Scan and Scanned, the same as in the process.
+//     keys: replica.Query, Answer, Scan and Scanned, and those of replica/lists.go, the same as in
+//     the process.
 //
 // Before a msgpack body is decoded, validate compares every length in the body
 // with the bytes present, so that a false length costs no memory.

@@ -18,6 +18,10 @@ type Frame struct {
 	ID   uint64 // equal in a request and its answer; 0 in a notice
 	Code Code   // CodeRequest in a request or notice, another Code in an answer
 	Body []byte
+
+	// Mere says that the answer came from a process without the voter role. Mere is
+	// no part of the encoding: the asking side sets it, by the answerer's handshake.
+	Mere bool
 }
 
 // Type names the message in a frame's body. Types travel on the wire: never
@@ -28,30 +32,42 @@ type Type uint8
 // body of the answer; "empty" is a body of no bytes. The member sends requests and
 // notices to the leader, except Event and Bound.
 const (
-	Attach  Type = 1  // AttachRequest → AttachAnswer: first on every member stream
-	Propose Type = 2  // machine command → machine outcome
-	Beat    Type = 3  // session ID → empty
-	Read    Type = 4  // replica.Query → replica.Answer
-	Ready   Type = 5  // empty → empty, as soon as the cluster grants
-	Detach  Type = 6  // notice: session ID
-	Cancel  Type = 7  // notice: the ID of a Read or Scan with no caller waiting
-	Depart  Type = 8  // DepartRequest → empty, after the voter is replaced
-	Scan    Type = 9  // replica.Scan → replica.Scanned
-	Event   Type = 16 // notice from leader to member: machine event
-	Bound   Type = 17 // notice from leader to member: AttachAnswer with a new TTL bound
+	Attach   Type = 1  // AttachRequest → AttachAnswer: before all others, Find excepted
+	Propose  Type = 2  // machine command → machine outcome
+	Beat     Type = 3  // session ID → empty
+	Read     Type = 4  // replica.Query → replica.Answer
+	Ready    Type = 5  // empty → empty, as soon as the cluster grants
+	Detach   Type = 6  // notice: session ID
+	Cancel   Type = 7  // notice: the ID of a Read, Scan or Sessions with no caller waiting
+	Depart   Type = 8  // DepartRequest → empty, after the voter is replaced
+	Scan     Type = 9  // replica.Scan → replica.Scanned
+	Find     Type = 10 // FindRequest → Hint, as soon as there is news; before Attach too
+	Values   Type = 11 // replica.ValuesQuery → replica.ValuesPage
+	Sessions Type = 12 // replica.SessionsQuery → replica.SessionsPage
+	Event    Type = 16 // notice from leader to member: machine event
+	Bound    Type = 17 // notice from leader to member: AttachAnswer with a new TTL bound
+	Voters   Type = 18 // notice from leader to member: VoterSet
+	Describe Type = 19 // notice: the member's own description, member.Metadata; after Attach and after each change
 )
 
 // Types on KindControl streams. Any member sends requests to any member.
 const (
 	Confirm  Type = 32 // ConfirmRequest → empty: CodeOK means yes
 	Prepare  Type = 33 // PrepareRequest → PrepareAnswer
-	Accept   Type = 34 // AcceptRequest → empty
+	Accept   Type = 34 // AcceptRequest → empty, or AcceptAnswer with a refusal
 	Chosen   Type = 35 // Founding → empty
 	Who      Type = 36 // empty → WhoAnswer
 	Invite   Type = 37 // InviteRequest → InviteAnswer
 	Progress Type = 38 // empty → ProgressAnswer
 	Removed  Type = 39 // RemovedNotice → empty
 	InConfig Type = 40 // InConfigRequest → empty: CodeOK means yes, CodeNo means no
+	Goodbye  Type = 41 // GoodbyeNotice → empty: CodeNo if the preamble named another process
+	Vouch    Type = 42 // VouchRequest → VouchAnswer from the confirmed leader; CodeNotLeader with a Hint from others
+	Retire   Type = 43 // RetireRequest → RetireAnswer
+	Stand    Type = 44 // StandRequest → StandAnswer: CodeOK means yes, CodeNo means no
+	Lineage  Type = 45 // LineageRequest → LineageAnswer: between two clusters of one name
+	Follows  Type = 46 // FollowsRequest → FollowsAnswer; CodeNo from another raft ID
+	Attest   Type = 47 // AttestRequest → empty: CodeOK means yes, CodeNo means no
 )
 
 // Asks reports whether a frame of type t is a request, which has an ID and must be
@@ -59,8 +75,8 @@ const (
 // may send new notices, and members of this version skip them.
 func (t Type) Asks() bool {
 	switch t {
-	case Attach, Propose, Beat, Read, Ready, Depart, Scan,
-		Confirm, Prepare, Accept, Chosen, Who, Invite, Progress, Removed, InConfig:
+	case Attach, Propose, Beat, Read, Ready, Depart, Scan, Find, Values, Sessions,
+		Confirm, Prepare, Accept, Chosen, Who, Invite, Progress, Removed, InConfig, Vouch, Retire, Lineage, Goodbye, Stand, Follows, Attest:
 		return true
 	}
 	return false
@@ -73,13 +89,15 @@ type Code uint8
 const (
 	CodeRequest   Code = 0 // not an answer: a request or a notice
 	CodeOK        Code = 1
-	CodeNo        Code = 2 // the answer to the question is no
-	CodeNotLeader Code = 3 // definite refusal; the body is a Hint
-	CodeUnknown   Code = 4 // the command may be in the log, or may get there later
-	CodeNoSession Code = 5 // the session is not open
-	CodeBusy      Code = 6 // definite refusal: a queue is full, try again later
-	CodeBad       Code = 7 // the request is malformed, or unknown to this version
-	CodeVersion   Code = 8 // definite refusal: some voter does not know the command yet
+	CodeNo        Code = 2  // the answer to the question is no
+	CodeNotLeader Code = 3  // definite refusal; the body is a Hint
+	CodeUnknown   Code = 4  // the command may be in the log, or may get there later
+	CodeNoSession Code = 5  // the session is not open
+	CodeBusy      Code = 6  // definite refusal: a queue is full, try again later
+	CodeBad       Code = 7  // the request is malformed, or unknown to this version
+	CodeVersion   Code = 8  // definite refusal: some voter does not know the command yet
+	CodeDenied    Code = 9  // definite refusal by Security.Authorize; the body is a DeniedReason
+	CodeStranger  Code = 10 // definite refusal: the session is another process's, or its key was not shown
 )
 
 var errFrame = errors.New("wire: malformed frame")

@@ -8,21 +8,61 @@ type Hint struct {
 	Term   uint64
 	Leader string // the leader's member name; "" if unknown
 	Addr   string
+	Votes  bool     // the sender runs raft, and hears of a new leader from the election itself
+	Voters []string // addresses of the voters known to the sender
 }
 
-// AttachRequest is the first request on a member's stream to the leader.
+// FindRequest asks for the leader. A sender that runs raft keeps the question until
+// the sender knows news, and answers at the end of Wait in any case.
+//
+// News is a leader of a term above Above. With Lost, news is also a sign of life
+// that the leader of term Above has given since the question came: the asker does
+// not reach that leader.
+type FindRequest struct {
+	Above uint64
+	Wait  uint64 // milliseconds
+	Lost  bool
+}
+
+// AttachRequest is the first request on a member's stream to the leader, and shows
+// the keys of the member's sessions: the stream may act for a session from then on.
+// Further requests show more keys.
 type AttachRequest struct {
-	Sessions []machine.SessionID // the leader sends the events of these sessions
-	Term     uint64              // highest term of a leader that has served this member
+	Term uint64               // highest term of a leader that has served this member
+	Keys []machine.SessionKey // of open sessions: the leader sends their events, and tells which have ended
+	New  []machine.SessionKey // of sessions to be opened; the leader tells no end
 }
 
-// MaxAttach is the largest number of sessions in an AttachRequest.
+// MaxAttach is the largest number of keys in an AttachRequest, and of keys shown on a
+// stream for sessions that are not open.
 const MaxAttach = 16 << 10
 
 // AttachAnswer is the leader's answer to an AttachRequest.
 type AttachAnswer struct {
-	Term uint64
-	TTL  uint64 // the largest TTL of a session, in milliseconds
+	Term    uint64
+	TTL     uint64   // the largest TTL of a session, in milliseconds
+	Members int      // the number of members attached to the leader; 0 in a Bound
+	Voters  []string // the voters' addresses; none in a Bound
+}
+
+// VoterSet is the state of the voters as the leader sees them. The leader tells
+// every attached member at the start and after each change.
+type VoterSet struct {
+	Term   uint64
+	Index  uint64 // of the committed configuration
+	Wanted int    // the number of voters aimed at with the members of now
+	Voters []VoterState
+}
+
+// VoterState is a voter as the leader sees it.
+type VoterState struct {
+	Raft    string
+	Addr    string
+	Zone    string
+	Present bool // its process is not known to have ended
+	Reached bool // raft reaches it
+	Current bool // it has caught up with the log
+	Leaving bool
 }
 
 // DepartRequest asks the leader to replace a voter that wants to leave.
@@ -35,55 +75,6 @@ type DepartRequest struct {
 type ConfirmRequest struct {
 	Term  uint64
 	Voter string // the raft ID of the voter; another incarnation answers no
-}
-
-// Ballot orders the attempts to found a cluster.
-type Ballot struct {
-	Round uint64
-	Name  string
-	Boot  uint64 // the proposer's boot ID, so that no two processes share a ballot
-}
-
-// Founding is the value that the founding members of a cluster agree on.
-type Founding struct {
-	Cluster machine.ClusterID
-	Voters  []string // raft IDs, ascending
-	Floor   uint64   // the cluster's first token
-	TTL     uint64   // milliseconds
-}
-
-// PrepareRequest opens a ballot.
-type PrepareRequest struct {
-	Ballot Ballot
-	Size   int // the asker's number of founding members; all members must agree
-	Voters int // the asker's number of voters; all members must agree
-}
-
-// PrepareAnswer is the promise of a founding member. With CodeNo it is a refusal,
-// and Promised is the ballot that the member has promised before.
-type PrepareAnswer struct {
-	Promised Ballot
-	Accepted Ballot    // the highest accepted ballot; zero if none
-	Value    *Founding // the value accepted in ballot Accepted; nil if none
-	Raft     string    // the member's raft ID
-	Durable  bool      // the member has a Dir
-	Token    uint64    // the highest token that the member remembers
-	TTL      uint64    // milliseconds
-	Members  int       // number of members that the member sees alive, itself included
-}
-
-// AcceptRequest asks a founding member to accept Value in Ballot.
-type AcceptRequest struct {
-	Ballot Ballot
-	Value  Founding
-}
-
-// WhoAnswer identifies a member and gives its knowledge of its cluster.
-type WhoAnswer struct {
-	Name     string
-	Boot     uint64
-	Founding *Founding // nil if the cluster is not founded
-	Hint     Hint
 }
 
 // InviteRequest asks a thin member to run raft, so that the leader can add the
@@ -113,7 +104,34 @@ type RemovedNotice struct {
 	Term uint64
 }
 
+// GoodbyeNotice is the last message of a process: its raft and the contexts of its
+// locks have ended. It counts only over a stream with this process in its preamble.
+type GoodbyeNotice struct {
+	Name string
+	Boot uint64
+}
+
 // InConfigRequest asks the leader whether a raft ID is in the raft configuration.
 type InConfigRequest struct {
 	Raft string
+}
+
+// StandRequest asks a voter whether Candidate may stand for election at once. With
+// a Leader, the voter says yes if that leader of Term is lost to the voter too.
+// Without, the voter says yes if it follows no leader at all. In both cases a
+// voter that has a newer log says no.
+type StandRequest struct {
+	Voter     string // the raft ID of the voter; another incarnation answers no
+	Candidate string // a raft ID
+	Leader    string // the raft ID of the lost leader, or ""
+	Boot      uint64 // of the lost leader's process, which has ended; 0: the leader is silent
+	Term      uint64 // of the lost leader
+	LastTerm  uint64 // of the candidate's newest entry
+	LastIndex uint64 // of the candidate's newest entry
+}
+
+// StandAnswer tells the position of a voter's newest entry, for yes and no alike.
+type StandAnswer struct {
+	LastTerm  uint64
+	LastIndex uint64
 }

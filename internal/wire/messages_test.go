@@ -17,42 +17,93 @@ var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 // samples has one message of each type, with no field zero.
 var samples = []any{
-	&Hint{Term: 3, Leader: "ann", Addr: "10.0.0.1:7000"},
-	&AttachRequest{Sessions: []machine.SessionID{{1}, {2}}, Term: 3},
-	&AttachAnswer{Term: 3, TTL: 10_000},
+	&filledHint,
+	&FindRequest{Above: 3, Wait: 1000, Lost: true},
+	&AttachRequest{Keys: []machine.SessionKey{{1}, {2}}, New: []machine.SessionKey{{4}}, Term: 3},
+	&AttachAnswer{Term: 3, TTL: 10_000, Members: 300, Voters: []string{"10.0.0.1:7000"}},
+	&VoterSet{Term: 3, Index: 9, Wanted: 5, Voters: []VoterState{{Raft: "ann#1", Addr: "10.0.0.1:7000", Zone: "east", Present: true, Reached: true, Current: true, Leaving: true}}},
 	&DepartRequest{Name: "ann", Boot: 7},
 	&replica.Query{
 		Key: "k", Also: []string{"k/0", "k/1"}, Waiters: 10, Value: true,
-		Session: machine.SessionID{4}, Seq: 6, Version: 5,
+		Session: machine.SessionID{4}, Seq: 6, Group: "g", Since: 7, Version: 5,
 	},
 	&replica.Answer{
 		Status: filledStatus, Also: []replica.Owner{{Session: machine.SessionID{3}, Token: 4}},
 		Behind: 2, Waits: true, Version: 11,
+		Group: &machine.GroupStatus{
+			Shards: 64, Next: 128, Version: 10, Settled: true, Drain: 5_000, Grace: 6_000, MaxMoves: 7, Orphans: 8,
+			Callers: []machine.Caller{{
+				ID: 9, Session: machine.SessionID{5}, Seq: 11, Client: "c", Node: "n", Weight: 100, Succeeds: "d", Absent: 12,
+				Next: true, Assigned: 13,
+			}},
+		},
+		Since: 14, Gone: []uint32{15},
 	},
-	&replica.Scan{Prefix: "k", From: "k/1", Limit: 256, Since: 7},
-	&replica.Scanned{Keys: []machine.Status{filledStatus}, More: true, Version: 9, Lost: true},
+	&replica.Scan{Prefix: "k", From: "k/1", Limit: 256, Since: 7, Shards: true},
+	&replica.Scanned{
+		Keys: []machine.Status{filledStatus}, More: true, Version: 9, Lost: true,
+		Shards: []byte{1, 1, 2}, Owners: []replica.ShardOwner{{Session: machine.SessionID{1}, Client: "c", Node: "n", SessionMeta: "m"}}, Last: "k/1",
+	},
+	&replica.ValuesQuery{Prefix: "k", From: "k/1", Limit: 256},
+	&replica.ValuesPage{Values: []machine.KeyValue{{Key: "k/1", Value: "v\xff", Token: 1 << 52, Unclean: true}}, More: true},
+	&replica.SessionsQuery{From: machine.SessionRef{1, 2}, Limit: 256, Gone: true},
+	&replica.SessionsPage{
+		Sessions: []replica.ListedSession{{
+			Ref: machine.SessionRef{3}, Client: "c", Node: "n", TTL: 10_000, Opened: 1_700_000_000_000, Left: 9_000, Revoked: true,
+			Keys: 2, Waits: 3, Meta: "m",
+		}},
+		More: true, NextFrom: machine.SessionRef{4},
+	},
 	&ConfirmRequest{Term: 3, Voter: "ann#1"},
 	&filledFounding,
-	&PrepareRequest{Ballot: Ballot{1, "ann", 7}, Size: 3, Voters: 3},
-	&PrepareAnswer{
-		Promised: Ballot{2, "ben", 8}, Accepted: Ballot{1, "ann", 7}, Value: &filledFounding,
-		Raft: "ann#1", Durable: true, Token: 8, TTL: 300, Members: 3,
+	&PrepareRequest{
+		Ballot: Ballot{1, "ann", 7}, Size: 3, Founders: []string{"ann"}, Voters: 3, TTL: 300, Complete: true,
+		Word: WordComplete, Group: []GroupMember{{"ann", 7, "10.0.0.1:7000"}},
 	},
-	&AcceptRequest{Ballot: Ballot{1, "ann", 7}, Value: filledFounding},
-	&WhoAnswer{Name: "ann", Boot: 7, Founding: &filledFounding, Hint: Hint{Term: 3, Leader: "ann", Addr: "10.0.0.1:7000"}},
+	&PrepareAnswer{
+		Promised: Ballot{2, "ben", 8}, Accepted: Ballot{1, "ann", 7}, Value: &filledFounding, Decided: &filledFounding,
+		Raft: "ann#1", Durable: true, Thin: true, Token: 8, TTL: 300, Members: 3, Differs: "d", Refused: "r", Claimed: true,
+	},
+	&AcceptRequest{
+		Ballot: Ballot{1, "ann", 7}, Value: filledFounding,
+		Word: WordComplete, Group: []GroupMember{{"ann", 7, "10.0.0.1:7000"}},
+	},
+	&AcceptAnswer{Refused: "r"},
+	&VouchRequest{Cluster: machine.ClusterID{9}},
+	&VouchAnswer{Founding: filledFounding, Leader: "ann", Term: 3, Voters: []VoterAt{{"ann#1", "10.0.0.1:7000"}}},
+	&AttestRequest{Cluster: machine.ClusterID{9}, Voter: "ann#1", Leader: "ann", Term: 3},
+	&RetireRequest{Word: WordOperator, Cluster: machine.ClusterID{9}},
+	&RetireAnswer{Raft: "ann#1", Token: 8, TokenAge: 9, TTL: 300, Voter: true, LogTerm: 3, LogIndex: 100, Refused: "r"},
+	&WhoAnswer{Name: "ann", Boot: 7, Addr: "10.0.0.1:7000", Founding: &filledFounding, Accepted: &filledFounding, Hint: filledHint, Ending: true},
 	&InviteRequest{Term: 3},
 	&InviteAnswer{Raft: "ann#1", Durable: true},
 	&ProgressAnswer{Raft: "ann#1", Term: 3, Last: 100, Applied: 99},
 	&RemovedNotice{Raft: "ann#1", Term: 3},
 	&InConfigRequest{Raft: "ann#1"},
+	&LineageRequest{From: filledLineage},
+	&LineageAnswer{From: filledLineage},
+	&GoodbyeNotice{Name: "ann", Boot: 4},
+	&StandRequest{Voter: "ann#1", Candidate: "ben#2", Leader: "cat#3", Boot: 7, Term: 3, LastTerm: 2, LastIndex: 100},
+	&StandAnswer{LastTerm: 2, LastIndex: 99},
+	&FollowsRequest{Voter: "ann#1", Leader: "ben#2", Term: 3},
+	&FollowsAnswer{Term: 3, Leader: "ben#2", Index: 9, Servers: []FollowsServer{{ID: "ann#1", Voter: true}}},
+}
+
+var filledLineage = LineageOf{
+	Name: "ann", Boot: 7, Addr: "10.0.0.1:7000", Founding: &filledFounding, Granted: true, Votes: true,
+}
+
+var filledHint = Hint{
+	Term: 3, Leader: "ann", Addr: "10.0.0.1:7000", Votes: true, Voters: []string{"10.0.0.1:7000"},
 }
 
 var filledFounding = Founding{
 	Cluster: machine.ClusterID{9}, Voters: []string{"ann#1", "ben#2"}, Floor: 1 << 50, TTL: 10_000,
+	Predecessors: []machine.ClusterID{{8}},
 }
 
 var filledSpec = machine.Spec{
-	Mode: machine.Permit, Of: 4, Tree: true, Priority: -1, Delay: 7, Conditional: true, IfToken: 10, Meta: "m",
+	Mode: machine.Permit, N: 3, Of: 4, Tree: true, Priority: -1, Delay: 7, Conditional: true, IfToken: 10, Meta: "m",
 }
 
 var filledStatus = machine.Status{
@@ -64,9 +115,9 @@ var filledStatus = machine.Status{
 	Held: 1,
 	Waiters: []machine.Waiter{{
 		Spec: filledSpec, Session: machine.SessionID{2}, Seq: 1, Client: "d", Node: "o",
-		Keys: 5, Upgrade: true, Passed: 2, At: 6,
+		Keys: 5, Upgrade: true, Passed: 2, Behind: 3, At: 6,
 	}},
-	Queue: 1, Last: 12, Value: "v", Unclean: true, Version: 9,
+	Queue: 1, Last: 12, Value: "v", Unclean: true, Version: 9, Permits: 3, Of: 4, Fixed: true,
 }
 
 // A zero field would be missing from the golden file, and a change of its encoding

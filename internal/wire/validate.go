@@ -132,3 +132,16 @@ func (w *walker) values(n, depth int) {
 		w.value(depth - 1)
 	}
 }
+
+// Split returns the first msgpack value of b and the bytes after the value. Split
+// fails if b does not begin with a value of true lengths. Nothing is decoded or
+// copied.
+func Split(b []byte) (value, rest []byte, err error) {
+	w := walker{b: b}
+	w.value(maxDepth)
+	if w.err != nil {
+		return nil, nil, w.err
+	}
+	n := len(b) - len(w.b)
+	return b[:n:n], w.b, nil
+}

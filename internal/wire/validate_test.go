@@ -41,7 +41,7 @@ func TestMessageCostsNoMoreThanItsBytes(t *testing.T) {
 	}
 	// The largest real messages are accepted.
 	for _, m := range []any{
-		&AttachRequest{Sessions: make([]machine.SessionID, MaxAttach)},
+		&AttachRequest{Keys: make([]machine.SessionKey, MaxAttach)},
 		&replica.Scanned{Keys: slices.Repeat([]machine.Status{filledStatus}, 1024)},
 		&Hint{Leader: strings.Repeat("x", 70_000), Addr: strings.Repeat("x", 300)},
 	} {

@@ -1,27 +1,3 @@
-// Package lockstest gives tests a whole wardmote cluster: several members in
-// this process, on a network in memory, with the faults that locks must
-// survive.
-//
-//	func TestMySchedulerMovesOn(t *testing.T) {
-//		synctest.Test(t, func(t *testing.T) {
-//			c := lockstest.New(t, 3)
-//			go runScheduler(c.Client(0))
-//			go runScheduler(c.Client(1))
-//			time.Sleep(time.Minute) // an hour would do: time is the bubble's
-//			c.Kill(0)
-//			...
-//		})
-//	}
-//
-// Use the package inside a testing/synctest bubble. There, time is fake: a
-// minute of beats, expiries and elections passes in milliseconds. Outside a
-// bubble the cluster runs in real time. In both cases the cluster opens no
-// port, so tests may run side by side.
-//
-// All members share this process, so the code of a killed or paused member goes
-// on running. The member is only cut off, for good or for a while, and its
-// clients see the effects of a cut network. Code that must survive being
-// stopped needs a test with real processes; see examples/quickstart.
 package lockstest
 
 import (
@@ -36,9 +12,10 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/simnet"
+	"github.com/wardmote/wardmote/internal/wakeup"
 	"github.com/wardmote/wardmote/locks"
-	"github.com/wardmote/wardmote/transport"
 )
 
 // Defaults for tests.
@@ -56,7 +33,9 @@ type Option func(*Cluster)
 func TTL(d time.Duration) Option { return func(c *Cluster) { c.ttl = d } }
 
 // Config calls f with each member's number and configuration before the member
-// starts. f may change the configuration, for example to receive its events.
+// starts, and before each Restart. f may change the configuration, for example to receive
+// the member's events, or to give the member a Dir. A member with another Network is
+// beyond the reach of all faults but Kill.
 func Config(f func(i int, cfg *cluster.Config)) Option { return func(c *Cluster) { c.change = f } }
 
 // Cluster is a running cluster of members 0 to n-1. The first three found the
@@ -68,33 +47,46 @@ type Cluster struct {
 	change func(int, *cluster.Config)
 	net    *simnet.Network
 
+	hosts   []*site
+	changed wakeup.All // a member began or ended, or a fault of a whole member
+	stops   sync.WaitGroup
+
 	mu      sync.Mutex
 	members []*member
 	past    []*member // killed members
-	stops   sync.WaitGroup
-	events  []string // logged if the test fails
+	events  []string  // logged if the test fails
 }
 
 type member struct {
 	i       int
 	node    *cluster.Node
-	clients []*locks.Client
-	client  *locks.Client // returned by Cluster.Client
+	disk    *host.Disk
+	started time.Time
+
+	observer *locks.Client // see Cluster.observer
+	clients  []*locks.Client
+	client   *locks.Client // returned by Cluster.Client
 }
 
 // New starts a cluster of n members, and returns when each member can take
 // locks. If that fails, the test fails. The end of the test stops the cluster;
-// if the test has failed, New's cluster logs the events of its members.
+// if the test has failed, New's cluster logs the events of its members and the faults.
 func New(t testing.TB, n int, opts ...Option) *Cluster {
 	t.Helper()
 	if n < 1 || n > maxMembers {
 		t.Fatalf("lockstest: %d members is not within 1 and %d", n, maxMembers)
 	}
 	c := &Cluster{t: t, ttl: defaultTTL, net: simnet.New(1), members: make([]*member, n)}
+	for i := range n {
+		c.hosts = append(c.hosts, newSite(c.net, i))
+	}
 	for _, o := range opts {
 		o(c)
 	}
 	c.net.SetDefault(simnet.Link{Delay: time.Millisecond})
+	if c.change != nil {
+		t.TempDir() // so that a Dir which change makes by TempDir is removed after stop
+	}
 	t.Cleanup(c.stop)
 	for i := range n {
 		c.startMember(i, min(n, 3))
@@ -105,7 +97,7 @@ func New(t testing.TB, n int, opts ...Option) *Cluster {
 	return c
 }
 
-func host(i int) string       { return fmt.Sprintf("10.0.0.%d", i+1) }
+func ip(i int) string         { return fmt.Sprintf("10.0.0.%d", i+1) }
 func memberName(i int) string { return fmt.Sprint("member-", i) }
 
 // startMember starts member i. If i is below founders, the member is one of
@@ -115,14 +107,16 @@ func (c *Cluster) startMember(i, founders int) {
 	if i >= founders {
 		founders = 0
 	}
+	disk := &host.Disk{}
+	started := time.Now()
 	cfg := cluster.Config{
-		Name: memberName(i), Bind: host(i) + ":7000", TTL: c.ttl,
+		Name: memberName(i), Bind: ip(i) + ":7000", TTL: c.ttl,
 		InitialSize: founders,
-		Network:     simnet.HostOf[transport.Endpoint](c.net, host(i)),
+		Network:     process{c.hosts[i].network, host.Host{Clock: c.hosts[i].clock, Disk: disk}},
 	}
 	for j := range min(len(c.members), 5) {
 		if j != i {
-			cfg.Join = append(cfg.Join, host(j)+":7000")
+			cfg.Join = append(cfg.Join, ip(j)+":7000")
 		}
 	}
 	if founders == 0 && len(cfg.Join) == 0 {
@@ -134,12 +128,9 @@ func (c *Cluster) startMember(i, founders int) {
 	}
 	theirs := cfg.Events
 	cfg.Events = func(e cluster.Event) {
-		c.mu.Lock()
-		if len(c.events) < maxEvents {
-			c.events = append(c.events, fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), cfg.Name, e))
-		}
-		c.mu.Unlock()
+		c.note("%s: %v", cfg.Name, e)
 		if theirs != nil {
+			c.hosts[i].clock.Await()
 			theirs(e)
 		}
 	}
@@ -148,8 +139,10 @@ func (c *Cluster) startMember(i, founders int) {
 		c.t.Fatalf("lockstest: member %d: %v", i, err)
 	}
 	c.mu.Lock()
-	c.members[i] = &member{i: i, node: node}
+	c.hosts[i].name = node.Name()
+	c.members[i] = &member{i: i, node: node, disk: disk, started: started}
 	c.mu.Unlock()
+	c.changed.Wake()
 }
 
 func (c *Cluster) waitReady(i int) {
@@ -163,9 +156,10 @@ func (c *Cluster) waitReady(i int) {
 
 func (c *Cluster) member(i int) *member {
 	c.t.Helper()
+	c.site(i)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i < 0 || i >= len(c.members) || c.members[i] == nil {
+	if c.members[i] == nil {
 		c.t.Fatalf("lockstest: member %d does not run", i)
 	}
 	return c.members[i]
@@ -210,6 +204,12 @@ func (c *Cluster) running() []*member {
 	return slices.DeleteFunc(slices.Clone(c.members), func(m *member) bool { return m == nil })
 }
 
+// awake returns the members that run and are not frozen. A call of a frozen member would
+// not return.
+func (c *Cluster) awake() []*member {
+	return slices.DeleteFunc(c.running(), func(m *member) bool { return c.hosts[m.i].clock.Frozen() })
+}
+
 // poll calls done, with pauses, until it returns true. If that takes too long,
 // the result is false.
 func poll(pause time.Duration, done func(context.Context) bool) bool {
@@ -228,9 +228,17 @@ func poll(pause time.Duration, done func(context.Context) bool) bool {
 // Leader waits until a reachable member leads, and returns the member's number.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
-	leader := -1
-	found := poll(100*time.Millisecond, func(ctx context.Context) bool {
-		for _, m := range c.running() {
+	leader, found := c.leading()
+	if !found {
+		c.t.Fatalf("lockstest: no member leads:%s", c.states())
+	}
+	return leader
+}
+
+// leading waits like Leader, and does not fail.
+func (c *Cluster) leading() (leader int, found bool) {
+	found = poll(100*time.Millisecond, func(ctx context.Context) bool {
+		for _, m := range c.awake() {
 			// If two members believe that they lead, only the true leader
 			// reports so here, since a majority confirms Health.
 			ask, cancel := context.WithTimeout(ctx, time.Second)
@@ -243,23 +251,22 @@ func (c *Cluster) Leader() int {
 		}
 		return false
 	})
-	if !found {
-		c.t.Fatal("lockstest: no member leads")
-	}
-	return leader
+	return leader, found
 }
 
 // Settle waits until three of the running members vote, or all if there are
-// fewer, so that the next Kill costs no quorum. Call Heal first.
+// fewer, so that the next Kill costs no quorum. Call Heal first. A member that votes no
+// more because of its store runs, and needs Kill and Restart.
 func (c *Cluster) Settle() {
 	c.t.Helper()
 	var voters, alive int
 	settled := poll(250*time.Millisecond, func(context.Context) bool {
-		voters, alive = c.countVoters(c.Leader())
-		return voters >= min(alive, 3)
+		leader, found := c.leading()
+		voters, alive = c.countVoters(leader)
+		return found && voters >= min(alive, 3)
 	})
 	if !settled {
-		c.t.Fatalf("lockstest: only %d of %d members vote", voters, alive)
+		c.t.Fatalf("lockstest: only %d of %d members vote:%s", voters, alive, c.states())
 	}
 }
 
@@ -293,15 +300,21 @@ func (c *Cluster) countVoters(leader int) (voters, alive int) {
 
 // Kill ends member i as kill -9 ends a process: the member sends nothing more,
 // its connections are reset, and its port is closed. The locks of its clients
-// end too.
+// end too. A frozen or paused member is neither after Restart, and the next process has a
+// sound store; the clock of the host stays as it is.
 func (c *Cluster) Kill(i int) {
 	c.t.Helper()
 	m := c.member(i)
-	c.net.Crash(host(i))
+	c.note("the test kills member %d", i)
+	c.net.Crash(ip(i))
+	c.hosts[i].clock.Thaw() // the calls of the member return, and fail
+	m.disk.Heal()
 	c.mu.Lock()
+	c.hosts[i].paused = false
 	c.members[i] = nil
 	c.past = append(c.past, m)
 	c.mu.Unlock()
+	c.changed.Wake()
 	c.stops.Go(func() { c.stopMember(m) })
 }
 
@@ -309,55 +322,24 @@ func (c *Cluster) Kill(i int) {
 // and waits until the member can take locks.
 func (c *Cluster) Restart(i int) {
 	c.t.Helper()
+	c.site(i)
+	c.mu.Lock()
+	runs := c.members[i] != nil
+	c.mu.Unlock()
+	if runs {
+		c.t.Fatalf("lockstest: member %d runs: Restart comes after Kill", i)
+	}
+	c.note("the test restarts member %d", i)
 	c.startMember(i, 0)
 	c.waitReady(i)
 }
 
-// Pause cuts member i off as SIGSTOP does: no message enters or leaves the
-// member. No message is lost; messages on their way arrive after Resume.
-func (c *Cluster) Pause(i int) { c.net.Freeze(host(i)) }
-
-// Resume undoes Pause.
-func (c *Cluster) Resume(i int) { c.net.Thaw(host(i)) }
-
-// Isolate cuts each of the members off from all other members, in both
-// directions.
-func (c *Cluster) Isolate(members ...int) {
-	for _, i := range members {
-		c.net.Isolate(host(i))
-	}
-}
-
-// Partition cuts the network into groups of members. A member in no group still
-// reaches all others.
-func (c *Cluster) Partition(groups ...[]int) {
-	var hosts [][]string
-	for _, g := range groups {
-		var hs []string
-		for _, i := range g {
-			hs = append(hs, host(i))
-		}
-		hosts = append(hosts, hs)
-	}
-	c.net.Partition(hosts...)
-}
-
-// Cut cuts one direction: messages of from do not reach to.
-func (c *Cluster) Cut(from, to int) { c.net.Cut(host(from), host(to)) }
-
-// Heal undoes every Pause, Isolate, Partition and Cut.
-func (c *Cluster) Heal() { c.net.Heal() }
-
-// SetLink sets the loss and the delay of one direction: from one member to
-// another. The network starts with a delay of 1 ms and without loss.
-func (c *Cluster) SetLink(from, to int, l transport.Link) {
-	c.net.SetLink(host(from), host(to), simnet.Link(l))
-}
-
 // stop closes the clients that the cluster made and stops the nodes.
 func (c *Cluster) stop() {
-	c.net.Heal()
+	c.note("the test has ended, and stops all members")
+	c.Heal()
 	for _, m := range c.running() {
+		m.disk.Heal()
 		c.stops.Go(func() {
 			c.closeClients(m)
 			c.stopMember(m)

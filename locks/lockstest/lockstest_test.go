@@ -83,8 +83,19 @@ func TestKilledMembersLocksEnd(t *testing.T) {
 // Outside of a bubble the same cluster lives in real time.
 func TestOutsideOfABubble(t *testing.T) {
 	c := lockstest.New(t, 3, lockstest.TTL(500*time.Millisecond))
-	if err := c.Client(2).Do(t.Context(), "k", func(context.Context, *locks.Lock) error { return nil }); err != nil {
-		t.Error(err)
+	l, err := c.Client(2).Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetClock(1, lockstest.Clock{Rate: 1.001})
+	c.Freeze(2)
+	go func() { _, _ = c.Client(1).Acquire(context.Background(), "k") }()
+	if i, h := c.WaitHeld("k"); i != 1 || h.Token <= l.Token() {
+		t.Errorf("held by %d, token %d after %d", i, h.Token, l.Token())
+	}
+	c.Thaw(2)
+	if !errors.Is(l.Err(), locks.ErrLost) {
+		t.Error(l.Err())
 	}
 }
 

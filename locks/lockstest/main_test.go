@@ -4,6 +4,8 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // TestMain runs the tests on one thread. A bubble's clock advances only while all of
@@ -12,5 +14,6 @@ import (
 // golang.org/issue/78156.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
+	testrounds.CollectRarely()
 	os.Exit(m.Run())
 }

@@ -73,7 +73,7 @@ func TestAgentsPatchOneRepository(t *testing.T) {
 				calls--
 				mu.Unlock()
 				return nil
-			}, locks.Permit(quota))
+			}, locks.Permits(1, quota))
 		}
 		// apply writes a model's answer. The write may be repeated, and the file
 		// refuses the write of an agent that has lost its lock.
@@ -173,7 +173,7 @@ func TestAgentsPatchOneRepository(t *testing.T) {
 							}
 						}
 						if missing == 0 {
-							return allDone
+							return locks.Final(allDone)
 						}
 					}
 				})
@@ -199,15 +199,15 @@ func TestAgentsPatchOneRepository(t *testing.T) {
 		if err := repo["doc.go"].guard.Claim(old.Token()); err != nil {
 			t.Error(err)
 		}
-		s.Pause(asleep)
+		s.Freeze(asleep)
 
 		s.at(1500 * time.Millisecond)
 		close(dead)
 		s.Kill(3)
 
 		s.at(3 * lease)
-		s.Resume(asleep)
-		s.lost("the sleeper", old, locks.QuorumUnreachable)
+		s.Thaw(asleep)
+		s.lost("the sleeper", old, locks.ProcessPaused)
 		if err := apply(old.Token(), task{"doc.go", "stale"}); !errors.Is(err, fence.ErrStale) {
 			t.Errorf("the sleeper's result: %v", err)
 		}

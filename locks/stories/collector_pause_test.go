@@ -57,9 +57,9 @@ func TestCollectorPauseLosesNoUpdate(t *testing.T) {
 				}))
 			})
 			err := update(s.named(s.others[0], "A"), a, func() {
-				s.Pause(s.others[0])
+				s.Freeze(s.others[0])
 				s.at(pause)
-				s.Resume(s.others[0])
+				s.Thaw(s.others[0])
 			})
 			wg.Wait()
 			s.check(kept, read() == b || read() == a+b, "the balance is %d", read())

@@ -26,7 +26,7 @@ func TestFenceRefusesTokenOneAfterTwo(t *testing.T) {
 			write := func(name string) func() { return func() { last = name } }
 
 			one := s.acquire(s.named(s.others[0], "A"), "k")
-			s.Pause(s.others[0])
+			s.Freeze(s.others[0])
 
 			s.at(4 * time.Second)
 			two := s.acquire(s.named(s.others[1], "B"), "k")
@@ -36,7 +36,7 @@ func TestFenceRefusesTokenOneAfterTwo(t *testing.T) {
 			}
 
 			s.at(5 * time.Second)
-			s.Resume(s.others[0])
+			s.Thaw(s.others[0])
 			err := file.write(one, write("A")) // A does not know that it slept
 			s.check(kept, last == "B", "the file is %s's", last)
 			if !s.contrast {
@@ -65,7 +65,7 @@ func TestFenceAllowsOneAccessForEachGrant(t *testing.T) {
 				return func() error { writes[name]++; return nil }
 			}
 			one := s.acquire(s.named(s.others[0], "A"), "k")
-			s.Pause(s.others[0])
+			s.Freeze(s.others[0])
 			s.at(4 * time.Second)
 			two := s.acquire(s.named(s.others[1], "B"), "k")
 			s.ok("B writes", access(&guard, two.Token(), write("B")))
@@ -73,10 +73,10 @@ func TestFenceAllowsOneAccessForEachGrant(t *testing.T) {
 			s.check(once, writes["B"] == 1, "B wrote %d times", writes["B"])
 			s.stale("B's second write is refused", err, two.Token(), two.Token())
 			s.at(5 * time.Second)
-			s.Resume(s.others[0])
+			s.Thaw(s.others[0])
 			s.stale("A's write is refused", access(&guard, one.Token(), write("A")), one.Token(), two.Token())
 			s.check("A writes nothing", writes["A"] == 0, "A wrote %d times", writes["A"])
-			s.lost("A has lost the lock", one, locks.QuorumUnreachable)
+			s.lost("A has lost the lock", one, locks.ProcessPaused)
 		}
 	}
 	play(t, 3, lease, story((*fence.Guard).DoOnce))

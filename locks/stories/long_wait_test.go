@@ -78,7 +78,7 @@ func TestWaitGivenUpBehindACutDelaysNobody(t *testing.T) {
 		lead := func(when time.Duration) locks.Work {
 			return func(context.Context, *locks.Lock) error {
 				s.between("a candidate is elected", s.now(), when, when+time.Second)
-				return errors.New("enough")
+				return locks.Final(errors.New("enough"))
 			}
 		}
 		if err := gone.Elect(s.ctx, "warm up", lead(0)); err == nil { // gone has a session now

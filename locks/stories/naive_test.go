@@ -27,6 +27,8 @@ type world struct{}
 func (world) Kill(int)                     {}
 func (world) Pause(int)                    {}
 func (world) Resume(int)                   {}
+func (world) Freeze(int)                   {}
+func (world) Thaw(int)                     {}
 func (world) Isolate(...int)               {}
 func (world) Heal()                        {}
 func (world) slow(int, int, time.Duration) {}

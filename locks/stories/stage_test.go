@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/locks/lockstest"
 	"github.com/wardmote/wardmote/transport"
@@ -23,6 +24,7 @@ import (
 // golang.org/issue/78156.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
+	testrounds.CollectRarely()
 	os.Exit(m.Run())
 }
 
@@ -36,8 +38,11 @@ const soon = 250 * time.Millisecond
 type service interface {
 	client(i int, opts locks.Options) client
 	Kill(i int)
+	// Pause stops the messages of a member, Freeze the whole member.
 	Pause(i int)
 	Resume(i int)
+	Freeze(i int)
+	Thaw(i int)
 	Isolate(members ...int)
 	Heal()
 	// slow delays all messages from one member to another by d.

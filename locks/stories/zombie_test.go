@@ -1,6 +1,7 @@
 package stories
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -33,19 +34,19 @@ func TestZombieHarmsNoSuccessor(t *testing.T) {
 		s.ok("A begins", file.open(a))
 		s.at(2 * time.Second)
 		s.live("A holds the lock when it falls asleep", a)
-		s.Pause(s.others[0])
+		ctx := a.Context()
+		s.Freeze(s.others[0])
 
 		s.at(3 * time.Second)
 		b := s.acquire(s.named(s.others[1], "B"), "k")
 		s.between("B is granted the key", s.now(), lease, lease+500*time.Millisecond)
-		// Members share this process, so that A's timers have run on.
-		s.lost("A has lost the lock when B is granted the key", a, locks.QuorumUnreachable)
+		s.check("A, asleep, is told nothing", ctx.Err() == nil, "%v", context.Cause(ctx))
 		s.ok("B begins", file.open(b))
 		s.ok("B writes", file.write(b, write("B")))
 
 		s.at(12 * time.Second)
-		s.Resume(s.others[0])
-		s.lost("A has lost the lock when it wakes up", a, locks.QuorumUnreachable)
+		s.Thaw(s.others[0])
+		s.lost("A has lost the lock when it wakes up", a, locks.ProcessPaused)
 		err := a.Require(0)
 		s.check("A is told if it asks before its write", errors.Is(err, locks.ErrLost), "%v", err)
 		// A does not ask.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/internal/wakeup"
@@ -26,6 +27,8 @@ type Config struct {
 	Format   func(machine.Command) int // like term.Config.Format
 	Depart   func(name string, boot uint64, done func(wire.Code))
 	MayLift  func() bool
+	Deny     func(node string, boot uint64, cmd machine.Command) (reason string, denied bool)
+	Refused  *refused.Log // nil: the test fails if anything is refused
 }
 
 // DefaultTTL is the bound of sessions' TTLs if Config says nothing.
@@ -34,8 +37,11 @@ const DefaultTTL = 9 * time.Second
 // A Cluster is a lock table with a leader. Methods may be called from any
 // goroutine.
 type Cluster struct {
-	t    testing.TB
-	cfg  Config
+	t   testing.TB
+	cfg Config
+
+	honest bool // nobody acts for sessions of others
+
 	id   machine.ClusterID
 	next wakeup.All // another leader
 
@@ -70,8 +76,13 @@ func New(t testing.TB, cfg Config) *Cluster {
 	if cfg.Voters == 0 {
 		cfg.Voters = 3
 	}
+	honest := cfg.Refused == nil
+	if honest {
+		cfg.Refused = refused.New(slog.New(slog.DiscardHandler))
+	}
 	c := &Cluster{
 		t:        t,
+		honest:   honest,
 		cfg:      cfg,
 		tables:   [2]*term.Table{term.NewTable(), term.NewTable()},
 		promised: make(map[string]uint64),
@@ -102,6 +113,9 @@ func (c *Cluster) stop() {
 	for _, l := range leaders {
 		l.resume()
 		l.term.Stop()
+	}
+	if n := c.cfg.Refused.Counts()[refused.Session]; n > 0 && c.honest {
+		c.t.Errorf("%d requests of honest members for their sessions were refused", n)
 	}
 	var digests [2][32]byte
 	for i, table := range c.tables {
@@ -177,6 +191,7 @@ func (c *Cluster) elect() {
 	t, err := term.Establish(term.Config{
 		Log: l, Table: c.tables[l.place], Term: number, Logger: slog.New(slog.DiscardHandler),
 		Ask: c.ask, Depart: c.cfg.Depart, MayLift: c.cfg.MayLift, Format: c.cfg.Format,
+		Deny: c.cfg.Deny, Refused: c.cfg.Refused,
 	}, func() error { return nil }, founding, func() int { return machine.MaxFormat })
 	if err != nil {
 		c.t.Fatalf("term %d: %v", number, err)

@@ -2,12 +2,12 @@ package termtest
 
 import (
 	"context"
-	"maps"
-	"slices"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/term"
@@ -34,35 +34,52 @@ type Hooks struct {
 
 // A Member reaches a Cluster's leader over a faulty network.
 type Member struct {
-	c    *Cluster
-	name string
-	done chan struct{}
+	c      *Cluster
+	name   string
+	guests *replica.Guests
+	done   chan struct{} // closed by Stop
 
 	beats atomic.Int64
 	slept atomic.Int64
+	log   atomic.Pointer[slog.Logger]
 
 	mu         sync.Mutex
 	faults     Faults
 	hooks      Hooks
 	cut        chan struct{} // not nil while isolated; closed when healed
 	sinks      map[machine.SessionID]*sink
+	claimed    []machine.SessionKey            // of all claims
 	heard      map[machine.SessionID]time.Time // when the leader last heard a session
-	leader     *leadership                     // at the other end of the connection; nil while isolated
-	subscriber *term.Subscriber                // of the leader's Term
+	connection *connection                     // nil while isolated
 }
 
 // A sink is a session's receiver of events on the member.
 type sink struct {
-	to   func(machine.Event)
-	last time.Time // when the latest event arrives; no later event arrives before
+	key  machine.SessionKey
+	to   func(machine.Event) // nil: the session is being opened
+	last time.Time           // when the latest event arrives; no later event arrives before
 }
 
 var _ replica.Replica = (*Member)(nil)
 
+// Clock implements replica.Replica.
+func (m *Member) Clock() *host.Clock { return nil }
+
+// Log implements replica.Replica.
+func (m *Member) Log() *slog.Logger {
+	if l := m.log.Load(); l != nil {
+		return l
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+// SetLog sets the result of Log.
+func (m *Member) SetLog(l *slog.Logger) { m.log.Store(l) }
+
 // Join adds a member.
 func (c *Cluster) Join(name string) *Member {
 	m := &Member{
-		c: c, name: name, done: make(chan struct{}),
+		c: c, name: name, guests: replica.NewGuests(), done: make(chan struct{}),
 		sinks: make(map[machine.SessionID]*sink),
 		heard: make(map[machine.SessionID]time.Time),
 	}
@@ -93,8 +110,19 @@ func (m *Member) Beats() int64 { return m.beats.Load() }
 // Slept returns how long the member's host was suspended.
 func (m *Member) Slept() time.Duration { return time.Duration(m.slept.Load()) }
 
-// Stop ends the member as a node's Stop does.
-func (m *Member) Stop() { close(m.done) }
+// BeginStop ends the member's sessions, as the first step of a node's Stop does.
+// The returned function waits until the sessions have told the cluster.
+func (m *Member) BeginStop() (await func(context.Context)) {
+	m.guests.Close()
+	m.guests.AwaitEnded()
+	return m.guests.AwaitLeft
+}
+
+// Stop ends the member at once, without telling the cluster.
+func (m *Member) Stop() {
+	close(m.done)
+	m.guests.Close()
+}
 
 // Isolate cuts the member off until Heal.
 func (m *Member) Isolate() {
@@ -121,26 +149,51 @@ func (m *Member) Reconnect() {
 	if l == nil || l.later(m.Reconnect) {
 		return
 	}
-	s := &term.Subscriber{Event: m.push}
-	m.mu.Lock()
-	if m.cut != nil || !l.term.Join(s) {
-		m.mu.Unlock()
+	s := &term.Subscriber{Node: m.name, Boot: m.Boot(), Event: m.push}
+	if _, cut := m.network(); cut != nil || !l.term.Join(s) {
 		return
 	}
-	m.leader, m.subscriber = l, s
-	ids := slices.Collect(maps.Keys(m.sinks))
-	m.mu.Unlock()
-	l.term.Attach(s, ids)
+	for {
+		m.mu.Lock()
+		claims := len(m.claimed)
+		keys, fresh := m.keysLocked()
+		m.mu.Unlock()
+		l.term.Attach(s, keys, fresh)
+		m.mu.Lock()
+		again, taken := len(m.claimed) > claims, m.cut != nil || m.connection != nil
+		if !again && !taken {
+			m.connection = &connection{m: m, leader: l, subscriber: s} // no request overtakes its key
+		}
+		m.mu.Unlock()
+		if taken {
+			l.term.Quit(s)
+		}
+		if taken || !again {
+			return
+		}
+	}
+}
+
+// keysLocked lists the keys of the attached sessions, and of those being opened.
+func (m *Member) keysLocked() (keys, fresh []machine.SessionKey) {
+	for _, s := range m.sinks {
+		if s.to != nil {
+			keys = append(keys, s.key)
+		} else {
+			fresh = append(fresh, s.key)
+		}
+	}
+	return keys, fresh
 }
 
 // leave ends the connection.
 func (m *Member) leave() {
 	m.mu.Lock()
-	l, s := m.leader, m.subscriber
-	m.leader, m.subscriber = nil, nil
+	n := m.connection
+	m.connection = nil
 	m.mu.Unlock()
-	if l != nil {
-		l.term.Quit(s)
+	if n != nil {
+		n.leader.term.Quit(n.subscriber)
 	}
 }
 
@@ -198,14 +251,20 @@ func (m *Member) hooked() Hooks {
 // Member returns the member's name.
 func (m *Member) Member() string { return m.name }
 
+// Boot returns the number of the member's process.
+func (m *Member) Boot() uint64 { return 1 }
+
 // Cluster returns the cluster's ID.
 func (m *Member) Cluster() machine.ClusterID { return m.c.id }
 
 // TTL returns the bound of sessions' TTLs.
 func (m *Member) TTL() time.Duration { return m.c.cfg.TTL }
 
-// Done is closed by Stop.
-func (m *Member) Done() <-chan struct{} { return m.done }
+// Done is closed by BeginStop and Stop.
+func (m *Member) Done() <-chan struct{} { return m.guests.Done() }
+
+// Enter implements replica.Replica.
+func (m *Member) Enter() *replica.Guest { return m.guests.Enter() }
 
 // Reached returns ErrNoQuorum while the member is isolated or nobody leads.
 func (m *Member) Reached() error {
@@ -215,22 +274,37 @@ func (m *Member) Reached() error {
 	return nil
 }
 
+// Claim implements replica.Replica.
+func (m *Member) Claim(key machine.SessionKey) {
+	m.mu.Lock()
+	m.sinks[key.ID()] = &sink{key: key}
+	m.claimed = append(m.claimed, key)
+	n := m.connection
+	m.mu.Unlock()
+	if n != nil {
+		n.leader.term.Show(n.subscriber, key)
+	}
+}
+
 // Attach implements replica.Replica.
 func (m *Member) Attach(id machine.SessionID, to func(machine.Event)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sinks[id] = &sink{to: to}
+	if s := m.sinks[id]; s != nil {
+		m.sinks[id] = &sink{key: s.key, to: to}
+	}
 }
 
-// Detach implements replica.Replica.
+// Detach implements replica.Replica. The Detach follows every request sent before on
+// the same connection.
 func (m *Member) Detach(id machine.SessionID) {
 	m.mu.Lock()
-	l := m.leader
 	delete(m.sinks, id)
 	delete(m.heard, id)
+	n, latency := m.connection, m.faults.Latency
 	m.mu.Unlock()
-	if l != nil {
-		l.term.Detach(id)
+	if n != nil {
+		n.send(latency, func(t *term.Term, s *term.Subscriber) { t.Detach(s, id) })
 	}
 }
 
@@ -241,7 +315,7 @@ func (m *Member) push(e machine.Event) {
 	defer m.mu.Unlock()
 	s := m.sinks[e.Session]
 	switch {
-	case s == nil || m.cut != nil:
+	case s == nil || s.to == nil || m.cut != nil:
 		return
 	case m.c.chance(m.faults.LosePush):
 		time.AfterFunc(m.c.upTo(pushAgain), m.Reconnect)
@@ -275,6 +349,8 @@ func (m *Member) Propose(ctx context.Context, cmd machine.Command) (machine.Outc
 	}
 	return ask(ctx, m, request[machine.Outcome]{
 		command: true,
+		session: term.SessionOf(cmd),
+		over:    func(done func(machine.Outcome)) { done(machine.Outcome{Code: machine.NoSession}) },
 		send: func(t *term.Term, s *term.Subscriber, done func(machine.Outcome, wire.Code)) func() {
 			if o, ok := cmd.(machine.Open); ok {
 				m.hear(o.Session)
@@ -293,6 +369,8 @@ func (m *Member) Beat(ctx context.Context, id machine.SessionID) error {
 		}
 	}
 	code, err := ask(ctx, m, request[wire.Code]{
+		session: id,
+		over:    func(done func(wire.Code)) { done(wire.CodeNoSession) },
 		send: func(t *term.Term, s *term.Subscriber, done func(wire.Code, wire.Code)) func() {
 			m.hear(id)
 			t.Beat(s, id, func(c wire.Code) { done(c, c) })

@@ -20,8 +20,10 @@ const (
 
 // A request is sent again and again until an answer comes.
 type request[T any] struct {
-	waits   bool // for a change
-	command bool // may have an effect without an answer; may arrive twice
+	waits   bool              // for a change
+	command bool              // may have an effect without an answer; may arrive twice
+	session machine.SessionID // zero: none
+	over    func(func(T))     // answers for a session not claimed, or detached
 	send    func(*term.Term, *term.Subscriber, func(T, wire.Code)) (cancel func())
 }
 
@@ -73,6 +75,8 @@ func ask[T any](ctx context.Context, m *Member, r request[T]) (zero T, _ error) 
 			unknown = true
 		case v.code == wire.CodeVersion, v.code == wire.CodeBad:
 			return fail(replica.ErrVersion)
+		case v.code == wire.CodeDenied:
+			return fail(&replica.Denied{Reason: "by the test"})
 		default:
 			return v.value, nil
 		}
@@ -113,27 +117,25 @@ func (c *call[T]) attempt(f Faults) {
 		}
 		m.after(f.Latency, func() { c.answered(v, code) })
 	}
-	var arrive func()
-	arrive = func() {
-		m.mu.Lock()
-		l, s := m.leader, m.subscriber
-		m.mu.Unlock()
-		if l == nil {
-			// The member is cut off by now: nobody hears the events.
-			l, s = m.c.leading(), &term.Subscriber{Event: func(machine.Event) {}}
-		}
-		if l == nil || l.later(arrive) {
-			return
-		}
-		if cancel := c.r.send(l.term, s, answer); cancel != nil {
+	arrive := func(t *term.Term, s *term.Subscriber) {
+		if cancel := c.r.send(t, s, answer); cancel != nil {
 			context.AfterFunc(c.ctx, cancel)
 		}
 	}
-	if !m.c.chance(f.LoseAsk) {
-		m.after(f.Latency, arrive)
-		if c.r.command && m.c.chance(f.Twice) {
-			m.after(twiceWithin, arrive)
-		}
+	m.mu.Lock()
+	n := m.connection
+	detached := c.r.session != (machine.SessionID{}) && m.sinks[c.r.session] == nil
+	m.mu.Unlock()
+	if detached {
+		c.r.over(func(v T) { c.answered(v, wire.CodeOK) })
+		return
+	}
+	if n == nil || m.c.chance(f.LoseAsk) {
+		return
+	}
+	n.send(f.Latency, arrive)
+	if c.r.command && m.c.chance(f.Twice) {
+		m.after(twiceWithin, func() { m.alone(arrive) })
 	}
 }
 

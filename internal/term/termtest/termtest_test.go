@@ -14,10 +14,14 @@ import (
 	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
-func sid(n byte) machine.SessionID { return machine.SessionID{n} }
+func key(n byte) machine.SessionKey { return machine.SessionKey{n} }
 
-func open(id byte, ttl time.Duration) machine.Open {
-	return machine.Open{Session: sid(id), Client: fmt.Sprint("c", id), Node: "n", TTL: uint64(ttl / time.Millisecond)}
+func sid(n byte) machine.SessionID { return key(n).ID() }
+
+// open claims a session of m, and returns its Open.
+func open(m *termtest.Member, id byte, ttl time.Duration) machine.Open {
+	m.Claim(key(id))
+	return machine.Open{Session: sid(id), Client: fmt.Sprint("c", id), Node: m.Member(), Boot: m.Boot(), TTL: uint64(ttl / time.Millisecond)}
 }
 
 func TestAMemberReachesTheLeader(t *testing.T) {
@@ -25,13 +29,13 @@ func TestAMemberReachesTheLeader(t *testing.T) {
 		c := termtest.New(t, termtest.Config{})
 		a, b := c.Join("a"), c.Join("b")
 		events := make(chan machine.Event, 10)
-		b.Attach(sid(2), func(e machine.Event) { events <- e })
-		must(t, a, open(1, time.Minute))
-		if o, err := a.Propose(t.Context(), open(2, time.Hour)); err != nil || o.Code != machine.BadCommand {
+		must(t, a, open(a, 1, time.Minute))
+		if o, err := a.Propose(t.Context(), open(a, 2, time.Hour)); err != nil || o.Code != machine.BadCommand {
 			t.Errorf("a TTL over the bound: %+v, %v", o, err)
 		}
-		must(t, a, open(1, termtest.DefaultTTL))
-		must(t, b, open(2, termtest.DefaultTTL))
+		must(t, a, open(a, 1, termtest.DefaultTTL))
+		must(t, b, open(b, 2, termtest.DefaultTTL))
+		b.Attach(sid(2), func(e machine.Event) { events <- e })
 		o := must(t, a, machine.Acquire{Session: sid(1), Seq: 1, Key: "k"})
 		must(t, b, machine.Acquire{Session: sid(2), Seq: 1, Key: "k"})
 		b.Isolate()
@@ -72,7 +76,7 @@ func TestAPausedLeaderHearsAndDecidesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := termtest.New(t, termtest.Config{})
 		m := c.Join("a")
-		must(t, m, open(1, termtest.DefaultTTL))
+		must(t, m, open(m, 1, termtest.DefaultTTL))
 		resume := c.Pause()
 		before := len(c.Applied())
 		beat := make(chan error, 1)
@@ -92,7 +96,7 @@ func TestALeaderTakesOverFromAPausedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := termtest.New(t, termtest.Config{})
 		m := c.Join("a")
-		must(t, m, open(1, termtest.DefaultTTL))
+		must(t, m, open(m, 1, termtest.DefaultTTL))
 		resume := c.Pause()
 		time.Sleep(time.Second)
 		c.Lead()
@@ -111,8 +115,8 @@ func TestASleepingHostsSessionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := termtest.New(t, termtest.Config{})
 		m := c.Join("a")
+		must(t, m, open(m, 1, termtest.DefaultTTL))
 		m.Attach(sid(1), func(machine.Event) {})
-		must(t, m, open(1, termtest.DefaultTTL))
 		m.Sleep(termtest.DefaultTTL - time.Second)
 		time.Sleep(time.Second - time.Millisecond)
 		if !c.Alive(sid(1)) {
@@ -152,8 +156,8 @@ func stormyRound(t *testing.T, seed uint64) {
 		members = append(members, m)
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				id := machine.SessionID{byte(i + 1), byte(n), byte(n >> 8)}
-				h := &holder{w: w, m: m, id: id}
+				key := machine.SessionKey{byte(i + 1), byte(n), byte(n >> 8)}
+				h := &holder{w: w, m: m, key: key, id: key.ID()}
 				h.run(ctx)
 			}
 		})
@@ -241,9 +245,11 @@ func (w *watchman) released(h *holder) {
 
 // A holder is a session acquiring, holding and releasing the key.
 type holder struct {
-	w  *watchman
-	m  *termtest.Member
-	id machine.SessionID
+	w *watchman
+	m *termtest.Member
+
+	key machine.SessionKey
+	id  machine.SessionID
 
 	mu    sync.Mutex
 	sent  time.Time // of the last acknowledged beat
@@ -266,6 +272,12 @@ func (h *holder) run(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
 	defer stop()
 	granted := make(chan machine.Event, 100)
+	h.m.Claim(h.key)
+	defer h.m.Detach(h.id)
+	began := time.Now()
+	if o, err := h.m.Propose(ctx, machine.Open{Session: h.id, Client: fmt.Sprint(h.key[:3]), Node: h.m.Member(), Boot: h.m.Boot(), TTL: uint64(stormTTL / time.Millisecond)}); err != nil || o.Code != machine.OK {
+		return
+	}
 	h.m.Attach(h.id, func(e machine.Event) {
 		switch e.Kind {
 		case machine.EventGranted:
@@ -277,11 +289,6 @@ func (h *holder) run(ctx context.Context) {
 			stop()
 		}
 	})
-	defer h.m.Detach(h.id)
-	began := time.Now()
-	if o, err := h.m.Propose(ctx, machine.Open{Session: h.id, Client: string(h.id[:3]), Node: "n", TTL: uint64(stormTTL / time.Millisecond)}); err != nil || o.Code != machine.OK {
-		return
-	}
 	h.sent = began
 	var wg sync.WaitGroup
 	defer wg.Wait()

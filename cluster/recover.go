@@ -1,0 +1,142 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/wardmote/wardmote/internal/member"
+)
+
+// RecoverOptions is an operator's word about the members of a dead cluster.
+type RecoverOptions struct {
+	// Gone names the members lost for good: the process has ended and, if there was
+	// a Dir, the disk is lost or will not be used again. A process started anew
+	// under such a name is no concern, and joins the successor. A wrong name breaks
+	// the guarantees of locks: a living member called gone may grant beside the
+	// successor. Wipe disks named as gone: if a majority of such disks comes back
+	// while no member of the successor is in reach, the old cluster grants again.
+	Gone []string
+
+	_ struct{}
+}
+
+// Recover founds a successor of a cluster that has lost the majority of its voters
+// for good. Without Recover, such a cluster grants nothing until enough voters are
+// back; no member decides by itself that voters are gone, since a partition looks
+// the same. Call Recover once, on any member left. Two operators on two members,
+// each calling the other gone, would make two successors.
+//
+// The successor consists of all members seen alive, except the members named in
+// Gone, and except processes that exist in gossip's words alone: such a process is
+// asked for five seconds, and then left out with a line in the log, unless it is a
+// voter or has shown itself to this member before. A member without the
+// voter role that does not take part is left out after fifteen seconds: end the work
+// under its locks. Each of the others takes part:
+//
+//   - every voter among them first promises, durably with a Dir, never to vote in
+//     the old cluster again. A voter refuses while a leader answers or while a
+//     majority of the voters can be reached: such a cluster is not dead;
+//   - locks of the old cluster that processes of the group hold end, with the reason
+//     locks.ClusterReplaced, before the successor is founded;
+//   - the successor grants nothing for the largest TTL ever told to any of them, so
+//     holders outside the group have lost their trust by then;
+//   - its tokens are above every token seen by any of them.
+//
+// No process ends. Clients open new sessions by themselves.
+//
+// In memory the successor begins with an empty table: values and the memory of Once
+// are lost with the old cluster's sessions. With a Dir the successor goes on from
+// the table of the voter with the newest log. That log may lack entries that the old cluster
+// committed on the lost disks: a Cell may go back to an earlier value, and a Once
+// that was done may be done again. The old stores are kept in Dir as raft.aside-*,
+// stamped so that they never vote again; the newest two stay.
+//
+// Recover trades the old cluster's right to come back for a cluster that grants
+// now: after Recover has begun, a voter that retired stays retired, even if Recover
+// fails: in memory until a leader of the old cluster answers after all, with a Dir
+// until the voter joins a successor.
+//
+// Recover blocks until this member is in the successor, or fails when ctx ends: the
+// error tells the missing part. A member that has not seen the cluster's tokens refuses a
+// successor whose first token is more than a day ahead of its clock, and the error says
+// what to do. Recover may be repeated, with more names or after
+// the missing members are back. Recover fails at once if the cluster answers, if
+// this member is in no cluster, if a voter is neither seen nor named (the error
+// lists the voter), and with a *ConfigError for a name that is malformed or this
+// member's own. Recover fails with a *DeniedError if Security.Authorize refuses, here
+// or on a member that is asked to take part: that member has promised nothing, others
+// may have. When the node stops, Recover fails with ErrStopped.
+func (n *Node) Recover(ctx context.Context, o RecoverOptions) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	defer n.self.Clock.Enter()()
+	for _, name := range o.Gone {
+		if err := member.CheckName(name); err != nil {
+			return &ConfigError{"RecoverOptions.Gone", fmt.Sprintf("%q: %v", name, err)}
+		}
+		if name == n.self.Name {
+			return &ConfigError{"RecoverOptions.Gone", fmt.Sprintf("%q is this member itself", name)}
+		}
+	}
+	if reason, denied := n.denies(n.self.Process(), VerbRecover, ""); denied {
+		return &DeniedError{Verb: VerbRecover, Reason: reason}
+	}
+	if n.founding.Value() == nil {
+		return errors.New("cluster: not recovered: this member is in no cluster")
+	}
+	rec := n.record.Get()
+	if !rec.RetiredHere() {
+		if why := n.comeback(ctx); why != "" {
+			return fmt.Errorf("cluster: not recovered: %s", why)
+		}
+	}
+	voters := n.oldVoters()
+	if set, told := n.voterSet(); told && n.seat.Current() == nil {
+		for _, v := range set.Voters { // a member without a vote knows the voters by the leader's word
+			if name, _, err := member.ParseRaftID(v.Raft); err == nil && !slices.Contains(voters, name) {
+				voters = append(voters, name)
+			}
+		}
+	}
+	var missing []string
+	for _, name := range voters {
+		if !slices.Contains(o.Gone, name) && !n.seesAlive(name) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("cluster: not recovered: voters that are neither seen nor named as gone: %s", strings.Join(missing, ", "))
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(n.ctx, func() { cancel(context.Cause(n.ctx)) })() // nothing founds after the node
+	return recoverError(n.founding.Recover(ctx, o.Gone, voters))
+}
+
+// oldVoters returns the names of the voters of this member's cluster, as far as
+// this member knows: of its raft's latest configuration, also after its own
+// retirement, or else of the founding.
+func (n *Node) oldVoters() (names []string) {
+	ids := n.founding.Value().Voters
+	rec := n.record.Get()
+	if r := n.seat.Current(); r != nil {
+		ids = r.Voters()
+	} else if rec.RetiredHere() && len(rec.Retired.Voters) > 0 {
+		ids = rec.Retired.Voters
+	}
+	for _, id := range ids {
+		if name, _, err := member.ParseRaftID(id); err == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// seesAlive reports whether a process of the name, or this member, lives.
+func (n *Node) seesAlive(name string) bool {
+	return slices.ContainsFunc(n.gossip.Alive(), func(s member.Sighting) bool { return s.Name == name })
+}

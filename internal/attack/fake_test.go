@@ -1,0 +1,123 @@
+package attack
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"io"
+	"math"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// A fakeLeader accepts the streams of members and says that it leads.
+type fakeLeader struct {
+	net.Listener
+	a        *attacker
+	attached atomic.Int32 // answers to attempts to attach, by which members ask
+	used     atomic.Int32 // requests for the locks, by members that believed the answers
+}
+
+func (f *fakeLeader) addr() string { return f.Addr().String() }
+
+// fakeLeader starts a fake leader, which lives as long as the attacker's streams.
+func (a *attacker) fakeLeader() (*fakeLeader, error) {
+	l, err := net.Listen("tcp", "127.254.1.9:0")
+	if err != nil {
+		return nil, err
+	}
+	f := &fakeLeader{Listener: l, a: a}
+	a.atEnd(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go f.serve(c)
+		}
+	}()
+	return f, nil
+}
+
+func (f *fakeLeader) serve(c net.Conn) {
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if f.a.w.mode == withSecret && f.a.who == member {
+		secret := f.a.w.papers.secret
+		cert, err := secretCertificate(secret, clusterName, intruder)
+		if err != nil {
+			return
+		}
+		asks, private := secretAuthority(secret, clusterName)
+		asks.IsCA, asks.BasicConstraintsValid = true, true
+		der, err := x509.CreateCertificate(rand.Reader, asks, asks, private.Public(), private)
+		if err != nil {
+			return
+		}
+		roots := x509.NewCertPool() // members show the certificate of the authority that is asked for
+		if authority, err := x509.ParseCertificate(der); err == nil {
+			roots.AddCert(authority)
+		}
+		c = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{*cert}, NextProtos: []string{protocolOf(secret, clusterName)},
+			ClientAuth: tls.RequireAnyClientCert, ClientCAs: roots, MinVersion: tls.VersionTLS13})
+	} else if f.a.w.mode != insecure {
+		self := newAuthority(f.a.t)
+		p := self.sign(f.a.t, subject{uri: memberURI(intruder.Name), ip: "127.254.1.9"})
+		if f.a.w.mode.tls() && f.a.who != stranger {
+			uri := memberURI(intruder.Name)
+			if f.a.who == guest {
+				uri += "?role=member"
+			}
+			p = f.a.w.papers.ca.sign(f.a.t, subject{uri: uri, ip: "127.254.1.9", expired: f.a.who == impostor})
+		}
+		cfg := p.client()
+		cfg.ClientAuth = tls.RequireAnyClientCert
+		cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			cfg := cfg.Clone()
+			cfg.NextProtos = h.SupportedProtos // whatever the member wants
+			return cfg, nil
+		}
+		c = tls.Server(c, cfg)
+	}
+	var head [56]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return
+	}
+	if _, err := io.CopyN(io.Discard, c, int64(head[6])+int64(head[7])); err != nil {
+		return
+	}
+	b := append([]byte("wmt1"), 1, statusOK, byte(len(intruder.Name)), 0)
+	sum := sha256.Sum256([]byte(clusterName))
+	b = append(append(b, sum[:16]...), f.a.know.cluster[:]...)
+	b = append(binary.BigEndian.AppendUint64(b, intruder.Boot), intruder.Name...)
+	if _, err := c.Write(b); err != nil || head[5] != kindMember {
+		return
+	}
+	for {
+		q, err := wire.ReadFrame(c)
+		if err != nil {
+			return
+		}
+		if q.Type != wire.Attach {
+			if q.Type == wire.Propose || q.Type == wire.Beat || q.Type == wire.Read {
+				f.used.Add(1)
+			}
+			continue // no answer is an answer that never comes
+		}
+		f.attached.Add(1)
+		b, err := wire.AppendFrame(nil, wire.Frame{Type: q.Type, ID: q.ID, Code: wire.CodeOK,
+			Body: wire.Marshal(&wire.AttachAnswer{Term: math.MaxUint64, TTL: uint64(ttl / time.Millisecond), Members: 9})})
+		if err != nil {
+			return
+		}
+		if _, err := c.Write(b); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,202 @@
+// Package budget bounds the bytes that a node holds for its peers: large frames
+// during their arrival, and requests under way.
+//
+// A connection has a [Share] of the node's [Budget]. A frame waits for its part of
+// the budget, and its peer with it, since nobody reads the connection meanwhile. A
+// request beyond the budget is refused, and its peer asks again.
+//
+// The package knows numbers and who is charged with them. Package port gives each
+// connection its share, and package stream charges the share.
+package budget
+
+import (
+	"container/list"
+	"net/netip"
+	"sync"
+)
+
+// Bounds in bytes.
+const (
+	// Frames bounds the large frames of all connections that are being received:
+	// 32 of the largest.
+	Frames = 32 << 20
+
+	// FramesPerAddress is half of Frames, so that no host takes all.
+	FramesPerAddress = 16 << 20
+
+	// FramesPerMember bounds them for one name at one address.
+	FramesPerMember = 4 << 20
+
+	// Requests bounds the requests under way of all connections. Beyond, a
+	// connection has RequestsLeast for itself.
+	Requests = 64 << 20
+
+	// RequestsPerAddress is half of Requests, so that no host takes all.
+	RequestsPerAddress = 32 << 20
+
+	// RequestsPerMember bounds them for one name at one address. A read that waits for a
+	// change is under way for as long as its member likes: without this bound, four
+	// streams of one member would keep all others at their least for ever.
+	RequestsPerMember = 16 << 20
+
+	// RequestsLeast is the part of a connection that no other connection can
+	// take: some 200 requests of usual size.
+	RequestsLeast = 64 << 10
+)
+
+// Budget is the budget of a node. Its methods may be called from any goroutine.
+type Budget struct {
+	tell func(from, detail string)
+
+	mu      sync.Mutex
+	frames  sums
+	waiting list.List // of *wait, in the order of arrival
+
+	requestsMu sync.Mutex // not mu, which is held for a look at all that wait
+	requests   sums
+}
+
+// sums are bytes: of all, and of those that have any.
+type sums struct {
+	all       int
+	addresses map[netip.Addr]int
+	members   map[payer]int
+}
+
+func newSums() sums {
+	return sums{addresses: make(map[netip.Addr]int), members: make(map[payer]int)}
+}
+
+// add adds n bytes of a member; n may be below 0.
+func (s *sums) add(p payer, n int) {
+	s.all += n
+	if s.members[p] += n; s.members[p] == 0 {
+		delete(s.members, p)
+	}
+	if s.addresses[p.ip] += n; s.addresses[p.ip] == 0 {
+		delete(s.addresses, p.ip)
+	}
+}
+
+// payer is a member's name as claimed from an address.
+type payer struct {
+	name string
+	ip   netip.Addr
+}
+
+type wait struct {
+	share   *Share
+	n       int
+	granted chan struct{}
+}
+
+// New returns an unused budget. Tell is called for each request refused for a full
+// budget, with the peer; tell must not block.
+func New(tell func(from, detail string)) *Budget {
+	return &Budget{tell: tell, frames: newSums(), requests: newSums()}
+}
+
+// Share is the part of one connection in a budget. A nil Share has no bounds.
+type Share struct {
+	budget *Budget
+	payer  payer
+}
+
+// Share returns the share of a connection with a peer of the name at the address.
+func (b *Budget) Share(name string, ip netip.Addr) *Share {
+	return &Share{b, payer{name, ip}}
+}
+
+// Take waits until n bytes of a frame fit the budget, and takes them; n is at most
+// FramesPerMember. Take returns false, and takes nothing, if stop is closed before.
+// Frames get their bytes in the order of the calls, except that a frame does not wait
+// for another one that waits for a bound of its own peer.
+func (s *Share) Take(n int, stop <-chan struct{}) bool {
+	if s == nil {
+		return true
+	}
+	b := s.budget
+	b.mu.Lock()
+	w := &wait{s, n, make(chan struct{})}
+	e := b.waiting.PushBack(w)
+	b.grant()
+	b.mu.Unlock()
+	select {
+	case <-w.granted:
+		return true
+	case <-stop:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-w.granted: // at the same time
+		b.frames.add(s.payer, -n)
+	default:
+		b.waiting.Remove(e)
+	}
+	b.grant()
+	return false
+}
+
+// Give returns n bytes taken before.
+func (s *Share) Give(n int) {
+	if s == nil || n == 0 {
+		return
+	}
+	b := s.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.frames.add(s.payer, -n)
+	b.grant()
+}
+
+// grant lets all waiting frames go that fit. Behind a frame that waits for the whole
+// budget nobody goes, so that small frames cannot starve a large one.
+func (b *Budget) grant() {
+	for e := b.waiting.Front(); e != nil; {
+		w, next := e.Value.(*wait), e.Next()
+		if b.frames.all+w.n > Frames {
+			return
+		}
+		p := w.share.payer
+		if b.frames.members[p]+w.n <= FramesPerMember && b.frames.addresses[p.ip]+w.n <= FramesPerAddress {
+			b.frames.add(p, w.n)
+			b.waiting.Remove(e)
+			close(w.granted)
+		}
+		e = next
+	}
+}
+
+// Begin counts a request of n bytes. It reports false if the request must be refused:
+// the budget, or the part of the member or of its address, is full, and own, the bytes under
+// way on this connection, exceed the connection's least. Either way the caller calls End.
+func (s *Share) Begin(n, own int) bool {
+	if s == nil {
+		return true
+	}
+	b := s.budget
+	b.requestsMu.Lock()
+	defer b.requestsMu.Unlock()
+	b.requests.add(s.payer, n)
+	return own <= RequestsLeast || b.requests.all <= Requests &&
+		b.requests.addresses[s.payer.ip] <= RequestsPerAddress && b.requests.members[s.payer] <= RequestsPerMember
+}
+
+// End ends requests of n bytes.
+func (s *Share) End(n int) {
+	if s == nil || n == 0 {
+		return
+	}
+	b := s.budget
+	b.requestsMu.Lock()
+	defer b.requestsMu.Unlock()
+	b.requests.add(s.payer, -n)
+}
+
+// Refused tells that requests of this connection are refused.
+func (s *Share) Refused(detail string) {
+	if s != nil && s.budget.tell != nil {
+		s.budget.tell(s.payer.name+" at "+s.payer.ip.String(), detail)
+	}
+}

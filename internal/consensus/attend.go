@@ -1,0 +1,115 @@
+package consensus
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/wardmote/wardmote/internal/timing"
+)
+
+// attend keeps raft's timeouts fitting, until ctx ends, and notices a leader that
+// has fallen silent: see stand.
+//
+//   - A follower's timeout follows the committed bound of TTLs, which is equal on
+//     every voter, and never this member's own configuration. The timeout is
+//     longer on a host that runs its processes late. Raft's own timer is set a
+//     little later than the timeout, and works if the voters cannot ask each other.
+//   - A leader keeps the shortest timeout, because the timeout gives a leader its
+//     heartbeat interval. So heartbeats come every 50 to 100 ms, whatever timeout
+//     a follower has, and no host's patience slows them.
+//   - A candidate keeps the shortest timeout: nobody leads while it waits, and its
+//     next attempt after a failed one must not wait for long.
+func (r *Raft) attend(ctx context.Context) {
+	tick := time.NewTicker(timing.Attend)
+	defer tick.Stop()
+	due := time.Now().Add(timing.Attend)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.news:
+		case <-tick.C:
+			now := time.Now()
+			r.patience.note(max(now.Sub(due), 0), now)
+			due = now.Add(timing.Attend)
+			if r.silent() {
+				r.silence.Wake()
+			}
+		}
+		r.tune()
+	}
+}
+
+// timeout returns how long this raft as a follower waits for its leader. A follower
+// without a leader waits for the shortest time: above all a leader that stepped down,
+// since a link that flaps would else keep it from standing for as long as the cut
+// lasted again. Its followers vote for it, although they may have heard it since:
+// what it sent before it stepped down arrives when the link works.
+func (r *Raft) timeout() time.Duration {
+	if r.LeaderID() == "" {
+		return timing.LeastElection
+	}
+	return r.patience.stretch(timing.Election(time.Duration(r.fsm.bound.Load())))
+}
+
+// tune loads the timeouts that fit raft's present state.
+func (r *Raft) tune() {
+	switch {
+	case r.raft.State() != raft.Follower:
+		r.load(timing.LeastElection)
+	case r.cold():
+		r.load(timing.ColdElection)
+	default:
+		r.load(r.timeout() + 2*timing.Attend) // above the least, which nudge loads
+	}
+}
+
+// load sets raft's heartbeat and election timeouts. The leader's lease cannot be
+// changed in a running raft, and stays below both.
+func (r *Raft) load(timeout time.Duration) {
+	c := r.raft.ReloadableConfig()
+	if c.HeartbeatTimeout == timeout {
+		return
+	}
+	c.HeartbeatTimeout, c.ElectionTimeout = timeout, timeout
+	if err := r.raft.ReloadConfig(c); err != nil {
+		r.cfg.Self.Log.Debug("raft refuses a timeout", "timeout", timeout, "error", err)
+	}
+}
+
+// nudge has raft check at once whether it has heard of a leader for
+// timing.LeastElection, and stand, with a pre-vote, if it has not: raft looks at
+// its timer whenever the timeout is lowered.
+func (r *Raft) nudge() {
+	r.nudged.Add(1)
+	r.load(timing.LeastElection)
+}
+
+// cold reports whether raft has never heard of a leader or a candidate since it
+// began.
+func (r *Raft) cold() bool { return r.raft.LastContact().IsZero() && r.raft.State() == raft.Follower }
+
+// silent reports whether this voter has heard nothing of its leader for a timeout.
+func (r *Raft) silent() bool {
+	return !r.cold() && r.raft.State() != raft.Leader && time.Since(r.raft.LastContact()) >= r.timeout()
+}
+
+// committedVoters returns the IDs of the voters of the last committed
+// configuration, sorted, or nil if none is known.
+func (r *Raft) committedVoters() []string {
+	c := r.fsm.committed.Load()
+	if c == nil {
+		return nil
+	}
+	var out []string
+	for _, s := range c.Servers {
+		if s.Suffrage == raft.Voter {
+			out = append(out, string(s.ID))
+		}
+	}
+	slices.Sort(out)
+	return out
+}

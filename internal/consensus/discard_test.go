@@ -1,0 +1,5 @@
+package consensus
+
+import "log/slog"
+
+var discard = slog.New(slog.DiscardHandler)

@@ -1,0 +1,181 @@
+package consensus
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/wardmote/wardmote/internal/judge"
+	"github.com/wardmote/wardmote/internal/refused"
+	"github.com/wardmote/wardmote/internal/timing"
+)
+
+// receiveBuffer is the read buffer of an accepted stream.
+const receiveBuffer = 64 << 10
+
+var errNotTaken = errors.New("raft takes no request")
+
+// serve answers the requests of an accepted stream, one after the other, until the
+// stream ends. A request that does not decode ends the stream, since nobody knows
+// where the next request begins. A request that the judge refuses is answered with
+// the reason, and the stream goes on: a sender that was refused for a reason that
+// passes, as a leader that is not confirmed yet, tries again on the same stream.
+func (t *transport) serve(conn net.Conn, from judge.Sender) {
+	in := bufio.NewReaderSize(conn, receiveBuffer)
+	answers := make(chan raft.RPCResponse, 1)
+	var buf, out []byte
+	for {
+		// No deadline for the first byte: some streams carry elections only.
+		conn.SetReadDeadline(time.Time{})
+		if _, err := in.Peek(1); err != nil {
+			return
+		}
+		conn.SetReadDeadline(time.Now().Add(timing.RaftIO))
+		frame, err := judge.ReadRequest(in, buf)
+		if err != nil {
+			t.noteUnread(from, err)
+			return
+		}
+		if buf = frame; cap(buf) > maxKept {
+			buf = nil
+		}
+		request, err := judge.DecodeRequest(frame)
+		if err != nil {
+			t.refused.Note(refused.Raft, from.Name, err.Error())
+			return
+		}
+		answer, err, last := t.handle(conn, in, from, request, answers)
+		if errors.Is(err, raft.ErrTransportShutdown) {
+			return
+		}
+		out = judge.AppendAnswer(out[:0], answer, err)
+		conn.SetWriteDeadline(time.Now().Add(timing.RaftIO))
+		if _, err := conn.Write(out); err != nil || last {
+			return
+		}
+	}
+}
+
+// noteUnread notes a frame that claims too much. A stream that ends in the middle of
+// a frame is no news: its process has ended, or the sender has given up.
+func (t *transport) noteUnread(from judge.Sender, err error) {
+	var netErr net.Error
+	if err != io.ErrUnexpectedEOF && !errors.As(err, &netErr) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) {
+		t.refused.Note(refused.Raft, from.Name, err.Error())
+	}
+}
+
+// handle brings a request to raft, if the judge lets the request pass, and waits for
+// raft's answer. last is true if nothing can follow on the stream.
+func (t *transport) handle(conn net.Conn, in io.Reader, from judge.Sender, request any, answers chan raft.RPCResponse) (answer any, err error, last bool) {
+	rpc := raft.RPC{Command: request, RespChan: answers}
+	snapshot, last := request.(*raft.InstallSnapshotRequest)
+	if err := t.judge(from, request); err != nil {
+		return nil, err, last
+	}
+	patience := timing.RaftIO
+	if last {
+		// A leader of the past learns the term from the answer, and its snapshot stays
+		// unread: raft would read the snapshot to the end.
+		if term, _ := t.rules.Standing(); snapshot.Term < term {
+			return &raft.InstallSnapshotResponse{Term: term}, nil, true
+		}
+		patience = snapshotPatience(snapshot.Size)
+		stored, err := t.spool.receive(conn, in, snapshot)
+		if err != nil {
+			t.refused.Note(refused.Raft, from.Name, err.Error())
+			return nil, err, true
+		}
+		defer stored.remove()
+		// The snapshot took its time, and raft has gone on.
+		if err := t.judge(from, request); err != nil {
+			return nil, err, true
+		}
+		rpc.Reader = stored.reader()
+	}
+	// The sender waits for so long, and comes again on another stream. While the disk
+	// hangs, raft takes no request, and requests without a sender would pile up.
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case t.consume <- rpc:
+	case <-late.C:
+		return nil, errNotTaken, true
+	case <-t.done:
+		return nil, raft.ErrTransportShutdown, true
+	}
+	select {
+	case a := <-answers:
+		if yes, ok := a.Response.(*raft.InstallSnapshotResponse); ok && yes.Success {
+			t.base.set(snapshot.LastLogIndex, snapshot.LastLogTerm)
+		}
+		return a.Response, a.Error, last
+	case <-t.done:
+		return nil, raft.ErrTransportShutdown, true
+	}
+}
+
+// judge returns nil if raft may see the request. A doubt about the sender is put to
+// other voters first; for timing.Follows the request waits for their word.
+func (t *transport) judge(from judge.Sender, request any) error {
+	err := judge.Judge(t.rules, from, request)
+	var doubt judge.Doubt
+	if errors.As(err, &doubt) && t.admitted.settle(doubt) {
+		err = judge.Judge(t.rules, from, request)
+	}
+	if err != nil && (!errors.As(err, &doubt) || t.admitted.lasts(doubt)) {
+		t.refused.Note(refused.Raft, from.Name, err.Error())
+	}
+	return err
+}
+
+// judged shows this raft to the judge.
+type judged struct {
+	*Raft
+	admitted *admission
+}
+
+// Standing reads the term and the leader of one moment. Raft forgets its leader
+// before it changes the term and learns the next one after.
+func (j *judged) Standing() (term uint64, leader string) {
+	for {
+		term = j.raft.CurrentTerm()
+		_, id := j.raft.LeaderWithID()
+		if j.raft.CurrentTerm() == term {
+			return term, string(id)
+		}
+	}
+}
+
+// CommitIndex includes the applied entries. Raft itself learns the commit index from
+// the next entries: after a start, and after a snapshot, the table is ahead.
+func (j *judged) CommitIndex() uint64 { return max(j.raft.CommitIndex(), j.raft.AppliedIndex()) }
+
+func (j *judged) Latest() raft.Configuration {
+	f := j.raft.GetConfiguration()
+	if f.Error() != nil {
+		return raft.Configuration{}
+	}
+	return f.Configuration()
+}
+
+func (j *judged) Committed() raft.Configuration {
+	c, _ := j.fsm.configuration()
+	return c
+}
+
+func (j *judged) TermAt(index uint64) (uint64, bool) {
+	var l raft.Log
+	if err := j.store.GetLog(index, &l); err != nil {
+		return 0, false
+	}
+	return l.Term, true
+}
+
+func (j *judged) Base() (index, term uint64) { return j.trans.base.get() }
+
+func (j *judged) Confirmed(d judge.Doubt) bool { return j.admitted.confirmed(d) }

@@ -1,0 +1,54 @@
+package host
+
+import "sync"
+
+// Disk is the disk under a store. A nil *Disk, and a zero one, take every write. The
+// methods may be called from any goroutine.
+type Disk struct {
+	mu   sync.Mutex
+	hang chan struct{} // not nil while writes hang; closed by Heal and Fail
+	err  error         // the result of writes
+}
+
+// Write is called before each write. While the disk hangs, Write waits. If the result is
+// an error, nothing may be written.
+func (d *Disk) Write() error {
+	if d == nil {
+		return nil
+	}
+	for {
+		d.mu.Lock()
+		hang, err := d.hang, d.err
+		d.mu.Unlock()
+		if hang == nil {
+			return err
+		}
+		<-hang
+	}
+}
+
+// Hang makes each write wait.
+func (d *Disk) Hang() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.hang == nil {
+		d.hang = make(chan struct{})
+	}
+	d.err = nil
+}
+
+// Fail makes each write fail with err, those that hang too.
+func (d *Disk) Fail(err error) { d.set(err) }
+
+// Heal makes the disk take writes again, those that hang too.
+func (d *Disk) Heal() { d.set(nil) }
+
+func (d *Disk) set(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+	if d.hang != nil {
+		close(d.hang)
+		d.hang = nil
+	}
+}

@@ -1,0 +1,184 @@
+package link
+
+import (
+	"context"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/stream"
+	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// place is an address at which the leader may be, reached directly or through a
+// voter that relays.
+type place struct {
+	addr string
+	via  string // the relaying voter's address; "": directly
+}
+
+// ask is a question under way to a place, on a goroutine and a stream of its own.
+type ask struct {
+	at      place
+	name    string // of the member expected at the place; "" is any
+	leads   bool   // the place is believed to lead: attach before anything else
+	standby bool   // stay in question for as long as there is no news
+	once    bool   // end a standby with the first answer: the jury has not agreed yet
+	lost    bool   // the leader of term above is out of reach
+	other   bool   // the place is not known to vote; the finder's alone
+	above   uint64 // only a leader above this term is news
+	delay   time.Duration
+	hold    time.Duration // how long the place may keep the question
+	cancel  context.CancelFunc
+}
+
+// reply is the end of an ask.
+type reply struct {
+	ask    *ask
+	up     *remote // attached; nil: not
+	name   string  // of the member at the place; "" if the place was not reached
+	voter  bool    // the stream proves that the member has the voter role
+	attach wire.AttachAnswer
+	claims uint64 // of the Link, the keys of which were shown to the place
+	hint   wire.Hint
+}
+
+// leader names the member at the place that was asked.
+func (r *reply) leader() member.Process { return member.Process{Name: r.name, Addr: r.ask.at.addr} }
+
+// run asks, and delivers the reply to the finder unless ctx ends first. The
+// stream of an undelivered reply is closed.
+func (a *ask) run(ctx context.Context, k *Link, replies chan<- reply) {
+	r := reply{ask: a}
+	k.put(ctx, &r)
+	select {
+	case replies <- r:
+	case <-ctx.Done():
+		if r.up != nil {
+			r.up.Quit(nil)
+		}
+	}
+}
+
+// put dials the place, and asks for the leader and for an attachment.
+func (k *Link) put(ctx context.Context, r *reply) {
+	a := r.ask
+	if !pause(ctx, a.delay) {
+		return
+	}
+	dialling, cancel := context.WithTimeout(ctx, timing.Dial)
+	defer cancel()
+	cluster := k.cfg.Cluster() // before the connection, which ends when the member leaves
+	way, err := k.cfg.Dial(dialling, member.Process{Name: a.name, Addr: a.at.addr}, a.at.via)
+	if err != nil {
+		return
+	}
+	r.name, r.voter = way.Name, way.Voter
+	up := newRemote(k.TTL, k.look.Wake, a.at.via)
+	up.renew, up.cluster = way.Renew, cluster
+	up.stream = stream.New(way.Conn, func(q *stream.Request) { k.handle(up, q) })
+	up.stream.Start()
+	if k.negotiate(ctx, r, up) {
+		up.term, r.up = r.attach.Term, up
+		return
+	}
+	up.Quit(nil)
+}
+
+// negotiate attaches if the place leads, at once or after the place has been
+// elected. Otherwise r.hint is the place's news.
+func (k *Link) negotiate(ctx context.Context, r *reply, up *remote) bool {
+	a := r.ask
+	if a.leads {
+		attached, unreachable := k.attach(ctx, r, up)
+		if attached || unreachable || a.news(r.hint) {
+			return attached
+		}
+	}
+	for {
+		asked := time.Now()
+		if !k.inquire(ctx, r, up.stream) {
+			return false
+		}
+		if r.hint.Leader != "" && r.hint.Leader == r.name && r.hint.Addr != k.cfg.Self.Addr {
+			attached, _ := k.attach(ctx, r, up)
+			return attached
+		}
+		if a.news(r.hint) || !a.standby || a.once || !r.hint.Votes || time.Since(asked) < a.hold/2 {
+			return false
+		}
+		if r.hint.Leader != "" && r.hint.Term != a.above {
+			return false // a voice for the jury
+		}
+		k.learnFrom(r.hint)
+	}
+}
+
+// news reports whether h names a leader worth an attempt.
+func (a *ask) news(h wire.Hint) bool {
+	return h.Leader != "" && (h.Term > a.above || a.lost && h.Term == a.above)
+}
+
+// inquire asks where the leader is, and reports whether a readable answer came.
+func (k *Link) inquire(ctx context.Context, r *reply, s *stream.Stream) bool {
+	a := r.ask
+	ctx, cancel := context.WithTimeout(ctx, a.hold+timing.Dial)
+	defer cancel()
+	req := wire.FindRequest{Above: a.above, Wait: uint64(a.hold / time.Millisecond), Lost: a.lost}
+	f, err := s.Call(ctx, wire.Find, wire.Marshal(&req))
+	if err != nil || f.Code != wire.CodeOK {
+		return false
+	}
+	var h wire.Hint
+	if wire.Unmarshal(f.Body, &h) != nil {
+		return false
+	}
+	h.Votes = h.Votes && r.voter
+	r.hint = h
+	return true
+}
+
+// attach asks the peer to serve this member and to route the events of every
+// attached session here, and shows the sessions' keys. After a refusal r.hint is the
+// peer's. Unreachable means that no answer came.
+//
+// Only a member with the voter role can lead: nobody else is asked.
+func (k *Link) attach(ctx context.Context, r *reply, up *remote) (attached, unreachable bool) {
+	if !r.voter {
+		return false, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
+	defer cancel()
+	keys, fresh, claims := k.keys()
+	r.claims = claims
+	for _, req := range attachRequests(k.servedTerm(), keys, fresh) {
+		f, err := up.attach(ctx, wire.Marshal(&req))
+		if err != nil {
+			return false, true
+		}
+		if f.Code == wire.CodeNotLeader {
+			r.hint = wire.Hint{}
+			_ = wire.Unmarshal(f.Body, &r.hint) // an unreadable hint is no hint
+		}
+		if f.Code != wire.CodeOK || wire.Unmarshal(f.Body, &r.attach) != nil || r.attach.TTL > machine.MaxTTL {
+			return false, false
+		}
+	}
+	return true, false
+}
+
+// pause waits for d and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,273 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/refused"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// This file keeps a false leader from holding this member. An answer to Attach proves
+// the voter role of the leader and nothing about an election: any voter can claim any
+// term. A member without raft believes such an answer at first, because asking others
+// first would delay each change of leader, and because a member may reach nobody but
+// the leader. Three rules undo a false belief:
+//
+//   - A leader that answers is not left for a claim. When a leader of a higher term
+//     attaches this member beside an upstream that is not in doubt, the present
+//     leader is asked to confirm itself by a round. A majority that confirms the
+//     present leader after the other one claims to be elected has not elected the
+//     other one: then the claim is dropped. The other leader serves as soon as a
+//     majority of the jury below, itself included, tells its term, and without an
+//     answer of the present leader after timing.Suspect.
+//   - The jury, the voters as known before the present leader attached this member,
+//     tell their leader's term now and then. If a majority of the jury tells lower
+//     terms, in answers to questions put after the attachment, no majority has
+//     elected the present leader: the leader is left, and the highest term known is
+//     lowered to the terms told. A voter that has elected the leader of a term never
+//     tells a lower term again.
+//   - A member that has found no leader for long lowers its highest term to the lowest
+//     term that a voter tells. Terms only save attempts with deposed leaders: a deposed
+//     leader confirms nothing, so nothing is granted by a leader of an old term.
+//
+// The second rule fails only where the honest voters in reach are no majority of the
+// jury: a voter lies, and so many others have ended that no leader is confirmed without
+// the liar. A liar that counts in each majority can elect two leaders as well, and no
+// rule among members is safe from that liar.
+//
+// A leader found false is not attached to for a while, longer each time. A false
+// leader that is a voter can make a member without raft, until the jury has spoken,
+// believe in locks that are not held. No protocol among members helps against such a
+// voter: the tokens of fencing do. The false leader cannot touch the locks of
+// members that are attached elsewhere.
+
+// jury is the voters that judge the present leader.
+type jury struct {
+	members []string          // addresses
+	voices  map[string]uint64 // the terms told since the attachment or the loss of the leader, by address
+	against bool              // a majority has told lower terms than the present leader's
+}
+
+// seatJury chooses the jury of a leader that attaches this member now, before the
+// leader tells its own voters.
+func (f *finder) seatJury() {
+	f.jury.voices, f.jury.against = make(map[string]uint64), false
+	if len(f.jury.members) == 0 {
+		f.jury.members = f.voters()
+	}
+}
+
+// settleJury takes over the voters told by a leader that has served for long, and
+// begins to listen anew, since the leader is lost.
+func (f *finder) settleJury() {
+	told := f.link.told()
+	switch {
+	case f.jury.against:
+		f.link.learn(f.jury.members) // a false leader's list is worth nothing
+	case time.Since(f.served) >= timing.DirectMost && len(told) > 0:
+		f.jury.members = told
+	}
+	f.jury.voices, f.jury.against = make(map[string]uint64), false
+}
+
+// hearVoter takes the term that a voter tells on its own stream.
+func (f *finder) hearVoter(a *ask, h wire.Hint) {
+	if !h.Votes || h.Leader == "" || f.jury.voices == nil || a.at.via != "" {
+		return
+	}
+	if len(f.jury.voices) >= 4*maxVoters {
+		clear(f.jury.voices)
+	}
+	f.jury.voices[a.at.addr] = h.Term
+	term := f.link.servedTerm()
+	up, attached := f.up.(*remote)
+	if attached {
+		term = up.term
+	}
+	lower, highest := 0, uint64(0)
+	for _, addr := range f.jury.members {
+		if t, told := f.jury.voices[addr]; told && t < term {
+			lower++
+			highest = max(highest, t)
+		}
+	}
+	if lower <= len(f.jury.members)/2 || f.up != nil && !attached {
+		return
+	}
+	f.link.lowerTerm(highest)
+	if attached {
+		f.jury.against = true
+		f.ban(f.before.Name, fmt.Sprintf("a leader of term %d, and a majority of the voters is in term %d at most", term, highest))
+	}
+}
+
+// atLeast reports whether a majority of the jury tells a term of at least so much.
+func (j *jury) atLeast(term uint64) bool {
+	n := 0
+	for _, addr := range j.members {
+		if j.voices[addr] >= term {
+			n++
+		}
+	}
+	return n > len(j.members)/2
+}
+
+// agrees reports whether a majority of the jury, the leader at addr included, tells
+// the leader's term.
+func (j *jury) agrees(term uint64, addr string) bool {
+	n := 0
+	for _, m := range j.members {
+		if m == addr || j.voices[m] == term {
+			n++
+		}
+	}
+	return n > len(j.members)/2
+}
+
+// askJury asks the rest of the jury, once one voice differs from the leader's term,
+// and while there is a rival.
+func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time)) {
+	differs := false
+	for _, t := range f.jury.voices {
+		differs = differs || t != up.term
+	}
+	if !differs && f.rival == nil {
+		return
+	}
+	for _, addr := range f.jury.members {
+		if _, told := f.jury.voices[addr]; !told && addr != f.before.Addr {
+			f.start(ctx, &ask{at: place{addr: addr}, above: up.term}, later)
+		}
+	}
+}
+
+// relent lowers the highest term to the lowest term that any voter tells, after a long
+// search. The highest term told would let one liar keep this member from every leader,
+// for as long as the other voters in reach are no majority of the jury.
+func (f *finder) relent(ttl time.Duration, later func(time.Time)) {
+	due := f.since.Add(4 * timing.HoldFind(ttl))
+	if time.Now().Before(due) {
+		later(due)
+		return
+	}
+	lowest := uint64(0)
+	for _, t := range f.jury.voices {
+		if lowest == 0 || t < lowest {
+			lowest = t
+		}
+	}
+	if lowest > 0 {
+		f.link.lowerTerm(lowest)
+	}
+}
+
+// lowerTerm lowers the highest term to have served this member.
+func (k *Link) lowerTerm(term uint64) {
+	k.mu.Lock()
+	k.term = min(k.term, term)
+	k.mu.Unlock()
+}
+
+// rival is an attached leader of a higher term, while the present leader is asked to
+// confirm itself.
+type rival struct {
+	reply   reply
+	verdict chan wire.Code // of the present leader; has room for one
+	due     time.Time
+}
+
+// challenge keeps an attached leader back if the present leader is not in doubt, and
+// asks the present leader. It reports false if the other leader is to serve now.
+func (f *finder) challenge(r reply) bool {
+	now, ok := f.up.(*remote)
+	if !ok || r.up.term == now.term || now.doubted() || ended(now) || f.jury.atLeast(r.up.term) {
+		return false
+	}
+	if p, term, follows := f.link.cfg.Guess(); follows && term == r.up.term && p.Addr == r.ask.at.addr {
+		return false // this member's own raft follows the leader
+	}
+	if f.rival != nil {
+		f.discard(r.up)
+		f.restAt(r.ask)
+		return true
+	}
+	rv := &rival{reply: r, verdict: make(chan wire.Code, 1), due: time.Now().Add(timing.Suspect(f.link.TTL()))}
+	f.rival = rv
+	f.jury.voices[r.ask.at.addr] = r.up.term
+	for _, addr := range f.jury.members {
+		if f.jury.voices[addr] < r.up.term {
+			delete(f.jury.voices, addr) // of before the election, maybe
+		}
+		delete(f.rests, place{addr: addr})
+	}
+	// Any key serves: each reading is confirmed by a round begun after the question.
+	now.Read(replica.Query{Key: "leader"}, func(_ replica.Answer, c wire.Code) {
+		rv.verdict <- c
+		f.link.look.Wake()
+	})
+	return true
+}
+
+// judgeRival returns the reply of the rival if the rival is to serve now.
+func (f *finder) judgeRival() *reply {
+	rv := f.rival
+	if rv == nil {
+		return nil
+	}
+	elected := f.jury.atLeast(rv.reply.up.term)
+	select {
+	case c := <-rv.verdict:
+		if c == wire.CodeOK && !elected {
+			f.ban(rv.reply.name, fmt.Sprintf("a leader of term %d, and the leader of a lower term is confirmed by a majority", rv.reply.up.term))
+			f.failed(rv.reply.ask)
+			f.restAt(rv.reply.ask)
+			f.dropRival()
+			return nil
+		}
+	default:
+		if !elected && f.up != nil && !ended(f.up) && time.Now().Before(rv.due) {
+			return nil
+		}
+	}
+	if ended(rv.reply.up) || !f.better(rv.reply.up) {
+		f.dropRival()
+		return nil
+	}
+	f.rival = nil
+	return &rv.reply
+}
+
+// dropRival leaves the rival, if any.
+func (f *finder) dropRival() {
+	if rv := f.rival; rv != nil {
+		f.rival = nil
+		f.discard(rv.reply.up)
+	}
+}
+
+// ban is the time during which a leader found false is not attached to.
+type ban struct {
+	until time.Time
+	pause time.Duration
+}
+
+const maxBans = 64
+
+// ban keeps this member from a leader found false, for timing.DirectAgain and then
+// twice as long each time.
+func (f *finder) ban(name, why string) {
+	f.link.cfg.Self.Refused.Note(refused.Claim, name, why)
+	b := f.bans[name]
+	b.pause = min(max(2*b.pause, timing.DirectAgain), timing.DirectMost)
+	b.until = time.Now().Add(b.pause)
+	if len(f.bans) >= maxBans {
+		clear(f.bans)
+	}
+	f.bans[name] = b
+}
+
+func (f *finder) banned(name string) bool { return time.Now().Before(f.bans[name].until) }

@@ -1,0 +1,205 @@
+package link
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/stream"
+	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// confirms answers a reading as a leader does that a majority confirms.
+func confirms(q *stream.Request) {
+	if q.Type == wire.Read {
+		q.Answer(wire.CodeOK, wire.Marshal(&replica.Answer{}))
+		return
+	}
+	q.Answer(wire.CodeOK, nil)
+}
+
+// cluster adds the leader a in term 5, and the voters b and c.
+func (s *stage) cluster5() (a, b, c *host) {
+	a, b, c = s.host("a", 5), s.host("b", 0), s.host("c", 0)
+	for _, h := range []*host{a, b, c} {
+		h.votes = true
+		h.setAnswer(confirms)
+		if h != a {
+			h.tell("a", 5)
+		}
+	}
+	s.set(func() { s.voters = []string{"a", "b", "c"} })
+	return a, b, c
+}
+
+// A leader that a majority confirms is not left, however high the terms of others. A
+// leader that confirms nothing is left at once.
+func TestALeaderThatConfirmsItselfIsNotLeft(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a, _, _ := s.cluster5()
+		s.gossip("a", leads(5), votes)
+		s.attachedTo("a")
+		s.host("liar", math.MaxUint64).setAnswer(confirms)
+		s.gossip("liar", leads(math.MaxUint64), votes)
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			if got, _, _ := s.k.Leader(); got != "a" {
+				t.Fatalf("attached to %q", got)
+			}
+		}
+		if got, want := s.told(), "a at a leads term 5"; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+		if n := len(s.sortedDials("liar")); n > 60 {
+			t.Errorf("the liar was dialled %d times in a minute", n)
+		}
+		a.setAnswer(with(wire.CodeNotLeader))
+		s.host("b", 6).setAnswer(confirms)
+		s.gossip("b", leads(6), votes)
+		time.Sleep(timing.Suspect(ttl))
+		s.attachedTo("b")
+	})
+}
+
+// sortedDials returns the dials of an address since the last call of dialled.
+func (s *stage) sortedDials(addr string) (out []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.dials {
+		if d == addr {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// A member that believed a false leader, of a term at the end of the numbers and with
+// voters of its own, comes back as soon as a majority of the voters has been heard,
+// and the false leader gets the member no more while the true leader answers.
+func TestAFalseLeaderIsLeftOnTheVotersWord(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.cluster5()
+		liar := s.host("liar", math.MaxUint64)
+		liar.votes = true
+		liar.setAnswer(confirms)
+		s.set(func() { s.unreachable["a"] = true })
+		s.gossip("liar", leads(math.MaxUint64), votes)
+		s.attachedTo("liar")
+		liar.stream().Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: math.MaxUint64, Voters: []wire.VoterState{{Addr: "x"}, {Addr: "y"}}}))
+		liar.stream().Notify(wire.Bound, wire.Marshal(&wire.AttachAnswer{TTL: math.MaxUint64}))
+		s.k.deliver(machine.Event{Token: math.MaxUint64})
+		s.set(func() { delete(s.unreachable, "a") })
+		time.Sleep(3 * timing.HoldFind(ttl))
+		s.attachedTo("a")
+		if got := s.k.Term(); got != 5 {
+			t.Errorf("the highest term is %d", got)
+		}
+		if got := s.k.TTL(); got != ttl {
+			t.Errorf("the bound is %v", got)
+		}
+		if token, _, bound := s.k.Seen(); token != 0 || bound != ttl {
+			t.Errorf("seen token %d, bound %v", token, bound)
+		}
+		time.Sleep(5 * time.Minute)
+		s.attachedTo("a")
+		if got, want := s.told(), fmt.Sprintf("liar at liar leads term %d, a at a leads term 5", uint64(math.MaxUint64)); got != want {
+			t.Errorf("told %q", got)
+		}
+	})
+}
+
+// A false leader has gone, and its term stays neither with known voters nor, in the
+// end, without: only one voter is in reach.
+func TestATermThatNobodyElectedIsForgotten(t *testing.T) {
+	for _, reach := range []int{3, 1} {
+		onStage(t, func(t *testing.T, s *stage) {
+			liar := s.host("liar", math.MaxUint64)
+			s.gossip("liar", leads(math.MaxUint64), votes)
+			s.attachedTo("liar")
+			a, b, c := s.cluster5()
+			if reach == 1 {
+				s.set(func() { s.unreachable["b"], s.unreachable["c"] = true, true })
+			}
+			s.gossip("liar")
+			liar.resign()
+			s.set(func() { delete(s.hosts, "liar") })
+			time.Sleep(6 * timing.HoldFind(3*time.Second))
+			s.attachedTo("a")
+			_, _, _ = a, b, c
+		})
+	}
+}
+
+// A voter that served this member in a term that nobody elected, and tells the term ever
+// since, keeps the member from no leader for long: not even where only one other voter is
+// in reach, so that the voters cannot outvote the liar.
+func TestALiarKeepsNobodyFromTheLeaderByATerm(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		liar := s.host("liar", math.MaxUint64)
+		liar.votes = true
+		s.gossip("liar", leads(math.MaxUint64), votes)
+		s.attachedTo("liar")
+		s.cluster5()
+		s.set(func() {
+			s.unreachable["b"] = true
+			s.voters = []string{"a", "b", "liar"}
+		})
+		s.gossip("liar", votes)
+		liar.setAnswer(with(wire.CodeNotLeader))
+		liar.tell("x", math.MaxUint64)
+		liar.resign()
+		time.Sleep(6 * timing.HoldFind(3*time.Second))
+		s.attachedTo("a")
+		time.Sleep(time.Minute)
+		s.attachedTo("a")
+	})
+}
+
+// A member that proves no voter role is no leader, whatever it answers.
+func TestAMemberWithoutTheVoterRoleIsNoLeader(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		mere := s.host("mere", 9)
+		mere.mere, mere.votes = true, true
+		s.gossip("mere", leads(9), votes)
+		time.Sleep(time.Minute)
+		s.attachedTo("")
+		mere.mu.Lock()
+		if len(mere.attaches) > 0 {
+			t.Error("asked to serve")
+		}
+		mere.mu.Unlock()
+		s.host("a", 5)
+		s.gossip("a", leads(5), votes)
+		s.attachedTo("a")
+	})
+}
+
+// Forged gossip of many leaders does not displace the true leader: not when a voter
+// tells of the leader, and in the end not when gossip alone does.
+func TestManyForgedLeadersHideNoTrueLeader(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		onStage(t, func(t *testing.T, s *stage) {
+			for i := range 200 {
+				s.know(fmt.Sprint("ghost", i), leads(math.MaxUint64-uint64(i)), votes)
+			}
+			s.host("a", 5)
+			limit := time.Minute
+			if told {
+				b := s.host("b", 0)
+				b.votes = true
+				b.tell("a", 5)
+				s.set(func() { s.voters = []string{"b"} })
+				limit = time.Second
+			} else {
+				s.know("a", leads(5))
+			}
+			s.gossiped.Wake()
+			time.Sleep(limit)
+			s.attachedTo("a")
+		})
+	}
+}

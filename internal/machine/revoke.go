@@ -1,0 +1,190 @@
+package machine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+)
+
+// How an operator ends the session of another client.
+
+// EndSession ends the session of a Ref, for the client of Session. The session is
+// revoked in one step, as a Break takes a single grant:
+//
+//   - The waiters of the session leave all queues, and EventRevoked tells the client.
+//   - The session is granted nothing more, and is marked as by Silence, for good: no
+//     later beat is acknowledged.
+//   - The grants stay until the client closes the session in answer, or until the
+//     session expires.
+//
+// So the keys are freed only after the client has ended its locks, or after its trust
+// has ended. A second EndSession of a revoked session changes nothing. A Ref of no open
+// session is refused as NoSuchSession: the table does not remember ended sessions.
+type EndSession struct {
+	Session SessionID
+	Ref     SessionRef
+}
+
+func (EndSession) command() {}
+
+// SessionRef names an open session to people: a Ref may stand on a page, in a log and in
+// a ticket. A Ref is the first half of the SHA-256 hash of "wardmote session ref" and the
+// session's ID, so it is the same on every voter, after every change of the leader, and
+// in a restored table.
+//
+// A Ref proves nothing and leads to nothing: requests for a session need the session's
+// key, the ID is a hash of the key, and the Ref is a hash of the ID. Neither hash can be
+// searched backwards: the key is 256 random bits, so an ID has the entropy of its 128
+// bits. So the hash needs no secret and no salt, and a salt would have to be equal on
+// all voters.
+type SessionRef [16]byte
+
+// Ref returns the Ref of the session.
+func (id SessionID) Ref() SessionRef {
+	const label = "wardmote session ref"
+	var b [len(label) + len(id)]byte
+	copy(b[copy(b[:], label):], id[:])
+	sum := sha256.Sum256(b[:])
+	return SessionRef(sum[:len(SessionRef{})])
+}
+
+// String returns the Ref in hexadecimal digits.
+func (r SessionRef) String() string { return hex.EncodeToString(r[:]) }
+
+// ParseSessionRef returns the Ref that String has printed, and false for any other text.
+func ParseSessionRef(text string) (r SessionRef, ok bool) {
+	if len(text) != hex.EncodedLen(len(r)) {
+		return r, false
+	}
+	_, err := hex.Decode(r[:], []byte(text))
+	return r, err == nil && r.String() == text
+}
+
+// refEntry is the place of a session in State.refs: the Ref, then the ID.
+func refEntry(id SessionID) string {
+	ref := id.Ref()
+	return string(ref[:]) + string(id[:])
+}
+
+// sessionOf returns the open session of a Ref, or nil.
+func (s *State) sessionOf(ref SessionRef) *session {
+	for entry := range s.refs.from("", string(ref[:])) {
+		return s.sessions.get(SessionID([]byte(entry[len(ref):])))
+	}
+	return nil
+}
+
+// SessionOf describes the open session of a Ref.
+func (s *State) SessionOf(ref SessionRef) (SessionStatus, bool) {
+	o := s.sessionOf(ref)
+	if o == nil {
+		return SessionStatus{}, false
+	}
+	return o.status(), true
+}
+
+// SessionsFrom returns, in ascending order of their Refs, at most n open sessions, from
+// first on.
+func (s *State) SessionsFrom(first SessionRef, n int) []SessionStatus {
+	var list []SessionStatus
+	for entry := range s.refs.from(string(first[:]), "") {
+		if len(list) == n {
+			break
+		}
+		list = append(list, s.sessions.get(SessionID([]byte(entry[len(first):]))).status())
+	}
+	return list
+}
+
+func (s *State) revoke(c EndSession) Outcome {
+	if s.sessions.get(c.Session) == nil {
+		return Outcome{Code: NoSession}
+	}
+	o := s.sessionOf(c.Ref)
+	switch {
+	case o == nil:
+		return Outcome{Code: NoSuchSession}
+	case o.revoked:
+		return Outcome{Code: OK}
+	}
+	o = s.editSession(o)
+	o.revoked, o.silent = true, true
+	s.step.events = append(s.step.events, revokedEvent(o.id))
+	s.removeAllWaiters(o)
+	s.admitWaiters()
+	return Outcome{Code: OK}
+}
+
+func revokedEvent(id SessionID) Event {
+	return Event{Kind: EventRevoked, Session: id, Reason: Revoked}
+}
+
+// removeAllWaiters removes the waiters of an open session from all queues, those of a
+// key in one pass.
+func (s *State) removeAllWaiters(o *session) {
+	queues := make(map[string]struct{})
+	for seq, at := range o.index.requests {
+		if at.phase != waiting {
+			continue
+		}
+		for _, key := range s.keysOf(o, seq, at) {
+			queues[key] = struct{}{}
+		}
+	}
+	weights := make(map[uint64]weight, o.index.waits)
+	for _, key := range slices.Sorted(maps.Keys(queues)) {
+		var removed []waiter
+		s.change(key, func(r *record) { removed = r.removeWaitersOf(o.id) })
+		tree := false
+		for i := range removed {
+			w := &removed[i]
+			s.lineage.remove(w.under, w.requestID)
+			weights[w.seq] = s.weigh(o, w) // the same at each key
+			tree = tree || w.Tree
+		}
+		s.revisit(key, tree)
+	}
+	for seq, w := range weights {
+		s.sets.del(requestID{o.id, seq})
+		o.index.dequeued(seq, w)
+	}
+}
+
+// fromUsable is fromSession for a command that would let the session hold, keep or set
+// more: a revoked session is treated as ended. Orders about others, as Break or
+// SetCapacity, are taken until the session ends.
+func (s *State) fromUsable(id SessionID, seenSeqs []uint64, f func(*session) Outcome) Outcome {
+	if o := s.sessions.get(id); o != nil && o.revoked {
+		return Outcome{Code: NoSession}
+	}
+	return s.fromSession(id, seenSeqs, f)
+}
+
+// deriveRefs puts the open sessions in refs, which must be empty.
+func (s *State) deriveRefs() {
+	entries := make([]string, 0, s.sessions.n)
+	for id := range s.sessions.all {
+		entries = append(entries, refEntry(id))
+	}
+	slices.Sort(entries) // an ordered set grows fastest in order
+	for _, entry := range entries {
+		s.refs.add(entry)
+	}
+}
+
+// checkRevoked verifies a revoked session.
+func (s checker) checkRevoked(o *session) error {
+	if o.revoked && (!o.silent || o.index.waits > 0) {
+		return broken(14, "session %x is revoked, silent %t, and waits %d times", o.id, o.silent, o.index.waits)
+	}
+	return nil
+}
+
+// endsFor returns the reason to tell for the end of the session.
+func (o *session) endsFor(reason Reason) Reason {
+	if o.revoked {
+		return Revoked
+	}
+	return reason
+}

@@ -1,0 +1,39 @@
+package machine
+
+import (
+	"bytes"
+	"slices"
+)
+
+// LongestTTL returns the longest time, in milliseconds, for which a holder may trust
+// a lock without an answer: the bound, or the TTL of an open session, since the bound
+// may have fallen after the session was opened. A successor is silent for so long.
+// LongestTTL looks at every session.
+func (s *State) LongestTTL() uint64 {
+	most := s.bound
+	s.sessions.all(func(_ SessionID, o *session) bool {
+		most = max(most, o.ttl)
+		return true
+	})
+	return most
+}
+
+// endForSuccessor ends the sessions of the former cluster, in ascending order, and
+// forgets the idle keys without a value, but for their set capacities. Nothing is granted: a waiter of a session
+// that ends later must not be.
+func (s *State) endForSuccessor() {
+	s.lifted = false
+	var ids []SessionID
+	s.sessions.all(func(id SessionID, _ *session) bool {
+		ids = append(ids, id)
+		return true
+	})
+	slices.SortFunc(ids, func(a, b SessionID) int { return bytes.Compare(a[:], b[:]) })
+	for _, id := range ids {
+		s.endSession(id, Expired)
+	}
+	for s.keys.past.n > 0 {
+		s.forgetKey(s.keys.past.oldest(&s.keys))
+	}
+	s.forgetTokensOfFixed()
+}

@@ -1,0 +1,52 @@
+package machine
+
+// weight is the part of a session in the memory of every voter: the keys that the
+// session holds or waits for, and their bytes. The index of the session has the sum.
+//
+// A key costs each voter about 600 bytes, and its own: a member could fill the memory
+// of all voters by requests. MaxHeld and MaxHeldBytes keep a session below 100 MB. A
+// client with more keys than that opens several sessions.
+type weight struct {
+	keys  int
+	bytes int
+}
+
+// lineageBytes is the memory of one token of a waiter's lineage: its place in the list,
+// and the waiter's place in the branch of the token.
+const lineageBytes = 64
+
+func (w *weight) add(other weight, n int) {
+	w.keys += n * other.keys
+	w.bytes += n * other.bytes
+}
+
+// weightOf returns the weight of a request for keys that holds, or that waits under a
+// lineage.
+func weightOf(keys []string, meta string, under []Token) weight {
+	w := weight{keys: len(keys), bytes: len(under) * lineageBytes}
+	for _, key := range keys {
+		w.bytes += len(key) + len(meta)
+	}
+	return w
+}
+
+// weigh returns the weight of a waiter: an upgrade waits for a key that it holds.
+func (s *State) weigh(owner *session, w *waiter) weight {
+	if w.upgrade != 0 {
+		return weightOf(nil, "", w.under)
+	}
+	return weightOf(s.keysOf(owner, w.seq, owner.index.requests[w.seq]), w.Meta, w.under)
+}
+
+// roomFor returns the refusal of a request that would make a session too heavy, and the
+// zero Outcome if there is room. Refusals are not remembered, as those of MaxUnseen are
+// not: the memory of refusals would weigh as much as the keys.
+func (x *index) roomFor(w weight) Outcome {
+	switch {
+	case x.weight.keys+w.keys > MaxHeld:
+		return Outcome{Code: TooManyKeys, Limit: MaxHeld}
+	case x.weight.bytes+w.bytes > MaxHeldBytes:
+		return Outcome{Code: TooManyKeys, Limit: MaxHeldBytes}
+	}
+	return Outcome{}
+}

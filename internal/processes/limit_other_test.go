@@ -1,0 +1,15 @@
+//go:build !unix
+
+package processes
+
+import "errors"
+
+func limitFiles(size uint64) error {
+	if size == 0 {
+		return nil
+	}
+	return errors.ErrUnsupported
+}
+
+func pause(int) error  { return errors.ErrUnsupported }
+func resume(int) error { return errors.ErrUnsupported }

@@ -1,0 +1,134 @@
+package stream
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/budget"
+	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// Sizes of a stream's buffer for received bytes.
+const (
+	leastBuffer = 4 << 10
+	mostBuffer  = 16 << 10 // a TLS record: larger buffers are never filled by one read
+)
+
+// frames reads the frames of a connection within bounds:
+//
+//   - The buffer grows as bytes arrive, up to mostBuffer. A claimed length costs
+//     nothing.
+//   - A frame larger than the buffer waits, once the buffer is full of it, for its
+//     part of the node's budget; the peer is not read meanwhile.
+//   - A frame that has begun must be complete within timing.FrameWithin, the wait for
+//     the budget not counted, so that a frame that drips holds no budget for long. A
+//     link so slow that 1 MiB takes longer delays the beats behind the frame as long,
+//     and the sending side gives up such a link too, after timing.StreamWrite.
+type frames struct {
+	conn    net.Conn
+	share   *budget.Share
+	stopped <-chan struct{} // ends the wait for the budget
+
+	buf   []byte
+	r, w  int  // buf[r:w] is unread
+	timed bool // conn has a read deadline
+	taken int  // of the budget, for the latest frame
+}
+
+// next returns the next frame, which owns its body. The caller calls done when the
+// frame is handled.
+func (f *frames) next() (wire.Frame, error) {
+	for f.w-f.r < 4 {
+		if err := f.fill(); err != nil {
+			return wire.Frame{}, err
+		}
+	}
+	size := binary.BigEndian.Uint32(f.buf[f.r:])
+	if size == 0 || size > wire.MaxFrame {
+		return wire.Frame{}, fmt.Errorf("cluster: frame of %d bytes, want 1 to %d", size, wire.MaxFrame)
+	}
+	n := int(size)
+	for f.w-f.r < min(4+n, mostBuffer) {
+		if err := f.fill(); err != nil {
+			return wire.Frame{}, err
+		}
+	}
+	if 4+n > mostBuffer && f.share != nil {
+		f.untime()
+		if !f.share.Take(n, f.stopped) {
+			return wire.Frame{}, ErrClosed
+		}
+		f.taken = n
+	}
+	body := make([]byte, n)
+	have := copy(body, f.buf[f.r+4:f.w])
+	f.r += 4 + have
+	if have < n {
+		f.time()
+		if _, err := io.ReadFull(f.conn, body[have:]); err != nil {
+			return wire.Frame{}, err
+		}
+	}
+	f.untime()
+	return wire.DecodeFrame(body)
+}
+
+// done returns the budget of the latest frame.
+func (f *frames) done() {
+	f.share.Give(f.taken)
+	f.taken = 0
+}
+
+// fill reads more bytes into the buffer, which has room after fill has made some.
+func (f *frames) fill() error {
+	if f.w > f.r {
+		f.time() // the frame has begun
+	}
+	switch {
+	case f.r == f.w:
+		f.r, f.w = 0, 0
+	case f.w == len(f.buf) && f.r > 0:
+		f.w = copy(f.buf, f.buf[f.r:f.w])
+		f.r = 0
+	}
+	if f.w == len(f.buf) {
+		f.grow()
+	}
+	n, err := f.conn.Read(f.buf[f.w:])
+	f.w += n
+	if n > 0 {
+		if f.w == len(f.buf) && len(f.buf) < mostBuffer {
+			f.grow() // the peer sends faster than small reads take
+		}
+		return nil
+	}
+	if err == io.EOF && f.w > f.r {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (f *frames) grow() {
+	buf := make([]byte, min(max(2*len(f.buf), leastBuffer), mostBuffer))
+	f.w = copy(buf, f.buf[f.r:f.w])
+	f.r, f.buf = 0, buf
+}
+
+// time begins the time of a frame, if it has not begun.
+func (f *frames) time() {
+	if !f.timed {
+		f.timed = true
+		_ = f.conn.SetReadDeadline(time.Now().Add(timing.FrameWithin))
+	}
+}
+
+func (f *frames) untime() {
+	if f.timed {
+		f.timed = false
+		_ = f.conn.SetReadDeadline(time.Time{})
+	}
+}

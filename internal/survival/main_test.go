@@ -1,0 +1,12 @@
+package survival
+
+import (
+	"testing"
+
+	"github.com/wardmote/wardmote/internal/testrounds"
+)
+
+func TestMain(m *testing.M) {
+	testrounds.CollectRarely()
+	m.Run()
+}

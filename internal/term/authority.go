@@ -1,0 +1,259 @@
+package term
+
+import (
+	"maps"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/refused"
+	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// A subscriber acts for a session after two proofs:
+//
+//   - The subscriber has shown the session's key in Attach. The ID is a hash of the
+//     key, so the ID in an answer or an event is no help to a reader.
+//   - The subscriber's process is the process that opened the session. Certificates
+//     prove the process where they name the member; then a stolen key is no help
+//     either.
+//
+// A client shows the key before the Open, on every stream that its member makes: so
+// no request of an honest client overtakes its key. See replica.Replica.Claim.
+//
+// All other requests for an open session are refused as CodeStranger, and change
+// nothing: no beat counts, no event is routed, no command reaches the log. A session
+// that is not open has nothing to guard. Requests for such a session are answered
+// alike for every subscriber, after a round: there is no such session.
+
+// standing is a subscriber's relation to a session.
+type standing uint8
+
+const (
+	nobody   standing = iota // the session is not open, or the subscriber has detached it
+	owner                    // the subscriber acts for the session
+	stranger                 // the session belongs to another process, or the key was not shown
+	gone                     // the subscriber has quit, or the term has ended
+	crowded                  // an Open, and the leader has no room for the key: see shown
+)
+
+// shown is what a subscriber has shown of sessions, guarded by Term.mu.
+type shown struct {
+	open  map[machine.SessionID]struct{} // were open when the key was shown or used
+	fresh map[machine.SessionID]struct{} // were not; at most wire.MaxAttach
+	left  map[machine.SessionID]struct{} // open, but detached by their owner; at most wire.MaxAttach
+	sweep int                            // with so many in open, the ended ones are forgotten
+}
+
+func newShown() *shown {
+	return &shown{
+		open:  make(map[machine.SessionID]struct{}),
+		fresh: make(map[machine.SessionID]struct{}),
+		left:  make(map[machine.SessionID]struct{}),
+		sweep: wire.MaxAttach,
+	}
+}
+
+func (k *shown) has(id machine.SessionID) bool {
+	if _, ok := k.open[id]; ok {
+		return true
+	}
+	_, ok := k.fresh[id]
+	return ok
+}
+
+// leave forgets a session that its owner has detached. A request of the owner may be
+// under way beside the Detach, of a session that could not be closed: for the owner
+// such a session is over, and the request is no theft.
+func (k *shown) leave(id machine.SessionID, open bool) {
+	delete(k.open, id)
+	delete(k.fresh, id)
+	if open && len(k.left) < wire.MaxAttach {
+		k.left[id] = struct{}{}
+	}
+}
+
+// opened notes that the session of a shown key is open.
+func (k *shown) opened(id machine.SessionID, table *Table) {
+	delete(k.fresh, id)
+	delete(k.left, id)
+	k.open[id] = struct{}{}
+	if len(k.open) < k.sweep {
+		return
+	}
+	// An ended session stays until Detach: late requests of its client may be on their
+	// way, and are no theft. Without the sweep, a member that never detaches would fill
+	// the memory with sessions of the past.
+	table.View(func(m *machine.State) {
+		maps.DeleteFunc(k.open, func(id machine.SessionID, _ struct{}) bool { return !m.Opened(id) })
+	})
+	k.sweep = max(wire.MaxAttach, 2*len(k.open))
+}
+
+// show notes the keys shown by s, of sessions to be opened if fresh, and returns the
+// sessions' IDs. Ok is false if s has shown too many keys of sessions that are not
+// open; then s may have shown a part of the keys. The key of a session that the
+// member takes for open is kept too, while there is room: a deposed leader that does
+// not know yet may lack the session, and hear of it later.
+func (t *Term) show(s *Subscriber, keys []machine.SessionKey, fresh bool) (ids []machine.SessionID, ok bool) {
+	ids = make([]machine.SessionID, len(keys))
+	for i, key := range keys {
+		ids[i] = key.ID()
+	}
+	open := make([]bool, len(ids))
+	t.table.View(func(m *machine.State) {
+		for i, id := range ids {
+			open[i] = m.Opened(id)
+		}
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.subscribers[s]
+	if k == nil {
+		return nil, true // the answer is the end of the stream
+	}
+	for i, id := range ids {
+		switch {
+		case open[i]:
+			k.opened(id, t.table)
+		case k.has(id):
+		case len(k.fresh) >= wire.MaxAttach:
+			if fresh {
+				return nil, false
+			}
+		default:
+			k.fresh[id] = struct{}{}
+		}
+	}
+	return ids, true
+}
+
+// acts returns the standing of s to an open session. The events of the session are
+// routed to an owner from then on. If the events went elsewhere before, s is told
+// the events possibly missed; gone, if too many of them wait already. The route is made
+// first and the table read then, so no event falls between; an event told twice does no
+// harm.
+func (t *Term) acts(s *Subscriber, id machine.SessionID) standing { return t.takes(s, id, false) }
+
+// takes is acts. Counted says that the caller has asked mayRetell.
+func (t *Term) takes(s *Subscriber, id machine.SessionID, counted bool) standing {
+	t.mu.Lock()
+	k := t.subscribers[s]
+	routed := k != nil && t.sessions[id] == s // so s was the owner before
+	has := k != nil && k.has(id)
+	left := false
+	if k != nil {
+		_, left = k.left[id]
+	}
+	t.mu.Unlock()
+	switch {
+	case routed:
+		return owner
+	case k == nil:
+		return gone
+	}
+	st, open := t.session(id)
+	switch {
+	case !open || left:
+		return nobody
+	case !has || st.Node != s.Node || st.Boot != s.Boot:
+		return stranger
+	}
+	n := 0
+	if !counted {
+		if n = t.missed(s, []machine.SessionID{id}); !t.mayRetell(s, n) {
+			return gone
+		}
+	}
+	t.mu.Lock()
+	if t.subscribers[s] != k {
+		t.mu.Unlock()
+		return gone
+	}
+	k.opened(id, t.table)
+	t.sessions[id] = s
+	t.mu.Unlock()
+	var missed []machine.Event
+	t.table.View(func(m *machine.State) {
+		open = m.Opened(id)
+		missed = m.Pending(id)
+	})
+	if !open {
+		// The session ended before the route was made, so no event will remove
+		// the route.
+		t.unroute(id)
+		missed = nil
+	}
+	t.countRetold(s, len(missed)-n) // some came or went meanwhile
+	t.retell(s, missed)
+	if !open {
+		return nobody
+	}
+	return owner
+}
+
+// session describes an open session.
+func (t *Term) session(id machine.SessionID) (st machine.SessionStatus, open bool) {
+	t.table.View(func(m *machine.State) { st, open = m.Session(id) })
+	return st, open
+}
+
+// mayOpen returns the standing of s to a session that s wants to open: owner, if s has
+// shown the key, the Open names the process of s, and no other process has opened the
+// session; crowded, if s may have shown the key without effect.
+func (t *Term) mayOpen(s *Subscriber, c machine.Open) standing {
+	t.mu.Lock()
+	k := t.subscribers[s]
+	has := k != nil && k.has(c.Session)
+	full := k != nil && len(k.fresh) >= wire.MaxAttach
+	t.mu.Unlock()
+	if k == nil {
+		return gone
+	}
+	if _, open := t.session(c.Session); !has && full && !open {
+		return crowded // the key was shown, and may be shown again once others have opened
+	}
+	if !has || c.Node != s.Node || c.Boot != s.Boot {
+		return stranger
+	}
+	if st, open := t.session(c.Session); open && (st.Node != s.Node || st.Boot != s.Boot) {
+		return stranger
+	}
+	return owner
+}
+
+// mayForget returns the standing of s to the earlier process named by a Forget. Nobody
+// may end the sessions of another member, nor those of its own process or a later
+// one, nor those of a process that is attached: such a process lives, and the name may
+// be a mistake or a lie. CodeNo leaves the sessions to their TTL:
+//
+//   - where members share a certificate, since nobody proves to be a later process of
+//     the name, and a living process may not be attached for a moment;
+//   - of a process of the far future, by the leader's clock. A boot is a time, and the
+//     table refuses the sessions of every boot of the name up to the one forgotten: a
+//     boot at the end of the numbers would keep the name out for ever. Clocks that were
+//     wrong by hours make boots of the near future.
+func (t *Term) mayForget(s *Subscriber, c machine.Forget) wire.Code {
+	if s == nil || c.Node != s.Node || c.Boot >= s.Boot {
+		return wire.CodeBad
+	}
+	if s.Shared || c.Boot > uint64(max(t.table.Clock.Wall().Add(timing.FutureBoot).UnixNano(), 0)) {
+		return wire.CodeNo
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for o := range t.subscribers {
+		if o.Node == c.Node && o.Boot == c.Boot {
+			return wire.CodeBusy // its stream may be about to end
+		}
+	}
+	return wire.CodeOK
+}
+
+// refuse counts a request for a session of another process.
+func (t *Term) refuse(s *Subscriber, request string) {
+	from := ""
+	if s != nil {
+		from = s.Node
+	}
+	t.cfg.Refused.Note(refused.Session, from, request)
+}

@@ -1,0 +1,92 @@
+package term
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// watching returns watches with so many watches of a key, and so many of a prefix of it. The
+// looks are counted.
+func watching(many int, looks *int) *watches {
+	ws := newWatches()
+	look := func() func() { *looks++; return nil }
+	for range many {
+		ws.add(&watch{keys: []string{"k/1"}, look: look, fail: func(wire.Code) {}})
+		ws.add(&watch{prefix: "k/", look: look, fail: func(wire.Code) {}})
+	}
+	ws.lookAll()
+	*looks = 0
+	return ws
+}
+
+// lookAll looks at everything that is due.
+func (ws *watches) lookAll() {
+	for _, w := range ws.taken() {
+		w.look()
+	}
+}
+
+// A change costs raft's goroutine the same however many reads wait for the key, and each of
+// them is looked at once for all changes.
+func TestAChangeCostsTheSameForAnyNumberOfReaders(t *testing.T) {
+	const many = 8 << 10
+	looks := 0
+	ws := watching(many, &looks)
+	best := time.Hour
+	for range 5 {
+		began := time.Now()
+		for range 256 {
+			ws.changed("k/1")
+			ws.groupChanged("g")
+		}
+		best = min(best, time.Since(began))
+	}
+	if best > 50*time.Millisecond { // a visit to each of the watches takes a hundred times as long
+		t.Errorf("256 changes took %v", best)
+	}
+	if ws.lookAll(); looks != 2*many {
+		t.Errorf("%d looks, want %d", looks, 2*many)
+	}
+	if ws.lookAll(); looks != 2*many {
+		t.Errorf("%d looks without a change", looks-2*many)
+	}
+}
+
+// More changes than are remembered one by one reach every watch, and without a watch none is
+// remembered.
+func TestRememberedChangesAreBounded(t *testing.T) {
+	looks := 0
+	ws := watching(1, &looks)
+	for i := range 2 * maxChanged {
+		ws.changed(fmt.Sprint("other/", i))
+		ws.groupChanged(fmt.Sprint("g", i))
+		if n := ws.changes.batch.size(); n > maxChanged {
+			t.Fatalf("%d names are kept", n)
+		}
+	}
+	if ws.lookAll(); looks != 2 {
+		t.Errorf("%d of 2 watches were looked at", looks)
+	}
+	for range machine.MaxChanges / 4 {
+		ws.changed("other")
+	}
+	if ws.lookAll(); looks != 3 {
+		t.Errorf("%d looks: a scan of a quiet prefix is not moved on", looks-2)
+	}
+	for _, by := range []map[string]map[*watch]struct{}{ws.keys, ws.prefixes} {
+		for _, some := range by {
+			for w := range some {
+				ws.remove(w)
+			}
+		}
+	}
+	ws.changed("k/1")
+	ws.groupChanged("g")
+	if ws.changes.batch.size() > 0 {
+		t.Error("changes are kept for nobody")
+	}
+}

@@ -1,0 +1,77 @@
+package term
+
+import "github.com/wardmote/wardmote/internal/machine"
+
+// This file bounds the events that are told again. A subscriber to which a session's events
+// move is told every grant that the session has not seen. A process that attaches to one
+// session on many streams in turn, and reads none of them, would have each stream keep
+// each grant, again and again. So the events of this kind that are not on their way yet
+// are counted by process: while any wait, and more than maxRetold would, no further
+// session moves. The subscriber asks again. A process without such events is told all,
+// however many.
+
+// maxRetold bounds the events of a process, some 200 bytes each. A stream that is alone
+// may have more.
+const maxRetold = 4 << 10
+
+// mayRetell counts n events for s, and reports false, without counting them, if too many
+// events of the process of s wait.
+func (t *Term) mayRetell(s *Subscriber, n int) bool {
+	if s.Later == nil || n == 0 {
+		return true // nothing piles up
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	waiting := 0
+	for o := range t.subscribers {
+		if o.Node == s.Node && o.Boot == s.Boot {
+			waiting += int(o.retold.Load())
+		}
+	}
+	if waiting > 0 && waiting+n > maxRetold {
+		return false
+	}
+	s.retold.Add(int64(n))
+	return true
+}
+
+// countRetold adds n events for s.
+func (t *Term) countRetold(s *Subscriber, n int) {
+	if s.Later != nil {
+		s.retold.Add(int64(n))
+	}
+}
+
+// retell tells s events that mayRetell has counted.
+func (t *Term) retell(s *Subscriber, events []machine.Event) {
+	for _, e := range events {
+		if s.Later == nil {
+			s.Event(e)
+			continue
+		}
+		s.Later(func() machine.Event {
+			s.retold.Add(-1)
+			return e
+		})
+	}
+}
+
+// missed counts what s would be told about if the events of the sessions came to s. The
+// events are not made for that: a process may ask for a million of them, again and again,
+// and be refused each time.
+func (t *Term) missed(s *Subscriber, ids []machine.SessionID) (n int) {
+	t.mu.Lock()
+	moving := make([]machine.SessionID, 0, len(ids))
+	for _, id := range ids {
+		if t.sessions[id] != s {
+			moving = append(moving, id)
+		}
+	}
+	t.mu.Unlock()
+	t.table.View(func(m *machine.State) {
+		for _, id := range moving {
+			n += m.Pends(id)
+		}
+	})
+	return n
+}

@@ -1,0 +1,50 @@
+package timing
+
+import "time"
+
+// Durations that derive from the TTL, which is the cluster's bound unless a
+// function's comment says otherwise. Each has a floor, below which the pauses of an
+// ordinary host would count as faults, and a ceiling, above which a longer TTL buys
+// nothing.
+
+// MostBackoff is the longest pause before another attempt to reach the leader, or
+// to repeat a request.
+func MostBackoff(ttl time.Duration) time.Duration {
+	return within(ttl/20, 2*LeastBackoff, 500*time.Millisecond)
+}
+
+// Suspect is for how long a leader may answer nothing before the member asks
+// whether the leader is there. After twice as long the member asks the voters too.
+func Suspect(ttl time.Duration) time.Duration {
+	return within(ttl/20, 40*time.Millisecond, 500*time.Millisecond)
+}
+
+// AnswerLimit is for how long a leader may answer nothing, that question included,
+// before the member leaves the leader without knowing another leader.
+func AnswerLimit(ttl time.Duration) time.Duration {
+	return within(3*ttl/10, 200*time.Millisecond, 3*time.Second)
+}
+
+// RelayAfter is for how long a member tries to reach a leader before the member
+// asks a voter to relay the stream, and tries members without a vote.
+func RelayAfter(ttl time.Duration) time.Duration { return Suspect(ttl) }
+
+// HoldFind is for how long a voter keeps a member's question for the leader.
+func HoldFind(ttl time.Duration) time.Duration {
+	return within(ttl, time.Second, MostHold)
+}
+
+// QuorumPatience is for how long a leader must be missed to count as a lost quorum.
+func QuorumPatience(ttl time.Duration) time.Duration {
+	return within(ttl/2, 3*time.Second, 5*time.Second)
+}
+
+// Spread is the period in which so many members, which lose their leader at one
+// moment, begin to dial the next leader or the voters. A millisecond for each
+// member is less than a TLS handshake takes on a slow core, and lets 300 members
+// attach in a third of a second.
+func Spread(ttl time.Duration, members int) time.Duration {
+	return min(time.Duration(members)*time.Millisecond, MostBackoff(ttl))
+}
+
+func within(d, least, most time.Duration) time.Duration { return max(least, min(d, most)) }
