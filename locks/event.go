@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"slices"
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
@@ -163,6 +164,7 @@ func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason 
 	if g != nil {
 		g.raiseToken(token)
 		d = g.releaseCleanup("")
+		d.hooks = slices.Clone(g.rare.hooks)
 		cancels = g.markLost(reason, nil)
 	}
 	done := reason != Broken || s.releaseIsPending(d.keys[0], d.token)
