@@ -157,7 +157,7 @@ type Withdraw struct {
 // With To, the first waiter of the client of that name goes before the others, and
 // each of the others counts as passed once. The Release is refused as NoSuccessor
 // and changes nothing if the client has no waiter, or if a waiter in between may not
-// be passed.
+// be passed, or if the grant is broken or the session revoked: such a holder only frees.
 type Release struct {
 	Session SessionID
 	Token   Token
