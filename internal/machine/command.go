@@ -143,7 +143,8 @@ type SetValue struct {
 //
 // More lists further Acquires to take back, at most MaxWithdrawn: a client may give
 // up thousands of waits at once, and the waits of one key leave its queue in one
-// pass. An upgrade in More is passed over. The outcome is about Seq.
+// pass. The Withdraw is refused if these requests, with Seq, have more than
+// MaxWithdrawnKeys keys. An upgrade in More is passed over. The outcome is about Seq.
 type Withdraw struct {
 	Session SessionID
 	Seq     uint64

@@ -55,6 +55,8 @@ type State struct {
 	changes   changes          // not derived: a restored State begins with none
 	formats   formats          // that this State reads
 
+	searched int // steps of the latest searches for cycles: not derived, and decides nothing: see Cost
+
 	step step // of the command being applied
 }
 
