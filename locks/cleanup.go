@@ -196,11 +196,13 @@ func (cl *cleanups) take() *cleanup {
 		return d
 	}
 	cl.withdrawing++
+	keys := len(d.keys)
 	cl.queue = slices.DeleteFunc(cl.queue, func(o *cleanup) bool {
-		if !o.withdrawsWait() || len(d.more) == machine.MaxWithdrawn {
+		if !o.withdrawsWait() || len(d.more) == machine.MaxWithdrawn || keys+len(o.keys) > machine.MaxWithdrawnKeys {
 			return false
 		}
 		d.more = append(d.more, o)
+		keys += len(o.keys)
 		return true
 	})
 	return d
