@@ -64,6 +64,7 @@ type Holder struct {
 	Client string // its Options.Name
 	Node   string // the member on which the client runs
 	Self   bool   // this very client holds the key, in its present session
+	Ref    string // of the holder's session, as Session.Ref; clients may share a name, but no Ref
 	Token  fence.Token
 	Mode   Mode
 	N      int  // ModePermit: the number of permits held
@@ -99,6 +100,7 @@ type Waiter struct {
 	Client   string // its Options.Name
 	Node     string // the member on which the client runs
 	Self     bool   // this very client waits, in its present session
+	Ref      string // of the waiter's session, as Session.Ref
 	Position int    // the number of holders and waiters before the request, at this key
 	Mode     Mode
 	N        int  // ModePermit: the number of permits wanted
@@ -130,6 +132,7 @@ func (c *Client) newStatus(m machine.Status) Status {
 			Client:     g.Client,
 			Node:       g.Node,
 			Self:       c.isSelf(g.Session),
+			Ref:        g.Session.Ref().String(),
 			Token:      fence.Token(g.Token),
 			Mode:       Mode(g.Mode),
 			N:          int(g.N),
@@ -151,6 +154,7 @@ func (c *Client) newStatus(m machine.Status) Status {
 			Client:   w.Client,
 			Node:     w.Node,
 			Self:     c.isSelf(w.Session),
+			Ref:      w.Session.Ref().String(),
 			Position: int(w.Behind),
 			Mode:     Mode(w.Mode),
 			N:        int(w.N),
