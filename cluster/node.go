@@ -50,6 +50,9 @@ type Node struct {
 	events   *eventQueue // nil: nobody listens
 	leading  atomic.Pointer[leadership]
 	voters   voterNews
+	history  eventHistory
+
+	elections atomic.Uint64 // won by this process
 
 	leaderNews wakeup.All // another leader may be known to this node
 

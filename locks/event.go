@@ -96,6 +96,7 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 		g.ensureRare().value = out.Value
 	}
 	s.grants[w.seq] = g
+	s.own.addGrant(g)
 	s.c.trace.acquired(LockEvent{Key: g.key, Token: g.token, Took: g.since.Sub(w.since)})
 	if w.early.asked {
 		g.noteAsked(w.early.by)

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"cmp"
+	"errors"
 	"sync"
 	"time"
 
@@ -115,6 +116,7 @@ type tracer struct {
 	trace *Trace         // never nil
 	runs  sync.WaitGroup // goroutines of run
 	clock *host.Clock    // nil: package time
+	past  history        // for reports
 
 	mu      sync.Mutex
 	queue   []func()
@@ -180,21 +182,57 @@ func (t *tracer) close() {
 	t.runs.Wait()
 }
 
-func (t *tracer) sessionOpened(ttl time.Duration) { enqueueCall(t, t.trace.SessionOpened, ttl) }
-func (t *tracer) sessionLost(r Reason)            { enqueueCall(t, t.trace.SessionLost, r) }
-func (t *tracer) beatFailed(err error)            { enqueueCall(t, t.trace.BeatFailed, err) }
+func (t *tracer) sessionOpened(ttl time.Duration) {
+	t.past.count(func(c *Counts) { c.Sessions++ })
+	t.past.note("SessionOpened", LockEvent{Took: ttl})
+	enqueueCall(t, t.trace.SessionOpened, ttl)
+}
+
+func (t *tracer) sessionLost(r Reason) {
+	t.past.count(func(c *Counts) { c.SessionsLost++ })
+	t.past.note("SessionLost", LockEvent{Err: errors.New(r.String())})
+	enqueueCall(t, t.trace.SessionLost, r)
+}
+
+func (t *tracer) beatFailed(err error) {
+	t.past.count(func(c *Counts) { c.BeatsFailed++ })
+	t.past.note("BeatFailed", LockEvent{Err: err})
+	enqueueCall(t, t.trace.BeatFailed, err)
+}
+
+func (t *tracer) acquired(e LockEvent) {
+	t.past.count(func(c *Counts) { c.Granted++ })
+	enqueueCall(t, t.trace.Acquired, e)
+}
+
+func (t *tracer) released(e LockEvent) {
+	t.past.count(func(c *Counts) { c.Released++ })
+	enqueueCall(t, t.trace.Released, e)
+}
+
+func (t *tracer) lost(e LockEvent) {
+	var reason Reason
+	if lost, ok := errors.AsType[*LostError](e.Err); ok {
+		reason = lost.Reason
+	}
+	t.past.lost(e.Key, e.Token, reason, e.Took)
+	enqueueCall(t, t.trace.Lost, e)
+}
 
 func (t *tracer) queued(e LockEvent)        { enqueueCall(t, t.trace.Queued, e) }
-func (t *tracer) acquired(e LockEvent)      { enqueueCall(t, t.trace.Acquired, e) }
-func (t *tracer) released(e LockEvent)      { enqueueCall(t, t.trace.Released, e) }
-func (t *tracer) lost(e LockEvent)          { enqueueCall(t, t.trace.Lost, e) }
-func (t *tracer) asked(e LockEvent)         { enqueueCall(t, t.trace.Asked, e) }
 func (t *tracer) contended(e LockEvent)     { enqueueCall(t, t.trace.Contended, e) }
-func (t *tracer) cleanupFailed(e LockEvent) { enqueueCall(t, t.trace.CleanupFailed, e) }
-func (t *tracer) blocked(e LockEvent)       { enqueueCall(t, t.trace.Blocked, e) }
-func (t *tracer) retrying(e LockEvent)      { enqueueCall(t, t.trace.Retrying, e) }
 func (t *tracer) part(e PartEvent)          { enqueueCall(t, t.trace.Part, e) }
-func (t *tracer) stuck(e LockEvent)         { enqueueCall(t, t.trace.Stuck, e) }
+func (t *tracer) asked(e LockEvent)         { t.noted("Asked", t.trace.Asked, e) }
+func (t *tracer) cleanupFailed(e LockEvent) { t.noted("CleanupFailed", t.trace.CleanupFailed, e) }
+func (t *tracer) blocked(e LockEvent)       { t.noted("Blocked", t.trace.Blocked, e) }
+func (t *tracer) retrying(e LockEvent)      { t.noted("Retrying", t.trace.Retrying, e) }
+func (t *tracer) stuck(e LockEvent)         { t.noted("Stuck", t.trace.Stuck, e) }
+
+// noted is enqueueCall for an event that reports have.
+func (t *tracer) noted(kind string, f func(LockEvent), e LockEvent) {
+	t.past.note(kind, e)
+	enqueueCall(t, f, e)
+}
 
 // enqueueCall queues a call of f with the argument, unless f is nil.
 func enqueueCall[T any](t *tracer, f func(T), argument T) {
