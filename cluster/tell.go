@@ -72,9 +72,7 @@ func (n *Node) event(e Event) {
 	fact("next", cmp.Or(e.Next, e.Kind.healthy()))
 	n.self.Log.Log(context.Background(), e.Kind.level(), e.Kind.String(), attrs...)
 	n.history.add(e)
-	if n.events != nil {
-		n.events.put(e)
-	}
+	n.events.put(e)
 }
 
 // tellShortTTL says at the start what the cluster's TTL costs, if anything. Info,

@@ -1,11 +1,11 @@
 package locks
 
 import (
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
-	"github.com/wardmote/wardmote/fence"
 )
 
 // history keeps a client's counts, and its latest losses and events, for reports. Its
@@ -64,10 +64,14 @@ func (h *history) note(kind string, e LockEvent) {
 }
 
 // lost keeps a loss.
-func (h *history) lost(key string, token fence.Token, reason Reason, held time.Duration) {
+func (h *history) lost(e LockEvent) {
+	own := OwnLoss{At: time.Now(), Key: e.Key, Token: e.Token, Held: cluster.Duration(e.Took)}
+	if lost, ok := errors.AsType[*LostError](e.Err); ok {
+		own.Reason = lost.Reason
+	}
 	h.mu.Lock()
 	h.counts.Lost++
-	h.losses.add(OwnLoss{At: time.Now(), Key: key, Token: token, Reason: reason, Held: cluster.Duration(held)})
+	h.losses.add(own)
 	h.mu.Unlock()
 }
 

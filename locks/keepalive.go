@@ -151,7 +151,7 @@ func (s *session) dropBeats(sent instant) {
 func (s *session) handleBeatAnswer(sent instant, err error, stale bool) {
 	switch {
 	case err == nil:
-		s.c.trace.past.count(func(c *Counts) { c.Beats++ })
+		s.c.trace.beatConfirmed(s.c.clock.Now().Sub(sent.at))
 		s.extendTrust(sent)
 	case errors.Is(err, replica.ErrNoSession):
 		s.lose(SessionExpired)

@@ -189,7 +189,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 		return err
 	}
 	defer s.c.calls.Done()
-	defer s.c.mayBlock(l.g.key)()
+	defer s.c.mayBlock(ctx, l.g.key)()
 	bctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()

@@ -137,7 +137,7 @@ func (s *session) describeGrant(st *Status, g *grant, now time.Time) {
 		return
 	}
 	st.Holders = append(st.Holders, Holder{
-		Client: s.c.name(), Node: s.c.rep.Member(), Self: true, Token: g.token, Mode: Mode(g.mode), Keys: len(g.keys()),
+		Client: s.c.name(), Node: s.c.rep.Member(), Self: true, Ref: s.id.Ref().String(), Token: g.token, Mode: Mode(g.mode), Keys: len(g.keys()),
 		Acquired: g.since, Left: max(0, s.trust.ttl-now.Sub(s.trust.sent.at)), Asked: g.asked,
 	})
 }
@@ -150,9 +150,9 @@ func (s *session) describeWaiter(st *Status, w *waiter) {
 		return
 	}
 	st.Waiters = append(st.Waiters, Waiter{
-		Client: s.c.name(), Node: s.c.rep.Member(), Self: true, Position: w.position, Mode: Mode(w.cmd.Mode),
+		Client: s.c.name(), Node: s.c.rep.Member(), Self: true, Ref: s.id.Ref().String(), Position: w.position, Mode: Mode(w.cmd.Mode),
 		N: int(w.cmd.N), Of: int(w.cmd.Of), Tree: w.cmd.Tree, Keys: len(w.allKeys()), Upgrade: w.upgrades != nil,
-		Priority: int(w.cmd.Priority), Since: w.since,
+		Priority: int(w.cmd.Priority), Since: w.began,
 	})
 }
 
@@ -288,7 +288,7 @@ func (s *session) report(r *Report) {
 			break
 		}
 		q := OwnWait{
-			Key: w.key, Mode: Mode(w.cmd.Mode), Since: w.since, Age: cluster.Duration(now.Sub(w.since)), Position: w.position,
+			Key: w.key, Mode: Mode(w.cmd.Mode), Since: w.began, Age: cluster.Duration(now.Sub(w.began)), Position: w.position,
 			Holder: w.inTheWay.Client, Node: w.inTheWay.Node, Token: fence.Token(w.inTheWay.Token), Upgrade: w.upgrades != nil,
 		}
 		if n := len(w.allKeys()); n > 1 {

@@ -111,6 +111,7 @@ type Counts struct {
 	SessionsLost uint64 `json:"sessionsLost,string"`
 	Granted      uint64 `json:"granted,string"`
 	Released     uint64 `json:"released,string"`
+	Failed       uint64 `json:"failed,string"` // calls for a lock that returned an error
 	Lost         uint64 `json:"lost,string"`
 	Beats        uint64 `json:"beats,string"` // confirmed
 	BeatsFailed  uint64 `json:"beatsFailed,string"`

@@ -61,15 +61,16 @@ var modeTexts = map[Mode]string{ModeExclusive: "exclusive", ModeShared: "shared"
 
 // Holder describes a holder of a key.
 type Holder struct {
-	Client string      `json:"client"`         // its Options.Name
-	Node   string      `json:"node"`           // the member on which the client runs
-	Self   bool        `json:"self,omitempty"` // this very client holds the key, in its present session
+	Client string      `json:"client"`            // its Options.Name
+	Node   string      `json:"node"`              // the member on which the client runs
+	Self   bool        `json:"self,omitempty"`    // this very client holds the key, in its present session
+	Ref    string      `json:"session,omitempty"` // of the holder's session, as Session.Ref; clients may share a name, but no Ref
 	Token  fence.Token `json:"token"`
 	Mode   Mode        `json:"mode"`
-	N      int         `json:"n,omitempty"`    // ModePermit: the number of permits held
-	Of     int         `json:"of,omitempty"`   // ModePermit: the capacity that the request named, 0 if none
-	Tree   bool        `json:"tree,omitempty"` // everything below the key is held too
-	Keys   int         `json:"keys"`           // the number of keys under the token: more than 1 for a Set
+	N      int         `json:"permits,omitempty"` // ModePermit: the number of permits held
+	Of     int         `json:"of,omitempty"`      // ModePermit: the capacity that the request named, 0 if none
+	Tree   bool        `json:"tree,omitempty"`    // everything below the key is held too
+	Keys   int         `json:"keys"`              // the number of keys under the token: more than 1 for a Set
 
 	// Acquired is the time of the grant by the clock of the leader of that
 	// time. It is for people to read: clocks are set, and two leaders' clocks
@@ -96,12 +97,13 @@ type Holder struct {
 
 // Waiter describes a waiter of a key.
 type Waiter struct {
-	Client   string            `json:"client"`         // its Options.Name
-	Node     string            `json:"node"`           // the member on which the client runs
-	Self     bool              `json:"self,omitempty"` // this very client waits, in its present session
-	Position int               `json:"position"`       // the number of holders and waiters before the request, at this key
+	Client   string            `json:"client"`            // its Options.Name
+	Node     string            `json:"node"`              // the member on which the client runs
+	Self     bool              `json:"self,omitempty"`    // this very client waits, in its present session
+	Ref      string            `json:"session,omitempty"` // of the waiter's session, as Session.Ref
+	Position int               `json:"position"`          // the number of holders and waiters before the request, at this key
 	Mode     Mode              `json:"mode"`
-	N        int               `json:"n,omitempty"`       // ModePermit: the number of permits wanted
+	N        int               `json:"permits,omitempty"` // ModePermit: the number of permits wanted
 	Of       int               `json:"of,omitempty"`      // ModePermit: the capacity that the request named, 0 if none
 	Tree     bool              `json:"tree,omitempty"`    // everything below the key is wanted too
 	Keys     int               `json:"keys"`              // the number of keys wanted at once: more than 1 for a Set
@@ -130,6 +132,7 @@ func (c *Client) newStatus(m machine.Status) Status {
 			Client:     g.Client,
 			Node:       g.Node,
 			Self:       c.isSelf(g.Session),
+			Ref:        g.Session.Ref().String(),
 			Token:      fence.Token(g.Token),
 			Mode:       Mode(g.Mode),
 			N:          int(g.N),
@@ -151,6 +154,7 @@ func (c *Client) newStatus(m machine.Status) Status {
 			Client:   w.Client,
 			Node:     w.Node,
 			Self:     c.isSelf(w.Session),
+			Ref:      w.Session.Ref().String(),
 			Position: int(w.Behind),
 			Mode:     Mode(w.Mode),
 			N:        int(w.N),

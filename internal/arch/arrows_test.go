@@ -5,6 +5,7 @@ package arch
 var floors = []string{
 	".",
 	"locks/lockstest",
+	"locks/lockshttp",
 	"locks",
 	"cluster",
 	"internal/link",
@@ -22,6 +23,7 @@ var floors = []string{
 	"transport",
 	"internal/simnet",
 	"internal/survival",
+	"internal/documents",
 	"internal/shards",
 	"internal/auth",
 	"internal/identity",
@@ -66,6 +68,9 @@ var arrows = []arrow{
 	{"locks/lockstest", "internal/simnet", "a test breaks the network in ways that no user's network offers"},
 	{"locks/lockstest", "internal/host", "a test replaces a member's clock and disk"},
 	{"locks/lockstest", "internal/wakeup", wakeups},
+
+	{"locks/lockshttp", "locks", "the page shows what a client sees"},
+	{"locks/lockshttp", "cluster", "the page shows the health of a member, and asks its user about verbs"},
 
 	{"locks", "cluster", "a client is made on a node"},
 	{"locks", "fence", "every lock has a fencing token"},
