@@ -43,6 +43,7 @@ type rareFields struct {
 	entry     *ownerEntry      // of the option Reentrant
 	changing  chan struct{}    // size 1: full while a change runs
 	changes   []*runningChange // running, or waiting for its turn
+	hooks     []*lossHook      // of all locks of the grant
 	traced    context.Context  // of Trace.Acquiring; nil: the first handle's parent
 }
 
@@ -102,6 +103,7 @@ func (g *grant) depth() int {
 // s.mu, and calls these functions after unlocking.
 func (g *grant) endLocks(cause error, cancels []func()) []func() {
 	delete(g.s.grants, g.seq)
+	g.s.own.removeGrant(g)
 	if g.rare.entry == nil {
 		return g.lock.markEnded(cause, cancels)
 	}
