@@ -28,7 +28,7 @@ func busyBoard() *board {
 
 func TestTableShowsTheBoard(t *testing.T) {
 	s := screen{latest: []string{"   1.0s  older", "   3.0s  the latest"}, page: "http://127.0.0.1:1/", hint: "try k", waiting: "waiting: k"}
-	got := strings.Join(render(busyBoard(), s, at(12345), 90, 24), "\n")
+	got := strings.Join(render(busyBoard(), s, at(12345), 90, 18), "\n")
 	want := `wardmote  three processes, one cluster, TTL 2s                                       12.3s
 live page http://127.0.0.1:1/  (ben/ is ben's own view)
 
@@ -40,6 +40,8 @@ cid     running   ███████████████████· 1.
    1.0s  older
    3.0s  the latest
 
+
+
 jobs run 0   writes 364   stale writes refused 0
 try k
 waiting: k
@@ -50,7 +52,7 @@ k kill -9 the scheduler   p pause it 6s   i cut it off 6s   r restart the dead  
 }
 
 func TestNarrowTableHasTheEssentials(t *testing.T) {
-	got := strings.Join(render(busyBoard(), screen{}, at(12345), 60, 12), "\n")
+	got := strings.Join(render(busyBoard(), screen{}, at(12345), 60, 8), "\n")
 	want := `wardmote  three processes, one cluster, TTL 2s         12.3s
 member  state     trust         role       owns shards
 ann     paused    ······ ended  –          0 4 8
