@@ -71,6 +71,9 @@ var arrows = []arrow{
 
 	{"locks/lockshttp", "locks", "the page shows what a client sees"},
 	{"locks/lockshttp", "cluster", "the page shows the health of a member, and asks its user about verbs"},
+	{"locks/lockshttp", "fence", "an action names a grant by its token"},
+	{"locks/lockshttp", "internal/documents", "the command reads the documents that the handler writes"},
+	{"locks/lockshttp", "internal/timing", durations},
 
 	{"locks", "cluster", "a client is made on a node"},
 	{"locks", "fence", "every lock has a fencing token"},
