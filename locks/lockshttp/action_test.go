@@ -54,9 +54,9 @@ func without(form url.Values, field string) url.Values {
 // Every refusal comes before anything is changed, and says why.
 func TestWrongActionsAreRefused(t *testing.T) {
 	c := local(t)
-	l := acquire(t, c, "k")
-	other := acquire(t, another(t, c, "name\u202e"), "other")
-	seats := acquire(t, c, "seats", locks.Permits(1, 3))
+	l := take(t, c, "k")
+	other := take(t, another(t, c, "name\u202e"), "other")
+	seats := take(t, c, "seats", locks.Permits(1, 3))
 	h := Handler(c, Options{Allow: anybody})
 	var ref string
 	for _, s := range document[documents.Sessions](t, h, "/sessions.json").Sessions {
@@ -178,7 +178,7 @@ func TestActionsAreCarriedOut(t *testing.T) {
 			t.Errorf("%s: %d %+v", form.Encode(), w.Code, doc)
 		}
 	}
-	l := acquire(t, o, "k\u202e\\")
+	l := take(t, o, "k\u202e\\")
 	do(with(breaking(l), "verb", "ask"))
 	<-l.Asked()
 	if l.Err() != nil {
@@ -189,7 +189,7 @@ func TestActionsAreCarriedOut(t *testing.T) {
 	if lost := new(locks.LostError); !errors.As(l.Err(), &lost) || lost.Reason != locks.Broken {
 		t.Errorf("%v", l.Err())
 	}
-	m := acquire(t, o, "m")
+	m := take(t, o, "m")
 	for _, s := range document[documents.Sessions](t, h, "/sessions.json").Sessions {
 		if s.Client == "b\u200b" {
 			do(fields("verb", "end-session", "key", s.Ref, "typed_key", `b\u{200b}`, "typed_token", s.Ref[:12], "timeout", "1m"))
@@ -199,7 +199,7 @@ func TestActionsAreCarriedOut(t *testing.T) {
 		t.Errorf("%v", m.Err())
 	}
 	do(fields("verb", "set-capacity", "key", "seats", "typed_key", "seats", "of", "3"))
-	p := acquire(t, c, "seats", locks.Permits(1, 0))
+	p := take(t, c, "seats", locks.Permits(1, 0))
 	do(fields("verb", "set-capacity", "key", "seats", "typed_key", "seats", "of", "7", "token", fmt.Sprint(p.Token()), "typed_token", fmt.Sprint(p.Token())))
 	if st, err := c.Inspect(t.Context(), "seats"); err != nil || st.Capacity != 7 || !st.CapacitySet {
 		t.Errorf("%+v, %v", st, err)
@@ -229,7 +229,7 @@ func TestActionsAreCarriedOut(t *testing.T) {
 // Allow decides, and nobody decides without it.
 func TestAllowDecides(t *testing.T) {
 	c := local(t)
-	l := acquire(t, c, "k")
+	l := take(t, c, "k")
 	if w := post(Handler(c, Options{}), breaking(l)); w.Code != http.StatusForbidden {
 		t.Errorf("without Allow: %d", w.Code)
 	}
@@ -276,7 +276,7 @@ func TestAllowDecides(t *testing.T) {
 // cannot be an action is told so.
 func TestRequestsThatAreNoActions(t *testing.T) {
 	c := local(t)
-	l := acquire(t, c, "k")
+	l := take(t, c, "k")
 	h := Handler(c, Options{Allow: anybody})
 	header := func(pairs ...string) func(*http.Request) {
 		return func(r *http.Request) {
@@ -322,7 +322,7 @@ func TestRequestsThatAreNoActions(t *testing.T) {
 func TestAnActionEndsInTime(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, cl *lockstest.Cluster) {
 		c := cl.Client(1)
-		l := acquire(t, cl.Client(2), "k")
+		l := take(t, cl.Client(2), "k")
 		h := Handler(c, Options{Allow: anybody})
 		cl.Freeze(2) // the holder cannot answer: the break waits for its trust to end
 		began := time.Now()
@@ -334,7 +334,7 @@ func TestAnActionEndsInTime(t *testing.T) {
 			t.Errorf("%+v", doc)
 		}
 		cl.Thaw(2)
-		m := acquire(t, c, "m")
+		m := take(t, c, "m")
 		cl.Isolate(1)
 		time.Sleep(time.Minute)
 		began = time.Now()
@@ -348,7 +348,7 @@ func TestAnActionEndsInTime(t *testing.T) {
 
 func TestTooManyActionsAreRefused(t *testing.T) {
 	c := local(t)
-	l := acquire(t, c, "k")
+	l := take(t, c, "k")
 	h := Handler(c, Options{Allow: anybody}).(*handler)
 	for range maxActions {
 		h.acting <- struct{}{}
@@ -366,7 +366,7 @@ func TestAuthorizeIsAskedBesides(t *testing.T) {
 	})
 	bubbleWith(t, 1, func(t *testing.T, cl *lockstest.Cluster) {
 		c := cl.Client(0)
-		l := acquire(t, c, "k")
+		l := take(t, c, "k")
 		w := post(Handler(c, Options{Allow: anybody}), breaking(l))
 		if doc := outcome(t, w); w.Code != http.StatusForbidden || doc.Code != documents.CodeDenied || doc.Outcome != documents.Refused || l.Err() != nil {
 			t.Errorf("%d %+v, %v", w.Code, doc, l.Err())
@@ -376,7 +376,7 @@ func TestAuthorizeIsAskedBesides(t *testing.T) {
 
 func FuzzActions(f *testing.F) {
 	c := local(f)
-	l := acquire(f, c, "k")
+	l := take(f, c, "k")
 	f.Add(breaking(l).Encode())
 	f.Add("verb=recover&key=x&gone=a&gone=b")
 	f.Add("verb=set-capacity&key=k&of=3&typed_key=k")

@@ -136,7 +136,7 @@ func TestEventsTellOfKeys(t *testing.T) {
 			}
 		}
 		key := "k\nevent: end\ndata: {}\n\n" // cannot end the stream
-		l := acquire(t, c, key)
+		l := take(t, c, key)
 		e, at := s.event(t, "Granted", key)
 		if uint64(e.Token) != uint64(l.Token()) || e.Node != "member-0" || e.At.IsZero() {
 			t.Errorf("%+v", e)
@@ -274,7 +274,7 @@ func TestTooManyStreamsAreRefused(t *testing.T) {
 			s.next(t)
 			open = append(open, s)
 		}
-		w := get(h, "/events")
+		w := visit(h, "/events")
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 			t.Errorf("%d %s", w.Code, w.Header())
 		}

@@ -23,7 +23,7 @@ func TestTheHandlerStandsUnderAnyPrefix(t *testing.T) {
 			"": "text/html", "report.json": "application/json", "locks.json": "application/json", "why.json?key=k": "application/json",
 			"sessions.json": "application/json", "shards.json": "application/json", "shards.json?name=n": "application/json",
 		} {
-			w := get(h, at+name)
+			w := visit(h, at+name)
 			if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) || w.Body.Len() == 0 {
 				t.Errorf("%s%s: %d %s", at, name, w.Code, w.Header())
 			}
@@ -40,7 +40,7 @@ func TestTheHandlerStandsUnderAnyPrefix(t *testing.T) {
 		t.Errorf("the prefix alone: %d", w.Code)
 	}
 	for path, want := range map[string]int{"/nothing": http.StatusNotFound, "/locks": http.StatusNotFound, "/locks.json/x": http.StatusNotFound} {
-		if w := get(h, path); w.Code != want {
+		if w := visit(h, path); w.Code != want {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
@@ -77,7 +77,7 @@ func TestThePageNeedsNothingElse(t *testing.T) {
 			t.Errorf("the policy has %s", p)
 		}
 	}
-	w := get(Handler(local(t), Options{Allow: anybody}), "/?from=proxy")
+	w := visit(Handler(local(t), Options{Allow: anybody}), "/?from=proxy")
 	if w.Header().Get("Content-Security-Policy") != pagePolicy || w.Body.String() != string(pageWithActions) {
 		t.Error("the page has another policy or text")
 	}
@@ -94,7 +94,7 @@ var hostile = []string{
 func TestHostileNamesStayText(t *testing.T) {
 	c := local(t)
 	for i, key := range hostile {
-		acquire(t, another(t, c, key[:min(len(key), 128)]), key)
+		take(t, another(t, c, key[:min(len(key), 128)]), key)
 		_ = i
 	}
 	h := Handler(c, Options{})
@@ -119,7 +119,7 @@ func TestHostileNamesStayText(t *testing.T) {
 		if list := document[documents.Locks](t, h, "/locks.json?"+url.Values{"prefix": {key}}.Encode()); len(list.Keys) == 0 || list.Keys[0].Key != key {
 			t.Errorf("prefix %q: %+v", key, list.Keys)
 		}
-		if raw := get(h, at).Body.String(); strings.ContainsAny(raw, "<>\u2028\u2029") {
+		if raw := visit(h, at).Body.String(); strings.ContainsAny(raw, "<>\u2028\u2029") {
 			t.Errorf("%q: the JSON could be taken for something else: %s", key, raw)
 		}
 	}
@@ -139,7 +139,7 @@ func TestWrongParametersAreRefused(t *testing.T) {
 		"/shards.json?name=" + strings.Repeat("n", 507), "/shards.json?name=%ff", "/shards.json?key=x", "/shards.json?view=x",
 		"/report.json?x=1", "/events?x=1",
 	} {
-		w := get(h, target)
+		w := visit(h, target)
 		var f documents.Failure
 		if w.Code != http.StatusBadRequest {
 			t.Errorf("%.60s: %d", target, w.Code)
@@ -197,8 +197,8 @@ func TestKeysComeInPages(t *testing.T) {
 func TestDocumentsTellWhatThereIs(t *testing.T) {
 	c := local(t)
 	a, b := another(t, c, "a"), another(t, c, "b")
-	l := acquire(t, a, "k", locks.Meta(map[string]string{"job": "7"}))
-	acquire(t, b, "seats", locks.Permits(2, 5))
+	l := take(t, a, "k", locks.Meta(map[string]string{"job": "7"}))
+	take(t, b, "seats", locks.Permits(2, 5))
 	wait(t, b, "k")
 	h := Handler(c, Options{})
 	for _, view := range []string{viewAuto, viewLocal} {
@@ -256,7 +256,7 @@ func TestManyAtATime(t *testing.T) {
 		all.Go(func() {
 			o := another(t, c, fmt.Sprint("worker-", i))
 			for n := range 30 {
-				l := acquire(t, o, fmt.Sprint("k", n%5))
+				l := take(t, o, fmt.Sprint("k", n%5))
 				if n%3 == 0 {
 					post(h, fields("verb", "break", "key", l.Key(), "typed_key", l.Key(), "token", fmt.Sprint(l.Token()), "typed_token", fmt.Sprint(l.Token())))
 				}
@@ -266,11 +266,11 @@ func TestManyAtATime(t *testing.T) {
 		all.Go(func() {
 			for n := range 30 {
 				for _, target := range []string{"/", "/report.json", "/locks.json", "/locks.json?view=local", "/why.json?key=k1", "/sessions.json", "/shards.json"} {
-					if w := get(h, target); w.Code != http.StatusOK {
+					if w := visit(h, target); w.Code != http.StatusOK {
 						t.Errorf("%s: %d %s", target, w.Code, w.Body)
 					}
 				}
-				get(p, []string{"/livez", "/readyz"}[n%2])
+				visit(p, []string{"/livez", "/readyz"}[n%2])
 			}
 		})
 	}
@@ -283,7 +283,7 @@ func TestManyAtATime(t *testing.T) {
 
 func FuzzDocuments(f *testing.F) {
 	c := local(f)
-	acquire(f, c, "k")
+	take(f, c, "k")
 	h := Handler(c, Options{})
 	for _, q := range []string{"prefix=a&after=b&limit=5&view=local", "key=%e2%80%ae", "name=orders", "limit=1&limit=2", "a;b=%zz", ""} {
 		f.Add("locks.json", q)

@@ -59,7 +59,7 @@ func closeClient(t testing.TB, c *locks.Client) {
 	}
 }
 
-func acquire(t testing.TB, c *locks.Client, key string, opts ...locks.Option) *locks.Lock {
+func take(t testing.TB, c *locks.Client, key string, opts ...locks.Option) *locks.Lock {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -108,8 +108,8 @@ func clientOptions(name string) locks.Options { return locks.Options{Name: name}
 // anybody allows every action.
 func anybody(*http.Request, cluster.Verb, string) error { return nil }
 
-// get returns a handler's answer to a GET.
-func get(h http.Handler, target string) *httptest.ResponseRecorder {
+// visit returns a handler's answer to a GET.
+func visit(h http.Handler, target string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
 	return w
@@ -118,7 +118,7 @@ func get(h http.Handler, target string) *httptest.ResponseRecorder {
 // document reads a document.
 func document[D any](t testing.TB, h http.Handler, target string) (doc D) {
 	t.Helper()
-	w := get(h, target)
+	w := visit(h, target)
 	if w.Code != http.StatusOK {
 		t.Fatalf("%s: %d %s", target, w.Code, w.Body)
 	}

@@ -23,10 +23,10 @@ func TestEverythingAnswersWithoutAQuorum(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, cl *lockstest.Cluster) {
 		c := cl.Client(1)
 		h, p := Handler(c, Options{}), Probes(c)
-		acquire(t, cl.Client(0), "k")
+		take(t, cl.Client(0), "k")
 		wait(t, c, "k")
 		time.Sleep(time.Second) // the followers hear of it
-		if w := get(p, "/readyz"); w.Code != http.StatusOK {
+		if w := visit(p, "/readyz"); w.Code != http.StatusOK {
 			t.Errorf("before the outage: %d %s", w.Code, w.Body)
 		}
 		cl.Kill(0)
@@ -35,29 +35,29 @@ func TestEverythingAnswersWithoutAQuorum(t *testing.T) {
 		for time.Since(killed) < time.Minute {
 			for _, target := range everything {
 				began := time.Now()
-				w := get(h, target)
+				w := visit(h, target)
 				if d := time.Since(began); w.Code != http.StatusOK || d > askPatience {
 					t.Errorf("%v after the outage %s: %d after %v", began.Sub(killed), target, w.Code, d)
 				}
 			}
 			for _, probe := range []string{"/livez", "/readyz"} {
 				began := time.Now()
-				get(p, probe)
+				visit(p, probe)
 				if d := time.Since(began); d > 0 {
 					t.Errorf("%s took %v", probe, d)
 				}
 			}
 			time.Sleep(500 * time.Millisecond)
 		}
-		if w := get(p, "/livez"); w.Code != http.StatusOK {
+		if w := visit(p, "/livez"); w.Code != http.StatusOK {
 			t.Errorf("/livez: %d %s", w.Code, w.Body)
 		}
-		if w := get(p, "/readyz"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "no quorum: ") || strings.Contains(w.Body.String(), "\"k\"") {
+		if w := visit(p, "/readyz"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "no quorum: ") || strings.Contains(w.Body.String(), "\"k\"") {
 			t.Errorf("/readyz: %d %s", w.Code, w.Body)
 		}
 		for _, target := range everything[2:] {
 			var head documents.Head
-			if err := json.Unmarshal(get(h, target).Body.Bytes(), &head); err != nil || head.Quorum || head.Source != documents.SourceTable ||
+			if err := json.Unmarshal(visit(h, target).Body.Bytes(), &head); err != nil || head.Quorum || head.Source != documents.SourceTable ||
 				head.Index == 0 || time.Duration(head.Age) < 50*time.Second || head.Reason == "" || head.Next == "" {
 				t.Errorf("%s: %v, %+v", target, err, head)
 			}
@@ -87,8 +87,8 @@ func TestAThinMemberShowsItsOwn(t *testing.T) {
 	bubbleWith(t, 4, func(t *testing.T, cl *lockstest.Cluster) {
 		c := cl.Client(3)
 		h := Handler(c, Options{})
-		acquire(t, c, "mine")
-		acquire(t, cl.Client(0), "other")
+		take(t, c, "mine")
+		take(t, cl.Client(0), "other")
 		wait(t, c, "other")
 		if doc := document[documents.Locks](t, h, "/locks.json"); doc.Source != documents.SourceCluster || len(doc.Keys) != 2 {
 			t.Errorf("%+v", doc)
@@ -153,11 +153,11 @@ func TestProbesFollowTheMember(t *testing.T) {
 func TestProbesAnswer(t *testing.T) {
 	c := local(t)
 	p := Probes(c)
-	for until := time.Now().Add(time.Minute); get(p, "/readyz").Code != http.StatusOK && time.Now().Before(until); {
+	for until := time.Now().Add(time.Minute); visit(p, "/readyz").Code != http.StatusOK && time.Now().Before(until); {
 		time.Sleep(5 * time.Millisecond) // a probe tells no event
 	}
 	for target, want := range map[string]int{"/livez": 200, "/readyz": 200, "/any/prefix/readyz?verbose=1": 200, "/": 404, "/healthz": 404} {
-		if w := get(p, target); w.Code != want || w.Header().Get("Cache-Control") != "no-store" {
+		if w := visit(p, target); w.Code != want || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %s", target, w.Code, w.Body)
 		}
 	}
@@ -167,15 +167,15 @@ func TestProbesAnswer(t *testing.T) {
 	if err := c.Node().Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if w := get(p, "/livez"); w.Code != http.StatusOK {
+	if w := visit(p, "/livez"); w.Code != http.StatusOK {
 		t.Errorf("after Stop: %d %s", w.Code, w.Body)
 	}
-	if w := get(p, "/readyz"); w.Code != http.StatusServiceUnavailable {
+	if w := visit(p, "/readyz"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("after Stop: %d %s", w.Code, w.Body)
 	}
 	h := Handler(c, Options{Allow: anybody})
 	for _, target := range everything {
-		if w := get(h, target); w.Code != http.StatusOK {
+		if w := visit(h, target); w.Code != http.StatusOK {
 			t.Errorf("%s after Stop: %d %s", target, w.Code, w.Body)
 		}
 	}
