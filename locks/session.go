@@ -52,6 +52,7 @@ type session struct {
 	cleanups   cleanups
 	enlisted   map[uint64]*enlistment // by the seqs of their Enlists
 	own        *ownIndex              // nil until the first page of it is read
+	hooks      []*lossHook            // of lost locks
 }
 
 // newSessionKey returns a random key.
