@@ -94,6 +94,18 @@ func (r *rounds) run(ctx context.Context) {
 	}
 }
 
+// round is confirmTerm, counted.
+func (t *Term) round(ctx context.Context) bool {
+	begun := time.Now()
+	ok := t.confirmTerm(ctx)
+	if ok {
+		t.cfg.Meter.Rounds.Observe(time.Since(begun))
+	} else if ctx.Err() == nil {
+		t.cfg.Meter.RoundsFailed.Inc()
+	}
+	return ok
+}
+
 // confirmTerm is a round. confirmTerm reports true if a majority of the voters says
 // "my term is not above this leader's" and the configuration does not change
 // meanwhile. A single voter asks nobody.
