@@ -26,6 +26,7 @@ type cleanup struct {
 	successor   string            // if not empty: release to this client, if it waits
 	noSuccessor error             // why there was no release to successor
 	upgraded    *grant            // the grant that the withdrawn request was to upgrade
+	hooks       []*lossHook       // to return before the grant is released
 	more        []*cleanup        // further withdrawals that go in the same command
 	done        chan struct{}     // closed when the cluster has answered or the session has ended
 }
@@ -196,11 +197,13 @@ func (cl *cleanups) take() *cleanup {
 		return d
 	}
 	cl.withdrawing++
+	keys := len(d.keys)
 	cl.queue = slices.DeleteFunc(cl.queue, func(o *cleanup) bool {
-		if !o.withdrawsWait() || len(d.more) == machine.MaxWithdrawn {
+		if !o.withdrawsWait() || len(d.more) == machine.MaxWithdrawn || keys+len(o.keys) > machine.MaxWithdrawnKeys {
 			return false
 		}
 		d.more = append(d.more, o)
+		keys += len(o.keys)
 		return true
 	})
 	return d
@@ -229,6 +232,7 @@ func (cl *cleanups) settle(d *cleanup) {
 // has answered or the session has ended.
 func (s *session) applyCleanup(d *cleanup) {
 	s.awaitCancels()
+	awaitDone(d.hooks, grace(s.ttl))
 	var retry backoff
 	for s.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(s.ctx, grace(s.ttl))

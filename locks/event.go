@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
@@ -168,6 +169,7 @@ func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason 
 	if g != nil {
 		g.raiseToken(token)
 		d = g.releaseCleanup("")
+		d.hooks = slices.Clone(g.rare.hooks)
 		cancels = g.markLost(reason, nil)
 	}
 	done := reason != Broken || s.releaseIsPending(d.keys[0], d.token)

@@ -43,6 +43,7 @@ type rareFields struct {
 	entry     *ownerEntry      // of the option Reentrant
 	changing  chan struct{}    // size 1: full while a change runs
 	changes   []*runningChange // running, or waiting for its turn
+	hooks     []*lossHook      // of all locks of the grant
 	traced    context.Context  // of Trace.Acquiring; nil: the first handle's parent
 }
 

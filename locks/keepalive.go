@@ -53,6 +53,7 @@ func (s *session) run() {
 		}
 	}
 	s.awaitCancels()
+	s.awaitHooks()
 	s.guest.Ended()
 	defer s.guest.Left()
 	defer s.c.rep.Detach(s.id) // last: the cluster takes the Close from the session's owner

@@ -50,6 +50,7 @@ type session struct {
 	nextCheck  time.Time // when run plans to read the clocks
 	cleanups   cleanups
 	enlisted   map[uint64]*enlistment // by the seqs of their Enlists
+	hooks      []*lossHook            // of lost locks
 }
 
 // newSessionKey returns a random key.
