@@ -64,7 +64,8 @@ type Trace struct {
 	// call began: Acquire, TryAcquire, AcquireAll, Do, Once, each attempt of Elect and
 	// of a shard of Spread. Key or options that cannot be used are told to the caller
 	// alone. If a grant was lost before its call returned, and the call then failed,
-	// Acquired and Lost were called before.
+	// Acquired and Lost were called before. Err of a shard that was assigned to another
+	// caller meanwhile matches ErrHandedOver.
 	AcquireFailed func(context.Context, LockEvent)
 
 	// Released: the client released a key, Took after the grant. The cluster is
