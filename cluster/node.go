@@ -51,6 +51,9 @@ type Node struct {
 	commits  *hookQueue[Commit]
 	leading  atomic.Pointer[leadership]
 	voters   voterNews
+	history  eventHistory
+
+	elections atomic.Uint64 // won by this process
 
 	leaderNews wakeup.All // another leader may be known to this node
 

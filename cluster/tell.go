@@ -71,6 +71,7 @@ func (n *Node) event(e Event) {
 	fact("detail", e.Detail)
 	fact("next", cmp.Or(e.Next, e.Kind.healthy()))
 	n.self.Log.Log(context.Background(), e.Kind.level(), e.Kind.String(), attrs...)
+	n.history.add(e)
 	n.events.put(e)
 }
 

@@ -249,6 +249,7 @@ func (n *Node) newLink() *link.Link {
 			return wire.Marshal(&meta)
 		},
 		Explain: n.noQuorumReason,
+		Local:   n.local,
 		Guests:  n.guests,
 		AllEnd:  n.allOthersEnd,
 		Proved:  n.proof.Changed,

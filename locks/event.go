@@ -102,6 +102,7 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 		g.ensureRare().value = out.Value
 	}
 	s.grants[w.seq] = g
+	s.own.addGrant(g)
 	s.c.trace.acquired(g.traceCtx(), g.event(LockEvent{Took: g.since.Sub(w.began)}))
 	if w.early.asked {
 		g.noteAsked(w.early.by)

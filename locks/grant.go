@@ -103,6 +103,7 @@ func (g *grant) depth() int {
 // s.mu, and calls these functions after unlocking.
 func (g *grant) endLocks(cause error, cancels []func()) []func() {
 	delete(g.s.grants, g.seq)
+	g.s.own.removeGrant(g)
 	if g.rare.entry == nil {
 		return g.lock.markEnded(cause, cancels)
 	}

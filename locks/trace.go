@@ -3,6 +3,7 @@ package locks
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,6 +155,7 @@ type tracer struct {
 	trace atomic.Pointer[Trace] // own and more together; never nil
 	runs  sync.WaitGroup        // goroutines of run
 	clock *host.Clock           // nil: package time
+	past  history               // for reports
 
 	mu      sync.Mutex
 	more    []*Trace // of AddTrace
@@ -228,38 +230,76 @@ func (t *tracer) close() {
 }
 
 func (t *tracer) sessionOpened(ttl time.Duration) {
+	t.past.count(func(c *Counts) { c.Sessions++ })
+	t.past.note("SessionOpened", LockEvent{Took: ttl})
 	enqueueCall(t, context.Background(), t.to().SessionOpened, ttl)
 }
 
 func (t *tracer) sessionLost(r Reason) {
+	t.past.count(func(c *Counts) { c.SessionsLost++ })
+	t.past.note("SessionLost", LockEvent{Err: errors.New(r.String())})
 	enqueueCall(t, context.Background(), t.to().SessionLost, r)
 }
 
 func (t *tracer) beatConfirmed(took time.Duration) {
+	t.past.count(func(c *Counts) { c.Beats++ })
 	enqueueCall(t, context.Background(), t.to().BeatConfirmed, took)
 }
 
 func (t *tracer) beatFailed(err error) {
+	t.past.count(func(c *Counts) { c.BeatsFailed++ })
+	t.past.note("BeatFailed", LockEvent{Err: err})
 	enqueueCall(t, context.Background(), t.to().BeatFailed, err)
 }
 
 func (t *tracer) part(ctx context.Context, e PartEvent) { enqueueCall(t, ctx, t.to().Part, e) }
 
-func (t *tracer) queued(ctx context.Context, e LockEvent)   { t.tell(ctx, t.to().Queued, e) }
-func (t *tracer) acquired(ctx context.Context, e LockEvent) { t.tell(ctx, t.to().Acquired, e) }
-func (t *tracer) acquireFailed(ctx context.Context, e LockEvent) {
-	t.tell(ctx, t.to().AcquireFailed, e)
+func (t *tracer) acquired(ctx context.Context, e LockEvent) {
+	t.past.count(func(c *Counts) { c.Granted++ })
+	t.tell(ctx, t.to().Acquired, e)
 }
-func (t *tracer) released(ctx context.Context, e LockEvent)  { t.tell(ctx, t.to().Released, e) }
-func (t *tracer) lost(ctx context.Context, e LockEvent)      { t.tell(ctx, t.to().Lost, e) }
-func (t *tracer) asked(ctx context.Context, e LockEvent)     { t.tell(ctx, t.to().Asked, e) }
-func (t *tracer) contended(ctx context.Context, e LockEvent) { t.tell(ctx, t.to().Contended, e) }
+
+func (t *tracer) released(ctx context.Context, e LockEvent) {
+	t.past.count(func(c *Counts) { c.Released++ })
+	t.tell(ctx, t.to().Released, e)
+}
+
+func (t *tracer) lost(ctx context.Context, e LockEvent) {
+	t.past.lost(e)
+	t.tell(ctx, t.to().Lost, e)
+}
+
+func (t *tracer) asked(ctx context.Context, e LockEvent) {
+	t.past.note("Asked", e)
+	t.tell(ctx, t.to().Asked, e)
+}
+
 func (t *tracer) cleanupFailed(ctx context.Context, e LockEvent) {
+	t.past.note("CleanupFailed", e)
 	t.tell(ctx, t.to().CleanupFailed, e)
 }
-func (t *tracer) blocked(ctx context.Context, e LockEvent)  { t.tell(ctx, t.to().Blocked, e) }
-func (t *tracer) retrying(ctx context.Context, e LockEvent) { t.tell(ctx, t.to().Retrying, e) }
-func (t *tracer) stuck(ctx context.Context, e LockEvent)    { t.tell(ctx, t.to().Stuck, e) }
+
+func (t *tracer) blocked(ctx context.Context, e LockEvent) {
+	t.past.note("Blocked", e)
+	t.tell(ctx, t.to().Blocked, e)
+}
+
+func (t *tracer) retrying(ctx context.Context, e LockEvent) {
+	t.past.note("Retrying", e)
+	t.tell(ctx, t.to().Retrying, e)
+}
+
+func (t *tracer) stuck(ctx context.Context, e LockEvent) {
+	t.past.note("Stuck", e)
+	t.tell(ctx, t.to().Stuck, e)
+}
+
+func (t *tracer) queued(ctx context.Context, e LockEvent)    { t.tell(ctx, t.to().Queued, e) }
+func (t *tracer) contended(ctx context.Context, e LockEvent) { t.tell(ctx, t.to().Contended, e) }
+func (t *tracer) acquireFailed(ctx context.Context, e LockEvent) {
+	t.past.count(func(c *Counts) { c.Failed++ })
+	t.tell(ctx, t.to().AcquireFailed, e)
+}
 
 // tell queues a call of f about an event that happens now, unless f is nil.
 func (t *tracer) tell(ctx context.Context, f func(context.Context, LockEvent), e LockEvent) {

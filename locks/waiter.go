@@ -49,6 +49,7 @@ func (s *session) register(w *waiter) error {
 	s.lastSeq++
 	w.seq, w.answered = s.lastSeq, make(chan struct{})
 	s.waiters[w.seq] = w
+	s.own.addWaiter(w)
 	if len(s.waiters)+len(s.grants) == 1 {
 		select { // from now on, run must read the clocks more often
 		case s.wakeup <- struct{}{}:
@@ -130,6 +131,7 @@ func (s *session) traceQueue(ctx context.Context, w *waiter, out machine.Outcome
 // as seen. The caller holds s.mu.
 func (s *session) resolve(w *waiter, verdict machine.Outcome) {
 	delete(s.waiters, w.seq)
+	s.own.removeWaiter(w)
 	s.seen = append(s.seen, w.seq)
 	w.verdict = verdict
 	close(w.answered)
@@ -152,6 +154,7 @@ func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitRe
 		return waitResult{out: w.verdict}
 	}
 	delete(s.waiters, w.seq)
+	s.own.removeWaiter(w)
 	known := err == nil && (out.Code == machine.Granted || out.Code == machine.Queued || out.Code == machine.Withdrawn)
 	o := waitResult{out: out, err: err, withdrawn: known || mayBeApplied(err)}
 	if !o.withdrawn && out.Code != machine.NoSession {
