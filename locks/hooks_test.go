@@ -318,7 +318,10 @@ func TestEachFailedAcquireIsToldOnce(t *testing.T) {
 			}, "failed taken Acquire dora"},
 			{"no work", func() error { return c.Do(ended, "k", func(context.Context, *Lock) error { return nil }) }, "failed k Do ann"},
 			{"key", func() error { _, err := c.Acquire(bg, ""); return err }, ""},
-			{"options", func() error { _, err := c.Acquire(bg, "k", Meta(map[string]string{"k": strings.Repeat("x", machine.MaxMeta)})); return err }, ""},
+			{"options", func() error {
+				_, err := c.Acquire(bg, "k", Meta(map[string]string{"k": strings.Repeat("x", machine.MaxMeta)}))
+				return err
+			}, ""},
 			{"keys", func() error { _, err := c.AcquireAll(bg, nil); return err }, ""},
 		} {
 			err := tt.call()
