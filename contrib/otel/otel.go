@@ -6,10 +6,10 @@
 //     caller's span too, and linked to its lock.acquire. A lock.hold of Elect is a term
 //     of an election, and a lock.hold of Spread a turn of a shard.
 //
-// Where a request has waited for another holder, its spans are linked to that holder's
-// lock.acquire, in whatever process that was: the holder's span context travels in the
-// Meta of its grant. So a trace leads from a slow request to the request that it waited
-// for.
+// If a request has waited for a holder, the spans of the request are linked to the
+// holder's lock.acquire, in this process or another: the span context of a holder travels
+// in the Meta of the grant. So a trace leads from a slow request to the request in its
+// way.
 //
 //	client := locks.New(node, locks.Options{Trace: otelwardmote.Trace(provider, otelwardmote.Options{})})
 //
@@ -44,7 +44,7 @@ const (
 // scope is the name of the instrumentation.
 const scope = "github.com/wardmote/wardmote/contrib/otel"
 
-// The attributes of the spans. README.md says what they mean.
+// The attributes of the spans. README.md has their meanings.
 const (
 	keyKey      = attribute.Key("wardmote.key")
 	callKey     = attribute.Key("wardmote.call")
@@ -114,7 +114,7 @@ type request struct {
 	hold     trace.Span   // nil before the grant
 }
 
-// contextKey is the key of the request in its context; each spans has its own.
+// contextKey is the key of a request in a context. Each spans has a key of its own.
 type contextKey struct{ s *spans }
 
 // w3c carries a span context in a grant's Meta.
@@ -138,9 +138,9 @@ func (s *spans) begin(ctx context.Context, e locks.LockEvent, at time.Time) *req
 	return r
 }
 
-// request returns the request that ctx is about, of which e tells the verdict. began is
-// false if Acquiring was not called for it, as for a request of the time before AddTrace:
-// then its lock.acquire is made now, as of its beginning.
+// request returns the request of ctx, for the verdict e. If Acquiring was not called for
+// the request, because AddTrace came later, request makes the lock.acquire now, as of the
+// beginning of the call, and began is false.
 func (s *spans) request(ctx context.Context, e locks.LockEvent) (r *request, began bool) {
 	if r, ok := ctx.Value(contextKey{s}).(*request); ok {
 		return r, true
@@ -235,8 +235,8 @@ func (s *spans) acquireFailed(ctx context.Context, e locks.LockEvent) {
 	r.endAcquire(e, outcomeKey.String("failed"), reasonKey.String(reason))
 }
 
-// reasonOf returns one of a few words for why a request failed, and whether that is a
-// fault: a key that is held, or a caller that gives up, is none.
+// reasonOf returns one of a few words for the error of a request. fault is false for a
+// held key and for a caller that gave up.
 func reasonOf(err error) (reason string, fault bool) {
 	for _, r := range []struct {
 		err    error
