@@ -203,6 +203,7 @@ func (n *Node) start() error {
 	n.tasks.Go(n.runMeetings)
 	n.tasks.Go(n.freePast)
 	n.tasks.Go(n.watchSilence)
+	n.tasks.Go(n.keepConfirmed)
 	n.tasks.Go(n.comeHome)
 	return nil
 }
