@@ -72,9 +72,11 @@ var arrows = []arrow{
 	{"locks/lockstest", "internal/wakeup", wakeups},
 
 	{"locks/lockshttp", "internal/meter", "Metrics reads the counts"},
-	{"locks/lockshttp", "fence", "the refusals of a guard can be counted"},
 	{"locks/lockshttp", "locks", "the page shows what a client sees"},
 	{"locks/lockshttp", "cluster", "the page shows the health of a member, and asks its user about verbs"},
+	{"locks/lockshttp", "fence", "an action names a grant by its token, and the refusals of a guard can be counted"},
+	{"locks/lockshttp", "internal/documents", "the command reads the documents that the handler writes"},
+	{"locks/lockshttp", "internal/timing", durations},
 
 	{"locks", "cluster", "a client is made on a node"},
 	{"locks", "fence", "every lock has a fencing token"},
