@@ -535,3 +535,41 @@ func TestGossipAboutOthersChangesNoVoter(t *testing.T) {
 		})
 	}
 }
+
+// A term may last for years, and each deploy replaces all processes. A member that asks
+// under one boot after the other fills nothing either.
+func TestLeaversOfThePastAreForgotten(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.vote("b", "c")
+		s.join("b", 2)
+		s.join("c", 3)
+		s.die("b") // c cannot go beside b
+		answered := 0
+		for boot := range uint64(3 * maxLeavers) {
+			s.r.Depart("c", boot+3, func(wire.Code) { answered++ })
+		}
+		leavers := func() int {
+			s.r.mu.Lock()
+			defer s.r.mu.Unlock()
+			return len(s.r.leavers)
+		}
+		if n := leavers(); n > maxLeavers {
+			t.Errorf("%d processes are remembered", n)
+		}
+		s.r.Depart("c", 3, func(wire.Code) { answered++ })
+		synctest.Wait()
+		time.Sleep(2 * timing.Reconcile)
+		if n := leavers(); n != 1 || !s.r.leaves("c", 3) {
+			t.Errorf("%d processes are remembered, c among them: %t", n, s.r.leaves("c", 3))
+		}
+		if answered != 3*maxLeavers {
+			t.Errorf("%d answers", answered)
+		}
+		s.die("c")
+		time.Sleep(2 * timing.Reconcile)
+		if n := leavers(); n != 0 {
+			t.Errorf("%d processes are remembered after their end", n)
+		}
+		s.r.Stop()
+	})
+}

@@ -221,6 +221,14 @@ func (t *trials) overdue(s *server, now time.Time) bool {
 	return false
 }
 
+// forgetAllBut forgets the servers that are in the configuration no more: one that was
+// removed before it had caught up comes back under another raft ID.
+func (t *trials) forgetAllBut(servers []server) {
+	maps.DeleteFunc(t.since, func(id string, _ time.Time) bool {
+		return !slices.ContainsFunc(servers, func(s server) bool { return s.id == id })
+	})
+}
+
 // fail has the candidate p passed over for a while.
 func (t *trials) fail(p member.Process, now time.Time) { t.failed[p] = now }
 
