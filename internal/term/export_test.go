@@ -20,6 +20,9 @@ const (
 	MaxReadKeys   = maxReadKeys
 )
 
+// OpeningCommands returns the commands of a term's first entry.
+var OpeningCommands = openingCommands
+
 // Proposer is a proposer without a log.
 type Proposer struct{ *proposer }
 
