@@ -153,7 +153,7 @@ func TestAnEndedVoterIsReplacedAtOnce(t *testing.T) {
 			time.Sleep(time.Second)
 			s.expect("a#1 b#1 c#1")
 			s.reach("c")
-			s.prove("c", 3)
+			s.finish("c", 3)
 			synctest.Wait()
 			s.expect(tt.voters)
 			if got := s.changes(); !strings.HasPrefix(got, "remove c#1, promote") {
@@ -161,6 +161,26 @@ func TestAnEndedVoterIsReplacedAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A goodbye in another's name changes nothing: the voter answers raft. Once it answers
+// no more, the word counts.
+func TestAVoterThatAnswersRaftHasNotEnded(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.vote("b", "c")
+		s.join("b", 2)
+		s.join("c", 3)
+		s.join("d", 4)
+		time.Sleep(time.Minute)
+		s.prove("c", 3)
+		time.Sleep(time.Hour)
+		if got := s.changes(); got != "" {
+			t.Errorf("changes %q", got)
+		}
+		s.sever("c")
+		synctest.Wait()
+		s.expect("a#1 b#1 d#1")
+	})
 }
 
 // A voter that ended and was not invited in vain is not lost for a candidate that
@@ -432,7 +452,7 @@ func TestTheStateOfTheVotersIsTold(t *testing.T) {
 		expect("whole", state())
 		s.sever("c")
 		expect("out of reach", state(unreached))
-		s.prove("c", 3)
+		s.finish("c", 3)
 		expect("ended", state(unreached, func(v *wire.VoterState) { v.Present = false }))
 		s.reach("c")
 		s.join("d", 4)
