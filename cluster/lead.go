@@ -121,6 +121,7 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 		l.voters.Run(ctx)
 	}()
 	n.leading.Store(l)
+	n.elections.Add(1)
 	if n.doors.closed() {
 		cancel()
 	}

@@ -205,6 +205,7 @@ func (n *Node) newSeat() *consensus.Seat {
 		Advertise:  n.gossip.Update,
 		AskRemoved: n.askRemoved,
 		Changed:    n.wakeLink,
+		Committed:  n.committed,
 		Retired: func(err error) {
 			n.mute.Store(true) // the disk may hang, and raft with it
 			n.event(Event{Kind: NodeFailed, Detail: err.Error()})
@@ -248,6 +249,7 @@ func (n *Node) newLink() *link.Link {
 			return wire.Marshal(&meta)
 		},
 		Explain: n.noQuorumReason,
+		Local:   n.local,
 		Guests:  n.guests,
 		AllEnd:  n.allOthersEnd,
 		Proved:  n.proof.Changed,

@@ -70,6 +70,10 @@ func New(node *cluster.Node, opts Options) *Client {
 // other Options.
 func (c *Client) Node() *cluster.Node { return c.node }
 
+// Done returns a channel that is closed when Close is called. The end of the node does
+// not close the channel: see Node.Done of package cluster.
+func (c *Client) Done() <-chan struct{} { return c.closing.Done() }
+
 func newClient(rep replica.Replica, opts Options) *Client {
 	c := &Client{
 		rep:    rep,

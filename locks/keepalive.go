@@ -53,6 +53,7 @@ func (s *session) run() {
 		}
 	}
 	s.awaitCancels()
+	s.awaitHooks()
 	s.guest.Ended()
 	defer s.guest.Left()
 	defer s.c.rep.Detach(s.id) // last: the cluster takes the Close from the session's owner
@@ -151,6 +152,7 @@ func (s *session) dropBeats(sent instant) {
 func (s *session) handleBeatAnswer(sent instant, err error, stale bool) {
 	switch {
 	case err == nil:
+		s.c.trace.beatConfirmed(s.c.clock.Now().Sub(sent.at))
 		s.extendTrust(sent)
 	case errors.Is(err, replica.ErrNoSession):
 		s.lose(SessionExpired)

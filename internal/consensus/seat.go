@@ -56,6 +56,10 @@ type Config struct {
 	// known or no answer comes before ctx ends.
 	AskRemoved func(ctx context.Context, raftID string) bool
 
+	// Committed is told of each entry that Raft.Commit has committed; nil: of none. It
+	// must not block.
+	Committed func(Committed)
+
 	Changed func()      // a Raft began or ended; must not block
 	Retired func(error) // this member votes no more, because of the disk or the FSM
 	Fail    func(error) // the node cannot go on

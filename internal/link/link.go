@@ -56,6 +56,9 @@ type Config struct {
 	// Explain gives the reason why there is no quorum.
 	Explain func() string
 
+	// Local is replica.Replica's.
+	Local func(f func(*machine.State)) (replica.Copy, bool)
+
 	// Guests are the sessions of this node's clients. The node stops after them.
 	Guests *replica.Guests
 

@@ -149,6 +149,30 @@ type Counts struct {
 	Capacities int // set by SetCapacity
 }
 
+// Summary counts the parts of the table that people ask for.
+type Summary struct {
+	Keys     int // held or waited for
+	Grants   int // holders, one for each of their keys
+	Waits    int // in queues, one for each of their keys
+	Sessions int // open
+	Values   int // lasting ones
+	Groups   int // with callers, or being resized
+	Shards   int // of these groups
+}
+
+// Summary returns the present summary, in constant time.
+func (s *State) Summary() Summary {
+	return Summary{
+		Keys:     s.keys.used,
+		Grants:   s.keys.grants,
+		Waits:    s.keys.waiters,
+		Sessions: s.sessions.n,
+		Values:   s.keys.lasting,
+		Groups:   s.groupSums.active,
+		Shards:   s.groupSums.shards,
+	}
+}
+
 // Counts returns the present sizes, in constant time.
 func (s *State) Counts() Counts {
 	return Counts{

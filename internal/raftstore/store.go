@@ -64,6 +64,7 @@ type Store struct {
 	opened  time.Time    // the origin of began, on the monotonic clock
 	began   atomic.Int64 // start of the running write, in ns since opened plus 1; 0: no write runs
 	flush   flush
+	appends appends
 	failure atomic.Pointer[error]
 
 	vote    atomic.Pointer[vote]   // as stored; nil: none
