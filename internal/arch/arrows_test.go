@@ -173,6 +173,7 @@ var arrows = []arrow{
 	{"internal/founding", "internal/wakeup", wakeups},
 
 	{"internal/proof", "internal/member", members},
+	{"internal/proof", "internal/refused", refusals},
 	{"internal/proof", "internal/timing", durations},
 	{"internal/proof", "internal/wakeup", wakeups},
 
