@@ -68,6 +68,8 @@ func storm(ctx context.Context, r Resource, writers int, d time.Duration) (Resul
 	)
 	end := time.Now().Add(d)
 	hold := func() {
+		// The others' grants last a few milliseconds, on average.
+		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
 		t := fence.Token(tokens.Add(1))
 		err := r.Claim(ctx, t)
 		mu.Lock()
@@ -91,7 +93,7 @@ func storm(ctx context.Context, r Resource, writers int, d time.Duration) (Resul
 			return
 		}
 		count, _ := parse(text)
-		for range 1 + rand.IntN(3) {
+		for range 1 + rand.IntN(6) {
 			pause()
 			count++
 			ctx := context.WithValue(ctx, pauseKey{}, func(string) { pause() })
