@@ -24,6 +24,8 @@
 //
 // # Where to read on
 //
+//   - docs/start.md, in the repository, leads from an empty folder to a locked job on
+//     three processes, one of which dies.
 //   - [Main] is for a program, [Run] for a part of a program that has signals,
 //     settings and an order of stopping of its own, and [Local] for a program of a
 //     single process: development, tests, a command line tool.

@@ -100,8 +100,10 @@ func (sr *shardRun) turn() report {
 		sr.decline()
 		return report{err: err, pause: jitter(sp.s.ttl)}
 	}
-	req := acquireRequest{key: shardKey(sp.name, sr.shard)}
+	req := acquireRequest{call: CallSpread, key: shardKey(sp.name, sr.shard)}
+	call := sp.c.traceCall(sr.work, &req)
 	l, err := sp.s.acquire(sr.wait, sr.work, req)
+	call.failed(err)
 	if err != nil {
 		if sr.wait.Err() != nil {
 			return report{}

@@ -12,7 +12,6 @@ import (
 type waiter struct {
 	acquireRequest
 	seq      uint64
-	since    time.Time
 	parent   context.Context         // of the lock to be made
 	upgrades *grant                  // the grant that the request upgrades; nil for an acquire
 	cancel   context.CancelCauseFunc // ends the call
@@ -47,8 +46,9 @@ func (s *session) register(w *waiter) error {
 		return err
 	}
 	s.lastSeq++
-	w.seq, w.since, w.answered = s.lastSeq, time.Now(), make(chan struct{})
+	w.seq, w.answered = s.lastSeq, make(chan struct{})
 	s.waiters[w.seq] = w
+	s.own.addWaiter(w)
 	if len(s.waiters)+len(s.grants) == 1 {
 		select { // from now on, run must read the clocks more often
 		case s.wakeup <- struct{}{}:
@@ -83,11 +83,11 @@ func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outco
 // w, at first and after each change, while w waits. If Trace.Queued is nil,
 // traceQueue returns at once.
 func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
-	if s.c.trace.trace.Queued == nil {
+	if s.c.trace.to().Queued == nil {
 		return
 	}
 	tell := func() {
-		s.c.trace.queued(LockEvent{Key: w.key, Behind: behind, Took: time.Since(w.since)})
+		s.c.trace.queued(w.traceCtx(w.parent), LockEvent{Key: w.key, Call: w.call, Behind: behind, Took: time.Since(w.began)})
 	}
 	tell()
 	for a, err := range s.c.follow(ctx, replica.Query{Key: w.key, Session: s.id, Seq: w.seq}, neverFinal) {
@@ -108,6 +108,7 @@ func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
 // as seen. The caller holds s.mu.
 func (s *session) resolve(w *waiter, verdict machine.Outcome) {
 	delete(s.waiters, w.seq)
+	s.own.removeWaiter(w)
 	s.seen = append(s.seen, w.seq)
 	w.verdict = verdict
 	close(w.answered)
@@ -130,6 +131,7 @@ func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitRe
 		return waitResult{out: w.verdict}
 	}
 	delete(s.waiters, w.seq)
+	s.own.removeWaiter(w)
 	known := err == nil && (out.Code == machine.Granted || out.Code == machine.Queued || out.Code == machine.Withdrawn)
 	o := waitResult{out: out, err: err, withdrawn: known || mayBeApplied(err)}
 	if !o.withdrawn && out.Code != machine.NoSession {
@@ -142,7 +144,7 @@ func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitRe
 	}
 	s.mu.Unlock()
 	if o.withdrawn {
-		s.startCleanup(&cleanup{keys: w.allKeys(), seq: w.seq, upgraded: w.upgrades})
+		s.startCleanup(&cleanup{ctx: w.traceCtx(w.parent), call: w.call, keys: w.allKeys(), seq: w.seq, upgraded: w.upgrades})
 	}
 	return o
 }

@@ -5,9 +5,9 @@ import "time"
 // Event is the data of an event of the stream events.
 type Event struct {
 	Seq    Number    `json:"seq"`
-	Time   time.Time `json:"time"`
+	At     time.Time `json:"at"`
 	Kind   string    `json:"kind"`
-	Member string    `json:"member,omitempty"`
+	Node   string    `json:"node,omitempty"`
 	Key    string    `json:"key,omitempty"`
 	Token  Number    `json:"token,omitempty"`
 	Client string    `json:"client,omitempty"`

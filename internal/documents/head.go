@@ -23,8 +23,8 @@ const (
 
 // Head begins every document.
 type Head struct {
-	Member string    `json:"member"` // the member that answered
-	Time   time.Time `json:"time"`   // of the answer, by that member's clock
+	Node   string    `json:"node"` // the member that answered
+	At     time.Time `json:"at"`   // of the answer, by that member's clock
 	Source Source    `json:"source"`
 	Age    Duration  `json:"age"`             // of the data; 0 from the cluster
 	Index  Number    `json:"index,omitempty"` // SourceTable: the last entry applied

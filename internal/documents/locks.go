@@ -29,13 +29,13 @@ type Key struct {
 
 	Permits     int  `json:"permits,omitempty"`  // held
 	Capacity    int  `json:"capacity,omitempty"` // permits of the key
-	CapacitySet bool `json:"capacity_set,omitempty"`
+	CapacitySet bool `json:"capacitySet,omitempty"`
 }
 
 // Holder is a holder of a key.
 type Holder struct {
 	Client     string            `json:"client"`
-	Member     string            `json:"member"` // the member on which the client runs
+	Node       string            `json:"node"` // the member on which the client runs
 	Self       bool              `json:"self,omitempty"`
 	Session    string            `json:"session,omitempty"` // Session.Ref
 	Token      Number            `json:"token"`
@@ -44,19 +44,19 @@ type Holder struct {
 	Tree       bool              `json:"tree,omitempty"`
 	Keys       int               `json:"keys,omitempty"`     // the number of keys under the token, if more than 1
 	Acquired   *time.Time        `json:"acquired,omitempty"` // by the leader's clock of that time
-	Held       *Duration         `json:"held,omitempty"`     // since Acquired
+	Age        *Duration         `json:"age,omitempty"`      // since Acquired
 	Left       *Duration         `json:"left,omitempty"`     // how long the cluster keeps the grant without a further beat; only a leader knows
 	Asked      bool              `json:"asked,omitempty"`
 	Broken     bool              `json:"broken,omitempty"`
 	Delayed    bool              `json:"delayed,omitempty"`
 	Meta       map[string]string `json:"meta,omitempty"`
-	ClientMeta map[string]string `json:"client_meta,omitempty"`
+	ClientMeta map[string]string `json:"clientMeta,omitempty"`
 }
 
 // Waiter is a waiter of a key.
 type Waiter struct {
 	Client   string            `json:"client"`
-	Member   string            `json:"member"`
+	Node     string            `json:"node"`
 	Self     bool              `json:"self,omitempty"`
 	Session  string            `json:"session,omitempty"`
 	Position int               `json:"position"` // the number of holders and waiters before
@@ -68,6 +68,6 @@ type Waiter struct {
 	Priority int               `json:"priority,omitempty"`
 	Passed   int               `json:"passed,omitempty"`
 	Since    *time.Time        `json:"since,omitempty"`
-	Waited   *Duration         `json:"waited,omitempty"`
+	Age      *Duration         `json:"age,omitempty"` // since Since
 	Meta     map[string]string `json:"meta,omitempty"`
 }

@@ -15,11 +15,11 @@ type Sessions struct {
 type Session struct {
 	Ref    string            `json:"ref"` // for the action end-session; proves nothing
 	Client string            `json:"client"`
-	Member string            `json:"member"`
+	Node   string            `json:"node"`
 	Self   bool              `json:"self,omitempty"`
 	TTL    Duration          `json:"ttl"`
 	Opened *time.Time        `json:"opened,omitempty"`
-	Age    *Duration         `json:"open,omitempty"` // since Opened
+	Age    *Duration         `json:"age,omitempty"`  // since Opened
 	Left   *Duration         `json:"left,omitempty"` // only a leader knows
 	Ending bool              `json:"ending,omitempty"`
 	Keys   int               `json:"keys"`

@@ -19,7 +19,7 @@ type Group struct {
 // Owner is a caller of Spread and its shards.
 type Owner struct {
 	Client   string            `json:"client"`
-	Member   string            `json:"member"`
+	Node     string            `json:"node"`
 	Self     bool              `json:"self,omitempty"`
 	Session  string            `json:"session,omitempty"`
 	Shards   string            `json:"shards"` // owned, as "0-3,9"

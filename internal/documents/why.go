@@ -25,11 +25,11 @@ type Why struct {
 
 // Node is a key or a session of the waits-for graph.
 type Node struct {
-	ID     string `json:"id"`
-	Kind   string `json:"kind"` // key, session
-	Name   string `json:"name"` // the key, or the name of the client
-	Member string `json:"member,omitempty"`
-	Queue  int    `json:"queue,omitempty"` // of a key
+	ID    string `json:"id"`
+	Kind  string `json:"kind"` // key, session
+	Name  string `json:"name"` // the key, or the name of the client
+	Node  string `json:"node,omitempty"`
+	Queue int    `json:"queue,omitempty"` // of a key
 }
 
 // Edge is a wait of the waits-for graph.

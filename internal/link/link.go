@@ -56,6 +56,9 @@ type Config struct {
 	// Explain gives the reason why there is no quorum.
 	Explain func() string
 
+	// Local is replica.Replica's.
+	Local func(f func(*machine.State)) (replica.Copy, bool)
+
 	// Guests are the sessions of this node's clients. The node stops after them.
 	Guests *replica.Guests
 
@@ -86,6 +89,7 @@ type Link struct {
 
 	mu       sync.Mutex
 	up       upstream       // nil: no leader is reached
+	reached  time.Time      // since when a leader is reached, or was, whichever leader
 	leader   member.Process // without a boot, while up is set
 	term     uint64         // the highest term to have served this member
 	ttl      uint64         // the bound of session TTLs as last told, in milliseconds; 0 unknown
@@ -284,6 +288,9 @@ func (r *run) serve(up upstream, leader member.Process, a wire.AttachAnswer, cla
 		return
 	}
 	r.f.attached(up, leader)
+	if k.up == nil {
+		k.reached = time.Now()
+	}
 	k.up, k.leader = up, leader
 	k.term, k.ttl = max(k.term, a.Term), a.TTL
 	k.away.noteTTL(a.TTL)

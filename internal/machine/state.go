@@ -31,7 +31,7 @@ package machine
 //     MaxGaps gaps among the spent seqs of a session, the idle keys, the values, and sizes
 //     as in the limits.
 //   - I12: no session is open for a process that Forget named last of its node.
-//   - I14: a revoked session is marked silent, and waits for nothing.
+//   - I14: a revoked session is marked silent, waits for nothing, and is in no group.
 //   - I13: a group is consistent: its callers are open sessions, or absent and without
 //     one; each shard is assigned to one caller, which is in the group and of the
 //     present number, or to nobody; a caller stands by for one that leads; and the sizes
@@ -54,6 +54,8 @@ type State struct {
 	groupSums groupSums        // derived from the groups
 	changes   changes          // not derived: a restored State begins with none
 	formats   formats          // that this State reads
+
+	searched int // steps of the latest searches for cycles: not derived, and decides nothing: see Cost
 
 	step step // of the command being applied
 }
@@ -145,6 +147,30 @@ type Counts struct {
 	Groups   int // with callers, being resized, or remembered for their numbers
 
 	Capacities int // set by SetCapacity
+}
+
+// Summary counts the parts of the table that people ask for.
+type Summary struct {
+	Keys     int // held or waited for
+	Grants   int // holders, one for each of their keys
+	Waits    int // in queues, one for each of their keys
+	Sessions int // open
+	Values   int // lasting ones
+	Groups   int // with callers, or being resized
+	Shards   int // of these groups
+}
+
+// Summary returns the present summary, in constant time.
+func (s *State) Summary() Summary {
+	return Summary{
+		Keys:     s.keys.used,
+		Grants:   s.keys.grants,
+		Waits:    s.keys.waiters,
+		Sessions: s.sessions.n,
+		Values:   s.keys.lasting,
+		Groups:   s.groupSums.active,
+		Shards:   s.groupSums.shards,
+	}
 }
 
 // Counts returns the present sizes, in constant time.

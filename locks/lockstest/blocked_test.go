@@ -21,7 +21,7 @@ func TestACallWithoutAQuorumHasTheReason(t *testing.T) {
 		c := lockstest.New(t, 3)
 		var mu sync.Mutex
 		var told []string
-		client := c.NewClient(2, locks.Options{Trace: &locks.Trace{Blocked: func(e locks.LockEvent) {
+		client := c.NewClient(2, locks.Options{Trace: &locks.Trace{Blocked: func(_ context.Context, e locks.LockEvent) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !errors.Is(e.Err, cluster.ErrNoQuorum) || e.Key != "k" {
