@@ -69,7 +69,7 @@ func storm(ctx context.Context, r Resource, writers int, d time.Duration) (Resul
 	end := time.Now().Add(d)
 	hold := func() {
 		// The others' grants last a few milliseconds, on average.
-		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+		sleep(ctx, time.Duration(rand.IntN(20))*time.Millisecond)
 		t := fence.Token(tokens.Add(1))
 		err := r.Claim(ctx, t)
 		mu.Lock()
@@ -94,9 +94,9 @@ func storm(ctx context.Context, r Resource, writers int, d time.Duration) (Resul
 		}
 		count, _ := parse(text)
 		for range 1 + rand.IntN(6) {
-			pause()
+			pause(ctx)
 			count++
-			ctx := context.WithValue(ctx, pauseKey{}, func(string) { pause() })
+			ctx := context.WithValue(ctx, pauseKey{}, func(string) { pause(ctx) })
 			err := r.Write(ctx, t, format(count, t))
 			mu.Lock()
 			switch {
@@ -162,11 +162,20 @@ func parse(text string) (count int, t fence.Token) {
 }
 
 // pause stands for anything that stops a process for a moment.
-func pause() {
+func pause(ctx context.Context) {
 	switch rand.IntN(8) {
 	case 0:
-		time.Sleep(time.Duration(rand.IntN(5000)) * time.Microsecond)
+		sleep(ctx, time.Duration(rand.IntN(5000))*time.Microsecond)
 	case 1, 2, 3:
-		time.Sleep(time.Duration(rand.IntN(500)) * time.Microsecond)
+		sleep(ctx, time.Duration(rand.IntN(500))*time.Microsecond)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }

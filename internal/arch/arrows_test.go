@@ -39,6 +39,8 @@ var floors = []string{
 	"internal/host",
 	"internal/machine",
 	"internal/meter",
+	"fence/fencetest",
+	"fence/sqlfence",
 	"fence",
 }
 
@@ -77,6 +79,8 @@ var arrows = []arrow{
 	{"locks/lockshttp", "cluster", "the page shows the health of a member, and asks its user about verbs"},
 
 	{"locks", "cluster", "a client is made on a node"},
+	{"fence/fencetest", "fence", "the suite plays with tokens, and knows a refusal"},
+	{"fence/sqlfence", "fence", "a guard in a database takes tokens, and refuses like every guard"},
 	{"locks", "fence", "every lock has a fencing token"},
 	{"locks", "internal/replica", "the seam: a client reaches the table through one interface, never through a connection or an encoding"},
 	{"locks", "internal/machine", commands},
