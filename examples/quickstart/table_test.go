@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/wardmote/wardmote/fence"
 )
 
 // render returns the screen as text without colours.
@@ -142,9 +144,16 @@ func TestOwnersAreToldOnceAfterABurst(t *testing.T) {
 	if got := b.changedOwners(at(9000)); got != "" {
 		t.Errorf("told again: %s", got)
 	}
-	b.apply(event{Kind: exited, Member: "ben"}, at(9000))
+	for i, shard := range []int{4, 5} {
+		b.apply(event{Kind: gaveUp, Member: "ben", Shard: shard, Token: fence.Token(20 + i)}, at(9000))
+	}
 	if got, want := b.changedOwners(at(9500)), "ben owns nothing"; got != want {
 		t.Errorf("told %q, want %q", got, want)
+	}
+	// The locks of a dead process are not free before its trust has run down.
+	b.apply(event{Kind: exited, Member: "ann"}, at(10000))
+	if got := b.changedOwners(at(10500)); got != "" {
+		t.Errorf("told of a dead process: %s", got)
 	}
 }
 

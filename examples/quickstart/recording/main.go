@@ -32,7 +32,7 @@ var story = []step{
 	{await: "Press k", hold: 1500 * time.Millisecond, key: "k"},
 	{await: "Press r", hold: 1500 * time.Millisecond, key: "r"},
 	{await: "Press p", hold: 1500 * time.Millisecond, key: "p"},
-	{await: "THE FENCE REFUSED 4", hold: 4 * time.Second, key: "q"},
+	{await: "THE FENCE REFUSED", hold: 4 * time.Second, key: "q"},
 }
 
 func main() {
