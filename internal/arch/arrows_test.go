@@ -173,6 +173,7 @@ var arrows = []arrow{
 	{"internal/founding", "internal/wakeup", wakeups},
 
 	{"internal/proof", "internal/member", members},
+	{"internal/proof", "internal/refused", refusals},
 	{"internal/proof", "internal/timing", durations},
 	{"internal/proof", "internal/wakeup", wakeups},
 
@@ -223,6 +224,7 @@ var arrows = []arrow{
 	{"internal/identity", "internal/machine", "a cluster's ID is the table's"},
 	{"internal/identity", "internal/wire", "the record is stored in the encoding of messages"},
 	{"internal/identity", "internal/files", "the record lies in a file that only this user can change, and its lock keeps a second process out"},
+	{"internal/raftstore", "internal/timing", durations},
 	{"internal/raftstore", "internal/files", "the store lies in files that only this user can change"},
 	{"internal/consensus", "internal/files", "a store is moved aside durably"},
 	{"internal/files", "internal/timing", durations},
