@@ -149,7 +149,7 @@ func (s *State) grantEvent(kind EventKind, owner *session, g *grant) Event {
 }
 
 func (s *State) ask(c Ask) Outcome {
-	asker := s.sessions.get(c.Session)
+	asker := s.openSession(c.Session)
 	if asker == nil {
 		return Outcome{Code: NoSession}
 	}
@@ -179,7 +179,7 @@ func (s *State) ask(c Ask) Outcome {
 }
 
 func (s *State) breakGrant(c Break) Outcome {
-	if s.sessions.get(c.Session) == nil {
+	if s.openSession(c.Session) == nil {
 		return Outcome{Code: NoSession}
 	}
 	if !validKey(c.Key) {
@@ -202,6 +202,9 @@ func (s *State) breakGrant(c Break) Outcome {
 		return Outcome{Code: OK}
 	}
 	owner := s.sessions.get(g.session)
+	if owner.ending == Closed {
+		return Outcome{Code: OK} // its holder has ended it well, and the key is about to be free
+	}
 	e, tree := s.grantEvent(EventLost, owner, g), g.Tree
 	e.Reason = Broken
 	s.setFlag(owner, e.Seq, func(g *grant) { g.broken = true })

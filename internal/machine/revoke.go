@@ -3,7 +3,6 @@ package machine
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"slices"
 )
 
@@ -12,7 +11,8 @@ import (
 // EndSession ends the session of a Ref, for the client of Session. The session is
 // revoked in one step, as a Break takes a single grant:
 //
-//   - The waiters of the session leave all queues, and EventRevoked tells the client.
+//   - EventRevoked tells the client, and the waiters of the session leave all queues: more
+//     than a slice of them by EndSlice.
 //   - The session is granted nothing more, and is marked as by Silence, for good: no
 //     later beat is acknowledged.
 //   - The grants stay until the client closes the session in answer, or until the
@@ -67,7 +67,7 @@ func refEntry(id SessionID) string {
 	return string(ref[:]) + string(id[:])
 }
 
-// sessionOf returns the open session of a Ref, or nil.
+// sessionOf returns the session of a Ref, open or ending, or nil.
 func (s *State) sessionOf(ref SessionRef) *session {
 	for entry := range s.refs.from("", string(ref[:])) {
 		return s.sessions.get(SessionID([]byte(entry[len(ref):])))
@@ -75,7 +75,7 @@ func (s *State) sessionOf(ref SessionRef) *session {
 	return nil
 }
 
-// SessionOf describes the open session of a Ref.
+// SessionOf describes the session of a Ref, open or ending.
 func (s *State) SessionOf(ref SessionRef) (SessionStatus, bool) {
 	o := s.sessionOf(ref)
 	if o == nil {
@@ -84,8 +84,8 @@ func (s *State) SessionOf(ref SessionRef) (SessionStatus, bool) {
 	return o.status(), true
 }
 
-// SessionsFrom returns, in ascending order of their Refs, at most n open sessions, from
-// first on.
+// SessionsFrom returns, in ascending order of their Refs, at most n sessions, open or
+// ending, from first on.
 func (s *State) SessionsFrom(first SessionRef, n int) []SessionStatus {
 	var list []SessionStatus
 	for entry := range s.refs.from(string(first[:]), "") {
@@ -98,57 +98,25 @@ func (s *State) SessionsFrom(first SessionRef, n int) []SessionStatus {
 }
 
 func (s *State) revoke(c EndSession) Outcome {
-	if s.sessions.get(c.Session) == nil {
+	if s.openSession(c.Session) == nil {
 		return Outcome{Code: NoSession}
 	}
 	o := s.sessionOf(c.Ref)
 	switch {
 	case o == nil:
 		return Outcome{Code: NoSuchSession}
-	case o.revoked:
+	case o.dead():
 		return Outcome{Code: OK}
 	}
 	o = s.editSession(o)
 	o.revoked, o.silent = true, true
 	s.step.events = append(s.step.events, revokedEvent(o.id))
-	s.removeAllWaiters(o)
-	s.admitWaiters()
+	s.takeSlice([]*session{o}, workPerKey*s.slice)
 	return Outcome{Code: OK}
 }
 
 func revokedEvent(id SessionID) Event {
 	return Event{Kind: EventRevoked, Session: id, Reason: Revoked}
-}
-
-// removeAllWaiters removes the waiters of an open session from all queues, those of a
-// key in one pass.
-func (s *State) removeAllWaiters(o *session) {
-	queues := make(map[string]struct{})
-	for seq, at := range o.index.requests {
-		if at.phase != waiting {
-			continue
-		}
-		for _, key := range s.keysOf(o, seq, at) {
-			queues[key] = struct{}{}
-		}
-	}
-	weights := make(map[uint64]weight, o.index.waits)
-	for _, key := range slices.Sorted(maps.Keys(queues)) {
-		var removed []waiter
-		s.change(key, func(r *record) { removed = r.removeWaitersOf(o.id) })
-		tree := false
-		for i := range removed {
-			w := &removed[i]
-			s.lineage.remove(w.under, w.requestID)
-			weights[w.seq] = s.weigh(o, w) // the same at each key
-			tree = tree || w.Tree
-		}
-		s.revisit(key, tree)
-	}
-	for seq, w := range weights {
-		s.sets.del(requestID{o.id, seq})
-		o.index.dequeued(seq, w)
-	}
 }
 
 // fromUsable is fromSession for a command that would let the session hold, keep or set
@@ -175,10 +143,10 @@ func (s *State) deriveRefs() {
 
 // checkRevoked verifies a revoked session.
 func (s checker) checkRevoked(o *session) error {
-	if o.revoked && (!o.silent || o.index.waits > 0) {
+	if o.revoked && (!o.silent || !o.begun && o.ending == 0) {
 		return broken(14, "session %x is revoked, silent %t, and waits %d times", o.id, o.silent, o.index.waits)
 	}
-	return nil
+	return s.checkEnding(o)
 }
 
 // endsFor returns the reason to tell for the end of the session.

@@ -31,7 +31,7 @@ func (k *keeper) holdBeats(ref machine.SessionRef, done func(machine.Outcome, wi
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.t.table.View(func(m *machine.State) { st, open = m.SessionOf(ref) })
-	if !open {
+	if !open || st.Ending {
 		return done
 	}
 	// The keeper may be about to hear that the session is open. It cannot have heard of
