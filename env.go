@@ -53,7 +53,8 @@ const prefix = "WARDMOTE_"
 // value and the allowed values; never a secret, and not the path of its file. Env then
 // returns cfg as it was. Empty variables count as unset. Other variables that begin
 // with WARDMOTE_ are told in cfg.Logger, by name alone, and never read; a Kubernetes
-// Service named wardmote brings several.
+// Service named wardmote brings several. WARDMOTE_KEY, WARDMOTE_TOKEN and WARDMOTE_URL
+// belong to the command wardmote.
 func Env(cfg cluster.Config) (cluster.Config, error) {
 	return fill(cfg, os.Environ())
 }
@@ -286,6 +287,10 @@ func readSecrets(cfg *cluster.Config, path string) error {
 // wardmote-something.
 var ofService = regexp.MustCompile(`^WARDMOTE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
+// ofCommand are the variables of the command wardmote: two for the programs that it runs,
+// and its own way to a cluster.
+var ofCommand = []string{prefix + "KEY", prefix + "TOKEN", prefix + "URL"}
+
 // tellOthers tells the variables that nobody reads: those of another meaning, and idle,
 // whose fields the program has set. Values are not told: one may be a secret.
 func tellOthers(log *slog.Logger, env map[string]string, idle []string) {
@@ -296,7 +301,7 @@ func tellOthers(log *slog.Logger, env map[string]string, idle []string) {
 	for name := range env {
 		known := slices.ContainsFunc(variables, func(v variable) bool { return prefix+v.name == name })
 		switch {
-		case !strings.HasPrefix(name, prefix) || known:
+		case !strings.HasPrefix(name, prefix) || known || slices.Contains(ofCommand, name):
 		case ofService.MatchString(name):
 			service = append(service, name)
 		default:

@@ -21,6 +21,9 @@ import (
 // its own.
 const appEnv = "FRONT_DOOR_APP"
 
+// idleApp is the one app whose cluster is founded.
+const idleApp = "idle"
+
 // apps are the apps of the child processes. Each prints a line when it has begun.
 var apps = map[string]App{
 	// Waits for a lock that no founding will ever grant.
@@ -55,7 +58,11 @@ func TestMain(m *testing.M) {
 	if !child {
 		os.Exit(m.Run())
 	}
-	if err := Main(cluster.Config{Bind: "127.0.0.1:0", InitialSize: 2}, app); err != nil {
+	founders := 2 // a cluster that is never founded, because one process of it is started
+	if os.Getenv(appEnv) == idleApp {
+		founders = 3
+	}
+	if err := Main(cluster.Config{Bind: "127.0.0.1:0", InitialSize: founders}, app); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -71,8 +78,17 @@ type child struct {
 
 func startChild(t *testing.T, app string, environ ...string) *child {
 	t.Helper()
+	return startChildWith(t, nil, app, environ...)
+}
+
+// startChildWith starts a child with a standard input.
+func startChildWith(t *testing.T, stdin *os.File, app string, environ ...string) *child {
+	t.Helper()
 	c := &child{t: t, cmd: exec.CommandContext(t.Context(), os.Args[0])}
 	c.cmd.Env = append(append(os.Environ(), appEnv+"="+app), environ...)
+	if stdin != nil {
+		c.cmd.Stdin = stdin
+	}
 	c.cmd.Stderr = &c.stderr
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
@@ -88,9 +104,15 @@ func startChild(t *testing.T, app string, environ ...string) *child {
 // says waits for the next line of the child.
 func (c *child) says(want string) {
 	c.t.Helper()
-	if c.lines.Scan(); c.lines.Text() != want {
-		c.t.Errorf("said %q, want %q; errors: %s", c.lines.Text(), want, &c.stderr)
+	if got := c.line(); got != want {
+		c.t.Errorf("said %q, want %q; errors: %s", got, want, &c.stderr)
 	}
+}
+
+// line returns the next line of the child, or "" after the last line.
+func (c *child) line() string {
+	c.lines.Scan()
+	return c.lines.Text()
 }
 
 func (c *child) signal(s os.Signal) {

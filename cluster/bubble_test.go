@@ -92,7 +92,7 @@ func (b *bubble) config(name string) Config {
 		Name: name, Cluster: "test", Bind: b.addr(name), InitialSize: 3, TTL: 2 * time.Second,
 		Join:    []string{b.addr("n1"), b.addr("n2"), b.addr("n3")},
 		Network: b.networkOf(name),
-		Events: func(e Event) {
+		Events: func(_ context.Context, e Event) {
 			b.mu.Lock()
 			b.events = append(b.events, fmt.Sprintf("%s %s: %v", time.Now().Format("04:05.000"), name, e))
 			b.mu.Unlock()

@@ -104,7 +104,7 @@ func quietRound(t *testing.T, seed uint64, length time.Duration, kinds map[int64
 		if i == 4 {
 			cfg.InitialSize, cfg.Voting.Thin = 0, true
 		}
-		cfg.Events = func(e cluster.Event) {
+		cfg.Events = func(_ context.Context, e cluster.Event) {
 			if e.Kind == cluster.LeaderChanged {
 				led.Store(e.Member.Name)
 			}

@@ -109,9 +109,10 @@ type Config struct {
 	// Logger receives the records meant for operators. nil: silent.
 	Logger *slog.Logger
 
-	// Events is called with each event, one at a time, in order. Events must
-	// not block, nor call into the Node.
-	Events func(Event)
+	// Events is called with each event, and Commits with each commit of a leader: see
+	// Hooks, also for the contract of both.
+	Events  func(ctx context.Context, e Event)
+	Commits func(ctx context.Context, c Commit)
 
 	engine   raftstore.Engine // tests: the store of an in-memory member's raft
 	hostBoot func() string    // tests: in place of identity.HostBoot

@@ -1,11 +1,6 @@
 package cluster
 
-import (
-	"fmt"
-	"sync"
-
-	"github.com/wardmote/wardmote/internal/wakeup"
-)
+import "fmt"
 
 // EventKind is the kind of an Event.
 type EventKind uint8
@@ -58,50 +53,4 @@ func (e Event) String() string {
 		s += ": " + e.Detail
 	}
 	return s
-}
-
-// eventQueue calls the user's function with each event, in order, one at a time,
-// on a goroutine of its own, so that no mutex is held and no loop waits for the
-// user. The queue is bounded: while the user's function blocks, the oldest
-// events are dropped.
-type eventQueue struct {
-	call func(Event)
-	mu   sync.Mutex
-	q    []Event
-	more wakeup.One
-}
-
-const maxEvents = 1024
-
-func newEventQueue(call func(Event)) *eventQueue {
-	return &eventQueue{call: call, more: wakeup.NewOne()}
-}
-
-// put queues an event without blocking.
-func (q *eventQueue) put(e Event) {
-	q.mu.Lock()
-	if len(q.q) >= maxEvents {
-		q.q = q.q[1:]
-	}
-	q.q = append(q.q, e)
-	q.mu.Unlock()
-	q.more.Wake()
-}
-
-// run tells events until done is closed, and then the events still queued.
-func (q *eventQueue) run(done <-chan struct{}) {
-	for stopping := false; !stopping; {
-		select {
-		case <-q.more:
-		case <-done:
-			stopping = true
-		}
-		q.mu.Lock()
-		events := q.q
-		q.q = nil
-		q.mu.Unlock()
-		for _, e := range events {
-			q.call(e)
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,7 +15,7 @@ func TestTheEndOfAnEarlierProcessIsToldAsSuch(t *testing.T) {
 		told := make(chan Event, 100)
 		n1, n3 := b.start("n1"), b.start("n3")
 		n2 := b.start("n2", func(c *Config) {
-			c.Events = func(e Event) {
+			c.Events = func(_ context.Context, e Event) {
 				if (e.Kind == MemberJoined || e.Kind == MemberLeft) && e.Member.Name == "n3" {
 					told <- e
 				}
@@ -54,12 +55,13 @@ func TestEventsAreToldInOrderAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		blocked := make(chan struct{})
-		q := newEventQueue(func(e Event) {
+		q := newHookQueue(func(_ context.Context, e Event) {
 			<-blocked
 			told = append(told, e.Detail)
 		})
-		done, ended := make(chan struct{}), make(chan struct{})
-		go func() { q.run(done); close(ended) }()
+		ctx, end := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() { q.run(ctx); close(ended) }()
 		q.put(Event{Detail: "first"})
 		synctest.Wait()
 		want := []string{"first"}
@@ -69,7 +71,7 @@ func TestEventsAreToldInOrderAndBounded(t *testing.T) {
 				want = append(want, fmt.Sprint(i))
 			}
 		}
-		close(done)
+		end()
 		close(blocked)
 		<-ended
 		if !slices.Equal(told, want) {

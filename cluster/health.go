@@ -16,12 +16,12 @@ import (
 
 // Member is a node as the others see it.
 type Member struct {
-	Name   string
-	Addr   string // host:port
-	Boot   uint64 // new at each start of the member's process
-	Voter  bool
-	Leader bool
-	Self   bool
+	Name   string `json:"name"`
+	Addr   string `json:"addr"`        // host:port
+	Boot   uint64 `json:"boot,string"` // new at each start of the member's process
+	Voter  bool   `json:"voter"`
+	Leader bool   `json:"leader"`
+	Self   bool   `json:"self"`
 }
 
 func memberOf(p member.Process) Member { return Member{Name: p.Name, Addr: p.Addr, Boot: p.Boot} }
@@ -141,52 +141,54 @@ func (n *Node) Leader() (Member, bool) {
 // Health is the state of a member and its cluster at a moment.
 type Health struct {
 	// Quorum: a leader answered, confirmed by a majority of the voters.
-	Quorum bool
+	Quorum bool `json:"quorum"`
 
 	// Granting: Quorum, and the leader grants locks. A new cluster has a Quorum
 	// for one TTL before it grants.
-	Granting bool
+	Granting bool `json:"granting"`
 
-	Cluster string // the cluster's ID, in hex; "" while this member is in none
-	Leader  string // the leader's name; "" if none is known
-	Members int    // the living members, by name, as gossip sees them
-	Role    string // this member's: "leader", "voter" or "thin"
-	Voter   bool   // this member votes: Role is not "thin"
+	Cluster string `json:"cluster"` // the cluster's ID, in hex; "" while this member is in none
+	Leader  string `json:"leader"`  // the leader's name; "" if none is known
+	Members int    `json:"members"` // the living members, by name, as gossip sees them
+	Role    string `json:"role"`    // this member's: "leader", "voter" or "thin"
+	Voter   bool   `json:"voter"`   // this member votes: Role is not "thin"
 
 	// Voters counts the voters.
-	Voters VoterHealth
+	Voters VoterHealth `json:"voters"`
 
 	// SafeToTakeNext: the voters are complete and bear a failure, so any process
 	// may be stopped or killed now, and the cluster goes on. Never true while one
 	// member alone votes, as in a cluster of two members: stop such a member by
 	// Leave. Advice for the moment: ask again before each process.
-	SafeToTakeNext bool
+	SafeToTakeNext bool `json:"safeToTakeNext"`
 
 	// Conflicts lists the members in conflict with this member: two clusters of the
 	// same name, with both IDs; two processes of the same name; contradicting
 	// configurations.
-	Conflicts []string
+	Conflicts []string `json:"conflicts,omitempty"`
 
 	// Refused lists the kinds of connections and messages that this member has
 	// refused, by kind, with the latest of each.
-	Refused []Refusal
+	Refused []Refusal `json:"refused,omitempty"`
 
 	// Reason describes the trouble in words, with names, addresses and numbers, and
 	// Next the action against the trouble. Both are "" if all is well, and neither
 	// is "" alone.
-	Reason, Next string
+	Reason string `json:"reason,omitempty"`
+	Next   string `json:"next,omitempty"`
 
 	Err error `json:"-"` // why Quorum is false, for errors.Is; Reason has the words
 }
 
 // VoterHealth counts the voters, as the leader sees them. Without a leader Wanted is
-// as told last, Present is gossip's view of this member, and the others are 0.
+// as told last, Present counts the voters that this member has heard since the leader was
+// lost, and the others are 0.
 type VoterHealth struct {
-	Wanted    int // as configured, but no more than members live for
-	Present   int // their processes are not known to have ended
-	Reachable int // of Present: the leader reaches them
-	CaughtUp  int // of Reachable: they have the log
-	Bears     int // so many more may fail now, one after the other or together, without loss of the quorum
+	Wanted    int `json:"wanted"`    // as configured, but no more than members live for
+	Present   int `json:"present"`   // their processes are not known to have ended
+	Reachable int `json:"reachable"` // of Present: the leader reaches them
+	CaughtUp  int `json:"caughtUp"`  // of Reachable: they have the log
+	Bears     int `json:"bears"`     // so many more may fail now, one after the other or together, without loss of the quorum
 }
 
 // Health asks the leader for a confirmation of its leadership, and never fails:
@@ -204,17 +206,20 @@ func (n *Node) Health(ctx context.Context) Health {
 	defer cancel()
 	// Any key serves: a reading needs the quorum.
 	_, err := n.link.Read(ctx, replica.Query{Key: "health"})
-	h := Health{Quorum: err == nil, Err: err, Members: len(n.Members()), Role: "thin"}
+	h := n.healthOf(err == nil)
+	h.Err = err
+	return h
+}
+
+// healthOf returns the Health by this member's own knowledge. quorum says whether a leader
+// answers.
+func (n *Node) healthOf(quorum bool) Health {
+	h := Health{Quorum: quorum, Members: len(n.Members()), Role: n.role()}
 	h.Leader, _, _ = n.link.Leader()
 	if v := n.founding.Value(); v != nil {
 		h.Cluster = hex.EncodeToString(v.Cluster[:])
 	}
-	if r := n.seat.Current(); r != nil && r.Votes() {
-		h.Voter, h.Role = true, "voter"
-		if n.leading.Load() != nil {
-			h.Role = "leader"
-		}
-	}
+	h.Voter = h.Role != "thin"
 	h.Granting = h.Quorum && n.granted.Load()
 	s := n.situation(h.Quorum)
 	h.Conflicts = s.clashes

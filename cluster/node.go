@@ -17,6 +17,7 @@ import (
 	"github.com/wardmote/wardmote/internal/link"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/meter"
 	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/proof"
 	"github.com/wardmote/wardmote/internal/refused"
@@ -47,9 +48,13 @@ type Node struct {
 	founding *founding.Runner
 	seat     *consensus.Seat
 	link     *link.Link
-	events   *eventQueue // nil: nobody listens
+	events   *hookQueue[Event]
+	commits  *hookQueue[Commit]
 	leading  atomic.Pointer[leadership]
 	voters   voterNews
+	history  eventHistory
+
+	elections atomic.Uint64 // won by this process
 
 	leaderNews wakeup.All // another leader may be known to this node
 
@@ -89,7 +94,8 @@ type Node struct {
 // Start starts this process's part in a cluster and returns at once, or after two
 // seconds if the advertised address depends on names that do not resolve: finding
 // the others, founding or joining go on in the background, for as long as the node
-// runs; see Ready. ctx bounds only the call. On error nothing is left running;
+// runs; see Ready. ctx bounds only the call; its values are those of the contexts that
+// the functions of the Config are called with. On error nothing is left running;
 // bad input gives a *ConfigError.
 //
 // The caller must Stop the node in the end.
@@ -111,10 +117,8 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		home: make(chan struct{}), retiring: make(chan struct{}, 1), started: at.Clock.Now(),
 	}
 	n.granted.own = func() machine.ClusterID { return n.founding.Cluster() }
-	n.ctx, n.cancel = context.WithCancelCause(context.Background())
-	if cfg.Events != nil {
-		n.events = newEventQueue(cfg.Events)
-	}
+	n.ctx, n.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	n.events, n.commits = newHookQueue(cfg.Events), newHookQueue(running(n, cfg.Commits))
 	if n.record, err = identity.Open(cfg.Dir, cfg.Name, cfg.Cluster, named); err != nil {
 		return nil, badDir(cfg.Dir, err)
 	}
@@ -129,6 +133,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		Cluster: cfg.Cluster,
 		Log:     cfg.Logger.With("member", n.cfg.Name),
 		Clock:   at.Clock,
+		Meter:   new(meter.Node),
 	}
 	n.self.Refused = refused.New(n.self.Log)
 	n.tellNarrowed()
@@ -186,9 +191,8 @@ func (n *Node) start() error {
 		n.across.Stop()
 		return errors.Join(n.storeError(err), n.port.Close())
 	}
-	if n.events != nil {
-		n.tasks.Go(func() { n.events.run(n.ctx.Done()) })
-	}
+	n.tasks.Go(func() { n.events.run(n.ctx) })
+	n.tasks.Go(func() { n.commits.run(n.ctx) })
 	n.tasks.Go(func() { n.gossip.Run(n.ctx) })
 	n.tasks.Go(func() { n.proof.Run(n.ctx) })
 	n.tasks.Go(func() { n.founding.Run(n.ctx) })
@@ -199,6 +203,7 @@ func (n *Node) start() error {
 	n.tasks.Go(n.runMeetings)
 	n.tasks.Go(n.freePast)
 	n.tasks.Go(n.watchSilence)
+	n.tasks.Go(n.keepConfirmed)
 	n.tasks.Go(n.comeHome)
 	return nil
 }

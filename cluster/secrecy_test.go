@@ -131,7 +131,7 @@ func TestNoSecretInAnyOutputOrFile(t *testing.T) {
 		secured := func(secrets ...[]byte) func(*Config) {
 			return func(c *Config) {
 				c.Security.Secrets, c.Logger = secrets, out.logger()
-				c.Events = func(e Event) { out.add(e) }
+				c.Events = func(_ context.Context, e Event) { out.add(e) }
 			}
 		}
 		members := []func(*Config){secured(secret, former), inDir(dir)}

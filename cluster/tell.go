@@ -71,9 +71,8 @@ func (n *Node) event(e Event) {
 	fact("detail", e.Detail)
 	fact("next", cmp.Or(e.Next, e.Kind.healthy()))
 	n.self.Log.Log(context.Background(), e.Kind.level(), e.Kind.String(), attrs...)
-	if n.events != nil {
-		n.events.put(e)
-	}
+	n.history.add(e)
+	n.events.put(e)
 }
 
 // tellShortTTL says at the start what the cluster's TTL costs, if anything. Info,

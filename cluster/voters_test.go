@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -101,7 +102,7 @@ func TestChangedVotersAreToldOnEveryMember(t *testing.T) {
 		var mu sync.Mutex
 		record := func(c *Config) {
 			name := c.Name
-			c.Events = func(e Event) {
+			c.Events = func(_ context.Context, e Event) {
 				if e.Kind == VoterAdded || e.Kind == VoterRemoved {
 					mu.Lock()
 					told[name] = append(told[name], e)

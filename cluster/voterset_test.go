@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -76,7 +77,7 @@ func TestTheLeadersWordOnTheVoters(t *testing.T) {
 // became of the voters of the former cluster. A late word of that one is no word.
 func TestTheNextClustersWordOnTheVoters(t *testing.T) {
 	n := inNoCluster(t)
-	n.events = newEventQueue(nil)
+	n.events = newHookQueue(func(context.Context, Event) {})
 	n.self.Log = slog.New(slog.DiscardHandler)
 	word := func(term uint64, ids ...string) wire.VoterSet {
 		set := wire.VoterSet{Term: term, Index: term, Wanted: len(ids)}

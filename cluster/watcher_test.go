@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 // A member that calls others dead and living writes a bounded number of lines and events,
 // and the events come back.
 func TestChangesOfMembersAreToldWithinABound(t *testing.T) {
-	n := &Node{events: newEventQueue(func(Event) {})}
+	n := &Node{events: newHookQueue(func(context.Context, Event) {})}
 	n.self.Log = slog.New(slog.DiscardHandler)
 	n.self.Refused = refused.New(n.self.Log)
 	told := 0

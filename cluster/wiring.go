@@ -36,6 +36,7 @@ func (n *Node) openPort() error {
 		Logger:     n.self.Log,
 		Foreign:    n.foreign,
 		Refused:    n.self.Refused,
+		Meter:      n.self.Meter,
 		Living:     n.living,
 	})
 	if err != nil {
@@ -205,6 +206,7 @@ func (n *Node) newSeat() *consensus.Seat {
 		Advertise:  n.gossip.Update,
 		AskRemoved: n.askRemoved,
 		Changed:    n.wakeLink,
+		Committed:  n.committed,
 		Retired: func(err error) {
 			n.mute.Store(true) // the disk may hang, and raft with it
 			n.event(Event{Kind: NodeFailed, Detail: err.Error()})
@@ -248,6 +250,7 @@ func (n *Node) newLink() *link.Link {
 			return wire.Marshal(&meta)
 		},
 		Explain: n.noQuorumReason,
+		Local:   n.local,
 		Guests:  n.guests,
 		AllEnd:  n.allOthersEnd,
 		Proved:  n.proof.Changed,
@@ -258,6 +261,7 @@ func (n *Node) newLink() *link.Link {
 				n.voters.forget() // a false leader told of the voters
 			}
 			n.voters.changed.Wake()
+			n.self.Meter.LeaderChanges.Inc()
 			n.event(Event{Kind: LeaderChanged, Member: memberOf(leader), Term: number})
 		},
 		QuorumLost:     n.quorumLost,

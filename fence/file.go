@@ -37,6 +37,10 @@ import (
 // The operating system frees the lock of a dead process, so nobody ever has to
 // clean up.
 type File struct {
+	// Refused, if not nil, is called with each token that the file refuses: see
+	// Guard.Refused. Set Refused before the first use of the File.
+	Refused func(t Token, refusal error)
+
 	path string
 	disk disk
 
@@ -185,21 +189,27 @@ func (f *File) Close() error {
 }
 
 func (f *File) do(t Token, once bool, write func() error) error {
+	refusal, err := f.writeAdmitted(t, once, write)
+	return told(f.Refused, t, refusal, err)
+}
+
+// writeAdmitted runs write if the file admits t. Otherwise it returns the refusal.
+func (f *File) writeAdmitted(t Token, once bool, write func() error) (refusal, err error) {
 	if t == 0 {
-		return ErrUnfenced
+		return ErrUnfenced, nil
 	}
 	unlock, err := f.lockMark()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unlock()
-	if err := admit(t, f.mark, once); err != nil {
-		return err
+	if refusal := admit(t, f.mark, once); refusal != nil {
+		return refusal, nil
 	}
 	if err := f.storeMark(t); err != nil {
-		return err
+		return nil, err
 	}
-	return write()
+	return nil, write()
 }
 
 // lockMark waits for the mutex of this File, then for the lock of the lock file,

@@ -10,6 +10,15 @@ import "sync"
 // A Guard loses its mark when the process ends. If the resource outlives the
 // process, use a File, or keep the token in the resource itself.
 type Guard struct {
+	// Refused, if not nil, is called with each token that the guard refuses, and with
+	// the refusal: a *StaleError or ErrUnfenced. A refused token is a holder that went
+	// on after the loss of its lock: count and log them. Refused is called on the
+	// goroutine of the refused call, before the call returns, and after the guard has
+	// let go of its lock: it may call the guard, and a slow Refused delays the refused
+	// call alone. The calls of several goroutines may overlap. Set Refused before the
+	// first use of the guard.
+	Refused func(t Token, refusal error)
+
 	mu   sync.Mutex // locked while write runs: a comparison proves nothing after Unlock
 	mark Token
 }
@@ -52,13 +61,31 @@ func (g *Guard) Current() Token {
 }
 
 func (g *Guard) do(t Token, once bool, write func() error) error {
+	refusal, err := g.writeAdmitted(t, once, write)
+	return told(g.Refused, t, refusal, err)
+}
+
+// writeAdmitted runs write if the guard admits t. Otherwise it returns the refusal.
+func (g *Guard) writeAdmitted(t Token, once bool, write func() error) (refusal, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock() // also if write panics
-	if err := admit(t, g.mark, once); err != nil {
-		return err
+	if refusal = admit(t, g.mark, once); refusal != nil {
+		return refusal, nil
 	}
 	g.mark = t // before write, because write may panic or never return
-	return write()
+	return nil, write()
+}
+
+// told returns the error of a call of a guard: refusal if there is one, of which told
+// tells the hook first, and err otherwise.
+func told(hook func(Token, error), t Token, refusal, err error) error {
+	if refusal == nil {
+		return err
+	}
+	if hook != nil {
+		hook(t, refusal)
+	}
+	return refusal
 }
 
 // admit is the rule of all guards: admit returns nil if a guard with this mark

@@ -48,7 +48,7 @@ func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	return c.acquire(ctx, context.WithoutCancel(ctx), newAcquireRequest(key, opts))
+	return c.acquire(ctx, context.WithoutCancel(ctx), newAcquireRequest(CallAcquire, key, opts))
 }
 
 // TryAcquire is like Acquire, but does not wait for the key. If the key is held
@@ -59,7 +59,7 @@ func (c *Client) TryAcquire(ctx context.Context, key string, opts ...Option) (*L
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	req := newAcquireRequest(key, opts)
+	req := newAcquireRequest(CallTryAcquire, key, opts)
 	req.cmd.Try = true
 	return c.acquire(ctx, context.WithoutCancel(ctx), req)
 }
@@ -71,10 +71,21 @@ func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock
 		return nil, err
 	}
 	defer c.calls.Done()
-	defer c.mayBlock(req.key)()
+	defer c.mayBlock(ctx, req.key)()
 	if req.err != nil {
 		return nil, req.err
 	}
+	req.series = c.series(req.key)
+	call := c.traceCall(parent, &req)
+	l, err := c.acquireInAnySession(ctx, parent, req)
+	call.failed(err)
+	if err != nil {
+		c.countFailed(err)
+	}
+	return l, err
+}
+
+func (c *Client) acquireInAnySession(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, callError("acquire", req.key, endOf(ctx))
 	}
@@ -88,7 +99,8 @@ func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock
 		switch {
 		case err == errNoSession: // the session had ended before the request came
 		case c.lostWithSession(err):
-			c.trace.retrying(LockEvent{Key: req.key, Err: err})
+			c.meter.Retried.Inc()
+			c.trace.retrying(req.traceCtx(parent), LockEvent{Key: req.key, Call: req.call, Err: err})
 		default:
 			return l, err
 		}

@@ -172,8 +172,8 @@ func TestEventsThatOvertakeTheGrantAreKept(t *testing.T) {
 		var asked, contended []LockEvent
 		m := w.join("slow")
 		a := newClient(holdAnswers(m), Options{Name: "a", Trace: &Trace{
-			Asked:     func(e LockEvent) { mu.Lock(); asked = append(asked, e); mu.Unlock() },
-			Contended: func(e LockEvent) { mu.Lock(); contended = append(contended, e); mu.Unlock() },
+			Asked:     func(_ context.Context, e LockEvent) { mu.Lock(); asked = append(asked, e); mu.Unlock() },
+			Contended: func(_ context.Context, e LockEvent) { mu.Lock(); contended = append(contended, e); mu.Unlock() },
 		}})
 		defer shutdown(t, a)
 		b, _ := w.client(t, "b")
@@ -189,8 +189,8 @@ func TestEventsThatOvertakeTheGrantAreKept(t *testing.T) {
 		m.Reconnect() // repeats the events
 		settle()
 		mu.Lock()
-		if len(asked) != 1 || asked[0] != (LockEvent{Key: "k", Token: l.Token(), By: "b"}) ||
-			len(contended) != 1 || contended[0] != (LockEvent{Key: "k", Token: l.Token()}) {
+		if len(asked) != 1 || asked[0] != (LockEvent{Key: "k", Call: CallAcquire, Token: l.Token(), At: asked[0].At, By: "b"}) ||
+			len(contended) != 1 || contended[0] != (LockEvent{Key: "k", Call: CallAcquire, Token: l.Token(), At: contended[0].At}) {
 			t.Errorf("traced %+v and %+v", asked, contended)
 		}
 		mu.Unlock()

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -20,6 +21,7 @@ type blockedCalls struct {
 
 // blockedCall is a running call of a client.
 type blockedCall struct {
+	ctx   context.Context
 	key   string
 	since time.Time
 	told  string // the reason told last; "" if none
@@ -27,14 +29,14 @@ type blockedCall struct {
 
 func calledNothing() {}
 
-// mayBlock registers a call about key, until done is called. It does nothing
+// mayBlock registers a call with ctx about key, until done is called. It does nothing
 // without Trace.Blocked.
-func (c *Client) mayBlock(key string) (done func()) {
-	if c.trace.trace.Blocked == nil {
+func (c *Client) mayBlock(ctx context.Context, key string) (done func()) {
+	if c.trace.to().Blocked == nil {
 		return calledNothing
 	}
 	b := &c.blocked
-	call := &blockedCall{key: key, since: time.Now()}
+	call := &blockedCall{ctx: ctx, key: key, since: time.Now()}
 	b.mu.Lock()
 	if b.calls == nil {
 		b.calls = make(map[*blockedCall]struct{})
@@ -95,7 +97,7 @@ func (c *Client) tellBlocked(err error, lost, now time.Time) bool {
 			call.told = ""
 		case now.Sub(lost) >= blockedAfter-blockedLook && now.Sub(call.since) >= blockedAfter && call.told != err.Error():
 			call.told = err.Error()
-			c.trace.blocked(LockEvent{Key: call.key, Took: now.Sub(call.since), Err: err})
+			c.trace.blocked(call.ctx, LockEvent{Key: call.key, Took: now.Sub(call.since), Err: err})
 		}
 	}
 	return true

@@ -40,7 +40,7 @@ func TestBlockedCallsAreTold(t *testing.T) {
 		var mu sync.Mutex
 		var told []string
 		began := time.Now()
-		c := newClient(e, Options{Trace: &Trace{Blocked: func(e LockEvent) {
+		c := newClient(e, Options{Trace: &Trace{Blocked: func(_ context.Context, e LockEvent) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !errors.Is(e.Err, cluster.ErrNoQuorum) {
@@ -112,7 +112,7 @@ func TestTheEndOfAWaitHasTheReason(t *testing.T) {
 // A client that nobody calls watches nothing.
 func TestOnlyRunningCallsAreWatched(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		c := w.join("n").client(Options{Trace: &Trace{Blocked: func(LockEvent) {}}})
+		c := w.join("n").client(Options{Trace: &Trace{Blocked: func(context.Context, LockEvent) {}}})
 		defer shutdown(t, c)
 		for range 100 {
 			release(t, acquire(t, c, "k"))

@@ -42,7 +42,7 @@ func (l *Lock) runChange(ctx context.Context, verb string, f func(context.Contex
 		return err
 	}
 	defer s.c.calls.Done()
-	defer s.c.mayBlock(g.key)()
+	defer s.c.mayBlock(ctx, g.key)()
 	cctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c := &runningChange{lock: l, cancel: cancel}

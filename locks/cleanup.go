@@ -17,6 +17,8 @@ import (
 
 // cleanup is a command to free a grant or withdraw a request of this client.
 type cleanup struct {
+	ctx         context.Context // for Trace
+	call        Call            // of the request
 	keys        []string
 	value       *machine.SetValue // to be stored first; nil once the cluster has answered
 	token       fence.Token       // the grant to release; 0: withdraw seq
@@ -24,6 +26,7 @@ type cleanup struct {
 	successor   string            // if not empty: release to this client, if it waits
 	noSuccessor error             // why there was no release to successor
 	upgraded    *grant            // the grant that the withdrawn request was to upgrade
+	hooks       []*lossHook       // to return before the grant is released
 	more        []*cleanup        // further withdrawals that go in the same command
 	done        chan struct{}     // closed when the cluster has answered or the session has ended
 }
@@ -92,7 +95,7 @@ func (l *Lock) owe(cmd *machine.SetValue) {
 	}
 	s.mu.Unlock()
 	if ended {
-		s.startCleanup(&cleanup{keys: l.g.keys(), value: cmd})
+		s.startCleanup(&cleanup{ctx: l.g.traceCtx(), call: l.g.call, keys: l.g.keys(), value: cmd})
 	}
 }
 
@@ -194,11 +197,13 @@ func (cl *cleanups) take() *cleanup {
 		return d
 	}
 	cl.withdrawing++
+	keys := len(d.keys)
 	cl.queue = slices.DeleteFunc(cl.queue, func(o *cleanup) bool {
-		if !o.withdrawsWait() || len(d.more) == machine.MaxWithdrawn {
+		if !o.withdrawsWait() || len(d.more) == machine.MaxWithdrawn || keys+len(o.keys) > machine.MaxWithdrawnKeys {
 			return false
 		}
 		d.more = append(d.more, o)
+		keys += len(o.keys)
 		return true
 	})
 	return d
@@ -227,6 +232,7 @@ func (cl *cleanups) settle(d *cleanup) {
 // has answered or the session has ended.
 func (s *session) applyCleanup(d *cleanup) {
 	s.awaitCancels()
+	awaitDone(d.hooks, grace(s.ttl))
 	var retry backoff
 	for s.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(s.ctx, grace(s.ttl))
@@ -257,7 +263,8 @@ func (s *session) applyCleanup(d *cleanup) {
 		if s.ctx.Err() != nil {
 			return
 		}
-		s.c.trace.cleanupFailed(LockEvent{Key: d.keys[0], Token: d.token, Err: err})
+		s.c.meter.CleanupsFailed.Inc()
+		s.c.trace.cleanupFailed(d.ctx, LockEvent{Key: d.keys[0], Call: d.call, Token: d.token, Err: err})
 		_ = retry.wait(s.ctx, s.ctx)
 	}
 }

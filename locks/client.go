@@ -12,6 +12,7 @@ import (
 	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/logging"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/meter"
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
@@ -35,6 +36,7 @@ type Client struct {
 	clock  *host.Clock          // nil: package time
 	slept  func() time.Duration // how long the host has been suspended
 	trace  *tracer
+	meter  meter.Client  // counts always, for whoever reads later
 	closed chan struct{} // closed when Close has finished
 
 	// closing ends, with the cause ErrClosed, when Close is called.
@@ -69,6 +71,10 @@ func New(node *cluster.Node, opts Options) *Client {
 // Node returns the node of the client: for its Ready, its Health, and for clients with
 // other Options.
 func (c *Client) Node() *cluster.Node { return c.node }
+
+// Done returns a channel that is closed when Close is called. The end of the node does
+// not close the channel: see Node.Done of package cluster.
+func (c *Client) Done() <-chan struct{} { return c.closing.Done() }
 
 func newClient(rep replica.Replica, opts Options) *Client {
 	c := &Client{

@@ -22,9 +22,15 @@ func TestClosingAClientSparesItsNamesake(t *testing.T) {
 		l := acquire(t, old, "k")
 		kept := acquire(t, fresh, "kept")
 		next := waiting(t, bg, fresh, "k")
+		select {
+		case <-old.Done():
+			t.Error("Done before Close")
+		default:
+		}
 		if err := old.Close(bg); err != nil {
 			t.Fatal(err)
 		}
+		<-old.Done()
 		n := next.ok(t)
 		if err := l.Release(bg); !errors.Is(err, ErrClosed) {
 			t.Errorf("release: %v", err)

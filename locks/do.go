@@ -41,7 +41,7 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 	}
 	var retry backoff
 	for {
-		l, err := c.acquire(ctx, ctx, newAcquireRequest(key, opts))
+		l, err := c.acquire(ctx, ctx, newAcquireRequest(CallDo, key, opts))
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 		if began || lost == nil || !c.lostWithSession(lost) {
 			return joinLoss(err, lost)
 		}
-		c.trace.retrying(LockEvent{Key: key, Token: lost.Token, Err: lost})
+		c.trace.retrying(l.g.traceCtx(), LockEvent{Key: key, Call: CallDo, Token: lost.Token, Err: lost})
 		if err := retry.wait(ctx, c.closing); err != nil {
 			return callError("acquire", key, err)
 		}
@@ -89,7 +89,7 @@ func (c *Client) runWork(l *Lock, work Work, release func(ctx context.Context, e
 	if ctx.Err() != nil {
 		return nil, callError("hold", l.g.key, whyEnded(ctx, nil))
 	}
-	return nil, work(ctx, l)
+	return nil, runLabelled(ctx, l, work)
 }
 
 // releaseContext returns the context for the release of l after work: the caller
@@ -107,7 +107,7 @@ func (c *Client) traceStuck(l *Lock, returned <-chan struct{}) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		c.trace.stuck(LockEvent{Key: l.g.key, Token: l.Token(), Took: time.Since(l.g.since), Err: endOf(l.Context())})
+		c.trace.stuck(l.g.traceCtx(), LockEvent{Key: l.g.key, Call: l.g.call, Token: l.Token(), Took: time.Since(l.g.since), Err: endOf(l.Context())})
 	case <-returned:
 	}
 }

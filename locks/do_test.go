@@ -221,7 +221,7 @@ func TestCloseJoinsWorkBeforeTheKeysAreFreed(t *testing.T) {
 func TestWorkThatDoesNotStopIsReportedStuck(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		stuck := make(chan LockEvent, 1)
-		c := w.join("n").client(Options{Trace: &Trace{Stuck: func(e LockEvent) { stuck <- e }}})
+		c := w.join("n").client(Options{Trace: &Trace{Stuck: func(_ context.Context, e LockEvent) { stuck <- e }}})
 		defer shutdown(t, c)
 		ctx, cancel := context.WithCancel(bg)
 		err := c.Do(ctx, "k", func(ctx context.Context, l *Lock) error {

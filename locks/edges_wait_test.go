@@ -125,7 +125,7 @@ func TestElectOutlivesTheErrorsOfItsLead(t *testing.T) {
 		m := w.join("node-a")
 		var mu sync.Mutex
 		retried := 0
-		a := m.client(Options{Name: "a", Trace: &Trace{Retrying: func(e LockEvent) {
+		a := m.client(Options{Name: "a", Trace: &Trace{Retrying: func(_ context.Context, e LockEvent) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !errors.Is(e.Err, errWork) || e.Key != "k" || e.Token == 0 {

@@ -49,7 +49,7 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 	if lead == nil {
 		return configError("lead", "nil")
 	}
-	req := newAcquireRequest(key, opts)
+	req := newAcquireRequest(CallElect, key, opts)
 	if req.refuseOptions(optIfToken|optReentrant, "Elect"); req.err != nil {
 		return req.err
 	}
@@ -143,7 +143,7 @@ func (c *Client) waitToRetry(ctx context.Context, retry *backoff, key string, er
 	case c.isFinal(ctx, err), errors.Is(err, ErrDeadlock), errors.Is(err, ErrCapacity):
 		return err // the same request would fail in the same way
 	}
-	c.trace.retrying(LockEvent{Key: key, Err: err})
+	c.trace.retrying(ctx, LockEvent{Key: key, Call: CallElect, Err: err})
 	return retry.wait(ctx, c.closing)
 }
 
@@ -175,7 +175,7 @@ func (c *Client) releaseAfterLead(ctx context.Context, l *Lock, err error) error
 	err = l.HandOver(ctx, r.successor)
 	held := l.held() // the name cannot be a client's name
 	if held || errors.Is(err, ErrNoSuccessor) || errors.Is(err, ErrVersion) {
-		c.trace.retrying(LockEvent{Key: l.g.key, Token: l.Token(), Err: err})
+		c.trace.retrying(l.g.traceCtx(), LockEvent{Key: l.g.key, Call: l.g.call, Token: l.Token(), Err: err})
 	}
 	if held {
 		return l.Release(ctx)

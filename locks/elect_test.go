@@ -26,7 +26,7 @@ func TestResignedLeaderStandsAgainBehindItsSuccessor(t *testing.T) {
 		var calls []*call[struct{}]
 		elect := func(name string, successor func(n int) error) {
 			m := w.join("node-" + name)
-			c := m.client(Options{Name: name, Trace: &Trace{Retrying: func(e LockEvent) {
+			c := m.client(Options{Name: name, Trace: &Trace{Retrying: func(_ context.Context, e LockEvent) {
 				mu.Lock()
 				defer mu.Unlock()
 				retries = append(retries, e)

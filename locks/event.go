@@ -1,6 +1,8 @@
 package locks
 
 import (
+	"context"
+	"slices"
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
@@ -85,10 +87,14 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 		firstToken: fence.Token(out.Token),
 		token:      fence.Token(out.Token),
 		mode:       w.cmd.Mode,
+		call:       w.call,
 		unclean:    out.Unclean,
 		rare:       &noRare,
 	}
 	g.lock = &Lock{g: g, parent: w.parent}
+	if w.traced != nil {
+		g.ensureRare().traced = w.traced
+	}
 	if w.cmd.Keys != nil {
 		g.ensureRare().keys = w.cmd.Keys
 	}
@@ -96,7 +102,13 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 		g.ensureRare().value = out.Value
 	}
 	s.grants[w.seq] = g
-	s.c.trace.acquired(LockEvent{Key: g.key, Token: g.token, Took: g.since.Sub(w.since)})
+	s.own.addGrant(g)
+	if w.series != nil {
+		g.ensureRare().series = w.series
+	}
+	took := g.since.Sub(w.began)
+	g.countGranted(took)
+	s.c.trace.acquired(g.traceCtx(), g.event(LockEvent{Took: took}))
 	if w.early.asked {
 		g.noteAsked(w.early.by)
 	}
@@ -158,11 +170,12 @@ func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason 
 		s.mu.Unlock()
 		return // the grant has ended, and the rest was done then
 	}
-	d := &cleanup{keys: []string{key}, token: fence.Token(token)}
+	d := &cleanup{ctx: context.Background(), keys: []string{key}, token: fence.Token(token)}
 	var cancels []func()
 	if g != nil {
 		g.raiseToken(token)
 		d = g.releaseCleanup("")
+		d.hooks = slices.Clone(g.rare.hooks)
 		cancels = g.markLost(reason, nil)
 	}
 	done := reason != Broken || s.releaseIsPending(d.keys[0], d.token)

@@ -38,7 +38,7 @@ const (
 // warnFailed reports err, the error of a work that held l and that runs again: in the
 // node's log, a few times and then less often, and to Trace.Retrying.
 func (c *Client) warnFailed(key string, l *Lock, err error) {
-	c.trace.retrying(LockEvent{Key: key, Token: l.Token(), Err: err})
+	c.trace.retrying(l.g.traceCtx(), LockEvent{Key: key, Call: l.g.call, Token: l.Token(), Err: err})
 	left, ok := c.failed.Pass(key)
 	if !ok {
 		return

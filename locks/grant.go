@@ -1,11 +1,13 @@
 package locks
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/meter"
 )
 
 // grant is one grant of the session: of one key, or of several keys under one
@@ -24,6 +26,7 @@ type grant struct {
 	lock        *Lock       // the first handle
 	rare        *rareFields // fields that few grants need; &noRare if unused
 	mode        machine.Mode
+	call        Call // of its request
 	downgrading bool // exclusive, but the cluster may have made it shared already
 	tokenUnsure bool // an upgrade was given up, and may have raised the token
 	unclean     bool // the previous exclusive holder did not release
@@ -41,6 +44,9 @@ type rareFields struct {
 	entry     *ownerEntry      // of the option Reentrant
 	changing  chan struct{}    // size 1: full while a change runs
 	changes   []*runningChange // running, or waiting for its turn
+	series    []*meter.Series  // count the grant by its label
+	hooks     []*lossHook      // of all locks of the grant
+	traced    context.Context  // of Trace.Acquiring; nil: the first handle's parent
 }
 
 // noRare is shared by all grants that have not called ensureRare, for reading.
@@ -72,6 +78,20 @@ func (g *grant) keys() []string {
 	return []string{g.key}
 }
 
+// traceCtx returns the context for Trace functions about the grant.
+func (g *grant) traceCtx() context.Context {
+	if g.rare.traced != nil {
+		return g.rare.traced
+	}
+	return g.lock.parent
+}
+
+// event completes e, an event of the grant. The caller holds s.mu.
+func (g *grant) event(e LockEvent) LockEvent {
+	e.Key, e.Call, e.Token = g.key, g.call, g.token
+	return e
+}
+
 // depth returns the number of locks held on the grant. The caller holds s.mu.
 func (g *grant) depth() int {
 	if g.rare.entry != nil {
@@ -85,6 +105,7 @@ func (g *grant) depth() int {
 // s.mu, and calls these functions after unlocking.
 func (g *grant) endLocks(cause error, cancels []func()) []func() {
 	delete(g.s.grants, g.seq)
+	g.s.own.removeGrant(g)
 	if g.rare.entry == nil {
 		return g.lock.markEnded(cause, cancels)
 	}
@@ -115,7 +136,9 @@ func (l *Lock) markReleased() (last bool, cancels []func()) {
 func (g *grant) markLost(reason Reason, cancels []func()) []func() {
 	lost := &LostError{Key: g.key, Token: g.token, Reason: reason}
 	cancels = g.endLocks(lost, cancels)
-	g.s.c.trace.lost(LockEvent{Key: g.key, Token: g.token, Took: time.Since(g.since), Err: lost})
+	held := time.Since(g.since)
+	g.countEnded(reason, held)
+	g.s.c.trace.lost(g.traceCtx(), g.event(LockEvent{Took: held, Err: lost}))
 	return cancels
 }
 
@@ -128,7 +151,7 @@ func (g *grant) raiseToken(token machine.Token) { g.token = max(g.token, fence.T
 func (g *grant) releaseCleanup(to string) *cleanup {
 	// After an upgrade that was given up, this token may be the previous one.
 	// The cluster accepts the previous token too.
-	return &cleanup{keys: g.keys(), token: g.token, successor: to, value: g.rare.owed}
+	return &cleanup{ctx: g.traceCtx(), call: g.call, keys: g.keys(), token: g.token, successor: to, value: g.rare.owed}
 }
 
 // noteAsked records the first Ask for the key. The caller holds s.mu.
@@ -140,7 +163,7 @@ func (g *grant) noteAsked(by string) {
 	if g.rare.asked != nil {
 		close(g.rare.asked)
 	}
-	g.s.c.trace.asked(LockEvent{Key: g.key, Token: g.token, By: by})
+	g.s.c.trace.asked(g.traceCtx(), g.event(LockEvent{By: by}))
 }
 
 // noteContended records the first waiter since the grant. The caller holds
@@ -153,7 +176,7 @@ func (g *grant) noteContended() {
 	if g.rare.contended != nil {
 		close(g.rare.contended)
 	}
-	g.s.c.trace.contended(LockEvent{Key: g.key, Token: g.token})
+	g.s.c.trace.contended(g.traceCtx(), g.event(LockEvent{}))
 }
 
 func (g *grant) wrongMode(verb, why string) error {

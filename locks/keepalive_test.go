@@ -184,7 +184,7 @@ func TestFailedBeatIsTracedAndTheNextIsSent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var failed []error
 		m := w.join("n")
-		c := m.client(Options{Trace: &Trace{BeatFailed: func(err error) { failed = append(failed, err) }}})
+		c := m.client(Options{Trace: &Trace{BeatFailed: func(_ context.Context, err error) { failed = append(failed, err) }}})
 		l := acquire(t, c, "k")
 		boom, n := errors.New("boom"), new(atomic.Int64)
 		m.SetHooks(termtest.Hooks{Beat: func(context.Context) (bool, error) { return n.Add(1)%2 == 1, boom }})

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -50,10 +51,10 @@ func TestASessionsKeyIsShownNowhere(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := &listening{member: w.join("n")}
 		trace := &Trace{
-			SessionOpened: func(ttl time.Duration) { l.note(ttl) },
-			SessionLost:   func(r Reason) { l.note(r) },
-			Acquired:      func(e LockEvent) { l.note(e) },
-			Lost:          func(e LockEvent) { l.note(e) },
+			SessionOpened: func(_ context.Context, ttl time.Duration) { l.note(ttl) },
+			SessionLost:   func(_ context.Context, r Reason) { l.note(r) },
+			Acquired:      func(_ context.Context, e LockEvent) { l.note(e) },
+			Lost:          func(_ context.Context, e LockEvent) { l.note(e) },
 		}
 		c := newClient(l, Options{Name: "a", Trace: trace})
 		other, _ := w.client(t, "b")

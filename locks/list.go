@@ -23,13 +23,19 @@ import (
 // ErrClosed; cluster.ErrStopped; cluster.ErrVersion while the cluster is being
 // upgraded; or a *cluster.ConfigError.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
+	return c.ListAfter(ctx, prefix, "")
+}
+
+// ListAfter is List of the keys that sort after the key after, for programs that show one
+// page at a time. The key after need not exist.
+func (c *Client) ListAfter(ctx context.Context, prefix, after string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		if err := cmp.Or(checkContext(ctx), checkPrefix(prefix)); err != nil {
+		if err := cmp.Or(checkContext(ctx), checkPrefix(prefix), checkPrefix(after)); err != nil {
 			yield(Status{}, err)
 			return
 		}
 		scan := func(q replica.Scan) (replica.Scanned, error) { return c.scan(ctx, q) }
-		for a, err := range pages(prefix, scan) {
+		for a, err := range pages(prefix, after, scan) {
 			if err != nil {
 				yield(Status{}, callError("list", prefix, err))
 				return
@@ -43,11 +49,14 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 	}
 }
 
-// pages yields the pages of the keys that begin with prefix, as read by scan.
-// An error is the last pair.
-func pages(prefix string, scan func(replica.Scan) (replica.Scanned, error)) iter.Seq2[replica.Scanned, error] {
+// pages yields the pages of the keys that begin with prefix and sort after after, as read
+// by scan. An error is the last pair.
+func pages(prefix, after string, scan func(replica.Scan) (replica.Scanned, error)) iter.Seq2[replica.Scanned, error] {
 	return func(yield func(replica.Scanned, error) bool) {
 		q := replica.Scan{Prefix: prefix, From: max(prefix, firstKey), Limit: replica.MaxScanned}
+		if after != "" {
+			q.From = max(q.From, after+"\x00")
+		}
 		for {
 			a, err := scan(q)
 			if len(a.Keys) > 0 {
@@ -123,7 +132,7 @@ func (w *prefixWatch) run() error {
 // version of the last change seen, and false if the loop has broken.
 func (w *prefixWatch) list() (since uint64, ok bool, err error) {
 	gone := maps.Clone(w.yielded)
-	for a, err := range pages(w.prefix, w.scan) {
+	for a, err := range pages(w.prefix, "", w.scan) {
 		if err != nil {
 			return 0, false, err
 		}

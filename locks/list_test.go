@@ -65,6 +65,34 @@ func TestListTellsEveryKeyOfAPrefix(t *testing.T) {
 		for range b.List(bg, "jobs/") {
 			break
 		}
+		for _, c := range []struct {
+			prefix, after string
+			want          []string
+		}{
+			{"jobs/", "jobs/0499", want[500:]},
+			{"jobs/", "jobs/0499+", want[500:]}, // no such key
+			{"jobs/", "a", want},
+			{"jobs/", want[len(want)-1], nil},
+			{"jobs/", "p", nil},
+			{"", want[len(want)-1], []string{"other"}},
+			{"", strings.Repeat("o", machine.MaxKey), []string{"other"}},
+		} {
+			var got []string
+			for st, err := range b.ListAfter(bg, c.prefix, c.after) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, st.Key)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%q after %q: %d keys: %q", c.prefix, c.after, len(got), got)
+			}
+		}
+		for st, err := range b.ListAfter(bg, "", "\xff") {
+			if bad := new(cluster.ConfigError); !errors.As(err, &bad) {
+				t.Errorf("%v, %v", st, err)
+			}
+		}
 		ctx, cancel := context.WithCancel(bg)
 		v, wg := view(ctx, t, a, "", func() {})
 		synctest.Wait()

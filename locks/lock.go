@@ -29,8 +29,9 @@ type Lock struct {
 }
 
 // markEnded ends the lock for the given cause. markEnded appends to cancels the
-// functions to cancel the lock's context and changes. The caller holds the
-// session's mu, and calls these functions after unlocking.
+// functions to cancel the lock's context and changes, and to start the functions of
+// BeforeNext. The caller holds the session's mu, and calls these functions after
+// unlocking.
 func (l *Lock) markEnded(cause error, cancels []func()) []func() {
 	l.ended = cause
 	if stop := l.stop; stop != nil {
@@ -41,7 +42,7 @@ func (l *Lock) markEnded(cause error, cancels []func()) []func() {
 			cancels = append(cancels, func() { c.cancel(cause) })
 		}
 	}
-	return cancels
+	return l.endHooks(cause, cancels)
 }
 
 func (l *Lock) zero() bool { return l == nil || l.g == nil }
@@ -189,7 +190,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 		return err
 	}
 	defer s.c.calls.Done()
-	defer s.c.mayBlock(l.g.key)()
+	defer s.c.mayBlock(ctx, l.g.key)()
 	bctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()

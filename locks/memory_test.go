@@ -31,7 +31,7 @@ func TestHundredThousandLocksAreCheap(t *testing.T) {
 		before, goroutines := heap(), runtime.NumGoroutine()
 		// Grants as they come from the cluster, without its tables.
 		for i, key := range keys {
-			wt := &waiter{acquireRequest: acquireRequest{key: key}, since: time.Now(), parent: bg, answered: make(chan struct{}), cancel: func(error) {}}
+			wt := &waiter{acquireRequest: acquireRequest{key: key, began: time.Now()}, parent: bg, answered: make(chan struct{}), cancel: func(error) {}}
 			if err := s.register(wt); err != nil {
 				t.Fatal(err)
 			}

@@ -133,7 +133,7 @@ func (o *once) attempt(ctx context.Context) (over bool, err error) {
 	// While fn runs elsewhere, this call needs only its result. All such calls
 	// wait to share the key, in the key's queue and not by a read, so that the
 	// cluster can find cycles of waits.
-	req := acquireRequest{key: o.key}
+	req := acquireRequest{call: CallOnce, key: o.key}
 	if begun {
 		req.cmd.Mode = machine.Shared
 	}

@@ -124,7 +124,7 @@ func TestEveryAcceptedCombinationOfOptionsIsKnownToTheTable(t *testing.T) {
 					opts = append(opts, o)
 				}
 			}
-			if newAcquireRequest("k", opts).err == nil {
+			if newAcquireRequest(CallAcquire, "k", opts).err == nil {
 				passed++
 				l, err := c.TryAcquire(bg, fmt.Sprint("k", bits), opts...)
 				if err != nil {

@@ -46,7 +46,7 @@ func (c *Client) callInAnySession(ctx context.Context, propose func(context.Cont
 		return machine.Outcome{}, err
 	}
 	defer c.calls.Done()
-	defer c.mayBlock("")()
+	defer c.mayBlock(ctx, "")()
 	if ctx.Err() != nil {
 		return machine.Outcome{}, endOf(ctx)
 	}

@@ -17,7 +17,7 @@ type places struct {
 }
 
 func (p *places) trace() *Trace {
-	return &Trace{Queued: func(e LockEvent) {
+	return &Trace{Queued: func(_ context.Context, e LockEvent) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.behind = append(p.behind, e.Behind)

@@ -93,7 +93,7 @@ func readUntilClosed[T any](ctx context.Context, c *Client, read func(context.Co
 		return none, err
 	}
 	defer c.calls.Done()
-	defer c.mayBlock("")()
+	defer c.mayBlock(ctx, "")()
 	if ctx.Err() != nil {
 		return none, endOf(ctx)
 	}

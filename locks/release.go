@@ -58,7 +58,7 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	closed := s.c.beginCall()
 	if closed == nil {
 		defer s.c.calls.Done()
-		defer s.c.mayBlock(g.key)()
+		defer s.c.mayBlock(ctx, g.key)()
 	}
 	s.mu.Lock()
 	if ended := l.ended; ended != nil {
@@ -71,7 +71,9 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	}
 	last, cancels := l.markReleased()
 	if last {
-		s.c.trace.released(LockEvent{Key: g.key, Token: g.token, Took: time.Since(g.since)})
+		held := time.Since(g.since)
+		g.countEnded(0, held)
+		s.c.trace.released(g.traceCtx(), g.event(LockEvent{Took: held}))
 	}
 	d := g.releaseCleanup(to)
 	s.unlockAndCancel(cancels)

@@ -3,9 +3,11 @@ package locks
 import (
 	"context"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/meter"
 )
 
 // acquireRequest is a call's request for one key, or for several keys at once.
@@ -14,12 +16,17 @@ type acquireRequest struct {
 	cmd     machine.Acquire // filled in by the options; command completes it
 	owner   string          // of the option Reentrant
 	options optionSet       // the options given
+	series  []*meter.Series // count the request by its label; nil: none
 	err     error           // a *cluster.ConfigError of the first part that cannot be used
+
+	call   Call
+	began  time.Time       // when the call began
+	traced context.Context // of Trace.Acquiring; nil: the call's
 }
 
-// newAcquireRequest returns the request for key with opts.
-func newAcquireRequest(key string, opts []Option) acquireRequest {
-	r := acquireRequest{key: key, err: checkKey(key)}
+// newAcquireRequest returns the request of call for key with opts.
+func newAcquireRequest(call Call, key string, opts []Option) acquireRequest {
+	r := acquireRequest{call: call, key: key, err: checkKey(key)}
 	r.applyOptions(opts)
 	return r
 }
@@ -27,7 +34,7 @@ func newAcquireRequest(key string, opts []Option) acquireRequest {
 // newSetRequest returns the request for all of keys at once with opts.
 func newSetRequest(keys []string, opts []Option) acquireRequest {
 	keys = slices.Sorted(slices.Values(keys))
-	r := acquireRequest{cmd: machine.Acquire{Keys: keys}, err: checkSet(keys)}
+	r := acquireRequest{call: CallAcquireAll, cmd: machine.Acquire{Keys: keys}, err: checkSet(keys)}
 	if r.err == nil {
 		r.key = keys[0]
 	}
@@ -51,6 +58,31 @@ func (r *acquireRequest) command() machine.Acquire {
 		cmd.Key = r.key
 	}
 	return cmd
+}
+
+// traceCtx returns the context for Trace functions about the request. ctx has the
+// values of the call's.
+func (r *acquireRequest) traceCtx(ctx context.Context) context.Context {
+	if r.traced != nil {
+		return r.traced
+	}
+	return ctx
+}
+
+// addMeta adds the entries of more that the call's own Meta does not have, if all of
+// them fit.
+func (r *acquireRequest) addMeta(more map[string]string) {
+	if len(more) == 0 {
+		return
+	}
+	meta := decodeMeta(r.cmd.Meta)
+	if meta == nil {
+		meta = make(map[string]string, len(more))
+	}
+	addMissing(meta, more)
+	if encoded := encodeMeta(meta); len(encoded) <= machine.MaxMeta {
+		r.cmd.Meta = encoded
+	}
 }
 
 // checkSet returns a *cluster.ConfigError for keys, in ascending order, that

@@ -18,9 +18,10 @@ import (
 // session is a client's session, from the opening until the end. A session ends
 // once and for good.
 type session struct {
-	c   *Client
-	id  machine.SessionID
-	ttl time.Duration
+	c      *Client
+	id     machine.SessionID
+	ttl    time.Duration
+	opened time.Time
 
 	guest *replica.Guest // the node waits for the session
 	idle  chan struct{}  // closed when the session has ended and working is 0
@@ -50,6 +51,8 @@ type session struct {
 	nextCheck  time.Time // when run plans to read the clocks
 	cleanups   cleanups
 	enlisted   map[uint64]*enlistment // by the seqs of their Enlists
+	own        *ownIndex              // nil until the first page of it is read
+	hooks      []*lossHook            // of lost locks
 }
 
 // newSessionKey returns a random key.
@@ -67,6 +70,7 @@ func newSession(c *Client, id machine.SessionID, t trust, guest *replica.Guest) 
 		guest:   guest,
 		idle:    make(chan struct{}),
 		ttl:     t.ttl,
+		opened:  time.Now(),
 		wakeup:  make(chan struct{}, 1),
 		closed:  make(chan struct{}),
 		trust:   t,
@@ -150,6 +154,10 @@ func (s *session) lose(reason Reason) {
 	cancels := s.loseGrants(reason)
 	waiters := slices.SortedFunc(maps.Values(s.waiters), func(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) })
 	clear(s.waiters)
+	s.c.meter.SessionsLost[reason].Inc()
+	if s.own != nil {
+		s.own.waits = machine.StringSet{}
+	}
 	s.c.trace.sessionLost(reason)
 	s.unlockAndCancel(cancels)
 

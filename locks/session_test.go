@@ -119,7 +119,7 @@ func TestLockThatIsLostBeforeItIsReturnedShowsIt(t *testing.T) {
 		m.SetHooks(termtest.Hooks{Beat: func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }})
 		time.Sleep(8700 * time.Millisecond)
 		m.SetFaults(termtest.Faults{Latency: time.Second})
-		l, err := c.currentSession().acquire(bg, bg, newAcquireRequest("k", nil))
+		l, err := c.currentSession().acquire(bg, bg, newAcquireRequest(CallAcquire, "k", nil))
 		if err == nil {
 			err = l.Err()
 		}

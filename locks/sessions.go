@@ -29,29 +29,29 @@ type Session struct {
 	// to anybody: it is a hash of the session's ID, the ID is a hash of the session's
 	// key, and every request for a session needs the key, which is 256 random bits and
 	// known to the session's member alone.
-	Ref string
+	Ref string `json:"ref"`
 
-	Client string // its Options.Name
-	Node   string // the member on which the client runs
-	Self   bool   // the present session of this very client
-	TTL    time.Duration
+	Client string        `json:"client"`         // its Options.Name
+	Node   string        `json:"node"`           // the member on which the client runs
+	Self   bool          `json:"self,omitempty"` // the present session of this very client
+	TTL    time.Duration `json:"ttl"`
 
 	// Opened is the time of the opening by the clock of the leader of that time. It is
 	// for people to read, like Holder.Acquired.
-	Opened time.Time
+	Opened time.Time `json:"opened,omitzero"`
 
 	// Left is how long the cluster will keep the session if no further beat arrives.
-	Left time.Duration
+	Left time.Duration `json:"left"`
 
 	// Ending says that the session is over for its client, and that it still has keys:
 	// EndSession has ended it, its client has not answered yet, and the keys are free
 	// after Left at the latest; or it has ended with thousands of keys, which the cluster
 	// is about to free.
-	Ending bool
+	Ending bool `json:"ending,omitempty"`
 
-	Keys  int               // the number of keys that the session holds
-	Waits int               // the number of its requests in queues
-	Meta  map[string]string // Options.Meta
+	Keys  int               `json:"keys"`           // the number of keys that the session holds
+	Waits int               `json:"waits"`          // the number of its requests in queues
+	Meta  map[string]string `json:"meta,omitempty"` // Options.Meta
 }
 
 // Sessions yields the sessions of all clients of the cluster, in the order of their

@@ -33,42 +33,42 @@ type Shards struct {
 
 // Owner is the owner of a shard: the holder of its key.
 type Owner struct {
-	Client string // its Options.Name
-	Node   string // the member on which the client runs
-	Addr   string // of that member in the cluster, host:port; empty if this member does not see it
-	Self   bool   // the client of this map
-	Token  fence.Token
-	Meta   map[string]string // Options.Meta of the client; not to be changed
+	Client string            `json:"client"`         // its Options.Name
+	Node   string            `json:"node"`           // the member on which the client runs
+	Addr   string            `json:"addr,omitempty"` // of that member in the cluster, host:port; empty if this member does not see it
+	Self   bool              `json:"self,omitempty"` // the client of this map
+	Token  fence.Token       `json:"token"`
+	Meta   map[string]string `json:"meta,omitempty"` // Options.Meta of the client; not to be changed
 }
 
 // Caller is a caller of Spread.
 type Caller struct {
-	Client string // its Options.Name
-	Node   string // the member on which the client runs
-	Addr   string // like Owner.Addr
-	Self   bool   // the client of this map
-	Weight int
-	Shards int // the number of shards assigned to the caller, which may not own them all yet
+	Client string `json:"client"`         // its Options.Name
+	Node   string `json:"node"`           // the member on which the client runs
+	Addr   string `json:"addr,omitempty"` // like Owner.Addr
+	Self   bool   `json:"self,omitempty"` // the client of this map
+	Weight int    `json:"weight"`
+	Shards int    `json:"shards"` // the number of shards assigned to the caller, which may not own them all yet
 
 	// Succeeds is the name of the client that the caller waits for: see the option
 	// Succeeds. It is empty once the caller has taken that caller's place.
-	Succeeds string
+	Succeeds string `json:"succeeds,omitempty"`
 
 	// Absent says that the caller has left, and that its shards wait for its return:
 	// see the option Grace.
-	Absent bool
+	Absent bool `json:"absent,omitempty"`
 
 	// Next says that the caller named the number of shards to which the name is being
 	// resized: see Client.Resize. It owns nothing yet.
-	Next bool
+	Next bool `json:"next,omitempty"`
 }
 
 // GroupOptions are the options in force for all callers of a name: those of the
 // caller that enlisted last.
 type GroupOptions struct {
-	Drain    time.Duration
-	Grace    time.Duration
-	MaxMoves int // 0: the default
+	Drain    time.Duration `json:"drain"`
+	Grace    time.Duration `json:"grace"`
+	MaxMoves int           `json:"maxMoves,omitempty"` // 0: the default
 }
 
 // Shards returns a map of the shards of name, and returns once the map is complete. The

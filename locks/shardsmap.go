@@ -105,7 +105,7 @@ func (u *shardsUpdate) followOwners() {
 func (u *shardsUpdate) listOwners() error {
 	var list []replica.Scanned
 	u.since = 0
-	for a, err := range pages(u.m.name+"/", u.scan) {
+	for a, err := range pages(u.m.name+"/", "", u.scan) {
 		if err != nil {
 			return err
 		}

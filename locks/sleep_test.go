@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -88,12 +89,12 @@ func TestGrantAfterTheEndOfTrustIsRefused(t *testing.T) {
 		b, m := w.client(t, "b")
 		l := acquire(t, a, "k")
 		var granted []LockEvent
-		b.trace.trace = &Trace{Acquired: func(e LockEvent) { granted = append(granted, e) }}
+		b.trace.trace.Store(&Trace{Acquired: func(_ context.Context, e LockEvent) { granted = append(granted, e) }})
 		errs := make(chan error, 1)
 		go func() {
 			s, err := b.liveSession(bg)
 			if err == nil {
-				_, err = s.acquire(bg, bg, newAcquireRequest("k", nil)) // in this session alone
+				_, err = s.acquire(bg, bg, newAcquireRequest(CallAcquire, "k", nil)) // in this session alone
 			}
 			errs <- err
 		}()

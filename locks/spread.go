@@ -131,7 +131,7 @@ func (c *Client) Spread(ctx context.Context, name string, shards int, work Shard
 		case c.isFinal(ctx, err), errors.Is(err, ErrTooManyCallers):
 			return callError("spread", name, err)
 		}
-		c.trace.retrying(LockEvent{Key: name, Err: err})
+		c.trace.retrying(ctx, LockEvent{Key: name, Call: CallSpread, Err: err})
 		if err := retry.wait(ctx, c.closing); err != nil {
 			return callError("spread", name, err)
 		}

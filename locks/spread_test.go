@@ -241,7 +241,7 @@ func TestAWorkThatOverstaysKeepsItsShard(t *testing.T) {
 		var mu sync.Mutex
 		stuck := make(map[string]int)
 		m := w.join("node-a")
-		a := m.client(Options{Name: "a", Trace: &Trace{Stuck: func(e LockEvent) {
+		a := m.client(Options{Name: "a", Trace: &Trace{Stuck: func(_ context.Context, e LockEvent) {
 			mu.Lock()
 			defer mu.Unlock()
 			stuck[e.Key]++

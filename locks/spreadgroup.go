@@ -52,7 +52,7 @@ func (s *session) newEnlistment(name string, wake chan struct{}) (*enlistment, e
 // the caller is not in the group, or that nobody knows.
 func (en *enlistment) enlist(ctx context.Context, shards int, o spreadOptions) error {
 	s := en.s
-	defer s.c.mayBlock(en.name)()
+	defer s.c.mayBlock(ctx, en.name)()
 	out, err := s.propose(ctx, func(seen []uint64) machine.Command {
 		return machine.Enlist{
 			Session: s.id, Seq: en.seq, Group: en.name, Shards: uint32(shards),
@@ -153,8 +153,8 @@ func hasShard(p machine.Part, shard int) bool {
 
 // leave takes the caller out of the group, in the background. told is closed when the
 // cluster has answered or the session has ended: the end of the session has the same
-// effect.
-func (en *enlistment) leave() (told <-chan struct{}) {
+// effect. call is the context for Trace.
+func (en *enlistment) leave(call context.Context) (told <-chan struct{}) {
 	s := en.s
 	done := make(chan struct{})
 	s.mu.Lock()
@@ -180,7 +180,7 @@ func (en *enlistment) leave() (told <-chan struct{}) {
 				}
 				return
 			}
-			s.c.trace.cleanupFailed(LockEvent{Key: en.name, Err: err})
+			s.c.trace.cleanupFailed(call, LockEvent{Key: en.name, Call: CallSpread, Err: err})
 			_ = retry.wait(s.ctx, s.ctx)
 		}
 	})

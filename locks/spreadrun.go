@@ -78,7 +78,7 @@ func (sp *spread) run(ctx context.Context) (final *verdict) {
 		sp.awaitWithdrawals(ctx)
 		sp.ended = sp.leaveResized(ctx)
 	} else {
-		sp.en.leave() // the others get the shards while the works here come to their ends
+		sp.en.leave(ctx) // the others get the shards while the works here come to their ends
 	}
 	cancel(ErrHandedOver) // of a verdict; otherwise ctx has ended, or nothing runs
 	sp.running.Wait()
@@ -130,7 +130,7 @@ func (sp *spread) reconcile(ctx context.Context, enlisted <-chan error) *verdict
 // adopt makes p this caller's part.
 func (sp *spread) adopt(ctx context.Context, p machine.Part) {
 	sp.part = p
-	sp.c.trace.part(PartEvent{
+	sp.c.trace.part(ctx, PartEvent{
 		Name: sp.name, Version: p.Version, Shards: int(p.Shards), Mine: len(p.Mine),
 		Drain: time.Duration(p.Drain) * time.Millisecond, Resized: p.Resized,
 	})
@@ -184,7 +184,7 @@ func (sp *spread) handleReport(ctx context.Context, r report) {
 		sp.fails[r.shard] = fails + 1
 		r.pause = fails.pause(sp.s.ttl)
 	case r.err != nil:
-		sp.c.trace.retrying(LockEvent{Key: shardKey(sp.name, r.shard), Err: r.err})
+		sp.c.trace.retrying(ctx, LockEvent{Key: shardKey(sp.name, r.shard), Call: CallSpread, Err: r.err})
 	}
 	if !sp.mine(r.shard) {
 		return
@@ -279,7 +279,7 @@ func (sp *spread) awaitWithdrawals(ctx context.Context) {
 // *ShardsError, or why ctx ended before the group's next number was known.
 func (sp *spread) leaveResized(ctx context.Context) error {
 	select {
-	case <-sp.en.leave():
+	case <-sp.en.leave(ctx):
 	case <-ctx.Done():
 		return whyEnded(ctx, nil)
 	}

@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/replica"
@@ -34,7 +35,7 @@ type shardRun struct {
 }
 
 var (
-	errUnassigned     = errors.New("locks: the shard was assigned to another caller")
+	errUnassigned     = fmt.Errorf("%w before it was granted", ErrHandedOver)
 	errPrepareTooLong = errors.New("locks: Prepare has not returned within a TTL")
 	errPrepareExited  = errors.New("locks: Prepare has ended its goroutine")
 )
@@ -100,8 +101,10 @@ func (sr *shardRun) turn() report {
 		sr.decline()
 		return report{err: err, pause: jitter(sp.s.ttl)}
 	}
-	req := acquireRequest{key: shardKey(sp.name, sr.shard)}
+	req := acquireRequest{call: CallSpread, key: shardKey(sp.name, sr.shard)}
+	call := sp.c.traceCall(sr.work, &req)
 	l, err := sp.s.acquire(sr.wait, sr.work, req)
+	call.failed(err)
 	if err != nil {
 		if sr.wait.Err() != nil {
 			return report{}

@@ -66,7 +66,7 @@ func TestManyShardsOnAStarvedMachine(t *testing.T) {
 		for i := range callers {
 			c := locks.New(nodes[i%len(nodes)], locks.Options{
 				Name:  fmt.Sprint("caller-", i),
-				Trace: &locks.Trace{SessionLost: func(locks.Reason) { lost.Add(1) }},
+				Trace: &locks.Trace{SessionLost: func(context.Context, locks.Reason) { lost.Add(1) }},
 			})
 			t.Cleanup(func() { _ = c.Close(context.Background()) })
 			own, cancel := context.WithCancel(ctx)

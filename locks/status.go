@@ -13,29 +13,29 @@ import (
 
 // Status is a key's state at one moment.
 type Status struct {
-	Key     string
-	Holders []Holder // in the order of their tokens
-	Holding int      // the number of holders; Holders has the first 1,024, or 16 in List and WatchPrefix
-	Waiters []Waiter // in the order in which they will be served
-	Queue   int      // the number of waiters; Waiters has as many as Holders may have
+	Key     string   `json:"key"`
+	Holders []Holder `json:"holders"` // in the order of their tokens
+	Holding int      `json:"holding"` // the number of holders; Holders has the first 1,024, or 16 in List and WatchPrefix
+	Waiters []Waiter `json:"waiters"` // in the order in which they will be served
+	Queue   int      `json:"queue"`   // the number of waiters; Waiters has as many as Holders may have
 
 	// Token is the token of the last grant, for the option IfToken: the key was
 	// not granted after Token. If the last grant was so long ago that the
 	// cluster has forgotten its token, Token is larger. If there was no grant,
 	// Token is not 0, since an earlier cluster of the same name may have
 	// granted the key.
-	Token fence.Token
+	Token fence.Token `json:"token"`
 
 	// Clean says that the last exclusive holder released the key by itself, or
 	// that there was none. The present holder does not count. See Lock.Value.
-	Clean bool
+	Clean bool `json:"clean"`
 
 	// Permits is the number of permits held. Capacity is the number of permits
 	// of the key, 0 if it has none; CapacitySet says that SetCapacity has set it. After
 	// the capacity was lowered Permits can exceed Capacity for a while.
-	Permits     int
-	Capacity    int
-	CapacitySet bool
+	Permits     int  `json:"permits,omitempty"`
+	Capacity    int  `json:"capacity,omitempty"`
+	CapacitySet bool `json:"capacitySet,omitempty"`
 }
 
 // Held reports whether the key has a holder, or is kept taken by a delay.
@@ -61,56 +61,58 @@ var modeTexts = map[Mode]string{ModeExclusive: "exclusive", ModeShared: "shared"
 
 // Holder describes a holder of a key.
 type Holder struct {
-	Client string // its Options.Name
-	Node   string // the member on which the client runs
-	Self   bool   // this very client holds the key, in its present session
-	Token  fence.Token
-	Mode   Mode
-	N      int  // ModePermit: the number of permits held
-	Of     int  // ModePermit: the capacity that the request named, 0 if none
-	Tree   bool // everything below the key is held too
-	Keys   int  // the number of keys under the token: more than 1 for a Set
+	Client string      `json:"client"`            // its Options.Name
+	Node   string      `json:"node"`              // the member on which the client runs
+	Self   bool        `json:"self,omitempty"`    // this very client holds the key, in its present session
+	Ref    string      `json:"session,omitempty"` // of the holder's session, as Session.Ref; clients may share a name, but no Ref
+	Token  fence.Token `json:"token"`
+	Mode   Mode        `json:"mode"`
+	N      int         `json:"permits,omitempty"` // ModePermit: the number of permits held
+	Of     int         `json:"of,omitempty"`      // ModePermit: the capacity that the request named, 0 if none
+	Tree   bool        `json:"tree,omitempty"`    // everything below the key is held too
+	Keys   int         `json:"keys"`              // the number of keys under the token: more than 1 for a Set
 
 	// Acquired is the time of the grant by the clock of the leader of that
 	// time. It is for people to read: clocks are set, and two leaders' clocks
 	// differ.
-	Acquired time.Time
+	Acquired time.Time `json:"acquired,omitzero"`
 
 	// Left is how long the cluster will keep the grant if no further beat
 	// arrives; for a Delayed holder, the time until the delay ends. Renewals is
 	// the number of the client's beats that the present leader has
 	// acknowledged; it rises while the client is alive. Both change all the
 	// time, so Watch yields nothing if only these two have changed.
-	Left     time.Duration
-	Renewals uint64
+	Left     time.Duration `json:"left"`
+	Renewals uint64        `json:"renewals,string,omitempty"`
 
-	Asked   bool // asked by Ask to release the key
-	Broken  bool // taken away by Break; the key is free once the holder's client has ended the lock
-	Delayed bool // the session has expired, and the delay of the grant has not passed
-	Ending  bool // the session has ended with thousands of keys, and the key is about to be free
+	Asked   bool `json:"asked,omitempty"`   // asked by Ask to release the key
+	Broken  bool `json:"broken,omitempty"`  // taken away by Break; the key is free once the holder's client has ended the lock
+	Delayed bool `json:"delayed,omitempty"` // the session has expired, and the delay of the grant has not passed
+	Ending  bool `json:"ending,omitempty"`  // the session has ended with thousands of keys, and the key is about to be free
 
 	// Meta was attached with the option Meta, ClientMeta with Options.Meta. If
 	// there are many large ones, some are left out.
-	Meta       map[string]string
-	ClientMeta map[string]string
+	Meta       map[string]string `json:"meta,omitempty"`
+	ClientMeta map[string]string `json:"clientMeta,omitempty"`
 }
 
 // Waiter describes a waiter of a key.
 type Waiter struct {
-	Client   string // its Options.Name
-	Node     string // the member on which the client runs
-	Self     bool   // this very client waits, in its present session
-	Position int    // the number of holders and waiters before the request, at this key
-	Mode     Mode
-	N        int  // ModePermit: the number of permits wanted
-	Of       int  // ModePermit: the capacity that the request named, 0 if none
-	Tree     bool // everything below the key is wanted too
-	Keys     int  // the number of keys wanted at once: more than 1 for a Set
-	Upgrade  bool // a shared holder that waits for the other holders to leave
-	Priority int
-	Passed   int               // the number of later requests that were granted before
-	Since    time.Time         // when the request came; like Holder.Acquired
-	Meta     map[string]string // like Holder.Meta
+	Client   string            `json:"client"`            // its Options.Name
+	Node     string            `json:"node"`              // the member on which the client runs
+	Self     bool              `json:"self,omitempty"`    // this very client waits, in its present session
+	Ref      string            `json:"session,omitempty"` // of the waiter's session, as Session.Ref
+	Position int               `json:"position"`          // the number of holders and waiters before the request, at this key
+	Mode     Mode              `json:"mode"`
+	N        int               `json:"permits,omitempty"` // ModePermit: the number of permits wanted
+	Of       int               `json:"of,omitempty"`      // ModePermit: the capacity that the request named, 0 if none
+	Tree     bool              `json:"tree,omitempty"`    // everything below the key is wanted too
+	Keys     int               `json:"keys"`              // the number of keys wanted at once: more than 1 for a Set
+	Upgrade  bool              `json:"upgrade,omitempty"` // a shared holder that waits for the other holders to leave
+	Priority int               `json:"priority,omitempty"`
+	Passed   int               `json:"passed,omitempty"` // the number of later requests that were granted before
+	Since    time.Time         `json:"since,omitzero"`   // when the request came; like Holder.Acquired
+	Meta     map[string]string `json:"meta,omitempty"`   // like Holder.Meta
 }
 
 // newStatus returns m for users. Nothing in it is shared with another Status.
@@ -131,6 +133,7 @@ func (c *Client) newStatus(m machine.Status) Status {
 			Client:     g.Client,
 			Node:       g.Node,
 			Self:       c.isSelf(g.Session),
+			Ref:        g.Session.Ref().String(),
 			Token:      fence.Token(g.Token),
 			Mode:       Mode(g.Mode),
 			N:          int(g.N),
@@ -153,6 +156,7 @@ func (c *Client) newStatus(m machine.Status) Status {
 			Client:   w.Client,
 			Node:     w.Node,
 			Self:     c.isSelf(w.Session),
+			Ref:      w.Session.Ref().String(),
 			Position: int(w.Behind),
 			Mode:     Mode(w.Mode),
 			N:        int(w.N),

@@ -83,13 +83,13 @@ func TestInspectTellsHowAKeyIsHeld(t *testing.T) {
 			t.Fatalf("%+v", st)
 		}
 		if h := st.Holders[0]; h.Client != "a" || h.Node != "node-a" || h.Mode != ModeShared || !h.Tree || h.Of != 0 || h.Keys != 1 ||
-			!h.Acquired.Equal(began) || !h.Asked || h.Broken || h.Delayed || h.Meta["job"] != "7" || h.ClientMeta["zone"] != "1" {
+			!h.Acquired.Equal(began) || !h.Asked || h.Broken || h.Delayed || h.Meta["job"] != "7" || h.ClientMeta["zone"] != "1" || h.Ref != refOf(a) {
 			t.Errorf("%+v", h)
 		}
 		if v := st.Waiters[0]; !v.Upgrade || v.Client != "a" || v.Mode != ModeExclusive || !v.Since.Equal(began.Add(time.Second)) {
 			t.Errorf("%+v", v)
 		}
-		if v := st.Waiters[1]; v.Upgrade || v.Client != "b" || v.Priority != 3 || v.Passed != 0 || v.Keys != 1 {
+		if v := st.Waiters[1]; v.Upgrade || v.Client != "b" || v.Priority != 3 || v.Passed != 0 || v.Keys != 1 || v.Ref != refOf(b) {
 			t.Errorf("%+v", v)
 		}
 		acquire(t, b, "seats", Permits(2, 5))

@@ -204,7 +204,7 @@ func (w *town) open(h *house) {
 		cfg.Dir = filepath.Join(w.dir, h.host)
 	}
 	by := fmt.Sprintf("%s.%d", h.host, h.starts)
-	cfg.Events = func(e cluster.Event) { w.tell("%s %v", by, e) }
+	cfg.Events = func(_ context.Context, e cluster.Event) { w.tell("%s %v", by, e) }
 	node, err := cluster.Start(context.Background(), cfg)
 	if err != nil {
 		w.t.Fatalf("start %s: %v", by, err)

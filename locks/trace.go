@@ -2,63 +2,99 @@ package locks
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/host"
 )
 
-// Trace has functions that a Client calls for its events, for metrics and logs.
-// Each function may be nil.
+// Trace has functions that a Client calls for its events, for metrics, traces and logs.
+// Each function may be nil: an event without a function costs next to nothing.
 //
-// The client calls the functions one at a time, in the order of the events,
-// from a goroutine of its own. A call may come after the method that caused the
-// event has returned. The functions must not block and must not call the
-// client's Close. If a function blocks, up to 65,536 calls are queued behind
-// it, and further calls are dropped. Close waits for the last call.
+// The client calls the functions one at a time, in the order of the events, from a
+// goroutine of its own, and holds no lock meanwhile; Acquiring alone is called on the
+// goroutine of its call. A call may come after the method that caused the event has
+// returned. A function may call methods of the client, but not Close, which waits for
+// the last call. A function that blocks delays further calls of functions, and nothing
+// else: no beat, no grant, no release. Up to 65,536 calls are queued behind it, and
+// further calls are dropped. A panic in a function ends the process, as a panic on any
+// goroutine does.
+//
+// The first argument has the values of a context of the program, and never ends:
+//
+//   - for an event of a request or a grant, the context of the call that has asked for
+//     the key, or the context that Acquiring has made of it, from the first event to
+//     Released or Lost;
+//   - for Blocked, Retrying and Part, the context of the call that is told of;
+//   - for an event of the session, no values: a session belongs to no call.
 type Trace struct {
+	// Acquiring: a call begins to acquire a key. The function runs on the goroutine of
+	// the call, before anything is sent, so it should return soon. The context that it
+	// returns takes the place of the call's in the functions below, and nowhere else;
+	// nil keeps the call's. The returned meta is added to the grant's Meta, for other
+	// clients to see; entries of the call itself win, and meta that does not fit is
+	// left out as a whole. Acquiring is followed by Acquired or AcquireFailed. It is
+	// not called for an owner that has or asks for the key already (see Reentrant).
+	Acquiring func(context.Context, LockEvent) (_ context.Context, meta map[string]string)
+
 	// SessionOpened: the cluster opened a session with this TTL: the client's
 	// first session, or the next after a session that ended.
-	SessionOpened func(ttl time.Duration)
+	SessionOpened func(_ context.Context, ttl time.Duration)
 
 	// SessionLost: the session ended, and with it all of its locks and waits.
 	// Lost was called for each lock before.
-	SessionLost func(Reason)
+	SessionLost func(context.Context, Reason)
 
 	// Queued: a request has been waiting for Took, behind Behind holders and
-	// waiters. Queued is called at first, and after each change of Behind. With
-	// this function, each wait watches its queue, which costs the leader a read
-	// for each change of the queue.
-	Queued func(LockEvent)
+	// waiters. Queued is called at first, and after each change of Behind or of the
+	// first Holder; once more when the holder's Meta has been read. With this function,
+	// each wait watches its queue, which costs the leader a read for each change of the
+	// queue.
+	Queued func(context.Context, LockEvent)
 
-	// Acquired: the client was granted a key, Took after the request. For
+	// Acquired: the client was granted a key, Took after the call began. For
 	// several keys, Key is the first. Further locks of an owner (see Reentrant)
 	// and upgrades are not reported.
-	Acquired func(LockEvent)
+	Acquired func(context.Context, LockEvent)
+
+	// AcquireFailed: a call that was to acquire a key failed with Err, Took after the
+	// call began: Acquire, TryAcquire, AcquireAll, Do, Once, each attempt of Elect and
+	// of a shard of Spread. Key or options that cannot be used are told to the caller
+	// alone. If a grant was lost before its call returned, and the call then failed,
+	// Acquired and Lost were called before. Err of a shard that was assigned to another
+	// caller meanwhile matches ErrHandedOver.
+	AcquireFailed func(context.Context, LockEvent)
 
 	// Released: the client released a key, Took after the grant. The cluster is
 	// told after this call was queued.
-	Released func(LockEvent)
+	Released func(context.Context, LockEvent)
 
 	// Lost: a grant was lost, Took after the grant; Err is the *LostError.
-	Lost func(LockEvent)
+	Lost func(context.Context, LockEvent)
 
 	// Asked: another client asked the holder to release the key. By is that
 	// client's name, if known. At most one call for each grant.
-	Asked func(LockEvent)
+	Asked func(context.Context, LockEvent)
 
 	// Contended: a request waits for the key; the first since the grant.
-	Contended func(LockEvent)
+	Contended func(context.Context, LockEvent)
 
 	// CleanupFailed: the cluster could not be told that a grant was released
 	// (Token is set) or that a wait was given up (Token is 0). The client tries
 	// again for as long as the session lives.
-	CleanupFailed func(LockEvent)
+	CleanupFailed func(context.Context, LockEvent)
+
+	// BeatConfirmed: a beat was confirmed, this long after it was sent. There are three
+	// beats in a TTL, and one for each Renew.
+	BeatConfirmed func(_ context.Context, took time.Duration)
 
 	// BeatFailed: a beat was not confirmed. A session ends if all of its beats
 	// fail; one failed beat has no effect.
-	BeatFailed func(error)
+	BeatFailed func(context.Context, error)
 
 	// Blocked: a call about the key (or about none, "") has been running for
 	// Took, and no leader could be reached for some seconds. Err is the reason,
@@ -66,21 +102,21 @@ type Trace struct {
 	// changes, and after another loss of the leader. Every call that needs the
 	// cluster reports, on its own; calls without a deadline would else wait in
 	// silence.
-	Blocked func(LockEvent)
+	Blocked func(context.Context, LockEvent)
 
 	// Retrying: a call failed for a reason that may pass, and tries again: the
 	// lead of Elect returned an error of its own, a session was lost during a
 	// wait, or Elect or Spread could not reach a leader. Or a leader resigned for
 	// a successor that did not wait.
-	Retrying func(LockEvent)
+	Retrying func(context.Context, LockEvent)
 
 	// Part: the leader has told a caller of Spread its part of the shards.
-	Part func(PartEvent)
+	Part func(context.Context, PartEvent)
 
 	// Stuck: the work of Do, Elect or Spread still runs a TTL after its context
 	// ended. The key stays taken until the work returns, unless the work
 	// releases the lock itself or the session ends.
-	Stuck func(LockEvent)
+	Stuck func(context.Context, LockEvent)
 
 	_ struct{}
 }
@@ -88,10 +124,13 @@ type Trace struct {
 // LockEvent is the argument of the Trace functions about keys.
 type LockEvent struct {
 	Key    string
+	Call   Call          // of the request or grant; 0 if the event is about neither
 	Token  fence.Token   // 0 if nothing was granted
+	At     time.Time     // when the event happened, before the function was called
 	Took   time.Duration // see the function
 	Err    error         // see the function
 	Behind int           // for Queued
+	Holder *Holder       // for Queued: the first holder of the key; nil if none is known
 	By     string        // for Asked
 }
 
@@ -112,18 +151,28 @@ const maxTraced = 1 << 16
 // queued while any other mutex is held, and so calls are queued in the order of
 // the events.
 type tracer struct {
-	trace *Trace         // never nil
-	runs  sync.WaitGroup // goroutines of run
-	clock *host.Clock    // nil: package time
+	own   *Trace                // of Options; never nil
+	trace atomic.Pointer[Trace] // own and more together; never nil
+	runs  sync.WaitGroup        // goroutines of run
+	clock *host.Clock           // nil: package time
+	past  history               // for reports
 
 	mu      sync.Mutex
+	more    []*Trace // of AddTrace
 	queue   []func()
 	running bool
 	closed  bool
 }
 
 // newTracer returns a tracer of to, which may be nil.
-func newTracer(to *Trace) *tracer { return &tracer{trace: cmp.Or(to, &Trace{})} }
+func newTracer(to *Trace) *tracer {
+	t := &tracer{own: cmp.Or(to, &Trace{})}
+	t.trace.Store(t.own)
+	return t
+}
+
+// to returns the functions to call now.
+func (t *tracer) to() *Trace { return t.trace.Load() }
 
 // enqueue queues a call of f, unless the tracer is closed or the queue is full.
 func (t *tracer) enqueue(f func()) {
@@ -180,25 +229,91 @@ func (t *tracer) close() {
 	t.runs.Wait()
 }
 
-func (t *tracer) sessionOpened(ttl time.Duration) { enqueueCall(t, t.trace.SessionOpened, ttl) }
-func (t *tracer) sessionLost(r Reason)            { enqueueCall(t, t.trace.SessionLost, r) }
-func (t *tracer) beatFailed(err error)            { enqueueCall(t, t.trace.BeatFailed, err) }
+func (t *tracer) sessionOpened(ttl time.Duration) {
+	t.past.count(func(c *Counts) { c.Sessions++ })
+	t.past.note("SessionOpened", LockEvent{Took: ttl})
+	enqueueCall(t, context.Background(), t.to().SessionOpened, ttl)
+}
 
-func (t *tracer) queued(e LockEvent)        { enqueueCall(t, t.trace.Queued, e) }
-func (t *tracer) acquired(e LockEvent)      { enqueueCall(t, t.trace.Acquired, e) }
-func (t *tracer) released(e LockEvent)      { enqueueCall(t, t.trace.Released, e) }
-func (t *tracer) lost(e LockEvent)          { enqueueCall(t, t.trace.Lost, e) }
-func (t *tracer) asked(e LockEvent)         { enqueueCall(t, t.trace.Asked, e) }
-func (t *tracer) contended(e LockEvent)     { enqueueCall(t, t.trace.Contended, e) }
-func (t *tracer) cleanupFailed(e LockEvent) { enqueueCall(t, t.trace.CleanupFailed, e) }
-func (t *tracer) blocked(e LockEvent)       { enqueueCall(t, t.trace.Blocked, e) }
-func (t *tracer) retrying(e LockEvent)      { enqueueCall(t, t.trace.Retrying, e) }
-func (t *tracer) part(e PartEvent)          { enqueueCall(t, t.trace.Part, e) }
-func (t *tracer) stuck(e LockEvent)         { enqueueCall(t, t.trace.Stuck, e) }
+func (t *tracer) sessionLost(r Reason) {
+	t.past.count(func(c *Counts) { c.SessionsLost++ })
+	t.past.note("SessionLost", LockEvent{Err: errors.New(r.String())})
+	enqueueCall(t, context.Background(), t.to().SessionLost, r)
+}
 
-// enqueueCall queues a call of f with the argument, unless f is nil.
-func enqueueCall[T any](t *tracer, f func(T), argument T) {
+func (t *tracer) beatConfirmed(took time.Duration) {
+	t.past.count(func(c *Counts) { c.Beats++ })
+	enqueueCall(t, context.Background(), t.to().BeatConfirmed, took)
+}
+
+func (t *tracer) beatFailed(err error) {
+	t.past.count(func(c *Counts) { c.BeatsFailed++ })
+	t.past.note("BeatFailed", LockEvent{Err: err})
+	enqueueCall(t, context.Background(), t.to().BeatFailed, err)
+}
+
+func (t *tracer) part(ctx context.Context, e PartEvent) { enqueueCall(t, ctx, t.to().Part, e) }
+
+func (t *tracer) acquired(ctx context.Context, e LockEvent) {
+	t.past.count(func(c *Counts) { c.Granted++ })
+	t.tell(ctx, t.to().Acquired, e)
+}
+
+func (t *tracer) released(ctx context.Context, e LockEvent) {
+	t.past.count(func(c *Counts) { c.Released++ })
+	t.tell(ctx, t.to().Released, e)
+}
+
+func (t *tracer) lost(ctx context.Context, e LockEvent) {
+	t.past.lost(e)
+	t.tell(ctx, t.to().Lost, e)
+}
+
+func (t *tracer) asked(ctx context.Context, e LockEvent) {
+	t.past.note("Asked", e)
+	t.tell(ctx, t.to().Asked, e)
+}
+
+func (t *tracer) cleanupFailed(ctx context.Context, e LockEvent) {
+	t.past.note("CleanupFailed", e)
+	t.tell(ctx, t.to().CleanupFailed, e)
+}
+
+func (t *tracer) blocked(ctx context.Context, e LockEvent) {
+	t.past.note("Blocked", e)
+	t.tell(ctx, t.to().Blocked, e)
+}
+
+func (t *tracer) retrying(ctx context.Context, e LockEvent) {
+	t.past.note("Retrying", e)
+	t.tell(ctx, t.to().Retrying, e)
+}
+
+func (t *tracer) stuck(ctx context.Context, e LockEvent) {
+	t.past.note("Stuck", e)
+	t.tell(ctx, t.to().Stuck, e)
+}
+
+func (t *tracer) queued(ctx context.Context, e LockEvent)    { t.tell(ctx, t.to().Queued, e) }
+func (t *tracer) contended(ctx context.Context, e LockEvent) { t.tell(ctx, t.to().Contended, e) }
+func (t *tracer) acquireFailed(ctx context.Context, e LockEvent) {
+	t.past.count(func(c *Counts) { c.Failed++ })
+	t.tell(ctx, t.to().AcquireFailed, e)
+}
+
+// tell queues a call of f about an event that happens now, unless f is nil.
+func (t *tracer) tell(ctx context.Context, f func(context.Context, LockEvent), e LockEvent) {
 	if f != nil {
-		t.enqueue(func() { f(argument) })
+		e.At = time.Now()
+		enqueueCall(t, ctx, f, e)
+	}
+}
+
+// enqueueCall queues a call of f with the values of ctx and the argument, unless f is
+// nil.
+func enqueueCall[T any](t *tracer, ctx context.Context, f func(context.Context, T), argument T) {
+	if f != nil {
+		ctx = context.WithoutCancel(ctx)
+		t.enqueue(func() { f(ctx, argument) })
 	}
 }

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"context"
 	"runtime"
 	"slices"
 	"sync"
@@ -12,13 +13,13 @@ import (
 func TestTraceIsToldInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var told []string
-		note := func(what string) func(LockEvent) {
-			return func(e LockEvent) { told = append(told, what+" "+e.Key) }
+		note := func(what string) func(context.Context, LockEvent) {
+			return func(_ context.Context, e LockEvent) { told = append(told, what+" "+e.Key) }
 		}
 		m := w.join("n")
 		c := m.client(Options{Trace: &Trace{
-			SessionOpened: func(ttl time.Duration) { told = append(told, "opened "+ttl.String()) },
-			SessionLost:   func(r Reason) { told = append(told, "session lost: "+r.String()) },
+			SessionOpened: func(_ context.Context, ttl time.Duration) { told = append(told, "opened "+ttl.String()) },
+			SessionLost:   func(_ context.Context, r Reason) { told = append(told, "session lost: "+r.String()) },
 			Acquired:      note("acquired"),
 			Released:      note("released"),
 			Lost:          note("lost"),
@@ -48,9 +49,9 @@ func TestTraceIsToldInOrder(t *testing.T) {
 func TestTraceThatBlocksIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, calls := make(chan struct{}), 0
-		tr := newTracer(&Trace{Acquired: func(LockEvent) { <-gate; calls++ }})
+		tr := newTracer(&Trace{Acquired: func(context.Context, LockEvent) { <-gate; calls++ }})
 		for range 3 * maxTraced {
-			tr.acquired(LockEvent{})
+			tr.acquired(bg, LockEvent{})
 		}
 		synctest.Wait()
 		if n := len(tr.queue); n > maxTraced {
@@ -61,7 +62,7 @@ func TestTraceThatBlocksIsBounded(t *testing.T) {
 		if calls < maxTraced || calls > 2*maxTraced {
 			t.Errorf("%d calls", calls)
 		}
-		tr.acquired(LockEvent{}) // dropped
+		tr.acquired(bg, LockEvent{}) // dropped
 	})
 }
 
@@ -76,10 +77,10 @@ func TestTraceThatEndsItsGoroutine(t *testing.T) {
 			runtime.Goexit()
 		}
 		c := w.join("node").client(Options{Name: "a", Trace: &Trace{
-			SessionOpened: func(time.Duration) { tell("opened") },
-			Acquired:      func(LockEvent) { tell("acquired") },
-			Released:      func(LockEvent) { tell("released") },
-			SessionLost:   func(Reason) { tell("ended") },
+			SessionOpened: func(context.Context, time.Duration) { tell("opened") },
+			Acquired:      func(context.Context, LockEvent) { tell("acquired") },
+			Released:      func(context.Context, LockEvent) { tell("released") },
+			SessionLost:   func(context.Context, Reason) { tell("ended") },
 		}})
 		release(t, acquire(t, c, "k"))
 		shutdown(t, c)
@@ -87,4 +88,23 @@ func TestTraceThatEndsItsGoroutine(t *testing.T) {
 			t.Errorf("told %q, want %q", told, want)
 		}
 	})
+}
+
+func BenchmarkTrace(b *testing.B) {
+	ctx := by("ann")
+	for _, bb := range []struct {
+		name  string
+		trace *Trace
+	}{
+		{"none", nil},
+		{"one", &Trace{Acquired: func(context.Context, LockEvent) {}}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			tr := newTracer(bb.trace)
+			for b.Loop() {
+				tr.acquired(ctx, LockEvent{})
+			}
+			tr.close()
+		})
+	}
 }

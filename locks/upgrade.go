@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -119,7 +120,7 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 	if err != nil {
 		return machine.Outcome{}, err
 	}
-	w := &waiter{acquireRequest: acquireRequest{key: g.key}, upgrades: g, cancel: cancel}
+	w := &waiter{acquireRequest: acquireRequest{key: g.key, call: g.call, began: time.Now()}, parent: ctx, upgrades: g, cancel: cancel}
 	if err := s.register(w); err != nil {
 		return machine.Outcome{}, err
 	}

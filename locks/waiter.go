@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 )
@@ -12,7 +13,6 @@ import (
 type waiter struct {
 	acquireRequest
 	seq      uint64
-	since    time.Time
 	parent   context.Context         // of the lock to be made
 	upgrades *grant                  // the grant that the request upgrades; nil for an acquire
 	cancel   context.CancelCauseFunc // ends the call
@@ -47,8 +47,9 @@ func (s *session) register(w *waiter) error {
 		return err
 	}
 	s.lastSeq++
-	w.seq, w.since, w.answered = s.lastSeq, time.Now(), make(chan struct{})
+	w.seq, w.answered = s.lastSeq, make(chan struct{})
 	s.waiters[w.seq] = w
+	s.own.addWaiter(w)
 	if len(s.waiters)+len(s.grants) == 1 {
 		select { // from now on, run must read the clocks more often
 		case s.wakeup <- struct{}{}:
@@ -70,7 +71,7 @@ func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outco
 		s.mu.Lock()
 		w.position, w.inTheWay = int(out.Behind), out.Holder
 		s.mu.Unlock()
-		s.traceQueue(ctx, w, int(out.Behind))
+		s.traceQueue(ctx, w, out)
 		select {
 		case <-w.answered:
 		case <-ctx.Done():
@@ -79,28 +80,50 @@ func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outco
 	return s.removeWaiter(w, out, err)
 }
 
-// traceQueue calls Trace.Queued with the number of requests and holders before
-// w, at first and after each change, while w waits. If Trace.Queued is nil,
-// traceQueue returns at once.
-func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
-	if s.c.trace.trace.Queued == nil {
+// traceQueue calls Trace.Queued with the number of requests and holders before w, and
+// with the first holder, at first and after each change, while w waits. out has queued
+// w. If Trace.Queued is nil, traceQueue returns at once.
+func (s *session) traceQueue(ctx context.Context, w *waiter, out machine.Outcome) {
+	if s.c.trace.to().Queued == nil {
 		return
 	}
+	told := LockEvent{Key: w.key, Call: w.call, Behind: int(out.Behind)}
+	if h := out.Holder; h.Token != 0 && h.Key == "" {
+		told.Holder = &Holder{Client: h.Client, Node: h.Node, Token: fence.Token(h.Token)}
+	}
 	tell := func() {
-		s.c.trace.queued(LockEvent{Key: w.key, Behind: behind, Took: time.Since(w.since)})
+		told.Took = time.Since(w.began)
+		s.c.trace.queued(w.traceCtx(w.parent), told)
 	}
 	tell()
-	for a, err := range s.c.follow(ctx, replica.Query{Key: w.key, Session: s.id, Seq: w.seq}, neverFinal) {
+	metaTold := false
+	q := replica.Query{Key: w.key, Session: s.id, Seq: w.seq, Waiters: 1}
+	for a, err := range s.c.follow(ctx, q, neverFinal) {
 		if err != nil || !a.Waits {
 			return // if w has left the queue, its verdict is on the way
 		}
-		if int(a.Behind) != behind {
-			behind = int(a.Behind)
-			s.mu.Lock()
-			w.position = behind
-			s.mu.Unlock()
-			tell()
+		var now *Holder
+		if holders := s.c.newStatus(a.Status).Holders; len(holders) > 0 {
+			now = &holders[0]
 		}
+		changed := int(a.Behind) != told.Behind
+		switch {
+		case now == nil || told.Holder == nil:
+			changed = changed || now != told.Holder
+		case now.Token != told.Holder.Token:
+			changed, metaTold = true, false
+		}
+		if now != nil && now.Meta != nil && !metaTold {
+			changed, metaTold = true, true
+		}
+		if !changed {
+			continue
+		}
+		s.mu.Lock()
+		w.position = int(a.Behind)
+		s.mu.Unlock()
+		told.Behind, told.Holder = int(a.Behind), now
+		tell()
 	}
 }
 
@@ -108,6 +131,7 @@ func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
 // as seen. The caller holds s.mu.
 func (s *session) resolve(w *waiter, verdict machine.Outcome) {
 	delete(s.waiters, w.seq)
+	s.own.removeWaiter(w)
 	s.seen = append(s.seen, w.seq)
 	w.verdict = verdict
 	close(w.answered)
@@ -130,6 +154,7 @@ func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitRe
 		return waitResult{out: w.verdict}
 	}
 	delete(s.waiters, w.seq)
+	s.own.removeWaiter(w)
 	known := err == nil && (out.Code == machine.Granted || out.Code == machine.Queued || out.Code == machine.Withdrawn)
 	o := waitResult{out: out, err: err, withdrawn: known || mayBeApplied(err)}
 	if !o.withdrawn && out.Code != machine.NoSession {
@@ -142,7 +167,7 @@ func (s *session) removeWaiter(w *waiter, out machine.Outcome, err error) waitRe
 	}
 	s.mu.Unlock()
 	if o.withdrawn {
-		s.startCleanup(&cleanup{keys: w.allKeys(), seq: w.seq, upgraded: w.upgrades})
+		s.startCleanup(&cleanup{ctx: w.traceCtx(w.parent), call: w.call, keys: w.allKeys(), seq: w.seq, upgraded: w.upgrades})
 	}
 	return o
 }

@@ -80,7 +80,7 @@ func observe(t *testing.T, join string, processes []*process) (*locks.Shards, *p
 		default:
 		}
 	}
-	node, err := cluster.Start(ctx, cluster.Config{TTL: ttl, Join: []string{join}, Events: func(cluster.Event) { wake() }})
+	node, err := cluster.Start(ctx, cluster.Config{TTL: ttl, Join: []string{join}, Events: func(context.Context, cluster.Event) { wake() }})
 	if err != nil {
 		t.Fatal(err)
 	}

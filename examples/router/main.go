@@ -11,7 +11,7 @@
 // It knows the owners by heart: locks.Shards is kept current by pushes, and no request
 // asks the cluster. A map may be some milliseconds behind; then the process that is
 // asked for a shard that it does not own names the owner in its answer, and the request
-// is forwarded once more. Stop processes with Ctrl-C or kill -9, start others, and keep
+// is forwarded there. Stop processes with Ctrl-C or kill -9, start others, and keep
 // asking.
 //
 // The counts live in the memory of the owner, and begin anew when a shard moves. A real

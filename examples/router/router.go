@@ -27,8 +27,7 @@ const (
 	headerOwner = "Router-Owner"
 	headerHops  = "Router-Hops"
 
-	maxHops  = 2               // once, and once more if the map was stale
-	patience = 2 * time.Second // for a shard without an owner
+	patience = 2 * time.Second // for a shard without an owner, or one that keeps moving
 )
 
 // shardMap is the part of *locks.Shards that a router needs.
@@ -89,8 +88,8 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, fmt.Sprintf("shard %d has another owner", shard), http.StatusMisdirectedRequest)
 		return
 	}
-	to, token := owner.Meta[metaHTTP], fmt.Sprint(owner.Token)
-	for hops := 1; to != "" && hops <= maxHops; hops++ {
+	to, token := owner.Meta[metaHTTP], uint64(owner.Token)
+	for hops := 1; to != ""; hops++ {
 		reply, err := r.forward(ctx, req, to, token)
 		if err != nil {
 			// Not again: the owner may have counted the visit.
@@ -105,7 +104,13 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 		_ = reply.Body.Close()
-		to, token = reply.Header.Get(headerOwner), reply.Header.Get(headerToken)
+		// A shard may have moved again meanwhile. Each answer must bring later news:
+		// the request ends at the newest owner, and never goes in circles.
+		later, _ := strconv.ParseUint(reply.Header.Get(headerToken), 10, 64)
+		if later <= token {
+			break
+		}
+		to, token = reply.Header.Get(headerOwner), later
 	}
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, fmt.Sprintf("shard %d has no owner now", shard), http.StatusServiceUnavailable)
@@ -169,11 +174,11 @@ func (r *router) count(key string, shard int) (answer string, ok bool) {
 }
 
 // forward sends the request to the process at the HTTP address to.
-func (r *router) forward(ctx context.Context, req *http.Request, to, token string) (*http.Response, error) {
+func (r *router) forward(ctx context.Context, req *http.Request, to string, token uint64) (*http.Response, error) {
 	out, err := http.NewRequestWithContext(ctx, req.Method, "http://"+to+req.URL.RequestURI(), nil)
 	if err != nil {
 		return nil, err
 	}
-	out.Header.Set(headerToken, token)
+	out.Header.Set(headerToken, strconv.FormatUint(token, 10))
 	return r.client.Do(out)
 }

@@ -235,8 +235,8 @@ func newServer(t *testing.T) (r *router, m *fixedMap, address string) {
 	return r, m, server.Listener.Addr().String()
 }
 
-// A stale map costs one hop more; a second stale map ends the request, which is never
-// sent in circles.
+// Each stale map costs one hop more. A map that has no later news ends the request,
+// which is never sent in circles.
 func TestTheOwnerCorrectsAStaleMap(t *testing.T) {
 	_, a, first := newServer(t)
 	_, b, second := newServer(t)
@@ -246,21 +246,22 @@ func TestTheOwnerCorrectsAStaleMap(t *testing.T) {
 		owner.counts[shard] = make(map[string]int)
 	}
 	c.owner, c.mine = third, true
-	lost.owner = second
-	a.token, b.token, lost.token = 1, 2, 3
+	a.token, b.token = 1, 2
 	p := process{http: first}
 	for _, test := range []struct {
 		says       string
-		a, b       string
+		a, b, lost string
+		token      fence.Token // of lost
 		status     int
 		hops, text string
 	}{
-		{"right", third, third, 200, "1", "visit 1"},
-		{"stale", second, third, 200, "2", "visit 2"},
-		{"stale twice", second, fourth, 503, "", "no owner now"},
-		{"a dead owner", "127.0.0.1:1", third, 502, "", "refused"},
+		{"right", third, third, third, 3, 200, "1", "visit 1"},
+		{"stale", second, third, third, 3, 200, "2", "visit 2"},
+		{"stale twice", second, fourth, third, 3, 200, "3", "visit 3"},
+		{"in circles", second, fourth, second, 2, 503, "", "no owner now"},
+		{"a dead owner", "127.0.0.1:1", third, third, 3, 502, "", "refused"},
 	} {
-		a.owner, b.owner = test.a, test.b
+		a.owner, b.owner, lost.owner, lost.token = test.a, test.b, test.lost, test.token
 		status, hops, answer, err := p.visit("key")
 		if err != nil || status != test.status || hops != test.hops || !strings.Contains(answer, test.text) {
 			t.Errorf("%s: %d after %q hops: %s %v", test.says, status, hops, answer, err)

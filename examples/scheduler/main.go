@@ -27,7 +27,7 @@ func main() {
 	flag.Parse()
 	cfg := cluster.Config{
 		TTL:    5 * time.Second,
-		Events: func(e cluster.Event) { log.Print(e) },
+		Events: func(_ context.Context, e cluster.Event) { log.Print(e) },
 	}
 	if *join == "" {
 		cfg.InitialSize = 1 // the others only join: a second founder would make a second cluster

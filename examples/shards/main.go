@@ -35,7 +35,7 @@ func main() {
 	flag.Parse()
 	cfg := cluster.Config{
 		TTL:    5 * time.Second,
-		Events: func(e cluster.Event) { log.Print(e) },
+		Events: func(_ context.Context, e cluster.Event) { log.Print(e) },
 	}
 	if *join == "" {
 		cfg.InitialSize = 1 // the others only join: a second founder would make a second cluster
@@ -62,7 +62,9 @@ func run(ctx context.Context, node *cluster.Node, name string) error {
 }
 
 // told runs for each part that the leader assigns to this process.
-func told(p locks.PartEvent) { log.Printf("%d of %d shards are for this process", p.Mine, p.Shards) }
+func told(_ context.Context, p locks.PartEvent) {
+	log.Printf("%d of %d shards are for this process", p.Mine, p.Shards)
+}
 
 var owned atomic.Int32
 

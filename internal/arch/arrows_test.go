@@ -5,6 +5,7 @@ package arch
 var floors = []string{
 	".",
 	"locks/lockstest",
+	"locks/lockshttp",
 	"locks",
 	"cluster",
 	"internal/link",
@@ -22,6 +23,7 @@ var floors = []string{
 	"transport",
 	"internal/simnet",
 	"internal/survival",
+	"internal/documents",
 	"internal/shards",
 	"internal/auth",
 	"internal/identity",
@@ -36,6 +38,7 @@ var floors = []string{
 	"internal/timing",
 	"internal/host",
 	"internal/machine",
+	"internal/meter",
 	"fence",
 }
 
@@ -48,6 +51,7 @@ const (
 	commands  = "a command, its outcome and its events are the machine's types"
 	refusals  = "every room notes the messages it refuses in one place"
 	clocks    = "the readings that the promise of one holder rests on take a clock that a test can replace"
+	counts    = "a count is kept where the event is, whether or not a program reads it"
 	wired     = "cluster makes the room and connects it to the others"
 )
 
@@ -66,6 +70,11 @@ var arrows = []arrow{
 	{"locks/lockstest", "internal/simnet", "a test breaks the network in ways that no user's network offers"},
 	{"locks/lockstest", "internal/host", "a test replaces a member's clock and disk"},
 	{"locks/lockstest", "internal/wakeup", wakeups},
+
+	{"locks/lockshttp", "internal/meter", "Metrics reads the counts"},
+	{"locks/lockshttp", "fence", "the refusals of a guard can be counted"},
+	{"locks/lockshttp", "locks", "the page shows what a client sees"},
+	{"locks/lockshttp", "cluster", "the page shows the health of a member, and asks its user about verbs"},
 
 	{"locks", "cluster", "a client is made on a node"},
 	{"locks", "fence", "every lock has a fencing token"},
@@ -189,6 +198,13 @@ var arrows = []arrow{
 	{"internal/simnet", "internal/timing", durations},
 	{"internal/simnet", "internal/wakeup", wakeups},
 
+	{"locks", "internal/meter", counts},
+	{"cluster", "internal/meter", counts},
+	{"internal/term", "internal/meter", counts},
+	{"internal/consensus", "internal/meter", counts},
+	{"internal/raftstore", "internal/meter", counts},
+	{"internal/port", "internal/meter", counts},
+	{"internal/member", "internal/meter", "every room of a node counts in the node's counts"},
 	{"internal/logging", "internal/timing", durations},
 	{"internal/refused", "internal/logging", "a line that repeats itself is limited"},
 	{"internal/refused", "internal/timing", durations},
@@ -205,6 +221,7 @@ var arrows = []arrow{
 	{"internal/identity", "internal/machine", "a cluster's ID is the table's"},
 	{"internal/identity", "internal/wire", "the record is stored in the encoding of messages"},
 	{"internal/identity", "internal/files", "the record lies in a file that only this user can change, and its lock keeps a second process out"},
+	{"internal/raftstore", "internal/timing", durations},
 	{"internal/raftstore", "internal/files", "the store lies in files that only this user can change"},
 	{"internal/consensus", "internal/files", "a store is moved aside durably"},
 	{"internal/files", "internal/timing", durations},

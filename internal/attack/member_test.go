@@ -112,7 +112,7 @@ func runMember(text string) error {
 	if err != nil {
 		return err
 	}
-	cfg.Events = func(e cluster.Event) {
+	cfg.Events = func(_ context.Context, e cluster.Event) {
 		if e.Kind == cluster.LeaderChanged {
 			p.tell(report{News: "leader", Key: e.Member.Name, Term: e.Term})
 		}

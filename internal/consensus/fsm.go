@@ -51,6 +51,7 @@ type fsm struct {
 
 	committed atomic.Pointer[placed] // nil: not known yet
 	bound     atomic.Int64           // nanoseconds; 0: not founded
+	applied   atomic.Uint64          // index of the newest entry in the table; 0 after a snapshot
 }
 
 // placed is a configuration and its index in the log.
@@ -109,6 +110,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 			f.table.Configured(l.Index)
 		}
 	}
+	f.applied.Store(logs[len(logs)-1].Index)
 	f.note()
 	return out
 }

@@ -55,6 +55,7 @@ type Raft struct {
 	ended    atomic.Pointer[process]
 
 	contacts *contacts
+	commits  timing.Latest // how long the latest commits took
 
 	stopLead context.CancelFunc // ends the ctx of Config.Lead, attend and stand
 	leadDone chan struct{}      // closed when Config.Lead has returned
@@ -105,6 +106,9 @@ func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.Snap
 	r.trans.base.start(snapshots, r.raft.AppliedIndex())
 	r.reach.started(r.serves)
 	r.raft.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+		if o.Data == raft.Candidate {
+			seat.Self.Meter.Elections.Inc()
+		}
 		switch o.Data.(type) {
 		case raft.RaftState, raft.LeaderObservation, raft.PeerObservation:
 			r.reach.changed.Wake()
@@ -181,6 +185,15 @@ func (r *Raft) ID() string { return r.id }
 // Table returns the FSM that this Raft applies entries to.
 func (r *Raft) Table() FSM { return r.table }
 
+// Committed is an entry that a leader has committed and applied.
+type Committed struct {
+	Index, Term uint64
+	Bytes       int
+	Outcomes    any           // of FSM.Apply
+	Append      time.Duration // the write of the entry to the leader's own store, its flush included
+	Took        time.Duration // from Commit to the application
+}
+
 // Commit appends an entry to the log and waits until the entry is committed and
 // applied. On CodeOK, outcomes is the result of FSM.Apply. An entry that exceeds
 // judge.MaxEntry is refused with CodeBad.
@@ -191,11 +204,19 @@ func (r *Raft) Commit(entry []byte) (outcomes any, code wire.Code) {
 	if len(entry) > judge.MaxEntry {
 		return nil, wire.CodeBad // no voter would take it
 	}
+	began, term := time.Now(), r.raft.CurrentTerm()
 	f := r.raft.Apply(entry, timing.Enqueue)
 	err := f.Error()
 	switch {
 	case err == nil:
 		r.refusedSince.Store(nil)
+		r.commits.Add(time.Since(began))
+		if r.cfg.Committed != nil {
+			r.cfg.Committed(Committed{
+				Index: f.Index(), Term: term, Bytes: len(entry), Outcomes: f.Response(),
+				Append: r.store.AppendTime(f.Index()), Took: time.Since(began),
+			})
+		}
 		return f.Response(), wire.CodeOK
 	case errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		r.refusedSince.CompareAndSwap(nil, new(time.Now()))

@@ -11,6 +11,7 @@ import (
 	"github.com/wardmote/wardmote/internal/identity"
 	"github.com/wardmote/wardmote/internal/judge"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/meter"
 	"github.com/wardmote/wardmote/internal/raftstore"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -56,6 +57,10 @@ type Config struct {
 	// known or no answer comes before ctx ends.
 	AskRemoved func(ctx context.Context, raftID string) bool
 
+	// Committed is told of each entry that Raft.Commit has committed; nil: of none. It
+	// must not block.
+	Committed func(Committed)
+
 	Changed func()      // a Raft began or ended; must not block
 	Retired func(error) // this member votes no more, because of the disk or the FSM
 	Fail    func(error) // the node cannot go on
@@ -77,7 +82,12 @@ type Seat struct {
 }
 
 // NewSeat returns the Seat of a thin member: see Resume and Run.
-func NewSeat(cfg Config) *Seat { return &Seat{cfg: cfg, work: make(chan func(), 16)} }
+func NewSeat(cfg Config) *Seat {
+	if cfg.Self.Meter == nil {
+		cfg.Self.Meter = new(meter.Node)
+	}
+	return &Seat{cfg: cfg, work: make(chan func(), 16)}
+}
 
 // Current returns the running Raft, or nil.
 func (s *Seat) Current() *Raft {

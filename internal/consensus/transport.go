@@ -3,6 +3,7 @@ package consensus
 import (
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,6 +116,9 @@ func (t *transport) end() {
 // Entries that exceed a message are taken off args. Raft counts the entries of args
 // after the call, and sends the rest next.
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if laterTerm(args) {
+		return errLaterTerm
+	}
 	args.Entries = args.Entries[:judge.Fit(args.Entries)]
 	send := func() error {
 		if t.store.StalledFor() > timing.StoreStalled {
@@ -130,6 +134,18 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		return err
 	}
 	return t.reach.keep(string(id), args.Term, send)
+}
+
+// errLaterTerm keeps a message of a deposed leader from being sent.
+var errLaterTerm = errors.New("consensus: the log has entries of a later term")
+
+// laterTerm says whether args has what its own term cannot know. A leader that has been
+// deposed ends its replication a moment later than its term: meanwhile the replication
+// may read entries of the next leader from the log, and would send them in the old term.
+// No voter accepts such a message, and each would warn of its sender.
+func laterTerm(args *raft.AppendEntriesRequest) bool {
+	return args.PrevLogTerm > args.Term ||
+		slices.ContainsFunc(args.Entries, func(l *raft.Log) bool { return l.Term > args.Term })
 }
 
 // noteExchange notes an exchange of entries or a heartbeat.
@@ -239,6 +255,9 @@ func snapshotPatience(size int64) time.Duration {
 // InstallSnapshot sends a snapshot to a server that answers heartbeats. The stream is
 // not used again.
 func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if args.LastLogTerm > args.Term {
+		return errLaterTerm
+	}
 	t.reach.await(string(id), args.Term)
 	c, err := t.pool.dialNew(string(id))
 	if err != nil {

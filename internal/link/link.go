@@ -56,6 +56,9 @@ type Config struct {
 	// Explain gives the reason why there is no quorum.
 	Explain func() string
 
+	// Local is replica.Replica's.
+	Local func(f func(*machine.State)) (replica.Copy, bool)
+
 	// Guests are the sessions of this node's clients. The node stops after them.
 	Guests *replica.Guests
 
@@ -86,6 +89,7 @@ type Link struct {
 
 	mu       sync.Mutex
 	up       upstream       // nil: no leader is reached
+	reached  time.Time      // since when a leader is reached, or was, whichever leader
 	leader   member.Process // without a boot, while up is set
 	term     uint64         // the highest term to have served this member
 	ttl      uint64         // the bound of session TTLs as last told, in milliseconds; 0 unknown
@@ -96,6 +100,8 @@ type Link struct {
 	changed  wakeup.All // up has changed
 
 	describing sync.Mutex // descriptions leave in the order of their making
+
+	known known // for reports
 
 	away awayState // from the cluster: see away.go
 }
@@ -247,6 +253,7 @@ func (r *run) enter(id machine.ClusterID) {
 		r.f = newFinder(r.k)
 		r.k.mu.Lock()
 		r.k.term, r.k.members, r.k.voters = 0, 0, nil
+		r.k.known = known{since: r.k.known.since}
 		r.k.mu.Unlock()
 	}
 	r.cluster = id
@@ -284,6 +291,10 @@ func (r *run) serve(up upstream, leader member.Process, a wire.AttachAnswer, cla
 		return
 	}
 	r.f.attached(up, leader)
+	if k.up == nil {
+		k.reached = time.Now()
+		k.known.since = k.reached
+	}
 	k.up, k.leader = up, leader
 	k.term, k.ttl = max(k.term, a.Term), a.TTL
 	k.away.noteTTL(a.TTL)
@@ -319,7 +330,7 @@ func (r *run) leave() {
 	r.missed = time.Now()
 	k.mu.Lock()
 	if k.up != nil {
-		k.away.lost = r.missed
+		k.away.lost, k.known.since = r.missed, r.missed
 	}
 	k.up, k.leader = nil, member.Process{}
 	k.mu.Unlock()

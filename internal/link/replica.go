@@ -48,6 +48,9 @@ func (k *Link) Reached() error {
 	return nil
 }
 
+// Local implements replica.Replica.
+func (k *Link) Local(f func(*machine.State)) (replica.Copy, bool) { return k.cfg.Local(f) }
+
 // Done implements replica.Replica.
 func (k *Link) Done() <-chan struct{} { return k.cfg.Guests.Done() }
 

@@ -86,7 +86,7 @@ func (s *State) apply(c Command) Outcome {
 	case Release:
 		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.release(o, c) })
 	case SetCapacity:
-		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.setCapacity(o, c) })
+		return s.fromUsable(c.Session, c.Seen, func(o *session) Outcome { return s.setCapacity(o, c) })
 	case Ask:
 		return s.ask(c)
 	case Break:

@@ -420,7 +420,11 @@ func (t *keyTable) countSums() (n sums) {
 				n.conditions++
 			}
 		}
-		switch inUse := len(r.holders)+len(r.queue) > 0; {
+		inUse := len(r.holders)+len(r.queue) > 0
+		if inUse {
+			n.used++
+		}
+		switch {
 		case r.value == "":
 		case !r.fade:
 			n.lasting++

@@ -143,7 +143,8 @@ type SetValue struct {
 //
 // More lists further Acquires to take back, at most MaxWithdrawn: a client may give
 // up thousands of waits at once, and the waits of one key leave its queue in one
-// pass. An upgrade in More is passed over. The outcome is about Seq.
+// pass. The Withdraw is refused if these requests, with Seq, have more than
+// MaxWithdrawnKeys keys. An upgrade in More is passed over. The outcome is about Seq.
 type Withdraw struct {
 	Session SessionID
 	Seq     uint64
@@ -157,7 +158,7 @@ type Withdraw struct {
 // With To, the first waiter of the client of that name goes before the others, and
 // each of the others counts as passed once. The Release is refused as NoSuccessor
 // and changes nothing if the client has no waiter, or if a waiter in between may not
-// be passed.
+// be passed, or if the grant is broken or the session revoked: such a holder only frees.
 type Release struct {
 	Session SessionID
 	Token   Token

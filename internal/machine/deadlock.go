@@ -146,6 +146,7 @@ func (s *State) search(start ...vertex) *search {
 	}
 	d.explore(start...)
 	d.markEnding()
+	s.noteSearch(d.steps)
 	return d
 }
 

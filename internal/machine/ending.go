@@ -49,8 +49,8 @@ import (
 // By shard, because the first change of a shard after a snapshot copies the shard's map: a
 // thousand keys in the order of their tokens are in all shards.
 
-// EndSlice takes the next slice of a session that is ending, or takes waiters of a revoked
-// session out of their queues. The outcome is Unfinished while something is left, and OK
+// EndSlice takes the next slice of a session that is ending, or takes waiters and callers of
+// a revoked session out of their queues and groups. The outcome is Unfinished while something is left, and OK
 // at the end. For any other session the EndSlice is refused as NoSession: a late copy
 // changes nothing of a session that was opened again.
 type EndSlice struct{ Session SessionID }
@@ -131,7 +131,7 @@ func (s *State) endSlice(id SessionID) Outcome {
 
 // unfinished reports whether an EndSlice has something to do for the session.
 func (o *session) unfinished() bool {
-	return o.ending != 0 || o.revoked && o.index.waits > 0
+	return o.ending != 0 || o.revoked && o.index.waits+len(o.index.enlisted) > 0
 }
 
 // Unfinished returns, in ascending order, the sessions for which an EndSlice has something
@@ -198,7 +198,7 @@ func (s *State) takeSlice(gone []*session, work int) {
 }
 
 // leaveGroups takes callers of a dead session out of their groups, in the order of their
-// Enlists, and returns the work that is left. A revoked session keeps its callers.
+// Enlists, and returns the work that is left.
 func (s *State) leaveGroups(o *session, work int) int {
 	x := o.index
 	for work > 0 {

@@ -149,7 +149,7 @@ func (s *State) grantEvent(kind EventKind, owner *session, g *grant) Event {
 }
 
 func (s *State) ask(c Ask) Outcome {
-	asker := s.openSession(c.Session)
+	asker := s.usable(c.Session)
 	if asker == nil {
 		return Outcome{Code: NoSession}
 	}
@@ -179,7 +179,7 @@ func (s *State) ask(c Ask) Outcome {
 }
 
 func (s *State) breakGrant(c Break) Outcome {
-	if s.openSession(c.Session) == nil {
+	if s.usable(c.Session) == nil {
 		return Outcome{Code: NoSession}
 	}
 	if !validKey(c.Key) {

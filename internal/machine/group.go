@@ -75,9 +75,9 @@ func (s *State) applyToGroup(c Command) Outcome {
 	case Delist:
 		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.delist(o, c) })
 	case Decline:
-		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.decline(o, c) })
+		return s.fromUsable(c.Session, c.Seen, func(o *session) Outcome { return s.decline(o, c) })
 	case Resize:
-		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.resize(o, c) })
+		return s.fromUsable(c.Session, c.Seen, func(o *session) Outcome { return s.resize(o, c) })
 	case Assign:
 		return s.inTerm(c.Term, func() Outcome { return s.assign(c) })
 	case Dismiss:

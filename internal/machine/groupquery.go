@@ -67,6 +67,16 @@ func (s *State) Groups(f func(name string) bool) {
 	}
 }
 
+// GroupNames returns, in no order, the names of the groups that Groups lists.
+func (s *State) GroupNames() []string {
+	var names []string
+	s.Groups(func(name string) bool {
+		names = append(names, name)
+		return true
+	})
+	return names
+}
+
 // appendParts appends the parts of a session's callers, in the order of their Enlists.
 func (s *State) appendParts(events []Event, o *session) []Event {
 	for _, seq := range slices.Sorted(maps.Keys(o.index.enlisted)) {

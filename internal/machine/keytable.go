@@ -29,6 +29,7 @@ type sums struct {
 	fadingInUseBytes int // and their bytes
 	fadingIdleBytes  int // bytes of the fading values of idle keys
 	capacities       int // keys with a set capacity
+	used             int // keys that are held or waited for
 }
 
 // part is the contribution of one record to the derived data. A key without a record
@@ -83,6 +84,7 @@ func (r *record) part() (p part) {
 		p.sets |= treed
 	}
 	if r.idle == 0 {
+		p.used = 1
 		p.sets |= inUse
 	}
 	if r.value != "" {
@@ -103,6 +105,7 @@ func (s *sums) add(other *sums, n int) {
 	s.fadingInUseBytes += n * other.fadingInUseBytes
 	s.fadingIdleBytes += n * other.fadingIdleBytes
 	s.capacities += n * other.capacities
+	s.used += n * other.used
 }
 
 // noRecord stands for the record of a key without a record. It never changes.

@@ -60,5 +60,9 @@ const MaxChanges = 1 << 16
 // a gap only while a request is under way.
 const MaxGaps = 1 << 16
 
-// MaxWithdrawn bounds the further requests of a Withdraw: Apply stays short.
-const MaxWithdrawn = 1024
+// MaxWithdrawn bounds the further requests of a Withdraw, and MaxWithdrawnKeys the keys of
+// all requests of a Withdraw with further ones: Apply stays short.
+const (
+	MaxWithdrawn     = 1024
+	MaxWithdrawnKeys = MaxKeys + MaxWithdrawn
+)

@@ -87,3 +87,17 @@ func (o *ordered) from(first, prefix string) iter.Seq[string] {
 		}
 	}
 }
+
+// StringSet is a set of strings in ascending order, for other packages. The zero value is
+// an empty set.
+type StringSet struct{ o ordered }
+
+// Add adds k. A second Add of it does nothing.
+func (s *StringSet) Add(k string) { s.o.add(k) }
+
+// Remove removes k, if it is in the set.
+func (s *StringSet) Remove(k string) { s.o.remove(k) }
+
+// From yields the strings from first on that begin with prefix. The set must not change
+// meanwhile.
+func (s *StringSet) From(first, prefix string) iter.Seq[string] { return s.o.from(first, prefix) }

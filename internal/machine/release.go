@@ -11,7 +11,7 @@ func (s *State) release(owner *session, c Release) Outcome {
 		if g.set {
 			return Outcome{Code: WrongMode}
 		}
-		if !s.putSuccessorFirst(owner, at, c.To) {
+		if g.broken || owner.revoked || !s.putSuccessorFirst(owner, at, c.To) {
 			return Outcome{Code: NoSuccessor}
 		}
 	}

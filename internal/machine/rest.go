@@ -28,11 +28,14 @@ func compareItems(i, j item) int {
 	return cmp.Or(cmp.Compare(i.shard, j.shard), cmp.Compare(i.number, j.number))
 }
 
-// collect returns what the session has: everything, or only its waiters.
+// collect returns what the session has: everything, or only its waiters and callers.
 func (x *index) collect(everything bool) (r rest) {
 	r.waiting = make(minHeap, 0, x.waits)
+	r.callers = make(minHeap, 0, len(x.enlisted))
+	for seq := range x.enlisted {
+		r.callers = append(r.callers, item{0, seq})
+	}
 	if everything {
-		r.callers = make(minHeap, 0, len(x.enlisted))
 		r.granted = make(minHeap, 0, len(x.tokens))
 		r.answered = make(minHeap, 0, len(x.requests)-len(x.tokens)-x.waits)
 	}
@@ -45,11 +48,6 @@ func (x *index) collect(everything bool) (r rest) {
 			r.answered = append(r.answered, item{0, seq})
 		default:
 			r.granted = append(r.granted, item{hashKey(at.key), uint64(at.token)})
-		}
-	}
-	if everything {
-		for seq := range x.enlisted {
-			r.callers = append(r.callers, item{0, seq})
 		}
 	}
 	r.callers.build()

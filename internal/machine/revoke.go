@@ -11,10 +11,12 @@ import (
 // EndSession ends the session of a Ref, for the client of Session. The session is
 // revoked in one step, as a Break takes a single grant:
 //
-//   - EventRevoked tells the client, and the waiters of the session leave all queues: more
-//     than a slice of them by EndSlice.
+//   - EventRevoked tells the client. The callers of the session leave their groups, so that
+//     others are assigned its shards, and its waiters leave all queues: more than a slice
+//     of them by EndSlice. A work goes on under its key until the key is freed.
 //   - The session is granted nothing more, and is marked as by Silence, for good: no
-//     later beat is acknowledged.
+//     later beat is acknowledged. Its later commands only free what the session has:
+//     see usable.
 //   - The grants stay until the client closes the session in answer, or until the
 //     session expires.
 //
@@ -98,7 +100,7 @@ func (s *State) SessionsFrom(first SessionRef, n int) []SessionStatus {
 }
 
 func (s *State) revoke(c EndSession) Outcome {
-	if s.openSession(c.Session) == nil {
+	if s.usable(c.Session) == nil {
 		return Outcome{Code: NoSession}
 	}
 	o := s.sessionOf(c.Ref)
@@ -119,11 +121,21 @@ func revokedEvent(id SessionID) Event {
 	return Event{Kind: EventRevoked, Session: id, Reason: Revoked}
 }
 
-// fromUsable is fromSession for a command that would let the session hold, keep or set
-// more: a revoked session is treated as ended. Orders about others, as Break or
-// SetCapacity, are taken until the session ends.
+// usable returns an open session that is not revoked, or nil. A revoked session gives no
+// more orders: it may not hold, keep or set more, nor change anything of others, as Break,
+// Ask, EndSession, SetCapacity and Resize do. Orders that lie in a buffer when the session
+// is revoked are refused too. The session may only give back: Release, Withdraw, Downgrade,
+// Delist and Close.
+func (s *State) usable(id SessionID) *session {
+	if o := s.sessions.get(id); o != nil && !o.dead() {
+		return o
+	}
+	return nil
+}
+
+// fromUsable is fromSession for an order: see usable.
 func (s *State) fromUsable(id SessionID, seenSeqs []uint64, f func(*session) Outcome) Outcome {
-	if o := s.sessions.get(id); o != nil && o.revoked {
+	if s.usable(id) == nil {
 		return Outcome{Code: NoSession}
 	}
 	return s.fromSession(id, seenSeqs, f)
@@ -144,7 +156,7 @@ func (s *State) deriveRefs() {
 // checkRevoked verifies a revoked session.
 func (s checker) checkRevoked(o *session) error {
 	if o.revoked && (!o.silent || !o.begun && o.ending == 0) {
-		return broken(14, "session %x is revoked, silent %t, and waits %d times", o.id, o.silent, o.index.waits)
+		return broken(14, "session %x is revoked, silent %t, waits %d times, and is in %d groups", o.id, o.silent, o.index.waits, len(o.index.enlisted))
 	}
 	return s.checkEnding(o)
 }

@@ -32,9 +32,9 @@ package machine
 //     MaxGaps gaps among the spent seqs of a session, the idle keys, the values, and sizes
 //     as in the limits.
 //   - I12: no session is open, and not ending, for a process that Forget named last of its node.
-//   - I14: a revoked session is marked silent, and its waiters are about to leave.
-//   - I15: everything that is left of an ending session, and the waiters of a revoked
-//     session, will be in a slice, once.
+//   - I14: a revoked session is marked silent, and its waiters and callers are about to leave.
+//   - I15: everything that is left of an ending session, and the waiters and callers
+//     of a revoked one, will be in a slice, once.
 //   - I13: a group is consistent: its callers are open sessions, or absent and without
 //     one; each shard is assigned to one caller, which is in the group and of the
 //     present number, or to nobody; a caller stands by for one that leads; and the sizes
@@ -59,6 +59,8 @@ type State struct {
 	ending    int              // derived: sessions that are ending
 	slice     int              // MaxSlice; tests make it smaller
 	formats   formats          // that this State reads
+
+	searched int // steps of the latest searches for cycles: not derived, and decides nothing: see Cost
 
 	step step // of the command being applied
 }
@@ -152,6 +154,32 @@ type Counts struct {
 	Groups   int // with callers, being resized, or remembered for their numbers
 
 	Capacities int // set by SetCapacity
+}
+
+// Summary counts the parts of the table that people ask for.
+type Summary struct {
+	Commands uint64 // applied so far
+	Keys     int    // held or waited for
+	Grants   int    // holders, one for each of their keys
+	Waits    int    // in queues, one for each of their keys
+	Sessions int    // open
+	Values   int    // lasting ones
+	Groups   int    // with callers, or being resized
+	Shards   int    // of these groups
+}
+
+// Summary returns the present summary, in constant time.
+func (s *State) Summary() Summary {
+	return Summary{
+		Commands: s.commands,
+		Keys:     s.keys.used,
+		Grants:   s.keys.grants,
+		Waits:    s.keys.waiters,
+		Sessions: s.sessions.n,
+		Values:   s.keys.lasting,
+		Groups:   s.groupSums.active,
+		Shards:   s.groupSums.shards,
+	}
 }
 
 // Counts returns the present sizes, in constant time.

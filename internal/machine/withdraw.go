@@ -7,16 +7,28 @@ import "slices"
 func (s *State) withdraw(owner *session, c *Withdraw) Outcome {
 	seqs := append([]uint64{c.Seq}, c.More...)
 	switch {
-	case slices.Contains(seqs, 0):
-		return bad("Seq", 0)
 	case len(c.More) > MaxWithdrawn:
 		return bad("More", MaxWithdrawn)
+	case slices.Contains(seqs, 0):
+		return bad("Seq", 0)
 	}
+	keys := 0
+	var unknown []uint64
 	for _, seq := range seqs {
-		// The seq of a request that was not applied yet is spent.
-		if _, ok := owner.index.requests[seq]; !ok && !owner.spent.add(seq) {
-			return bad("Seq", MaxGaps)
+		at, ok := owner.index.requests[seq]
+		switch {
+		case !ok:
+			unknown = append(unknown, seq)
+		case at.phase != answered:
+			keys += len(s.keysOf(owner, seq, at))
 		}
+	}
+	if len(c.More) > 0 && keys > MaxWithdrawnKeys {
+		return bad("More", MaxWithdrawnKeys)
+	}
+	// The seqs of requests that were not applied yet are spent, all in one pass.
+	if !owner.spent.addAll(unknown) {
+		return bad("Seq", MaxGaps)
 	}
 	out := Outcome{Code: OK, Token: s.withdrawOne(owner, c.Seq)}
 	s.withdrawWaiting(owner, c.More)

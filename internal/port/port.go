@@ -43,6 +43,9 @@ type Port struct {
 	conns    map[*Conn]struct{} // admitted and dialled
 	places   places             // of the accepted ones of conns
 	era      uint64             // how often the member has changed its cluster
+
+	began time.Time              // the origin of Conn.heard
+	past  map[Peer]time.Duration // when a process without a connection was last heard, after began
 }
 
 // Open binds cfg.Bind. Nothing runs before [Port.Serve]. When Open fails,
@@ -58,10 +61,12 @@ func Open(cfg Config) (*Port, error) {
 	}
 	p := &Port{
 		cfg:      cfg,
-		endpoint: endpoint,
+		endpoint: countBytes(endpoint, cfg.Meter),
 		cluster:  hashCluster(cfg.Cluster),
 		handlers: make(map[Kind]func(*Conn)),
 		conns:    make(map[*Conn]struct{}),
+		began:    time.Now(),
+		past:     make(map[Peer]time.Duration),
 		places:   newPlaces(),
 		shakes:   newHandshakes(),
 		budget:   budget.New(func(from, detail string) { cfg.Refused.Note(refused.Flood, from, detail) }),
@@ -169,6 +174,24 @@ func (p *Port) repeat(failure string, step func() error) {
 	}
 }
 
+// Connections returns the numbers of connections, accepted and dialled together, of
+// each kind.
+func (p *Port) Connections() map[Kind]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := make(map[Kind]int)
+	for kind := range kindNames {
+		n[kind] = 0
+	}
+	for c := range p.conns {
+		n[c.Hello.Kind]++
+	}
+	return n
+}
+
+// Held returns the bytes that the node holds for its peers.
+func (p *Port) Held() int { return p.budget.Held() }
+
 // Close frees the address, closes every connection, accepted or dialled, ends
 // running Dials with [net.ErrClosed], and returns when every goroutine of the
 // Port has ended. A handler must not call Close.
@@ -224,6 +247,7 @@ func (p *Port) removeLocked(c *Conn) {
 		return
 	}
 	delete(p.conns, c)
+	p.remember(c)
 	close(c.gone)
 	p.stopAge(c)
 	if c.Accepted {

@@ -116,7 +116,7 @@ func runMember(text string) error {
 		Security: cluster.Security{Insecure: s.Insecure},
 		Recovery: cluster.Recovery{JoinIsComplete: s.JoinIsComplete},
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
-		Events: func(e cluster.Event) {
+		Events: func(_ context.Context, e cluster.Event) {
 			p.tell(report{News: "event", Detail: e.String()})
 			if e.Kind == cluster.LeaderChanged {
 				p.tell(report{News: "leader", Key: e.Member.Name, Term: e.Term})

@@ -1,6 +1,10 @@
 package raftstore
 
-import "github.com/hashicorp/raft"
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+)
 
 // maxSlice is the most entries that one transaction of a compaction deletes:
 // the leader's next write waits for a single slice, not for the compaction.
@@ -35,14 +39,16 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	// Overwritten entries leave the cache before the engine changes, and new
 	// entries enter the cache afterwards, so that no reader finds an older
 	// entry in the cache than in the engine.
-	first := logs[0].Index
+	first, last := logs[0].Index, logs[0].Index
 	for _, log := range logs {
-		first = min(first, log.Index)
+		first, last = min(first, log.Index), max(last, log.Index)
 	}
 	s.cache.dropFrom(first)
+	began := time.Now()
 	if err := s.transact(func() error { return s.engine.StoreLogs(logs) }); err != nil {
 		return err
 	}
+	s.appends.note(first, last, time.Since(began))
 	s.cache.add(logs)
 	return nil
 }

@@ -63,8 +63,9 @@ func (g *Guests) Close() {
 	}
 }
 
-// AwaitEnded waits, after Close, until Ended was called for every guest. No bound:
-// a guest waits for nothing but functions that cancel contexts.
+// AwaitEnded waits, after Close, until Ended was called for every guest. A guest waits
+// for functions that cancel contexts, and for a user's functions of Lock.BeforeNext, five
+// seconds at most.
 func (g *Guests) AwaitEnded() {
 	for _, a := range g.list() {
 		<-a.ended

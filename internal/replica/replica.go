@@ -92,6 +92,12 @@ type Replica interface {
 	// the call. If q.Gone is set, Sessions waits until the session is not open.
 	Sessions(ctx context.Context, q SessionsQuery) (SessionsPage, error)
 
+	// Local runs f on this member's own copy of the lock table and returns facts about the
+	// copy, or returns false without a call of f if this member has none. Local asks
+	// nobody, and the copy may be of the past. f must be short and must not keep the
+	// table: entries wait for f.
+	Local(f func(*machine.State)) (Copy, bool)
+
 	// Reached returns nil if this member knows a leader now. Otherwise Reached
 	// returns the reason, the same as a call that ends now.
 	Reached() error
@@ -105,6 +111,23 @@ type Replica interface {
 	// Enter registers an open session before its first lock: a node ends after
 	// its guests. Enter returns nil once Done is closed.
 	Enter() *Guest
+}
+
+// Copy describes a member's own copy of the lock table.
+type Copy struct {
+	Index   uint64    // the copy has every entry up to this index of the log
+	Current time.Time // when the copy was current, but for the entries of the last moments
+	Times   Times     // of the sessions; nil unless this member leads
+}
+
+// Times knows the deadlines of sessions: the leader does.
+type Times interface {
+	// Describe fills in the fields of grants that only the leader knows.
+	Describe(grants []machine.Grant)
+
+	// TimesLeft returns the milliseconds until each session expires if it is not heard
+	// again.
+	TimesLeft(sessions []machine.SessionStatus) []uint64
 }
 
 // Query asks for the state of keys, or of a group. Query, Scan and their answers travel between

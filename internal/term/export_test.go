@@ -1,6 +1,8 @@
 package term
 
 import (
+	"time"
+
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -17,6 +19,21 @@ const (
 	MaxRetold     = maxRetold
 	MaxReadKeys   = maxReadKeys
 )
+
+// Proposer is a proposer without a log.
+type Proposer struct{ *proposer }
+
+// NewProposer returns a proposer without a log.
+func NewProposer() Proposer { return Proposer{newProposer(NewTable(), nil)} }
+
+// NoteApplied tells p that an entry of so many commands and such a cost was applied.
+func (p Proposer) NoteApplied(cost, commands int, took time.Duration) {
+	p.cost, p.entry = cost, make([]proposal, commands)
+	p.noteApplied(took)
+}
+
+// Most returns the bound of the next entry's cost.
+func (p Proposer) Most() int { return p.most }
 
 // Held returns the bytes of answers waiting for a round.
 func (t *Term) Held() int64 { return t.held.Load() }

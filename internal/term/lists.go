@@ -58,6 +58,14 @@ func sessions[B any](t *Term, q replica.SessionsQuery, form func(*replica.Sessio
 	return func() {}
 }
 
+// Describe implements replica.Times.
+func (t *Term) Describe(grants []machine.Grant) { t.keeper.describe(grants) }
+
+// TimesLeft implements replica.Times.
+func (t *Term) TimesLeft(sessions []machine.SessionStatus) []uint64 {
+	return t.keeper.timesLeft(sessions)
+}
+
 func (t *Term) isOpen(ref machine.SessionRef) (open bool) {
 	t.table.View(func(m *machine.State) { _, open = m.SessionOf(ref) })
 	return open

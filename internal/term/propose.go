@@ -3,6 +3,7 @@ package term
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/wakeup"
@@ -18,6 +19,11 @@ import (
 // member with thousands of waiting commands costs the others no more than its share of
 // the entries. The leader's own commands go first, since the end of a session must not
 // wait for a crowd.
+//
+// An entry is bounded by the number of its commands, by their bytes, and by their cost:
+// while the voters apply an entry, they apply nothing else. The cost is estimated from the
+// table just before the entry is committed, and corrected by the time that the last
+// entries took here: see noteApplied.
 //
 // A command travels into the entry as bytes. A command of a stream was decoded
 // once, on arrival, and the received bytes are copied once, into the entry. A
@@ -39,6 +45,8 @@ type proposer struct {
 	stopped bool
 	wake    wakeup.One
 
+	most  int        // of run: the bound of an entry's cost
+	cost  int        // of run: the cost of the entry in flight
 	entry []proposal // of run: the entry in flight
 	flown []byte     // of run: the arena, if all of its frames are in the entry
 }
@@ -52,7 +60,7 @@ type lane struct {
 
 type proposal struct {
 	frame []byte          // encoded
-	cmd   machine.Command // decoded from frame; nil: not decoded yet
+	cmd   machine.Command // decoded from frame; nil: not decoded yet: give decodes it
 	done  func(machine.Outcome, wire.Code)
 }
 
@@ -61,7 +69,8 @@ const (
 	maxProposals  = 64 << 10         // waiting commands
 	maxLane       = maxProposals / 4 // of a member
 	maxQueueBytes = 64 << 20         // of the waiting commands, encoded
-	maxEntryBytes = 512 << 10        // of an entry; machine.MaxCommands bounds the commands
+	maxEntryBytes = 512 << 10        // of an entry; machine.MaxCommands and MaxCost bound the commands
+	minEntryCost  = machine.MaxCost / 128
 
 	// Queues and arenas with more memory than this are not used again.
 	maxSpareQueue = 4 << 10
@@ -70,7 +79,7 @@ const (
 )
 
 func newProposer(table *Table, commit func([]byte) ([]machine.Outcome, wire.Code)) *proposer {
-	return &proposer{table: table, commit: commit, lanes: make(map[string]*lane), wake: wakeup.NewOne()}
+	return &proposer{table: table, commit: commit, most: machine.MaxCost, lanes: make(map[string]*lane), wake: wakeup.NewOne()}
 }
 
 // decide is propose for a command of the leader itself.
@@ -175,25 +184,48 @@ func (p *proposer) run() {
 }
 
 // take fills p.entry from the lanes, and returns false if there are no commands. The
-// lanes of members give equal parts of what the entry has room for, by number and by
-// bytes, until the entry is full or no lane has commands. The next entry begins with the
-// lane after the last, or with the lane that found no room.
-func (p *proposer) take() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// lanes of members give equal parts of what the entry has room for, by number, by
+// bytes and by cost, until the entry is full or no lane has commands. The next entry begins
+// with the lane after the last, or with the lane that found no room.
+func (p *proposer) take() (some bool) {
+	p.table.View(func(m *machine.State) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		some = p.takeLocked(m)
+	})
+	return some
+}
+
+// A load is what an entry has of its three bounds, or what a lane may give.
+type load struct{ commands, bytes, cost int }
+
+func (l load) part(n int) load {
+	return load{max(1, l.commands/n), max(1, l.bytes/n), max(1, l.cost/n)}
+}
+
+func (l load) empty() bool { return l.commands <= 0 || l.bytes <= 0 || l.cost <= 0 }
+
+func (l *load) less(frame []byte, cost int) {
+	l.commands--
+	l.bytes -= len(frame)
+	l.cost -= cost
+}
+
+func (p *proposer) takeLocked(m *machine.State) bool {
 	p.entry = p.entry[:0]
 	if p.waiting == 0 {
 		return false
 	}
-	size, full := p.give(&p.own, machine.MaxCommands, maxEntryBytes, 0)
-	for !full && len(p.turns) > 0 && len(p.entry) < machine.MaxCommands {
+	room := load{machine.MaxCommands, maxEntryBytes, p.most}
+	full := p.give(m, &p.own, room, &room)
+	for !full && len(p.turns) > 0 && !room.empty() {
 		lanes := len(p.turns)
-		commands, bytes := max(1, (machine.MaxCommands-len(p.entry))/lanes), max(1, (maxEntryBytes-size)/lanes)
-		for i := 0; i < lanes && !full && len(p.entry) < machine.MaxCommands; i++ {
+		part := room.part(lanes)
+		for i := 0; i < lanes && !full && !room.empty(); i++ {
 			l := p.turns[0]
 			p.turns = append(p.turns[:0], p.turns[1:]...)
 			before := len(p.entry)
-			size, full = p.give(l, commands, bytes, size)
+			full = p.give(m, l, part, &room)
 			switch {
 			case l.head == len(l.queue):
 				p.shut(l)
@@ -205,6 +237,7 @@ func (p *proposer) take() bool {
 			}
 		}
 	}
+	p.cost = p.most - room.cost
 	if p.waiting == 0 {
 		p.flown, p.arena = p.arena, nil
 	}
@@ -224,23 +257,26 @@ func (p *proposer) decided() {
 	p.mu.Unlock()
 }
 
-// give moves commands from the head of a lane into the entry of size bytes: as many as
-// are allowed by number and by bytes, and at least one. full means: the entry had no
-// room for another command.
-func (p *proposer) give(l *lane, commands, bytes, size int) (after int, full bool) {
-	for taken := 0; l.head < len(l.queue) && commands > 0 && taken < bytes; commands-- {
+// give moves commands from the head of a lane into the entry, which has so much room: as
+// many as part allows, and at least one. full means: the entry had no room for another
+// command.
+func (p *proposer) give(m *machine.State, l *lane, part load, room *load) (full bool) {
+	for l.head < len(l.queue) && !part.empty() {
 		q := &l.queue[l.head]
-		n := len(q.frame)
-		if len(p.entry) > 0 && size+n > maxEntryBytes {
-			return size, true
+		if q.cmd == nil {
+			q.cmd = decodeFrame(q.frame)
 		}
+		cost := m.Cost(q.cmd)
+		if len(p.entry) > 0 && (room.commands == 0 || len(q.frame) > room.bytes || cost > room.cost) {
+			return true
+		}
+		part.less(q.frame, cost)
+		room.less(q.frame, cost)
+		p.waiting--
+		p.size -= len(q.frame)
 		p.entry = append(p.entry, *q)
 		*q = proposal{}
 		l.head++
-		p.waiting--
-		p.size -= n
-		taken += n
-		size += n
 	}
 	if l.head == len(l.queue) {
 		l.queue, l.head = l.queue[:0], 0
@@ -248,7 +284,7 @@ func (p *proposer) give(l *lane, commands, bytes, size int) (after int, full boo
 			l.queue = nil
 		}
 	}
-	return size, false
+	return false
 }
 
 // shut removes a lane without commands. The caller holds p.mu.
@@ -264,15 +300,13 @@ func (p *proposer) commitEntry(queue []proposal) {
 	commands := make([]machine.Command, len(queue))
 	frames := make([][]byte, len(queue))
 	for i, q := range queue {
-		frames[i] = q.frame
-		if commands[i] = q.cmd; q.cmd == nil {
-			commands[i] = decodeFrame(q.frame)
-		}
+		frames[i], commands[i] = q.frame, q.cmd
 	}
 	entry := machine.EncodeEntry(frames)
 	p.table.expect(entry, commands)
 	outcomes, code := p.commit(entry)
 	p.table.expect(nil, nil)
+	p.noteApplied(p.table.lastApply())
 	if code == wire.CodeOK && len(outcomes) != len(queue) {
 		code = wire.CodeUnknown
 	}
@@ -282,6 +316,21 @@ func (p *proposer) commitEntry(queue []proposal) {
 			o = outcomes[i]
 		}
 		q.done(o, code)
+	}
+}
+
+// longApply is how long the voters may be busy with one entry.
+const longApply = 5 * time.Millisecond
+
+// noteApplied corrects the bound of the next entries' cost by the time that this process
+// took to apply the last entry: the costs are estimates, and hosts differ. An entry of one
+// command shows nothing.
+func (p *proposer) noteApplied(took time.Duration) {
+	switch {
+	case took <= longApply:
+		p.most = min(2*p.most, machine.MaxCost)
+	case len(p.entry) > 1:
+		p.most = max(minEntryCost, min(p.most, p.cost)/2)
 	}
 }
 

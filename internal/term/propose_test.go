@@ -339,3 +339,70 @@ func TestACommandThatSomeVoterMayNotReadIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// A few bytes can be much work for every voter. So an entry is bounded by the work too,
+// and a member pays for its own with its turn.
+func TestAnEntryIsBoundedByItsWork(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
+		s.open(1)
+		s.HoldEntries()
+		const crowd = 40
+		sets, quiet := 0, 0
+		for i := range crowd {
+			keys := make([]string, machine.MaxKeys)
+			for j := range keys {
+				keys[j] = fmt.Sprintf("%02d/%04d", i, j)
+			}
+			s.Term().ProposeOf("noisy", machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Keys: keys}, func(o machine.Outcome, c wire.Code) {
+				if c == wire.CodeOK && o.Code == machine.Granted {
+					sets++
+				}
+			})
+			if i == 0 {
+				synctest.Wait() // in flight
+			}
+		}
+		for i := range 10 {
+			s.Term().ProposeOf("quiet", machine.Acquire{Session: sid(1), Seq: uint64(1000 + i), Key: fmt.Sprint("q", i)}, func(machine.Outcome, wire.Code) { quiet++ })
+		}
+		s.Decide(termtest.Committed)
+		synctest.Wait()
+		for before := sets; sets < crowd; before = sets {
+			s.Decide(termtest.Committed)
+			synctest.Wait()
+			if n := sets - before; n == 0 || n > machine.MaxCost/machine.MaxKeys {
+				t.Fatalf("%d sets in one entry", n)
+			}
+			if quiet != 10 {
+				t.Fatalf("%d commands of the other member in its first entry", quiet)
+			}
+		}
+	})
+}
+
+// Costs are estimates, and hosts differ: an entry that took long here makes the next ones
+// smaller, and quick ones larger again.
+func TestASlowEntryMakesTheNextOnesSmaller(t *testing.T) {
+	p := term.NewProposer()
+	p.NoteApplied(machine.MaxCost, 2, 20*time.Millisecond)
+	if most := p.Most(); most != machine.MaxCost/2 {
+		t.Errorf("%d after a slow entry", most)
+	}
+	p.NoteApplied(100, 1, time.Second)
+	if most := p.Most(); most != machine.MaxCost/2 {
+		t.Errorf("%d after a slow command", most)
+	}
+	for range 20 {
+		p.NoteApplied(1, 2, time.Second)
+	}
+	if most := p.Most(); most == 0 || most > machine.MaxCost/100 {
+		t.Errorf("%d after many slow entries", most)
+	}
+	for range 20 {
+		p.NoteApplied(1, 2, time.Microsecond)
+	}
+	if most := p.Most(); most != machine.MaxCost {
+		t.Errorf("%d after many quick entries", most)
+	}
+}

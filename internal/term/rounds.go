@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wakeup"
@@ -29,6 +30,8 @@ import (
 // questions asked before the beat came, so a deposed leader can pass.
 type rounds struct {
 	ask func(context.Context) bool // a round
+
+	took timing.Latest // of the rounds with a majority
 
 	mu      sync.Mutex
 	waiting []func(bool)
@@ -80,11 +83,27 @@ func (r *rounds) run(ctx context.Context) {
 		if len(waiting) == 0 {
 			continue
 		}
+		began := time.Now()
 		ok := r.ask(ctx)
+		if ok {
+			r.took.Add(time.Since(began))
+		}
 		for _, done := range waiting {
 			done(ok)
 		}
 	}
+}
+
+// round is confirmTerm, counted.
+func (t *Term) round(ctx context.Context) bool {
+	begun := time.Now()
+	ok := t.confirmTerm(ctx)
+	if ok {
+		t.cfg.Meter.Rounds.Observe(time.Since(begun))
+	} else if ctx.Err() == nil {
+		t.cfg.Meter.RoundsFailed.Inc()
+	}
+	return ok
 }
 
 // confirmTerm is a round. confirmTerm reports true if a majority of the voters says

@@ -37,7 +37,8 @@ type Table struct {
 	groups groupsRead // has a mutex of its own, which is locked after mu
 
 	expecting sync.Mutex
-	expected  entry // of the term's proposer
+	expected  entry         // of the term's proposer
+	took      time.Duration // to apply the last entry
 }
 
 // applied is the effect of a log entry.
@@ -89,6 +90,7 @@ func (t *Table) Apply(data []byte, at time.Time) any {
 		t.rose = now
 	}
 	watch := t.watch
+	t.took = t.Clock.Now().Sub(now)
 	t.mu.Unlock()
 	if watch != nil {
 		watch(a)
@@ -156,6 +158,13 @@ func (t *Table) decode(data []byte) ([]machine.Command, error) {
 	}
 	t.expecting.Unlock()
 	return machine.DecodeEntry(data)
+}
+
+// lastApply returns how long this copy took to apply the last entry.
+func (t *Table) lastApply() time.Duration {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.took
 }
 
 // Bound returns the bound of sessions' TTLs, or 0 before the founding.

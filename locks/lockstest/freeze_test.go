@@ -20,7 +20,7 @@ func TestAFrozenHolderFindsOutOnThaw(t *testing.T) {
 		holder := (c.Leader() + 1) % 3
 		var mu sync.Mutex
 		var lost []time.Time
-		client := c.NewClient(holder, locks.Options{Trace: &locks.Trace{Lost: func(locks.LockEvent) {
+		client := c.NewClient(holder, locks.Options{Trace: &locks.Trace{Lost: func(context.Context, locks.LockEvent) {
 			mu.Lock()
 			lost = append(lost, time.Now())
 			mu.Unlock()
@@ -98,11 +98,11 @@ func TestCallsBlockWhileFrozen(t *testing.T) {
 		var told sync.Map // the time of each call of the test's functions, by a text
 		c := lockstest.New(t, 4, lockstest.Config(func(i int, cfg *cluster.Config) {
 			if i == member {
-				cfg.Events = func(e cluster.Event) { told.Store(e.String(), time.Now()) }
+				cfg.Events = func(_ context.Context, e cluster.Event) { told.Store(e.String(), time.Now()) }
 			}
 		}))
 		client, node := c.NewClient(member, locks.Options{Trace: &locks.Trace{
-			Blocked: func(e locks.LockEvent) { told.Store("blocked at "+e.Key, time.Now()) },
+			Blocked: func(_ context.Context, e locks.LockEvent) { told.Store("blocked at "+e.Key, time.Now()) },
 		}}), c.Node(member)
 		held, err := client.Acquire(t.Context(), "held")
 		if err != nil {

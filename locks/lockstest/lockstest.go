@@ -127,11 +127,11 @@ func (c *Cluster) startMember(i, founders int) {
 		c.change(i, &cfg)
 	}
 	theirs := cfg.Events
-	cfg.Events = func(e cluster.Event) {
+	cfg.Events = func(ctx context.Context, e cluster.Event) {
 		c.note("%s: %v", cfg.Name, e)
 		if theirs != nil {
 			c.hosts[i].clock.Await()
-			theirs(e)
+			theirs(ctx, e)
 		}
 	}
 	node, err := cluster.Start(context.Background(), cfg)

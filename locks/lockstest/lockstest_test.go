@@ -58,7 +58,7 @@ func TestKilledMembersLocksEnd(t *testing.T) {
 		var events atomic.Int64
 		c := lockstest.New(t, 3, lockstest.TTL(time.Second), lockstest.Config(func(i int, cfg *cluster.Config) {
 			if i == 0 {
-				cfg.Events = func(cluster.Event) { events.Add(1) }
+				cfg.Events = func(context.Context, cluster.Event) { events.Add(1) }
 			}
 		}))
 		l, err := c.Client(1).Acquire(t.Context(), "k")

@@ -1,6 +1,7 @@
 package stories
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ type leaders struct {
 func (x *leaders) option() lockstest.Option {
 	x.terms = make(map[uint64]string)
 	return lockstest.Config(func(_ int, cfg *cluster.Config) {
-		cfg.Events = func(e cluster.Event) {
+		cfg.Events = func(_ context.Context, e cluster.Event) {
 			if e.Kind != cluster.LeaderChanged || e.Member.Name == "" {
 				return
 			}

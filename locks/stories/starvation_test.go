@@ -52,7 +52,7 @@ func TestDistantClientIsNotStarved(t *testing.T) {
 
 		place := -1  // A's place in the queue when it was told
 		queued := -1 // the length of order at that moment
-		a := s.client(3, locks.Options{Name: "A", Trace: &locks.Trace{Queued: func(e locks.LockEvent) {
+		a := s.client(3, locks.Options{Name: "A", Trace: &locks.Trace{Queued: func(_ context.Context, e locks.LockEvent) {
 			mu.Lock()
 			defer mu.Unlock()
 			if queued < 0 {

@@ -42,6 +42,7 @@ type Member struct {
 	beats atomic.Int64
 	slept atomic.Int64
 	log   atomic.Pointer[slog.Logger]
+	voter atomic.Bool
 
 	mu         sync.Mutex
 	faults     Faults
@@ -265,6 +266,23 @@ func (m *Member) Done() <-chan struct{} { return m.guests.Done() }
 
 // Enter implements replica.Replica.
 func (m *Member) Enter() *replica.Guest { return m.guests.Enter() }
+
+// Local implements replica.Replica. The member has no copy of the table, unless SetVoter
+// has given one.
+func (m *Member) Local(f func(*machine.State)) (replica.Copy, bool) {
+	if !m.voter.Load() {
+		return replica.Copy{}, false
+	}
+	c := replica.Copy{Index: 1, Current: time.Now()}
+	if l := m.c.leading(); l != nil {
+		c.Times = l.term
+	}
+	m.c.View(f)
+	return c, true
+}
+
+// SetVoter gives the member the table of the cluster as its own copy.
+func (m *Member) SetVoter() { m.voter.Store(true) }
 
 // Reached returns ErrNoQuorum while the member is isolated or nobody leads.
 func (m *Member) Reached() error {

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/locks"
+)
+
+// The test binary is also the command, a member of a cluster, and the program that the
+// command runs, by the value of roleEnv.
+const (
+	roleEnv   = "WARDMOTE_TEST_ROLE"
+	asCommand = "command"
+	asMember  = "member"
+)
+
+// patience bounds every wait of a test for something that must happen.
+const patience = 60 * time.Second
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == stampCommand {
+		os.Exit(stamp(os.Args[2:]))
+	}
+	switch os.Getenv(roleEnv) {
+	case asCommand:
+		main()
+	case asMember:
+		if err := memberMain(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	default:
+		code := m.Run()
+		endTowns()
+		os.Exit(code)
+	}
+}
+
+// memberMain is a member: name, address, TTL, addresses to join. The end of its input ends
+// the member.
+func memberMain(args []string) error {
+	ttl, err := time.ParseDuration(args[2])
+	if err != nil {
+		return err
+	}
+	join := strings.Split(args[3], ",")
+	node, err := cluster.Start(context.Background(), cluster.Config{
+		Name: args[0], Bind: args[1], TTL: ttl, Join: join, InitialSize: len(join),
+		Security: cluster.Security{Authorize: authorize},
+	})
+	if err != nil {
+		return err
+	}
+	client := locks.New(node, locks.Options{})
+	go func() {
+		if node.Ready(context.Background()) == nil {
+			fmt.Println("ready")
+		}
+	}()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_ = client.Close(ctx)
+	return node.Stop()
+}
+
+// authorize refuses everything about keys that begin with guarded.
+func authorize(_ cluster.Member, _ cluster.Verb, key string) error {
+	if strings.HasPrefix(key, "guarded") {
+		return errors.New("not yours")
+	}
+	return nil
+}
+
+// A town is a cluster of three processes.
+type town struct {
+	ttl   time.Duration
+	addrs []string
+	procs []*memberProcess
+}
+
+type memberProcess struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+// shared are the towns that several tests use.
+var shared struct {
+	sync.Mutex
+	town *town
+}
+
+// sharedTown returns a town that no test changes.
+func sharedTown(t *testing.T) *town {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.town == nil {
+		shared.town = startTown(t, 2*time.Second) // ended by TestMain
+	}
+	return shared.town
+}
+
+func endTowns() {
+	if shared.town != nil {
+		shared.town.end()
+	}
+}
+
+// newTown returns a town of the test's own.
+func newTown(t *testing.T, ttl time.Duration) *town {
+	t.Helper()
+	w := startTown(t, ttl)
+	t.Cleanup(w.end)
+	return w
+}
+
+func startTown(t *testing.T, ttl time.Duration) *town {
+	t.Helper()
+	w := &town{ttl: ttl}
+	for range 3 {
+		w.addrs = append(w.addrs, freeAddr(t, w.addrs))
+	}
+	for i := range w.addrs {
+		cmd := exec.Command(os.Args[0], fmt.Sprint("m", i), w.addrs[i], ttl.String(), strings.Join(w.addrs, ","))
+		cmd.Env = append(os.Environ(), roleEnv+"="+asMember)
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.procs = append(w.procs, &memberProcess{cmd: cmd, in: in, out: bufio.NewScanner(out)})
+	}
+	for _, p := range w.procs {
+		if !p.out.Scan() || p.out.Text() != "ready" {
+			t.Fatalf("a member said %q", p.out.Text())
+		}
+	}
+	return w
+}
+
+// end ends all processes of the town. end may be called twice.
+func (w *town) end() {
+	for _, p := range w.procs {
+		p.in.Close()
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	}
+	w.procs = nil
+}
+
+// kill is kill -9 of member i.
+func (w *town) kill(i int) {
+	_ = w.procs[i].cmd.Process.Kill()
+	_ = w.procs[i].cmd.Wait()
+}
+
+// join is the value of the flag.
+func (w *town) join() string { return strings.Join(w.addrs, ",") }
+
+func freeAddr(t *testing.T, taken []string) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		u, err := net.ListenPacket("udp", addr)
+		l.Close()
+		if err != nil {
+			continue
+		}
+		u.Close()
+		free := true
+		for _, other := range taken {
+			free = free && other != addr
+		}
+		if free {
+			return addr
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}

@@ -1,0 +1,304 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/testrounds"
+)
+
+func TestRunPassesEverythingThrough(t *testing.T) {
+	t.Parallel()
+	w := sharedTown(t)
+	script := `cat; echo "$WARDMOTE_KEY $WARDMOTE_TOKEN"; echo complaint >&2; exit 3`
+	var last int
+	for i := range 2 {
+		out, err, code := runCLI(t, "input\n", "run", "-join", w.join(), "passed/through", "--", "sh", "-c", script)
+		lines := strings.Split(out, "\n")
+		if code != 3 || err != "complaint\n" || len(lines) != 3 || lines[0] != "input" {
+			t.Fatalf("code %d, stdout %q, stderr %q", code, out, err)
+		}
+		key, token, _ := strings.Cut(lines[1], " ")
+		if n, err := strconv.Atoi(token); err != nil || key != "passed/through" || n <= last {
+			t.Errorf("run %d: key and token are %q after token %d", i, lines[1], last)
+		} else {
+			last = n
+		}
+	}
+	// Without --, and verbose.
+	out, err, code := runCLI(t, "", "run", "-verbose", "-shared", "-join", w.join(), "passed/through", "echo", "-n", "x")
+	if code != 0 || out != "x" || !strings.Contains(err, "under token") {
+		t.Errorf("code %d, stdout %q, stderr %q", code, out, err)
+	}
+}
+
+func TestExitCodesOfRun(t *testing.T) {
+	t.Parallel()
+	w := sharedTown(t)
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	holder := begin(t, "", "run", "-join", w.join(), "taken", "--", "sh", "-c", "echo up; exec sleep 1000")
+	holder.awaitOutput("up")
+	join := []string{"run", "-join", w.join()}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		err  string
+	}{
+		"no way":           {[]string{"run", "k", "--", "true"}, exitUsage, "give -join"},
+		"no key":           {join, exitUsage, "no KEY"},
+		"no command":       {append(join, "k", "--"), exitUsage, "no COMMAND"},
+		"flag behind":      {append(join, "k", "-n", "--", "true"), exitUsage, "flags come before KEY"},
+		"unknown flag":     {append(join, "-nope", "k", "--", "true"), exitUsage, "-nope"},
+		"two answers":      {append(join, "-n", "-wait", "1s", "k", "--", "true"), exitUsage, "give one of them"},
+		"empty key":        {append(join, "", "--", "true"), exitUsage, "key"},
+		"long ttl":         {append(join, "-ttl", "1ms", "k", "--", "true"), exitUsage, "TTL"},
+		"not found":        {append(join, "k", "--", "/nonexistent/x"), exitNotFound, "no such command"},
+		"not in the path":  {append(join, "k", "--", "no-such-program-here"), exitNotFound, "no such command"},
+		"not executable":   {append(join, "k", "--", plain), exitNotExecutable, "permission denied"},
+		"unreachable":      {[]string{"run", "-timeout", "300ms", "-join", freeAddr(t, nil), "k", "--", "true"}, exitUnavailable, "wardmote status"},
+		"bad address":      {[]string{"run", "-join", "nowhere", "k", "--", "true"}, exitConfig, "not host:port"},
+		"no such secret":   {append(join, "-secret-file", "/nonexistent/secret", "k", "--", "true"), exitConfig, "WARDMOTE_SECRET_FILE"},
+		"half a pair":      {append(join, "-cert", plain, "k", "--", "true"), exitUsage, "go together"},
+		"bad certificate":  {append(join, "-cert", plain, "-key", plain, "-ca", plain, "k", "--", "true"), exitConfig, "-cert"},
+		"taken, no wait":   {append(join, "-n", "taken", "--", "echo", "ran"), exitBusy, "is held by sh["},
+		"taken, wait":      {append(join, "-wait", "200ms", "taken", "--", "echo", "ran"), exitBusy, "is held by sh["},
+		"ended by signal":  {append(join, "sig", "--", "sh", "-c", "kill -KILL $$"), exitSignal + 9, ""},
+		"code of its own":  {append(join, "own", "--", "sh", "-c", "exit 71"), 71, ""},
+		"all is well":      {append(join, "well", "--", "true"), 0, ""},
+		"no such commmand": {[]string{"ran"}, exitUsage, `no command "ran"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err, code := runCLI(t, "", c.args...)
+			if code != c.code || out != "" || !strings.Contains(err, c.err) || (err == "") != (c.err == "") {
+				t.Errorf("code %d in place of %d, stdout %q, stderr %q", code, c.code, out, err)
+			}
+			if strings.Count(err, "\n") > 1 {
+				t.Errorf("more than a line: %q", err)
+			}
+		})
+	}
+}
+
+func TestSignalsReachTheCommand(t *testing.T) {
+	t.Parallel()
+	w := sharedTown(t)
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			script := fmt.Sprintf(`trap 'echo got; exit 9' %d; echo up; while :; do sleep 0.02; done`, s)
+			r := begin(t, "", "run", "-join", w.join(), "signalled/"+s.String(), "--", "sh", "-c", script)
+			r.awaitOutput("up")
+			r.signal(s)
+			if code := r.wait(); code != 9 || r.stdout() != "up\ngot\n" {
+				t.Errorf("code %d, stdout %q, stderr %q", code, r.stdout(), r.stderr())
+			}
+		})
+	}
+}
+
+func TestASignalEndsTheWait(t *testing.T) {
+	t.Parallel()
+	w := sharedTown(t)
+	holder := begin(t, "", "run", "-join", w.join(), "awaited", "--", "sh", "-c", "echo up; exec sleep 1000")
+	holder.awaitOutput("up")
+	waiter := begin(t, "", "run", "-verbose", "-join", w.join(), "awaited", "--", "echo", "ran")
+	waiter.awaitOutput("waits for")
+	waiter.signal(syscall.SIGTERM)
+	if code := waiter.wait(); code != exitSignal+15 || waiter.stdout() != "" {
+		t.Errorf("code %d, stdout %q, stderr %q", code, waiter.stdout(), waiter.stderr())
+	}
+	holder.signal(syscall.SIGTERM)
+	if code := holder.wait(); code != exitSignal+15 {
+		t.Errorf("code %d of the holder, stderr %q", code, holder.stderr())
+	}
+}
+
+// What a command leaves behind in its group has ended before the key is free.
+func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	w := sharedTown(t)
+	file := filepath.Join(t.TempDir(), "stamps")
+	_, err, code := runCLI(t, "", "run", "-join", w.join(), "left", "--", os.Args[0], stampCommand, file, "a", "fork", "leave")
+	ended := hostClock()
+	if code != 7 || err != "" {
+		t.Fatalf("code %d, stderr %q", code, err)
+	}
+	size := len(read(file))
+	if last := slices.Max(stamps(t, file, "a")); last > ended {
+		t.Errorf("alive %v after the end of run", last-ended)
+	}
+	time.Sleep(50 * time.Millisecond) // it would have written some 50 lines
+	if grown := len(read(file)); grown != size {
+		t.Errorf("the file grows from %d to %d after the end of run", size, grown)
+	}
+}
+
+// A succession is two runs for one key, the second one waiting for the first.
+type succession struct {
+	t             *testing.T
+	file          string
+	first, second *running
+	stalls        *testrounds.Stalls
+	began         time.Time
+}
+
+// succeed starts two runs of processes that ignore signals and have children that do so
+// too.
+func succeed(t *testing.T, w *town, key string) *succession {
+	t.Helper()
+	s := &succession{t: t, file: filepath.Join(t.TempDir(), "stamps"), began: time.Now(), stalls: testrounds.WatchStalls(nil)}
+	t.Cleanup(s.stalls.Stop)
+	s.first = begin(t, "", "run", "-verbose", "-join", w.join(), key, "--", os.Args[0], stampCommand, s.file, "a", "ignore", "fork")
+	s.await("a.child")
+	s.second = begin(t, "", "run", "-verbose", "-join", w.join(), key, "--", os.Args[0], stampCommand, s.file, "b")
+	s.second.awaitOutput("waits for")
+	return s
+}
+
+func (s *succession) await(name string) {
+	s.t.Helper()
+	await(s.t, "the work of "+name+" "+s.file, func() bool {
+		return strings.Contains(read(s.file), name+" ")
+	})
+}
+
+// check waits for the second run's command, and fails if the first one's lives then.
+func (s *succession) check() {
+	s.t.Helper()
+	await(s.t, "the second command", func() bool { return len(stamps(s.t, s.file, "b")) > 0 })
+	last, first := slices.Max(stamps(s.t, s.file, "a")), slices.Min(stamps(s.t, s.file, "b"))
+	if last < first {
+		return
+	}
+	if still := s.stalls.Since(s.began); still >= testrounds.Void {
+		s.t.Logf("the host stood still for %v: the first command lived %v longer", still, last-first)
+		return
+	}
+	s.t.Errorf("the first command lives %v after the start of the second one; stderr of the first run: %s", last-first, s.first.stderr())
+}
+
+func TestKillOfRunKillsTheCommand(t *testing.T) {
+	t.Parallel()
+	s := succeed(t, sharedTown(t), "killed")
+	s.first.signal(syscall.SIGKILL)
+	if code := s.first.wait(); code != -int(syscall.SIGKILL) {
+		t.Fatalf("run ended before the signal: code %d, stderr %s", code, s.first.stderr())
+	}
+	s.check()
+}
+
+// A stopped run loses its lock, and its command has ended before that.
+func TestStopOfRunKillsTheCommand(t *testing.T) {
+	t.Parallel()
+	s := succeed(t, sharedTown(t), "stopped")
+	s.first.signal(syscall.SIGSTOP)
+	s.check()
+	s.first.signal(syscall.SIGCONT)
+	if code := s.first.wait(); code != exitLost || !strings.Contains(s.first.stderr(), "the command was ended") {
+		t.Errorf("code %d, stderr %s", code, s.first.stderr())
+	}
+}
+
+// A stopped command is killed too.
+func TestAStoppedCommandIsKilled(t *testing.T) {
+	t.Parallel()
+	w := sharedTown(t)
+	r := begin(t, "", "run", "-join", w.join(), "still", "--", "sh", "-c", "echo $$; kill -STOP $$; echo woke")
+	r.awaitOutput("\n")
+	pid, _ := strconv.Atoi(strings.TrimSpace(r.stdout()))
+	r.signal(syscall.SIGKILL)
+	await(t, "the end of a stopped command", func() bool { return dead(pid) })
+	if r.stdout() != fmt.Sprintf("%d\n", pid) {
+		t.Errorf("stdout %q", r.stdout())
+	}
+}
+
+// dead reports whether a process has ended. One that its parent has not waited for has
+// ended too: in some containers nobody waits for orphans.
+func dead(pid int) bool {
+	if syscall.Kill(pid, 0) == syscall.ESRCH {
+		return true
+	}
+	stat := read(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, ok := strings.Cut(stat, ") ")
+	return ok && strings.HasPrefix(state, "Z")
+}
+
+func TestKillOfTheGuardKillsTheCommand(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("finds the guard by /proc")
+	}
+	t.Parallel()
+	s := succeed(t, sharedTown(t), "unguarded")
+	children := strings.Fields(read(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.first.cmd.Process.Pid)))
+	for task := range threads(t, s.first.cmd.Process.Pid) {
+		children = append(children, strings.Fields(read(task+"/children"))...)
+	}
+	if len(children) == 0 {
+		t.Skip("this kernel does not list the children of a process")
+	}
+	guard, err := strconv.Atoi(children[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.check()
+	if code := s.first.wait(); code != exitLost || !strings.Contains(s.first.stderr(), "the guard of the command has died") {
+		t.Errorf("code %d, stderr %s", code, s.first.stderr())
+	}
+}
+
+// threads yields the directories of a process's threads.
+func threads(t *testing.T, pid int) func(yield func(string) bool) {
+	dirs, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Values(dirs)
+}
+
+// Without a quorum the command gets SIGTERM while the lock still holds, and SIGKILL
+// before the trust ends.
+func TestWithoutAQuorumTheCommandEnds(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 2*time.Second)
+	stalls := testrounds.WatchStalls(nil)
+	defer stalls.Stop()
+	file := filepath.Join(t.TempDir(), "stamps")
+	polite := begin(t, "", "run", "-join", w.join(), "polite", "--", "sh", "-c", `trap 'echo term; exit 0' TERM; echo up; while :; do sleep 0.02; done`)
+	deaf := begin(t, "", "run", "-join", w.join(), "deaf", "--", os.Args[0], stampCommand, file, "a", "ignore", "fork")
+	polite.awaitOutput("up")
+	await(t, "the work", func() bool { return strings.Contains(read(file), "a.child ") })
+	w.kill(0)
+	w.kill(1)
+	killed := hostClock()
+	for _, r := range []*running{polite, deaf} {
+		if code := r.wait(); code != exitLost || !strings.Contains(r.stderr(), "the command was ended") {
+			t.Errorf("code %d, stderr %s", code, r.stderr())
+		}
+	}
+	if polite.stdout() != "up\nterm\n" {
+		t.Errorf("stdout %q", polite.stdout())
+	}
+	lived := slices.Max(stamps(t, file, "a")) - killed
+	if lived > w.ttl && stalls.Since(time.Time{}) < testrounds.Void {
+		t.Errorf("the command lived %v after the end of the quorum", lived)
+	}
+	t.Logf("the command lived %v after the end of the quorum", lived)
+}

@@ -1,0 +1,224 @@
+package machine
+
+// MaxCost bounds the sum of the costs of the commands in one log entry: the voters apply
+// nothing else meanwhile, and the leader acknowledges no beat. A unit of cost is a key
+// visited, about a microsecond. A command of more than MaxCost has an entry of its own.
+const MaxCost = 4096
+
+// leastSearch is the least cost of a request that may close a cycle of waits: how much of
+// the table its search visits is not known before. A crowd of such requests shares an
+// entry by sixteen.
+const leastSearch = MaxCost / 16
+
+// Cost estimates how long Apply takes for c in the present table. The number of a
+// command's bytes does not tell: a Release of a few bytes frees a thousand keys. The
+// estimate is for a leader that fills a log entry. It decides nothing in the table, so
+// voters may differ.
+//
+// Requests that the table does not have yet cost what they cost on arrival, so a command
+// that takes back another one of the same entry is counted by the other one.
+func (s *State) Cost(c Command) int {
+	switch c := c.(type) {
+	case Acquire:
+		return s.costOfAcquire(&c)
+	case Upgrade:
+		return len(c.Seen)/seenPerUnit + s.costOfSearch(s.keyOf(c.Session, c.Token))
+	case Downgrade:
+		return 1 + len(c.Seen)/seenPerUnit + s.costOfFreeing(c.Session, c.Token)
+	case Release:
+		return 1 + len(c.Seen)/seenPerUnit + s.costOfFreeing(c.Session, c.Token)
+	case Withdraw:
+		cost := 1 + len(c.Seen)/seenPerUnit
+		if o := s.sessions.get(c.Session); o != nil {
+			cost += s.costOfWithdrawing(o, c.Seq)
+			for _, seq := range c.More {
+				cost += s.costOfWithdrawing(o, seq)
+			}
+		}
+		return cost
+	case SetValue:
+		return 1 + len(c.Seen)/seenPerUnit + len(c.Value)/1024
+	case SetCapacity:
+		return 1 + len(c.Seen)/seenPerUnit + 2*len(s.keys.get(c.Key).queue)
+	case Ask:
+		return s.costOfAsk(c.Key)
+	case Break:
+		return 1 + s.costOfBreak(c)
+	case Close:
+		return s.costOfSession(s.sessions.get(c.Session))
+	case Expire:
+		return s.costOfSession(s.sessions.get(c.Session))
+	case EndSession:
+		return s.costOfSession(s.sessionOf(c.Ref))
+	case EndSlice:
+		return s.costOfSession(s.sessions.get(c.Session))
+	case Found, Lift, Forget:
+		return MaxCost
+	case Enlist:
+		return 1 + len(c.Seen)/seenPerUnit + s.costOfGroup(c.Group, c.Shards) + s.costOfNumber(c.Group, c.Shards)
+	case Delist:
+		return 1 + len(c.Seen)/seenPerUnit + s.costOfCaller(c.Session, c.Seq)
+	case Decline:
+		return 1 + len(c.Seen)/seenPerUnit + s.costOfCaller(c.Session, c.Seq)
+	case Resize:
+		return 1 + len(c.Seen)/seenPerUnit + s.costOfGroup(c.Group, max(c.From, c.To))
+	case Assign:
+		return s.costOfGroup(c.Group, 0) + len(c.Moves)/2
+	case Dismiss:
+		return s.costOfGroup(c.Group, 0)
+	case Reshard:
+		return s.costOfGroup(c.Group, 0) + s.costOfNumber(c.Group, 0)
+	}
+	return 1
+}
+
+const seenPerUnit = 4 // entries of a Seen list
+
+// costOfAcquire counts each key of a set twice: the set may be taken back in the same entry.
+func (s *State) costOfAcquire(c *Acquire) int {
+	cost := 1 + len(c.Seen)/seenPerUnit + len(c.Under)/seenPerUnit
+	if c.Key != "" {
+		if len(c.Under) > 0 {
+			cost += s.costOfSearch(c.Key)
+		}
+		r := s.keys.get(c.Key)
+		if n := len(r.holders); n > 0 && !(r.holders[0].contended && r.holders[n-1].contended) {
+			cost += n // each is told of the first waiter
+		}
+		return cost
+	}
+	cost += 2 * len(c.Keys)
+	if len(c.Under) > 0 {
+		cost += s.costOfSearch(c.Keys...)
+	}
+	return cost
+}
+
+// costOfSearch is the cost of a request for keys that keeps other grants: small where the
+// keys are free. The waits of others may lead anywhere, so the latest searches count.
+func (s *State) costOfSearch(keys ...string) int {
+	near := 0
+	for _, key := range keys {
+		r := s.keys.get(key)
+		near += len(r.holders) + len(r.queue)
+	}
+	if near == 0 && s.keys.trees == 0 {
+		return 1
+	}
+	return max(leastSearch, 2*near, s.searched/2)
+}
+
+// noteSearch notes the steps of a search for Cost. A costly kind of searches is remembered
+// for some time.
+func (s *State) noteSearch(steps int) { s.searched = max(steps, s.searched-s.searched/16) }
+
+// keyOf returns the key of a grant of a session, or "".
+func (s *State) keyOf(id SessionID, token Token) string {
+	if o := s.sessions.get(id); o != nil {
+		_, at, _ := s.grantOf(o, token)
+		return at.key
+	}
+	return ""
+}
+
+// costOfFreeing counts the keys of a grant, and the waiters that may be granted then.
+func (s *State) costOfFreeing(id SessionID, token Token) int {
+	o := s.sessions.get(id)
+	if o == nil {
+		return 0
+	}
+	seq, at, g := s.grantOf(o, token)
+	if g == nil {
+		return 0
+	}
+	return s.costOfKeys(s.keysOf(o, seq, at))
+}
+
+// costOfKeys counts keys that become free, and the waiters that may be granted then: a
+// request for many keys, or many readers and permits at once.
+func (s *State) costOfKeys(keys []string) int {
+	cost := 2 * len(keys)
+	for _, key := range keys {
+		r := s.keys.get(key)
+		if len(r.queue) == 0 {
+			continue
+		}
+		head := &r.queue[0]
+		if head.Mode != Exclusive || s.keys.conditions > 0 {
+			cost += len(r.queue)
+		}
+		if head.set && len(keys) == 1 {
+			cost += 2 * len(s.sets.get(head.requestID))
+		}
+	}
+	return cost
+}
+
+func (s *State) costOfWithdrawing(o *session, seq uint64) int {
+	at, ok := o.index.requests[seq]
+	switch {
+	case !ok:
+		return 1
+	case at.phase == answered:
+		return 2
+	}
+	return s.costOfKeys(s.keysOf(o, seq, at))
+}
+
+func (s *State) costOfBreak(c Break) int {
+	r := s.keys.get(c.Key)
+	i := r.holder(c.Token)
+	if i < 0 || r.holders[i].ghost != nil {
+		return s.costOfKeys([]string{c.Key})
+	}
+	return s.costOfFreeing(r.holders[i].session, c.Token)
+}
+
+// costOfAsk counts the keys of the grants that are told for the first time.
+func (s *State) costOfAsk(key string) int {
+	r := s.keys.get(key)
+	cost := 1 + len(r.holders)
+	for i := range r.holders {
+		if g := &r.holders[i]; g.set && !g.asked && cost < MaxCost {
+			cost += len(s.sets.get(g.requestID))
+		}
+	}
+	return cost
+}
+
+func (s *State) costOfSession(o *session) int {
+	if o == nil {
+		return 1
+	}
+	// A slice of the session: see ending.go.
+	return 1 + min(workPerKey*MaxSlice, 2*len(o.index.requests)+2*o.index.weight.keys+len(o.index.enlisted)*MaxCost/64)
+}
+
+func (s *State) costOfCaller(id SessionID, seq uint64) int {
+	if o := s.sessions.get(id); o != nil {
+		if name, ok := o.index.enlisted[seq]; ok {
+			return s.costOfGroup(name, 0)
+		}
+	}
+	return 1
+}
+
+// costOfGroup counts the shards and the callers, which each command about a group passes
+// over, quickly.
+func (s *State) costOfGroup(name string, shards uint32) int {
+	callers := 0
+	if g := s.groups.get(name); g != nil {
+		shards, callers = max(shards, g.shards, g.next), len(g.callers)
+	}
+	return 1 + int(min(shards, MaxShards))/128 + callers/4
+}
+
+// costOfNumber is the cost of a look at the key of each shard: see heldShard. An Enlist
+// with another number than that of an idle group, and a Reshard, have it.
+func (s *State) costOfNumber(name string, shards uint32) int {
+	g := s.groups.get(name)
+	if g == nil || shards == g.shards {
+		return 0
+	}
+	return int(g.shards) / 4
+}

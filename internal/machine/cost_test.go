@@ -1,0 +1,140 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+)
+
+// costly is a table and a command whose few bytes are much work.
+type costly struct {
+	name string
+	s    *State
+	c    Command
+	work int // keys, grants and waiters that it changes
+}
+
+func costlyCommands(t testing.TB) []costly {
+	const readers = 5000
+	a, b, c := session16("a"), session16("b"), session16("c")
+	table := func() *State {
+		s := founded()
+		for _, id := range []SessionID{a, b, c} {
+			apply(t, s, Open{Session: id, Client: "client", TTL: 5000}, OK)
+		}
+		return s
+	}
+	set := func(i int) []string {
+		keys := make([]string, MaxKeys)
+		for j := range keys {
+			keys[j] = fmt.Sprintf("%02d/%04d", i, j)
+		}
+		return keys
+	}
+	var list []costly
+
+	s := table()
+	list = append(list, costly{"a set", s, Acquire{Session: a, Seq: 1, Keys: set(0)}, MaxKeys})
+
+	s = table()
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Keys: set(0)}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Keys: set(0)}, Queued)
+	list = append(list, costly{"the release of a set", s, Release{Session: a, Token: out.Token}, MaxKeys},
+		costly{"the break of a set", s, Break{Session: b, Key: set(0)[7], Token: out.Token}, MaxKeys},
+		costly{"an ask for a set", s, Ask{Session: b, Key: set(0)[7]}, MaxKeys},
+		costly{"the end of a session", s, Close{Session: a}, MaxKeys},
+		costly{"an operator's end of a session", s, EndSession{Session: a, Ref: b.Ref()}, MaxKeys})
+
+	s = table()
+	apply(t, s, Acquire{Session: a, Seq: 1, Key: "00/0000"}, Granted)
+	apply(t, s, Acquire{Session: a, Seq: 2, Key: "01/0000"}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Keys: set(0)}, Queued)
+	apply(t, s, Acquire{Session: b, Seq: 2, Keys: set(1)}, Queued)
+	list = append(list, costly{"the withdrawal of two sets", s, Withdraw{Session: b, Seq: 1, More: []uint64{2}}, 2 * MaxKeys},
+		costly{"the grant of a set", s, Release{Session: a, Token: s.LastToken()}, MaxKeys})
+
+	s = table()
+	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "k"}, Granted)
+	for i := range readers {
+		apply(t, s, Acquire{Session: b, Seq: uint64(i + 1), Key: "k", Spec: Spec{Mode: Shared}}, Queued)
+	}
+	list = append(list, costly{"the grant of many readers", s, Release{Session: a, Token: out.Token}, readers})
+
+	s = table()
+	for i := range readers {
+		apply(t, s, Acquire{Session: b, Seq: uint64(i + 1), Key: "k", Spec: Spec{Mode: Shared}}, Granted)
+	}
+	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
+	list = append(list, costly{"a writer behind many readers", s, Acquire{Session: a, Seq: 2, Key: "k"}, readers},
+		costly{"a search among many readers", s, Acquire{Session: a, Seq: 2, Key: "k", Under: []Token{out.Token}}, readers})
+	return list
+}
+
+// TestCostSeesTheWorkOfACommand: no command of a few bytes is cheap by its bytes and long
+// by its work.
+func TestCostSeesTheWorkOfACommand(t *testing.T) {
+	for _, tt := range costlyCommands(t) {
+		if cost := tt.s.Cost(tt.c); cost < tt.work {
+			t.Errorf("%s costs %d, but touches %d", tt.name, cost, tt.work)
+		}
+	}
+}
+
+// TestPlainCommandsAreCheap: an entry of as many plain commands as it may have is full by
+// their number, and not by their cost.
+func TestPlainCommandsAreCheap(t *testing.T) {
+	s := founded()
+	a, b := session16("a"), session16("b")
+	apply(t, s, Open{Session: a, Client: "client", TTL: 5000}, OK)
+	apply(t, s, Open{Session: b, Client: "client", TTL: 5000}, OK)
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "k"}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k"}, Queued)
+	for _, c := range []Command{
+		Acquire{Session: a, Seq: 2, Key: "free"},
+		Acquire{Session: a, Seq: 2, Key: "free", Under: []Token{out.Token}},
+		Acquire{Session: a, Seq: 2, Key: "k"},
+		Release{Session: a, Token: out.Token},
+		Withdraw{Session: b, Seq: 1},
+		SetValue{Session: a, Token: out.Token, Rev: 1, Value: []byte("v")},
+		Silence{Session: a, Term: 1},
+	} {
+		if cost := s.Cost(c); cost > MaxCost/MaxCommands {
+			t.Errorf("%#v costs %d", c, cost)
+		}
+	}
+}
+
+// TestAWithdrawOfManySetsIsRefused: one command takes back no more keys than two requests
+// may have. Refused, it changes nothing.
+func TestAWithdrawOfManySetsIsRefused(t *testing.T) {
+	s := founded()
+	a := session16("a")
+	apply(t, s, Open{Session: a, Client: "client", TTL: 5000}, OK)
+	var more []uint64
+	for i := range 3 {
+		keys := make([]string, MaxKeys)
+		for j := range keys {
+			keys[j] = fmt.Sprintf("%02d/%04d", i, j)
+		}
+		apply(t, s, Acquire{Session: a, Seq: uint64(i + 1), Keys: keys}, Granted)
+		more = append(more, uint64(i+1))
+	}
+	if out, _ := apply(t, s, Withdraw{Session: a, Seq: 9, More: more}, BadCommand); out.Field != "More" || out.Limit != MaxWithdrawnKeys {
+		t.Errorf("%+v", out)
+	}
+	if n := s.Counts(); n.Grants != 3*MaxKeys {
+		t.Errorf("%+v", n)
+	}
+	apply(t, s, Withdraw{Session: a, Seq: 9, More: more[:2]}, OK)
+	if n := s.Counts(); n.Grants != MaxKeys {
+		t.Errorf("%+v", n)
+	}
+}
+
+func BenchmarkCost(b *testing.B) {
+	list := costlyCommands(b)
+	for b.Loop() {
+		for i := range list {
+			list[i].s.Cost(list[i].c)
+		}
+	}
+}
