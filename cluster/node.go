@@ -129,7 +129,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.self = member.Self{
 		Name: n.cfg.Name,
 		// Above the last process's, also after the clock was set back.
-		Boot:    max(uint64(at.Clock.Wall().UnixNano()), n.record.Get().Boot+1),
+		Boot:    max(uint64(max(at.Clock.Wall().UnixNano(), 0)), n.record.Get().Boot+1),
 		Cluster: cfg.Cluster,
 		Log:     cfg.Logger.With("member", n.cfg.Name),
 		Clock:   at.Clock,

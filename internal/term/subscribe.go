@@ -321,7 +321,7 @@ func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done fu
 		return
 	}
 	if c, ok := cmd.(machine.EndSession); ok {
-		done = t.keeper.holdBeats(c.Ref, done)
+		done = t.keeper.holdBeats(c, done)
 	}
 	t.proposer.propose(s.Node, cmd, frame, done)
 }
