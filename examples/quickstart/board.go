@@ -20,6 +20,9 @@ type board struct {
 	jobs       int     // number of jobs that schedulers ran
 	refusals   []event // the fence's refusals
 	broken     string  // the first broken promise, as text
+
+	moved time.Time         // the latest change of an owner
+	told  map[string]string // the shards of each member in the last line about them
 }
 
 // grant is a member's grant of a key, under token. If two members report a grant of
@@ -47,12 +50,17 @@ type row struct {
 	name      string
 	pid       int
 	addr      string
+	page      string // the address of the live page, or ""
 	state     state
 	ready     bool
 	voter     bool
 	leads     bool
 	writes    int // since the start of the process
 	preparing map[int]bool
+
+	// trustUntil is the end of the member's trust in its locks if no further beat is
+	// confirmed. It is zero before the first lock, and stays after the last.
+	trustUntil time.Time
 }
 
 type state string
@@ -61,11 +69,12 @@ const (
 	starting state = "starting"
 	running  state = "running"
 	paused   state = "paused"
+	cutOff   state = "cut off"
 	dead     state = "dead"
 )
 
 func newBoard(began time.Time, names []string) *board {
-	b := &board{began: began}
+	b := &board{began: began, told: make(map[string]string)}
 	for _, name := range names {
 		b.rows = append(b.rows, &row{name: name, state: dead, preparing: make(map[int]bool)})
 	}
@@ -80,17 +89,43 @@ func (b *board) row(name string) *row {
 // started resets the row of a member to a new process.
 func (b *board) started(name string, pid int) {
 	*b.row(name) = row{name: name, pid: pid, state: starting, preparing: make(map[int]bool)}
+	delete(b.told, name)
+}
+
+// settled is the time without a change of an owner after which the owners are told.
+const settled = 300 * time.Millisecond
+
+// changedOwners returns a line about the owners of the shards, once after each burst of
+// changes, or "".
+func (b *board) changedOwners(now time.Time) string {
+	if b.moved.IsZero() || now.Sub(b.moved) < settled {
+		return ""
+	}
+	b.moved = time.Time{}
+	var parts []string
+	for _, r := range b.rows {
+		if owned := summed(b.shardsOf(r.name)); owned != b.told[r.name] {
+			b.told[r.name] = owned
+			if owned == "" {
+				owned = "nothing"
+			}
+			parts = append(parts, r.name+" owns "+owned)
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // apply changes the board by an event received at now. It returns a line about the
-// event for the user, or "". Lines about a shard, of which there are many, are
-// minor.
+// event for the user, or "". Only the terminal shows minor lines. Shards are told by
+// changedOwners.
 func (b *board) apply(e event, now time.Time) (line string, minor bool) {
 	r := b.row(e.Member)
 	switch e.Kind {
 	case listening:
 		r.addr = e.Detail
 		return fmt.Sprintf("%s listens at %s (process %d)", r.name, r.addr, r.pid), false
+	case serving:
+		r.page = e.Detail
 	case ready:
 		r.ready = true
 		if r.state == starting {
@@ -99,6 +134,10 @@ func (b *board) apply(e event, now time.Time) (line string, minor bool) {
 		return r.name + " is ready: the cluster grants locks", true
 	case status:
 		r.voter, r.leads, r.writes = e.Voter, e.Leads, e.Writes
+		// A report of no trust says nothing about when the trust ended.
+		if e.Trust > 0 {
+			r.trustUntil = now.Add(e.Trust)
+		}
 	case elected:
 		b.granted(now)
 		b.scheduler.begin(r.name, e.Token)
@@ -111,10 +150,10 @@ func (b *board) apply(e event, now time.Time) (line string, minor bool) {
 	case owns:
 		b.granted(now)
 		b.owners[e.Shard].begin(r.name, e.Token)
-		return fmt.Sprintf("%s owns shard %d", r.name, e.Shard), true
+		b.moved = now
 	case gaveUp:
 		b.owners[e.Shard].end(r.name, e.Token)
-		return fmt.Sprintf("%s no longer owns shard %d: %s", r.name, e.Shard, e.Detail), true
+		b.moved = now
 	case preparing:
 		r.preparing[e.Shard] = true
 	case refused:
@@ -131,6 +170,7 @@ func (b *board) apply(e event, now time.Time) (line string, minor bool) {
 		for i := range b.owners {
 			b.owners[i].end(r.name, b.owners[i].token)
 		}
+		b.moved = now
 		return fmt.Sprintf("%s's process is gone: %s", r.name, e.Detail), false
 	}
 	return "", true
@@ -205,11 +245,13 @@ func (b *board) allOwned(except string) bool {
 	return !slices.ContainsFunc(b.owners[:], func(h grant) bool { return h.member == "" || h.member == except })
 }
 
-// division returns the number of shards of each member, as text.
+// division returns the shards of each member, as text.
 func (b *board) division() string {
 	var parts []string
 	for _, r := range b.rows {
-		parts = append(parts, fmt.Sprintf("%s %d", r.name, len(b.shardsOf(r.name))))
+		if owned := summed(b.shardsOf(r.name)); owned != "" {
+			parts = append(parts, r.name+" owns "+owned)
+		}
 	}
 	return strings.Join(parts, ", ")
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -89,48 +88,6 @@ func TestTrustedStaleLockBreaksThePromise(t *testing.T) {
 	}
 	if b := boardAfter(event{Kind: refused, Member: "ann", Shard: 3, Token: 10, Seen: 20, Trusted: true}); b.broken == "" {
 		t.Error("not broken, though a lock was trusted after the next grant")
-	}
-}
-
-func TestTableShowsTheBoard(t *testing.T) {
-	events := append(owning("ann", 10, 0, 4, 8), owning("cid", 20, 1, 2, 3, 5, 6, 7, 9)...)
-	b := boardAfter(append(events, event{Kind: elected, Member: "cid", Token: 3764928399802368})...)
-	b.row("ann").state = paused
-	b.apply(event{Kind: exited, Member: "ben"}, at(0))
-	latest := []string{"   1.0s  the oldest", "   2.0s  older", "   3.0s  the latest"}
-
-	got := strings.Join(renderTable(b, at(12345), latest, 80, 24), "\n")
-	want := `wardmote: three processes, one cluster, TTL 2s, 12 shards                 12.3s
-
-member process  state    role       voter  writes  shards             top token
-ann        101  paused   –          yes         0   3: 0 4 8                 12
-ben        102  dead     –          no          7   0:                        –
-cid        103  running  scheduler  yes        14   7: 1 2 3 5 6 …      …802368
-
-   1.0s  the oldest
-   2.0s  older
-   3.0s  the latest
-
-jobs run by schedulers: 0   stale writes refused by the fence: 0
-k  kill -9 the scheduler   p  pause it for 6s   r  restart the dead   q  quit`
-	if got != want {
-		t.Errorf("table:\n%s\nwant:\n%s", got, want)
-	}
-}
-
-func TestTableFitsTheScreen(t *testing.T) {
-	b := boardAfter()
-	latest := slices.Repeat([]string{strings.Repeat("é", 200)}, 50)
-	for _, size := range [][2]int{{80, 24}, {40, 12}, {200, 60}} {
-		lines := renderTable(b, at(0), latest, size[0], size[1])
-		if len(lines) >= size[1] {
-			t.Errorf("%d lines on a screen of %d: it would scroll", len(lines), size[1])
-		}
-		for _, line := range lines {
-			if n := len([]rune(line)); n > size[0] {
-				t.Errorf("a line of %d columns on a screen of %d", n, size[0])
-			}
-		}
 	}
 }
 

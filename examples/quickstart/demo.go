@@ -19,7 +19,7 @@ type demo struct {
 	events chan event
 
 	say         func(line string, minor bool) // prints an event
-	tick        func()                        // called four times a second by waitUntil
+	tick        func()                        // called once a frame by waitUntil
 	interactive bool                          // the user may end processes, so an exit is no error
 
 	ctx context.Context // its end kills all processes
@@ -81,10 +81,13 @@ func (d *demo) restart(name string) error {
 	return d.start(name, 0, join)
 }
 
+// frame is the time between two pictures of the table.
+const frame = 100 * time.Millisecond
+
 // waitUntil handles events until reached returns true or ctx ends. If ctx ends, the
 // error names the awaited state.
 func (d *demo) waitUntil(ctx context.Context, state string, reached func() bool) error {
-	ticks := time.NewTicker(250 * time.Millisecond)
+	ticks := time.NewTicker(frame)
 	defer ticks.Stop()
 	for !reached() {
 		select {

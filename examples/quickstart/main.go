@@ -11,14 +11,21 @@
 //
 //	k  kill the scheduler's process
 //	p  pause the scheduler's process for three TTLs
+//	i  cut the scheduler's process off from the others for three TTLs
 //	r  restart dead processes
 //	q  quit
 //
+// A key that has to wait, for a voter to come back say, waits. The table has a bar of
+// trust for each process: the time for which the process may rely on its locks if it
+// reaches nobody from now on. It also has the address of a live page, which each process
+// serves.
+//
 // A pause shows the case that no lock can prevent: the process wakes up in the
 // middle of its writes and finishes them, although other processes own its shards
-// by now. The fence refuses these writes.
+// by now. The fence refuses these writes. A process that is cut off ends its locks by
+// itself, before other processes get them.
 //
-// With -script, or without a terminal, the program breaks things by itself, in
+// With -script, without a terminal, or with TERM=dumb, the program breaks things by itself, in
 // half a minute, and prints the events. Then the program reads the ledgers and
 // checks that
 //
@@ -71,7 +78,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	play := playScript
-	if !*scripted && isTerminal(os.Stdin) && isTerminal(os.Stdout) {
+	if !*scripted && isTerminal(os.Stdin) && isTerminal(os.Stdout) && os.Getenv("TERM") != "dumb" {
 		play = playLive
 	}
 	os.Exit(play(ctx, *keep))

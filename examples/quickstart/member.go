@@ -29,12 +29,17 @@ type member struct {
 	writes atomic.Int64
 	slow   atomic.Int64 // number of commandSlow received
 
+	network *cuttable
+
+	holding sync.Mutex
+	held    map[*locks.Lock]bool // the locks of this process
+
 	sending sync.Mutex
 	out     *json.Encoder
 }
 
 func memberMain(args []string) int {
-	m := &member{out: json.NewEncoder(os.Stdout)}
+	m := &member{out: json.NewEncoder(os.Stdout), network: newCuttable(), held: make(map[*locks.Lock]bool)}
 	var join string
 	var initial int
 	var keep bool
@@ -53,7 +58,7 @@ func memberMain(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGHUP)
 	go m.readCommands(keep)
 
-	cfg := cluster.Config{Name: m.name, TTL: ttl, InitialSize: initial}
+	cfg := cluster.Config{Name: m.name, TTL: ttl, InitialSize: initial, Network: m.network}
 	if join != "" {
 		cfg.Join = strings.Split(join, ",")
 	}
@@ -75,7 +80,7 @@ func (m *member) run(ctx context.Context, client *locks.Client) error {
 	m.send(event{Kind: listening, Detail: node.Addr()})
 	go m.sendStatus(ctx, node)
 
-	ended := make(chan error, 3)
+	ended := make(chan error, 4)
 	go func() {
 		if err := node.Ready(ctx); err != nil {
 			ended <- err
@@ -83,6 +88,7 @@ func (m *member) run(ctx context.Context, client *locks.Client) error {
 		}
 		m.send(event{Kind: ready})
 	}()
+	go func() { ended <- m.servePage(ctx, client) }()
 	go func() { ended <- client.Elect(ctx, "scheduler", m.schedule) }()
 	go func() { ended <- client.Spread(ctx, "shards", shards, m.work) }()
 	return <-ended
@@ -91,6 +97,7 @@ func (m *member) run(ctx context.Context, client *locks.Client) error {
 // schedule runs while this member is the scheduler. No other member runs schedule
 // at the same time.
 func (m *member) schedule(ctx context.Context, l *locks.Lock) error {
+	defer m.hold(l)()
 	m.send(event{Kind: elected, Token: l.Token()})
 	defer func() { m.send(event{Kind: deposed, Token: l.Token(), Detail: reason(ctx)}) }()
 	tick := time.NewTicker(time.Second)
@@ -110,6 +117,29 @@ func (m *member) schedule(ctx context.Context, l *locks.Lock) error {
 	}
 }
 
+// hold notes a lock for trust, until drop.
+func (m *member) hold(l *locks.Lock) (drop func()) {
+	m.holding.Lock()
+	defer m.holding.Unlock()
+	m.held[l] = true
+	return func() {
+		m.holding.Lock()
+		defer m.holding.Unlock()
+		delete(m.held, l)
+	}
+}
+
+// trust returns for how long the locks of this process may be trusted if no further beat
+// is confirmed. One beat renews the trust in all of them.
+func (m *member) trust() (left time.Duration) {
+	m.holding.Lock()
+	defer m.holding.Unlock()
+	for l := range m.held {
+		left = max(left, l.Remaining())
+	}
+	return left
+}
+
 // sendStatus sends the status of this member to the parent four times a second.
 func (m *member) sendStatus(ctx context.Context, node *cluster.Node) {
 	for ; ; time.Sleep(250 * time.Millisecond) {
@@ -121,6 +151,7 @@ func (m *member) sendStatus(ctx context.Context, node *cluster.Node) {
 			Voter:  h.Voter,
 			Leads:  h.Leader == m.name,
 			Writes: int(m.writes.Load()),
+			Trust:  m.trust(),
 		})
 	}
 }
@@ -130,8 +161,11 @@ func (m *member) sendStatus(ctx context.Context, node *cluster.Node) {
 func (m *member) readCommands(keep bool) {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
-		if in.Text() == commandSlow {
+		switch in.Text() {
+		case commandSlow:
 			m.slow.Add(1)
+		case commandCut, commandHeal:
+			m.network.setCut(in.Text() == commandCut)
 		}
 	}
 	// The parent has died, so the members must end and remove the folder. The

@@ -135,6 +135,22 @@ func (d *demo) resume(name string) error {
 	return nil
 }
 
+// cut cuts a process off from all others. The process runs on.
+func (d *demo) cut(name string) error {
+	d.board.row(name).state = cutOff
+	_, err := fmt.Fprintln(d.processes[name].in, commandCut)
+	return err
+}
+
+func (d *demo) heal(name string) error {
+	if r := d.board.row(name); r.state == cutOff {
+		r.state = running
+		_, err := fmt.Fprintln(d.processes[name].in, commandHeal)
+		return err
+	}
+	return nil
+}
+
 // close kills all processes and removes the folder, unless keep is set. close may
 // be called several times and from any goroutine.
 func (d *demo) close() {

@@ -55,7 +55,10 @@ func playScript(ctx context.Context, keep bool) (exit int) {
 	defer watchdog.Stop()
 
 	var v verdict
-	s := &script{demo: d, verdict: &v}
+	s := &script{demo: d, verdict: &v, colours: inColour(os.Stdout, os.Getenv), width: 100}
+	if isTerminal(os.Stdout) {
+		s.width, _ = screenSize()
+	}
 	d.say = s.progress
 	d.tick = func() {}
 	if err := s.play(ctx); err != nil {
@@ -91,12 +94,21 @@ type script struct {
 	*demo
 	verdict *verdict
 	step    int
+	colours bool
+	width   int // of the terminal; wide without one
 }
 
-// progress prints an event. It skips minor events, because there are many shards.
-func (s *script) progress(line string, minor bool) {
+// progress prints an event, unless it is minor.
+func (s *script) progress(text string, minor bool) {
 	if !minor {
-		fmt.Printf("%7s  %s\n", elapsed(s.board, time.Now()), line)
+		s.print(eventStyle(text), fmt.Sprintf("%7s  %s", elapsed(s.board, time.Now()), text), 9)
+	}
+}
+
+// print prints text in lines that fit the terminal.
+func (s *script) print(as style, text string, indent int) {
+	for _, part := range wrapped(text, s.width, indent) {
+		fmt.Println(styled(as, part).text(s.colours))
 	}
 }
 
@@ -104,13 +116,14 @@ func (s *script) tell(format string, args ...any) { s.progress(fmt.Sprintf(forma
 
 func (s *script) chapter(format string, args ...any) {
 	s.step++
-	fmt.Printf("\n%d. %s\n", s.step, fmt.Sprintf(format, args...))
+	fmt.Println()
+	s.print(bold, fmt.Sprintf("%d. %s", s.step, fmt.Sprintf(format, args...)), 3)
 }
 
 func (s *script) play(ctx context.Context) error {
-	fmt.Printf("wardmote: three processes on this computer become one cluster (TTL %v), elect a\n"+
-		"scheduler, and divide %d shards, each with a ledger that its owner alone may write.\n"+
-		"It takes about half a minute.\n", ttl, shards)
+	s.print(plain, fmt.Sprintf("wardmote: three processes on this computer become one cluster (TTL %v), elect a "+
+		"scheduler, and divide %d shards, each with a ledger that its owner alone may write. "+
+		"It takes about half a minute.", ttl, shards), 0)
 	for _, act := range []func(context.Context) error{s.form, s.killScheduler, s.bringBack, s.pauseOwner, s.check} {
 		if err := act(ctx); err != nil {
 			return err
@@ -120,8 +133,8 @@ func (s *script) play(ctx context.Context) error {
 }
 
 func (s *script) form(ctx context.Context) error {
-	s.chapter("Form a cluster: start the processes. A new cluster grants nothing for its first TTL, in\n" +
-		"   case members of an earlier cluster still trust their locks")
+	s.chapter("Form a cluster: start the processes. A new cluster grants nothing for its first TTL, in " +
+		"case members of an earlier cluster still trust their locks")
 	if err := s.foundCluster(ctx); err != nil {
 		return err
 	}
@@ -166,8 +179,8 @@ func (s *script) bringBack(ctx context.Context) error {
 		if r.state != dead {
 			continue
 		}
-		s.chapter("Restart %s, under its old name: it joins and takes its share of the shards. It must be\n"+
-			"   a voter again before the next fault, or the cluster would lose its majority", r.name)
+		s.chapter("Restart %s, under its old name: it joins and takes its share of the shards. It must be "+
+			"a voter again before the next fault, or the cluster would lose its majority", r.name)
 		if err := s.restart(r.name); err != nil {
 			return err
 		}
@@ -195,7 +208,7 @@ func (s *script) pauseOwner(ctx context.Context) error {
 	}
 	s.verdict.PausedLed = r.leads
 	pending, before := s.board.shardsOf(r.name), len(s.board.refusals)
-	s.chapter("Pause %s for three TTLs, in the middle of a write to each of its shards %v%s", r.name, pending, alsoLeads(r.leads))
+	s.chapter("Pause %s for three TTLs, in the middle of a write to each of its shards %s%s", r.name, summed(pending), alsoLeads(r.leads))
 	if err := s.pauseMidWrite(ctx, r.name); err != nil {
 		return err
 	}
@@ -217,6 +230,10 @@ func (s *script) pauseOwner(ctx context.Context) error {
 	each := func() bool { return len(s.board.refusals)-before >= len(pending) }
 	if err := s.waitUntil(ctx, fmt.Sprintf("%d stale writes to be refused", len(pending)), each); err != nil {
 		return err
+	}
+	fmt.Println()
+	for _, l := range climax(s.board, s.width) {
+		fmt.Println(l.text(s.colours))
 	}
 	s.tell("waiting until %s has its share of the shards again", r.name)
 	if err := s.waitUntilBalanced(ctx); err != nil {
@@ -257,7 +274,7 @@ func (s *script) check(ctx context.Context) error {
 
 func alsoLeads(leads bool) string {
 	if leads {
-		return ".\n   It is also the raft leader, so the voters must elect a leader first"
+		return ". It is also the raft leader, so the voters must elect a leader first"
 	}
 	return ""
 }

@@ -12,4 +12,4 @@ func isTerminal(*os.File) bool { return false }
 
 func singleKeys() (restore func(), err error) { return nil, errors.ErrUnsupported }
 
-func screenSize() (width, height int) { return 80, 24 }
+func windowSize() (width, height int) { return 0, 0 }

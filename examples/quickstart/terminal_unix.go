@@ -34,10 +34,11 @@ func singleKeys() (restore func(), err error) {
 	return func() { _ = unix.IoctlSetTermios(in, setTermios, before) }, nil
 }
 
-func screenSize() (width, height int) {
+// windowSize returns zeros if the terminal does not tell.
+func windowSize() (width, height int) {
 	size, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 || size.Row == 0 {
-		return 80, 24
+	if err != nil {
+		return 0, 0
 	}
 	return int(size.Col), int(size.Row)
 }

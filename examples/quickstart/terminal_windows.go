@@ -25,10 +25,10 @@ func singleKeys() (restore func(), err error) {
 	return func() { _ = windows.SetConsoleMode(out, before) }, nil
 }
 
-func screenSize() (width, height int) {
+func windowSize() (width, height int) {
 	var info windows.ConsoleScreenBufferInfo
 	if err := windows.GetConsoleScreenBufferInfo(windows.Handle(os.Stdout.Fd()), &info); err != nil {
-		return 80, 24
+		return 0, 0
 	}
 	return int(info.Window.Right-info.Window.Left) + 1, int(info.Window.Bottom-info.Window.Top) + 1
 }

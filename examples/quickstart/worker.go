@@ -17,6 +17,7 @@ const (
 
 // work is the single writer of a shard's ledger while this member owns the shard.
 func (m *member) work(ctx context.Context, shard int, l *locks.Lock) error {
+	defer m.hold(l)()
 	book, err := openLedger(m.folder, shard)
 	if err != nil {
 		return locks.Final(err) // other errors would run the work again
