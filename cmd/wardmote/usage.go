@@ -11,7 +11,8 @@ import (
 // commands returns all commands in the order of the usage.
 func commands() []*command {
 	return []*command{
-		runCommand(),
+		statusCommand(), membersCommand(), locksCommand(), whyCommand(), shardsCommand(), sessionsCommand(),
+		eventsCommand(), askCommand(), breakCommand(), recoverCommand(), runCommand(),
 	}
 }
 
