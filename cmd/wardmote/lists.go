@@ -265,8 +265,10 @@ func shardsCommand() *command {
 	return &command{
 		name: "shards", args: "[NAME]",
 		short: "the names of Spread, and the owners of their shards",
-		long:  "Shards prints the callers of Spread with the shards that they own, for NAME or for all names.",
-		ways:  readFlags,
+		long: `
+Shards prints the callers of Spread with the shards that they own, for NAME or for all
+names. With -join it needs a NAME: a member without a vote does not know all of them.`,
+		ways: readFlags,
 		prepare: func(fs *flag.FlagSet) func(*program, *way, []string) error {
 			return func(p *program, w *way, rest []string) error {
 				q := url.Values{}
@@ -274,6 +276,8 @@ func shardsCommand() *command {
 					q.Set("name", rest[0])
 				} else if len(rest) > 1 {
 					return usageError("shards", "shards takes one NAME: %q", rest[1])
+				} else if w.url == "" {
+					return usageError("shards", "shards: with -join give NAME")
 				}
 				s, err := w.open()
 				if err != nil {

@@ -38,9 +38,9 @@ SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the group.`,
 		prepare: func(fs *flag.FlagSet) func(*program, *way, []string) error {
 			var r runner
 			fs.BoolVar(&r.noWait, "n", false, "do not wait: end with 75 if the key is taken")
-			fs.DurationVar(&r.wait, "wait", 0, "wait for the key for so `long` at most, then end with 75; default: as long as it takes")
+			fs.DurationVar(&r.wait, "wait", 0, "wait for the key for this `time` at most, then end with 75; default: as long as it takes")
 			fs.BoolVar(&r.shared, "shared", false, "a reader's lock: other readers may hold the key too")
-			fs.DurationVar(&r.ttl, "ttl", 0, "how `long` the key stays taken if this host dies; at most, and by default, the cluster's TTL")
+			fs.DurationVar(&r.ttl, "ttl", 0, "the `time` for which the key stays taken if this host dies; at most, and by default, the cluster's TTL")
 			fs.BoolVar(&r.yield, "yield", false, "send SIGTERM to the command when another client asks for the key")
 			fs.BoolVar(&r.verbose, "verbose", false, "tell on stderr what happens to the lock")
 			return r.run

@@ -51,6 +51,10 @@ func TestExitCodesOfRun(t *testing.T) {
 	}
 	holder := begin(t, "", "run", "-join", w.join(), "taken", "--", "sh", "-c", "echo up; exec sleep 1000")
 	holder.awaitOutput("up")
+	other := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(other, []byte("another-secret-of-another-cluster-9876543210\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	join := []string{"run", "-join", w.join()}
 	for name, c := range map[string]struct {
 		args []string
@@ -71,6 +75,7 @@ func TestExitCodesOfRun(t *testing.T) {
 		"unreachable":      {[]string{"run", "-timeout", "300ms", "-join", freeAddr(t, nil), "k", "--", "true"}, exitUnavailable, "wardmote status"},
 		"bad address":      {[]string{"run", "-join", "nowhere", "k", "--", "true"}, exitConfig, "not host:port"},
 		"no such secret":   {append(join, "-secret-file", "/nonexistent/secret", "k", "--", "true"), exitConfig, "WARDMOTE_SECRET_FILE"},
+		"another secret":   {append(join, "-timeout", "1s", "-secret-file", other, "k", "--", "true"), exitUnavailable, "wardmote status"},
 		"half a pair":      {append(join, "-cert", plain, "k", "--", "true"), exitUsage, "go together"},
 		"bad certificate":  {append(join, "-cert", plain, "-key", plain, "-ca", plain, "k", "--", "true"), exitConfig, "-cert"},
 		"taken, no wait":   {append(join, "-n", "taken", "--", "echo", "ran"), exitBusy, "is held by sh["},

@@ -188,7 +188,7 @@ func (p *program) printDetails(reports []locks.Report) {
 	var names []string
 	for _, r := range reports {
 		for _, m := range r.Node.Members {
-			if !slices.Contains(names, m.Name) {
+			if !past(m) && !slices.Contains(names, m.Name) {
 				names = append(names, m.Name)
 			}
 		}
@@ -274,9 +274,16 @@ type membersDocument struct {
 	Members []cluster.MemberReport `json:"members"`
 }
 
+// past reports whether a member is gone and had no vote, as this command itself after a
+// -join: nobody waits for it. JSON has such members too.
+func past(m cluster.MemberReport) bool { return m.Thin && !m.Alive && !m.Self }
+
 func (p *program) printMembers(n cluster.Report) {
 	t := newTable(p.out, "NAME", "ADDRESS", "PART", "REACH", "HEARD", "VERSION", "CLOCK", "ZONE")
 	for _, m := range n.Members {
+		if past(m) {
+			continue
+		}
 		part := "member"
 		switch {
 		case m.Leader:
