@@ -24,6 +24,8 @@
 //
 // # Where to read on
 //
+//   - docs/start.md, in the repository, leads from an empty folder to a locked job on
+//     three processes, one of which dies.
 //   - [Main] is for a program, [Run] for a part of a program that has signals,
 //     settings and an order of stopping of its own, and [Local] for a program of a
 //     single process: development, tests, a command line tool.
@@ -32,6 +34,7 @@
 //   - Package cluster has the configuration, the guarantees, and the health of a member.
 //   - Package fence has the guards of written resources. A paused process cannot notice
 //     the loss of its lock; only the resource can refuse the write.
+//   - Package locks/lockshttp has a page that shows the cluster, probes and metrics.
 //   - Package locks/lockstest has whole clusters for tests, in fake time.
 //
 // # The first seconds

@@ -87,6 +87,7 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 		Depart:  func(name string, boot uint64, done func(wire.Code)) { l.voters.Depart(name, boot, done) },
 		Deny:    n.denyCommand(),
 		Refused: n.self.Refused,
+		Meter:   n.self.Meter,
 	}, r.Barrier, n.founding.Value(), func() int {
 		return voters.Readable(r.Servers(), n.gossip.All(), machine.MaxFormat)
 	})
@@ -120,6 +121,7 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 		defer close(l.ended)
 		l.voters.Run(ctx)
 	}()
+	n.self.Meter.Terms.Inc()
 	n.leading.Store(l)
 	n.elections.Add(1)
 	if n.doors.closed() {

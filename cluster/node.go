@@ -17,6 +17,7 @@ import (
 	"github.com/wardmote/wardmote/internal/link"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/meter"
 	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/proof"
 	"github.com/wardmote/wardmote/internal/refused"
@@ -132,6 +133,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		Cluster: cfg.Cluster,
 		Log:     cfg.Logger.With("member", n.cfg.Name),
 		Clock:   at.Clock,
+		Meter:   new(meter.Node),
 	}
 	n.self.Refused = refused.New(n.self.Log)
 	n.tellNarrowed()

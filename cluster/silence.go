@@ -10,6 +10,7 @@ import (
 
 // quorumLost tells that no leader has been reached for timing.QuorumPatience.
 func (n *Node) quorumLost(detail string) {
+	n.self.Meter.QuorumLosses.Inc()
 	_, next := n.situation(false).explain()
 	n.event(Event{Kind: QuorumLost, Detail: detail, Next: next})
 }

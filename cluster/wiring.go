@@ -36,6 +36,7 @@ func (n *Node) openPort() error {
 		Logger:     n.self.Log,
 		Foreign:    n.foreign,
 		Refused:    n.self.Refused,
+		Meter:      n.self.Meter,
 		Living:     n.living,
 	})
 	if err != nil {
@@ -260,6 +261,7 @@ func (n *Node) newLink() *link.Link {
 				n.voters.forget() // a false leader told of the voters
 			}
 			n.voters.changed.Wake()
+			n.self.Meter.LeaderChanges.Inc()
 			n.event(Event{Kind: LeaderChanged, Member: memberOf(leader), Term: number})
 		},
 		QuorumLost:     n.quorumLost,

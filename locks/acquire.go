@@ -75,9 +75,13 @@ func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock
 	if req.err != nil {
 		return nil, req.err
 	}
+	req.series = c.series(req.key)
 	call := c.traceCall(parent, &req)
 	l, err := c.acquireInAnySession(ctx, parent, req)
 	call.failed(err)
+	if err != nil {
+		c.countFailed(err)
+	}
 	return l, err
 }
 
@@ -95,6 +99,7 @@ func (c *Client) acquireInAnySession(ctx, parent context.Context, req acquireReq
 		switch {
 		case err == errNoSession: // the session had ended before the request came
 		case c.lostWithSession(err):
+			c.meter.Retried.Inc()
 			c.trace.retrying(req.traceCtx(parent), LockEvent{Key: req.key, Call: req.call, Err: err})
 		default:
 			return l, err

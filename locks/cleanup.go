@@ -263,6 +263,7 @@ func (s *session) applyCleanup(d *cleanup) {
 		if s.ctx.Err() != nil {
 			return
 		}
+		s.c.meter.CleanupsFailed.Inc()
 		s.c.trace.cleanupFailed(d.ctx, LockEvent{Key: d.keys[0], Call: d.call, Token: d.token, Err: err})
 		_ = retry.wait(s.ctx, s.ctx)
 	}

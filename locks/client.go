@@ -12,6 +12,7 @@ import (
 	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/logging"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/meter"
 	"github.com/wardmote/wardmote/internal/replica"
 )
 
@@ -35,6 +36,7 @@ type Client struct {
 	clock  *host.Clock          // nil: package time
 	slept  func() time.Duration // how long the host has been suspended
 	trace  *tracer
+	meter  meter.Client  // counts always, for whoever reads later
 	closed chan struct{} // closed when Close has finished
 
 	// closing ends, with the cause ErrClosed, when Close is called.

@@ -103,7 +103,12 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 	}
 	s.grants[w.seq] = g
 	s.own.addGrant(g)
-	s.c.trace.acquired(g.traceCtx(), g.event(LockEvent{Took: g.since.Sub(w.began)}))
+	if w.series != nil {
+		g.ensureRare().series = w.series
+	}
+	took := g.since.Sub(w.began)
+	g.countGranted(took)
+	s.c.trace.acquired(g.traceCtx(), g.event(LockEvent{Took: took}))
 	if w.early.asked {
 		g.noteAsked(w.early.by)
 	}

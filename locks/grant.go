@@ -7,6 +7,7 @@ import (
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/meter"
 )
 
 // grant is one grant of the session: of one key, or of several keys under one
@@ -43,6 +44,7 @@ type rareFields struct {
 	entry     *ownerEntry      // of the option Reentrant
 	changing  chan struct{}    // size 1: full while a change runs
 	changes   []*runningChange // running, or waiting for its turn
+	series    []*meter.Series  // count the grant by its label
 	hooks     []*lossHook      // of all locks of the grant
 	traced    context.Context  // of Trace.Acquiring; nil: the first handle's parent
 }
@@ -134,7 +136,9 @@ func (l *Lock) markReleased() (last bool, cancels []func()) {
 func (g *grant) markLost(reason Reason, cancels []func()) []func() {
 	lost := &LostError{Key: g.key, Token: g.token, Reason: reason}
 	cancels = g.endLocks(lost, cancels)
-	g.s.c.trace.lost(g.traceCtx(), g.event(LockEvent{Took: time.Since(g.since), Err: lost}))
+	held := time.Since(g.since)
+	g.countEnded(reason, held)
+	g.s.c.trace.lost(g.traceCtx(), g.event(LockEvent{Took: held, Err: lost}))
 	return cancels
 }
 

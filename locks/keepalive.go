@@ -119,6 +119,7 @@ func (s *session) sendBeat(now instant) {
 	}
 	s.mu.Lock()
 	if len(s.beats) == beatsPerTTL {
+		s.c.meter.BeatsFailed.Inc()
 		s.dropBeats(s.beats[0].sent)
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, left)
@@ -150,8 +151,12 @@ func (s *session) dropBeats(sent instant) {
 
 // handleBeatAnswer handles the answer to a beat sent at sent.
 func (s *session) handleBeatAnswer(sent instant, err error, stale bool) {
+	if err != nil && !stale && !errors.Is(err, cluster.ErrStopped) {
+		s.countBeatFailed()
+	}
 	switch {
 	case err == nil:
+		s.c.meter.Beats.Observe(s.c.now().since(sent))
 		s.c.trace.beatConfirmed(s.c.clock.Now().Sub(sent.at))
 		s.extendTrust(sent)
 	case errors.Is(err, replica.ErrNoSession):

@@ -156,6 +156,7 @@ func (c *Client) openSession(ctx context.Context) (*session, error) {
 			}
 			s := newSession(c, id, trust, guest)
 			c.rep.Attach(id, s.handleEvent) // before a request can cause events
+			c.meter.Opened.Inc()
 			c.trace.sessionOpened(ttl)
 			return s, nil
 		case err == nil && out.Code == machine.BadCommand && out.Field == "TTL":

@@ -71,7 +71,9 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	}
 	last, cancels := l.markReleased()
 	if last {
-		s.c.trace.released(g.traceCtx(), g.event(LockEvent{Took: time.Since(g.since)}))
+		held := time.Since(g.since)
+		g.countEnded(0, held)
+		s.c.trace.released(g.traceCtx(), g.event(LockEvent{Took: held}))
 	}
 	d := g.releaseCleanup(to)
 	s.unlockAndCancel(cancels)

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/meter"
 )
 
 // acquireRequest is a call's request for one key, or for several keys at once.
@@ -15,6 +16,7 @@ type acquireRequest struct {
 	cmd     machine.Acquire // filled in by the options; command completes it
 	owner   string          // of the option Reentrant
 	options optionSet       // the options given
+	series  []*meter.Series // count the request by its label; nil: none
 	err     error           // a *cluster.ConfigError of the first part that cannot be used
 
 	call   Call

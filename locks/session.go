@@ -154,6 +154,7 @@ func (s *session) lose(reason Reason) {
 	cancels := s.loseGrants(reason)
 	waiters := slices.SortedFunc(maps.Values(s.waiters), func(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) })
 	clear(s.waiters)
+	s.c.meter.SessionsLost[reason].Inc()
 	if s.own != nil {
 		s.own.waits = machine.StringSet{}
 	}

@@ -106,6 +106,9 @@ func (b *board) changedOwners(now time.Time) string {
 	for _, r := range b.rows {
 		if owned := summed(b.shardsOf(r.name)); owned != b.told[r.name] {
 			b.told[r.name] = owned
+			if r.state == dead {
+				continue // its process owns nothing, and its locks are not free yet
+			}
 			if owned == "" {
 				owned = "nothing"
 			}

@@ -18,6 +18,7 @@ type screen struct {
 // latest events, as many as fit, and the keys. There are fewer lines than height, so
 // that a line stays free for the cursor.
 func renderTable(b *board, s screen, now time.Time, width, height int) []line {
+	const most = 32 // lines, also on a taller screen
 	gap := []line{nil}
 	if height < 18 {
 		gap = nil
@@ -58,8 +59,11 @@ func renderTable(b *board, s screen, now time.Time, width, height int) []line {
 			events = append(events, styled(eventStyle(text), part))
 		}
 	}
-	fits := min(len(events), max(0, height-1-len(top)-len(bottom)))
-	lines := append(append(top, events[len(events)-fits:]...), bottom...)
+	room := max(0, min(height-1, most)-len(top)-len(bottom))
+	fits := min(len(events), room)
+	lines := append(top, events[len(events)-fits:]...)
+	lines = append(lines, make([]line, room-fits)...) // the keys stay in their place
+	lines = append(lines, bottom...)
 	lines = lines[:min(len(lines), max(0, height-1))]
 	for i, l := range lines {
 		lines[i] = l.cropped(width)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/wardmote/wardmote/fence"
 )
 
 // render returns the screen as text without colours.
@@ -28,7 +30,7 @@ func busyBoard() *board {
 
 func TestTableShowsTheBoard(t *testing.T) {
 	s := screen{latest: []string{"   1.0s  older", "   3.0s  the latest"}, page: "http://127.0.0.1:1/", hint: "try k", waiting: "waiting: k"}
-	got := strings.Join(render(busyBoard(), s, at(12345), 90, 24), "\n")
+	got := strings.Join(render(busyBoard(), s, at(12345), 90, 18), "\n")
 	want := `wardmote  three processes, one cluster, TTL 2s                                       12.3s
 live page http://127.0.0.1:1/  (ben/ is ben's own view)
 
@@ -40,6 +42,8 @@ cid     running   ███████████████████· 1.
    1.0s  older
    3.0s  the latest
 
+
+
 jobs run 0   writes 364   stale writes refused 0
 try k
 waiting: k
@@ -50,7 +54,7 @@ k kill -9 the scheduler   p pause it 6s   i cut it off 6s   r restart the dead  
 }
 
 func TestNarrowTableHasTheEssentials(t *testing.T) {
-	got := strings.Join(render(busyBoard(), screen{}, at(12345), 60, 12), "\n")
+	got := strings.Join(render(busyBoard(), screen{}, at(12345), 60, 8), "\n")
 	want := `wardmote  three processes, one cluster, TTL 2s         12.3s
 member  state     trust         role       owns shards
 ann     paused    ······ ended  –          0 4 8
@@ -140,9 +144,16 @@ func TestOwnersAreToldOnceAfterABurst(t *testing.T) {
 	if got := b.changedOwners(at(9000)); got != "" {
 		t.Errorf("told again: %s", got)
 	}
-	b.apply(event{Kind: exited, Member: "ben"}, at(9000))
+	for i, shard := range []int{4, 5} {
+		b.apply(event{Kind: gaveUp, Member: "ben", Shard: shard, Token: fence.Token(20 + i)}, at(9000))
+	}
 	if got, want := b.changedOwners(at(9500)), "ben owns nothing"; got != want {
 		t.Errorf("told %q, want %q", got, want)
+	}
+	// The locks of a dead process are not free before its trust has run down.
+	b.apply(event{Kind: exited, Member: "ann"}, at(10000))
+	if got := b.changedOwners(at(10500)); got != "" {
+		t.Errorf("told of a dead process: %s", got)
 	}
 }
 

@@ -38,6 +38,7 @@ var floors = []string{
 	"internal/timing",
 	"internal/host",
 	"internal/machine",
+	"internal/meter",
 	"fence",
 }
 
@@ -50,6 +51,7 @@ const (
 	commands  = "a command, its outcome and its events are the machine's types"
 	refusals  = "every room notes the messages it refuses in one place"
 	clocks    = "the readings that the promise of one holder rests on take a clock that a test can replace"
+	counts    = "a count is kept where the event is, whether or not a program reads it"
 	wired     = "cluster makes the room and connects it to the others"
 )
 
@@ -69,6 +71,8 @@ var arrows = []arrow{
 	{"locks/lockstest", "internal/host", "a test replaces a member's clock and disk"},
 	{"locks/lockstest", "internal/wakeup", wakeups},
 
+	{"locks/lockshttp", "internal/meter", "Metrics reads the counts"},
+	{"locks/lockshttp", "fence", "the refusals of a guard can be counted"},
 	{"locks/lockshttp", "locks", "the page shows what a client sees"},
 	{"locks/lockshttp", "cluster", "the page shows the health of a member, and asks its user about verbs"},
 
@@ -194,6 +198,13 @@ var arrows = []arrow{
 	{"internal/simnet", "internal/timing", durations},
 	{"internal/simnet", "internal/wakeup", wakeups},
 
+	{"locks", "internal/meter", counts},
+	{"cluster", "internal/meter", counts},
+	{"internal/term", "internal/meter", counts},
+	{"internal/consensus", "internal/meter", counts},
+	{"internal/raftstore", "internal/meter", counts},
+	{"internal/port", "internal/meter", counts},
+	{"internal/member", "internal/meter", "every room of a node counts in the node's counts"},
 	{"internal/logging", "internal/timing", durations},
 	{"internal/refused", "internal/logging", "a line that repeats itself is limited"},
 	{"internal/refused", "internal/timing", durations},

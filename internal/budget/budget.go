@@ -96,6 +96,16 @@ func New(tell func(from, detail string)) *Budget {
 	return &Budget{tell: tell, frames: newSums(), requests: newSums()}
 }
 
+// Held returns the bytes that are taken now.
+func (b *Budget) Held() int {
+	b.mu.Lock()
+	frames := b.frames.all
+	b.mu.Unlock()
+	b.requestsMu.Lock()
+	defer b.requestsMu.Unlock()
+	return frames + b.requests.all
+}
+
 // Share is the part of one connection in a budget. A nil Share has no bounds.
 type Share struct {
 	budget *Budget

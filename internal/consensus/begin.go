@@ -148,6 +148,7 @@ func (s *Seat) open(id string, first []string) (*Raft, error) {
 			return nil, err
 		}
 	}
+	store.Measure(&s.cfg.Self.Meter.Writes)
 	store.Before(s.cfg.Disk.Write)
 	if len(first) > 0 {
 		if err := s.bootstrap(id, first, store, snapshots); err != nil {

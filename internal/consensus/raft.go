@@ -105,6 +105,9 @@ func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.Snap
 	r.trans.base.start(snapshots, r.raft.AppliedIndex())
 	r.reach.started(r.serves)
 	r.raft.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+		if o.Data == raft.Candidate {
+			seat.Self.Meter.Elections.Inc()
+		}
 		switch o.Data.(type) {
 		case raft.RaftState, raft.LeaderObservation, raft.PeerObservation:
 			r.reach.changed.Wake()

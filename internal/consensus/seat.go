@@ -11,6 +11,7 @@ import (
 	"github.com/wardmote/wardmote/internal/identity"
 	"github.com/wardmote/wardmote/internal/judge"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/meter"
 	"github.com/wardmote/wardmote/internal/raftstore"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -81,7 +82,12 @@ type Seat struct {
 }
 
 // NewSeat returns the Seat of a thin member: see Resume and Run.
-func NewSeat(cfg Config) *Seat { return &Seat{cfg: cfg, work: make(chan func(), 16)} }
+func NewSeat(cfg Config) *Seat {
+	if cfg.Self.Meter == nil {
+		cfg.Self.Meter = new(meter.Node)
+	}
+	return &Seat{cfg: cfg, work: make(chan func(), 16)}
+}
 
 // Current returns the running Raft, or nil.
 func (s *Seat) Current() *Raft {

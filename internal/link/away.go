@@ -82,6 +82,16 @@ func (k *Link) Return() {
 	k.Wake()
 }
 
+// Led reports whether a leader serves this member, and for how long that has been so.
+func (k *Link) Led() (led bool, since time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.up != nil {
+		return true, time.Since(k.reached)
+	}
+	return false, time.Since(k.away.lost)
+}
+
 // Away reports whether Leave was called last, and not Return.
 func (k *Link) Away() bool {
 	k.mu.Lock()

@@ -89,6 +89,7 @@ type Link struct {
 
 	mu       sync.Mutex
 	up       upstream       // nil: no leader is reached
+	reached  time.Time      // since when a leader is reached, or was, whichever leader
 	leader   member.Process // without a boot, while up is set
 	term     uint64         // the highest term to have served this member
 	ttl      uint64         // the bound of session TTLs as last told, in milliseconds; 0 unknown
@@ -287,6 +288,9 @@ func (r *run) serve(up upstream, leader member.Process, a wire.AttachAnswer, cla
 		return
 	}
 	r.f.attached(up, leader)
+	if k.up == nil {
+		k.reached = time.Now()
+	}
 	k.up, k.leader = up, leader
 	k.term, k.ttl = max(k.term, a.Term), a.TTL
 	k.away.noteTTL(a.TTL)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/meter"
 	"github.com/wardmote/wardmote/internal/refused"
 )
 
@@ -29,6 +30,7 @@ type Self struct {
 	Log     *slog.Logger
 	Refused *refused.Log // counts and tells messages that were refused; may be nil
 	Clock   *Clock       // nil: package time; see package host for the readings that take it
+	Meter   *meter.Node  // counts for the metrics; a room that may be given nil makes one of its own
 }
 
 // Clock is the clock of a member's host.

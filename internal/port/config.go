@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/auth"
+	"github.com/wardmote/wardmote/internal/meter"
 	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/transport"
@@ -68,6 +69,9 @@ type Config struct {
 
 	// Refused counts refused connections. May be nil.
 	Refused *refused.Log
+
+	// Meter counts the bytes of this port. Nil: nobody reads the counts.
+	Meter *meter.Node
 
 	// Foreign is told of each meeting with a member of another cluster that
 	// passed TLS, whichever side dialled. h describes the stranger: From and

@@ -58,7 +58,7 @@ func Open(cfg Config) (*Port, error) {
 	}
 	p := &Port{
 		cfg:      cfg,
-		endpoint: endpoint,
+		endpoint: countBytes(endpoint, cfg.Meter),
 		cluster:  hashCluster(cfg.Cluster),
 		handlers: make(map[Kind]func(*Conn)),
 		conns:    make(map[*Conn]struct{}),
@@ -168,6 +168,24 @@ func (p *Port) repeat(failure string, step func() error) {
 		}
 	}
 }
+
+// Connections returns the numbers of connections, accepted and dialled together, of
+// each kind.
+func (p *Port) Connections() map[Kind]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := make(map[Kind]int)
+	for kind := range kindNames {
+		n[kind] = 0
+	}
+	for c := range p.conns {
+		n[c.Hello.Kind]++
+	}
+	return n
+}
+
+// Held returns the bytes that the node holds for its peers.
+func (p *Port) Held() int { return p.budget.Held() }
 
 // Close frees the address, closes every connection, accepted or dialled, ends
 // running Dials with [net.ErrClosed], and returns when every goroutine of the

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/wardmote/wardmote/internal/meter"
 )
 
 // Engine keeps the bytes of a Store. Its methods may be called from any
@@ -64,6 +66,7 @@ type Store struct {
 	opened  time.Time    // the origin of began, on the monotonic clock
 	began   atomic.Int64 // start of the running write, in ns since opened plus 1; 0: no write runs
 	flush   flush
+	writes  *meter.Latency // nil: nobody reads
 	appends appends
 	failure atomic.Pointer[error]
 
@@ -124,6 +127,9 @@ func (s *Store) Before(f func() error) {
 	s.before = f
 }
 
+// Measure has each transaction observed by writes. It is called before the first.
+func (s *Store) Measure(writes *meter.Latency) { s.writes = writes }
+
 // StalledFor returns how long the running write has been running, or 0 if no
 // write runs.
 func (s *Store) StalledFor() time.Duration {
@@ -173,7 +179,9 @@ func (s *Store) transact(run func() error) error {
 		err = run()
 	}
 	s.began.Store(0)
-	s.flush.note(time.Since(s.opened) - began)
+	took := time.Since(s.opened) - began
+	s.flush.note(took)
+	s.writes.Observe(took)
 	if err == nil {
 		return nil
 	}

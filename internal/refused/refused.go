@@ -45,6 +45,9 @@ var next = map[Kind]string{
 	Flood:     "look for the program that opens so many connections or requests",
 }
 
+// Kinds returns all kinds, in order.
+func Kinds() []Kind { return slices.Sorted(maps.Keys(next)) }
+
 // Log counts and tells refusals. A nil Log does neither. The methods may be called
 // from any goroutine.
 type Log struct {

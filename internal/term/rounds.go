@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wakeup"
@@ -85,6 +86,18 @@ func (r *rounds) run(ctx context.Context) {
 			done(ok)
 		}
 	}
+}
+
+// round is confirmTerm, counted.
+func (t *Term) round(ctx context.Context) bool {
+	begun := time.Now()
+	ok := t.confirmTerm(ctx)
+	if ok {
+		t.cfg.Meter.Rounds.Observe(time.Since(begun))
+	} else if ctx.Err() == nil {
+		t.cfg.Meter.RoundsFailed.Inc()
+	}
+	return ok
 }
 
 // confirmTerm is a round. confirmTerm reports true if a majority of the voters says

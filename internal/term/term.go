@@ -9,6 +9,7 @@ import (
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/meter"
 	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wakeup"
@@ -72,6 +73,9 @@ type Config struct {
 
 	// Refused counts the requests for sessions of other processes. It may be nil.
 	Refused *refused.Log
+
+	// Meter counts rounds and entries. Nil: nobody reads the counts.
+	Meter *meter.Node
 }
 
 // A Term is this node while leading in a term. A Term takes the commands, beats and
@@ -116,6 +120,9 @@ func New(cfg Config) *Term {
 	if cfg.Format == nil {
 		cfg.Format = machine.Format
 	}
+	if cfg.Meter == nil {
+		cfg.Meter = new(meter.Node)
+	}
 	t := &Term{
 		cfg:         cfg,
 		table:       cfg.Table,
@@ -128,7 +135,7 @@ func New(cfg Config) *Term {
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.proposer = newProposer(cfg.Table, t.commit)
-	t.rounds = newRounds(t.confirmTerm)
+	t.rounds = newRounds(t.round)
 	t.keeper = newKeeper(t)
 	t.watches = newWatches()
 	t.planner = newPlanner(t)
@@ -194,11 +201,19 @@ func (t *Term) doubtNow() { t.doubts.Do(func() { close(t.doubt) }) }
 
 // commit commits an entry of the proposer.
 func (t *Term) commit(entry []byte) ([]machine.Outcome, wire.Code) {
+	begun, m := time.Now(), t.cfg.Meter
 	result, code := t.cfg.Log.Commit(entry)
 	if code == wire.CodeUnknown {
 		t.doubtNow()
 	}
 	outcomes, _ := result.([]machine.Outcome)
+	if code == wire.CodeOK {
+		m.Commits.Observe(time.Since(begun))
+		m.Commands.Add(uint64(len(outcomes)))
+		m.EntryBytes.Add(uint64(len(entry)))
+	} else {
+		m.CommitsFailed.Inc()
+	}
 	return outcomes, code
 }
 
@@ -355,6 +370,20 @@ func (t *Term) Bound() uint64 { return view(t.table, (*machine.State).Bound) }
 
 // Lifted reports whether the founding wait is over.
 func (t *Term) Lifted() bool { return view(t.table, (*machine.State).Lifted) }
+
+// Queue returns the number of commands that wait for the next entry, and their bytes.
+func (t *Term) Queue() (commands, bytes int) {
+	t.proposer.mu.Lock()
+	defer t.proposer.mu.Unlock()
+	return t.proposer.waiting, t.proposer.size
+}
+
+// Attached returns the number of members that this leader serves, this node included.
+func (t *Term) Attached() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.subscribers)
+}
 
 // Format returns the table's format of log entries.
 func (t *Term) Format() int { return t.table.Format() }
