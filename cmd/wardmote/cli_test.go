@@ -107,7 +107,7 @@ func runCLI(t *testing.T, input string, args ...string) (out, err string, code i
 	return r.stdout(), r.stderr(), code
 }
 
-// stamps returns the times of a name's lines, and those of its child.
+// stamps returns the times in the lines of a process and of its child process.
 func stamps(t *testing.T, file, name string) (times []time.Duration) {
 	t.Helper()
 	for line := range strings.Lines(read(file)) {

@@ -174,7 +174,7 @@ func (p *program) watchLocks(w *way, s *source, prefix string) error {
 	}
 }
 
-// printChanges prints the keys whose state differs from the state printed last.
+// printChanges prints the changed keys: printed has the last printed state of each key.
 func (p *program) printChanges(w *way, doc documents.Locks, printed map[string]string) {
 	t := newTable(p.out)
 	seen := make(map[string]bool)

@@ -63,7 +63,7 @@ type runner struct {
 	granted    chan locks.LockEvent // by Trace.Acquired, which comes after the session's TTL
 }
 
-// say tells what happens, if -verbose was given.
+// say prints a line about the lock if -verbose was given.
 func (r *runner) say(format string, args ...any) {
 	if r.verbose {
 		r.warn(format, args...)
@@ -158,8 +158,8 @@ func clientName(command string) string {
 	return base[:min(len(base), 64)] + "[" + strconv.Itoa(os.Getpid()) + "]"
 }
 
-// catch returns the signals to pass on, but those that this process was started to
-// ignore, as by nohup.
+// catch returns a channel for the signals to pass on. Signals that the caller of this
+// process ignores, as nohup ignores SIGHUP, stay ignored.
 func catch() chan os.Signal {
 	c := make(chan os.Signal, 16)
 	for _, s := range passedOn {

@@ -132,7 +132,7 @@ func TestASignalEndsTheWait(t *testing.T) {
 	}
 }
 
-// What a command leaves behind in its group has ended before the key is free.
+// The group of a command has no process left when the key is free.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	w := sharedTown(t)
@@ -152,7 +152,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// A succession is two runs for one key, the second one waiting for the first.
+// A succession is two runs for one key: the second run waits for the first.
 type succession struct {
 	t             *testing.T
 	file          string
@@ -206,7 +206,7 @@ func TestKillOfRunKillsTheCommand(t *testing.T) {
 	s.check()
 }
 
-// A stopped run loses its lock, and its command has ended before that.
+// A stopped run loses its lock. The command has ended before the loss.
 func TestStopOfRunKillsTheCommand(t *testing.T) {
 	t.Parallel()
 	s := succeed(t, sharedTown(t), "stopped")

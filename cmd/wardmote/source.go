@@ -18,9 +18,9 @@ import (
 	"github.com/wardmote/wardmote/locks/lockshttp"
 )
 
-// A source answers with the documents of package lockshttp: those of a member's page, or
-// those of this program's own member, which serves them without a network. So both ways
-// give the same answers.
+// A source answers with the documents of package lockshttp. The documents come from a
+// member's page by HTTP, or from this program's own member without a network. So both
+// ways give the same answers.
 type source struct {
 	pages  []string // addresses that end with a slash
 	client *http.Client
@@ -62,7 +62,7 @@ func (w *way) openJoined() (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The operator at this program is the one who may: the leader asks
+	// Everything is allowed to the operator of this program. The leader asks
 	// Security.Authorize besides.
 	allow := func(*http.Request, cluster.Verb, string) error { return nil }
 	s := &source{

@@ -120,7 +120,7 @@ func alone(r locks.Report) bool {
 	return !slices.ContainsFunc(r.Node.Members, func(m cluster.MemberReport) bool { return !m.Self }) && !r.Node.Leader.Reached
 }
 
-// tries says whom a member has tried to reach.
+// tries lists the addresses that a member has tried, with the answers.
 func tries(r locks.Report) string {
 	var all []string
 	for _, t := range r.Node.Join.Tries {

@@ -75,7 +75,7 @@ func age(d *documents.Duration) string {
 	return since(time.Duration(*d))
 }
 
-// headLine says where a document comes from, how old it is, and what is wrong.
+// headLine is one line about a document: the source, the age, a missing quorum.
 func headLine(h documents.Head) string {
 	text := "as the leader told " + h.Node + " now"
 	switch h.Source {

@@ -179,7 +179,7 @@ func TestAskAndBreakOfARun(t *testing.T) {
 			if code := r.wait(); code != exitSignal+15 {
 				t.Errorf("code %d after an ask, stderr %q", code, r.stderr())
 			}
-			// A command that ignores signals, and its child, are dead when the next one begins.
+			// The command and its child ignore signals. Both are dead when the next command begins.
 			s := succeed(t, w, "broken/"+way)
 			st := lockOf(t, w, "broken/"+way)
 			out, err, code = runCLI(t, "", append(append([]string{"break"}, flags...), "broken/"+way, st)...)
@@ -275,7 +275,7 @@ func TestCommandsAnswerWithoutAQuorum(t *testing.T) {
 			if code != 0 && code != exitNoQuorum || err != "" {
 				t.Fatalf("%s: code %d, stdout %s, stderr %q", c.args, code, out, err)
 			}
-			// As long as the member believes its leader, its answer is the leader's.
+			// The member's first answers may still be the leader's.
 			ok := code == c.code && strings.Contains(out, c.want) && (code != 0 || c.args[0] == "events" || strings.Contains(out, "NO QUORUM"))
 			return ok && (least < answerLimit || calls > 10)
 		})

@@ -178,7 +178,7 @@ func (w *way) tlsConfig() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ClientCAs: roots}, nil
 }
 
-// roots returns the certificates of -ca, or nil for those of the host.
+// roots returns the certificates of -ca, or nil for the certificates of the host.
 func (w *way) roots() (*x509.CertPool, error) {
 	if w.caFile == "" {
 		return nil, nil
@@ -246,7 +246,8 @@ func (w *way) start(ctx context.Context, o locks.Options) (*joined, error) {
 	return &joined{node: node, client: locks.New(node, o)}, nil
 }
 
-// closeLimit bounds the farewell. The TTL frees what the cluster was not told of.
+// closeLimit bounds the farewell. Keys that the farewell could not free are free after the
+// TTL.
 const closeLimit = 3 * time.Second
 
 // close ends the client and the member. The result is the error of the client: keys may
