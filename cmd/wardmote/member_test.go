@@ -19,6 +19,7 @@ import (
 
 	"github.com/wardmote/wardmote"
 	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/locks/lockshttp"
 )
@@ -30,6 +31,9 @@ const (
 	asCommand = "command"
 	asMember  = "member"
 )
+
+// hostStalls knows how long the tests have stood still.
+var hostStalls *testrounds.Stalls
 
 // patience bounds every wait of a test for something that must happen.
 const patience = 60 * time.Second
@@ -69,6 +73,8 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	hostStalls = testrounds.WatchStalls(nil)
+	defer hostStalls.Stop()
 	defer endTowns()
 	return m.Run()
 }
