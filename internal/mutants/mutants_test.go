@@ -18,8 +18,8 @@ var mutants = []mutant{
 	{
 		name: "no fresh TTL", breaks: "a new leader gives every session a whole TTL",
 		file: "internal/term/keeper.go",
-		old:  "d := newDeadline(st.ID, time.Duration(st.TTL)*time.Millisecond, now)",
-		new:  "d := newDeadline(st.ID, time.Duration(st.TTL)*time.Millisecond, now.Add(-time.Duration(st.TTL)*time.Millisecond/2))",
+		old:  "d := newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, now)",
+		new:  "d := newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, now.Add(-time.Duration(st.TTL)*time.Millisecond/2))",
 		pkg:  "internal/term", run: "Leader|TTL|Trust",
 	},
 	{
@@ -268,7 +268,7 @@ var mutants = []mutant{
 	// The log, the cluster, the fence.
 	{
 		name: "one queue for all members", breaks: "one member's crowd costs the others no more than their turn",
-		file: "internal/term/propose.go", old: "commands, bytes := max(1, (machine.MaxCommands-len(p.entry))/lanes), max(1, (maxEntryBytes-size)/lanes)", new: "commands, bytes := machine.MaxCommands, maxEntryBytes",
+		file: "internal/term/propose.go", old: "part := room.part(lanes)", new: "part := room",
 		pkg: "internal/term", run: "Thousands",
 	},
 	{
