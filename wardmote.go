@@ -34,6 +34,7 @@
 //   - Package cluster has the configuration, the guarantees, and the health of a member.
 //   - Package fence has the guards of written resources. A paused process cannot notice
 //     the loss of its lock; only the resource can refuse the write.
+//   - Package locks/lockshttp has a page that shows the cluster, probes and metrics.
 //   - Package locks/lockstest has whole clusters for tests, in fake time.
 //
 // # The first seconds

@@ -56,7 +56,7 @@ func TestAGoodbyeNeedsANameOrTheVoterRole(t *testing.T) {
 	} {
 		n := &Node{}
 		n.self.Refused = refused.New(slog.New(slog.DiscardHandler))
-		n.proof = proof.New(proof.Config{Ended: func(string, uint64) {}})
+		n.proof = proof.New(proof.Config{Ended: func(string, uint64) {}, Members: func() []member.Sighting { return nil }})
 		v := port.Peer{Name: "v", Boot: 7}
 		body := wire.Marshal(&wire.GoodbyeNotice{Name: v.Name, Boot: v.Boot})
 		n.answerGoodbye(&port.Conn{Hello: port.Hello{From: v}, Proved: row.proved}, &stream.Request{Frame: wire.Frame{Type: wire.Goodbye, Body: body}})

@@ -209,25 +209,78 @@ func (n *Node) tellMeeting(p member.Process, own, other wire.LineageOf, verdict 
 // process of this member, still believed alive by gossip, or a second process by
 // mistake. Of two running processes the member of the cluster stays, or else the
 // older process.
-func (n *Node) namesake(s member.Sighting) {
-	ready := n.granted.Load()
+//
+// Both sides ask, and go on until the other one has answered or gossip does not list it
+// any more: a single question can be lost, and gossip's word comes once. While both run,
+// both tell the conflict again and again.
+func (n *Node) namesake(member.Sighting) {
 	if !n.conflicts.namesake.CompareAndSwap(false, true) {
-		return // gossip tells again
+		return // the look under way finds this process too
 	}
 	n.spawn(func() {
-		defer n.conflicts.namesake.Store(false)
-		ctx, cancel := context.WithTimeout(n.ctx, timing.Dial)
-		defer cancel()
-		var who wire.WhoAnswer
-		err := n.peers.AskInto(ctx, s.Process, wire.Who, nil, &who)
-		if err != nil || who.Name != n.self.Name || who.Boot == n.self.Boot {
-			return
-		}
-		n.conflict(s.Process, "two running members of one name")
-		if !ready && s.Boot < n.self.Boot {
-			n.fail(&ConfigError{"Config.Name", fmt.Sprintf("%q is the name of a running member at %s", n.self.Name, s.Addr)})
+		for {
+			n.askNamesakes()
+			n.conflicts.namesake.Store(false)
+			// A process may have come just before: gossip has found the look under way.
+			if n.ctx.Err() != nil || len(n.namesakes()) == 0 || !n.conflicts.namesake.CompareAndSwap(false, true) {
+				return
+			}
 		}
 	})
+}
+
+// namesakes lists the other processes of this member's name that gossip takes for alive,
+// but for those that have ended for certain.
+func (n *Node) namesakes() (out []member.Sighting) {
+	for _, s := range n.gossip.Alive() {
+		if s.Name == n.self.Name && !n.self.Is(s.Process) && !n.proof.Ended(s.Name, s.Boot) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// askNamesakes asks all namesakes, again and again until there are none.
+func (n *Node) askNamesakes() {
+	pause := timing.LeastBackoff
+	early := make(map[uint64]bool) // boots: known before this member was ready?
+	for {
+		all := n.namesakes()
+		if len(all) == 0 {
+			return
+		}
+		for _, s := range all {
+			if _, known := early[s.Boot]; !known && len(early) < maxConflicts {
+				early[s.Boot] = !n.granted.Load()
+			}
+			n.askNamesake(s, early[s.Boot])
+		}
+		// More often than a lasting conflict is told, so that it is not forgotten.
+		pause = min(2*pause, timing.ConflictAgain)
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// askNamesake asks one namesake, and notes the conflict if it answers. The younger one
+// fails if it has known of the other since before it was ready, however long the answer
+// took: early. A member that has served does not give way to a process that comes later
+// and says that it is older.
+func (n *Node) askNamesake(s member.Sighting, early bool) {
+	ctx, cancel := context.WithTimeout(n.ctx, timing.Dial)
+	defer cancel()
+	var who wire.WhoAnswer
+	err := n.peers.AskInto(ctx, s.Process, wire.Who, nil, &who)
+	if err != nil || who.Name != n.self.Name || who.Boot == n.self.Boot {
+		return
+	}
+	n.conflict(s.Process, "two running members of one name")
+	if early && who.Boot < n.self.Boot {
+		n.fail(&ConfigError{"Config.Name", fmt.Sprintf("%q is the name of a running member at %s", n.self.Name, s.Addr)})
+	}
 }
 
 // fail stops a node that can take no part in the cluster. Calls return err from then on.

@@ -141,3 +141,32 @@ func TestForgedConflictsSilenceNoOther(t *testing.T) {
 		}
 	})
 }
+
+// The question to a namesake can be lost, while gossip goes around by others. It is asked
+// until it is answered, and both sides tell: the one that stays, by its Health.
+func TestANamesakeIsAskedUntilItAnswers(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		n2 := b.form()[1]
+		cut := func() {
+			b.net.Cut(b.host("twin"), b.host("n2"))
+			b.net.Cut(b.host("n2"), b.host("twin"))
+		}
+		cut()
+		twin := b.start("twin", thin, func(c *Config) { c.Name = "n2" })
+		time.Sleep(5 * time.Second) // of the first question and more
+		if twin.Err() != nil || len(n2.Health(b.within(time.Second)).Conflicts) > 0 {
+			t.Fatalf("they have met: %v", twin.Err())
+		}
+		b.net.Heal()
+		time.Sleep(2 * timing.ConflictAgain)
+		var bad *ConfigError
+		if err := twin.Err(); !errors.As(err, &bad) || bad.Field != "Config.Name" {
+			t.Errorf("the twin got %v", err)
+		}
+		h := n2.Health(b.within(time.Second))
+		if !strings.Contains(strings.Join(h.Conflicts, "\n"), "two running members of one name") {
+			t.Errorf("%q, %q", h.Conflicts, h.Reason)
+		}
+		b.ready(n2)
+	})
+}

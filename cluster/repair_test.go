@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -154,6 +155,33 @@ func TestASpareTakesTheProvenDeadVotersPlaceAtOnce(t *testing.T) {
 		}
 		if !slices.Contains(b.voters(), "n4") {
 			t.Errorf("voters %v", b.voters())
+		}
+	})
+}
+
+// A goodbye of a voter that goes on, as a holder of a shared secret can forge it, moves no
+// vote, however often it is said, and is forgotten.
+func TestAForgedGoodbyeMovesNoVote(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.form()
+		b.join("n4")
+		time.Sleep(20 * time.Second)
+		voters := b.voters()
+		victim, leader := b.followers()[0], b.leader()
+		bye := wire.GoodbyeNotice{Name: victim.Name(), Boot: victim.self.Boot}
+		for range 5 {
+			f, err := victim.peers.Ask(b.within(time.Second), leader.self.Process(), wire.Goodbye, wire.Marshal(&bye))
+			if err != nil || f.Code != wire.CodeOK {
+				t.Fatalf("goodbye: %v, %v", f.Code, err)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(2 * timing.GoodbyeDoubt)
+		if got := b.voters(); !slices.Equal(got, voters) || leader.proof.Ended(victim.Name(), victim.self.Boot) {
+			t.Errorf("voters %v became %v; ended: %t", voters, got, leader.proof.Ended(victim.Name(), victim.self.Boot))
+		}
+		if n := leader.self.Refused.Counts()[refused.Claim]; n == 0 {
+			t.Error("nobody is told")
 		}
 	})
 }

@@ -69,6 +69,8 @@ func TestStartPlays(t *testing.T) {
 		}
 		l.Close()
 	}
+	stalls, began := testrounds.WatchStalls(nil), time.Now()
+	defer stalls.Stop()
 	s := newSession(t)
 	var before, after []run
 	for _, b := range readBlocks(t, "start.md") {
@@ -93,17 +95,24 @@ func TestStartPlays(t *testing.T) {
 		t.Fatal("start.md kills no process")
 	}
 
-	// One process wrote at a time, and the token rose.
+	// One process wrote at a time: the token rose with each change of the process.
 	owners := slices.Compact(s.runs())
-	if len(owners) != 2 || owners[0] != before[0] || owners[1] != after[len(after)-1] || owners[1].token <= owners[0].token {
-		t.Errorf("the job's processes and tokens: %v, want two, under rising tokens", owners)
-	}
-	told := regexp.MustCompile(`process (\d+) has the job\n`).FindAllStringSubmatch(s.output(), -1)
-	for i, r := range owners {
-		if len(told) != len(owners) || told[i][1] != fmt.Sprint(r.pid) {
-			t.Errorf("the terminal tells of %v, and the owners were %v", told, owners)
+	for i, r := range owners[1:] {
+		if r.token <= owners[i].token {
+			t.Errorf("%v wrote after %v", r, owners[i])
 		}
 	}
+	// The job changed hands at the kill alone, and the terminal told of it.
+	told := regexp.MustCompile(`process (\d+) has the job\n`).FindAllStringSubmatch(s.output(), -1)
+	if len(owners) == 2 && len(told) == 2 && told[0][1] == fmt.Sprint(owners[0].pid) && told[1][1] == fmt.Sprint(owners[1].pid) {
+		return
+	}
+	text := fmt.Sprintf("the job's processes were %v, and the terminal told of %v", owners, told)
+	if stood := stalls.Since(began); stood >= testrounds.Void {
+		t.Logf("%s; void, since this host stood still for %v", text, stood)
+		return
+	}
+	t.Error(text)
 }
 
 // run is a line of runs.txt.

@@ -186,7 +186,7 @@ func (s *Seat) markStored() error {
 func (s *Seat) renew() error {
 	before := s.cfg.Record.Get()
 	err := s.cfg.Record.Update(func(rec *identity.Record) {
-		rec.Generation = max(rec.Generation+1, uint64(s.cfg.Self.Clock.Wall().UnixNano()))
+		rec.Generation = max(rec.Generation+1, uint64(max(s.cfg.Self.Clock.Wall().UnixNano(), 0)))
 		rec.Stored = false
 	})
 	if err != nil {

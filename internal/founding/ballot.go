@@ -3,8 +3,10 @@ package founding
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -47,9 +49,10 @@ func (r *Runner) tryBallot(ctx context.Context, group []member.Sighting, round u
 			return round // that cluster may live: see heard.go
 		}
 	}
+	refusals := whoRefuses(promises)
 	maps.DeleteFunc(promises, func(_ string, p wire.PrepareAnswer) bool { return !promised(p) })
 	if len(promises) < least {
-		r.setNote("%d of %d founders promised so far", len(promises), least)
+		r.setNote("%d of %d founders promised so far%s", len(promises), least, refusals)
 		return round
 	}
 	named, m := len(r.cfg.Founders) > 0, r.declaredSize(len(group))
@@ -62,7 +65,11 @@ func (r *Runner) tryBallot(ctx context.Context, group []member.Sighting, round u
 		return freshValue(voters, max(floor, floorOf(r.cfg.Self.Clock.Wall(), promises, nil)), silenceOf(promises, nil), nil)
 	})
 	if value == nil {
-		r.setNote("%d of %d founders promised, too few", len(promises), m)
+		r.setNote("%d of %d founders promised, too few%s%s", len(promises), m, whoSees(promises, r.declaredSize(len(group))), refusals)
+		return round
+	}
+	if Check(*value) != nil {
+		r.setNote("the first token would be %d, and no token can be as high: set the clock of this host right", value.Floor)
 		return round
 	}
 	accepted := r.collectAcceptances(ctx, at, wire.AcceptRequest{Ballot: ballot, Value: *value}, promises)
@@ -144,9 +151,10 @@ func (r *Runner) collectPromises(ctx context.Context, group []member.Process, re
 			// A member without the voter role takes part as a thin member does: its
 			// refusal and its numbers count, and no promise of it.
 			p.Thin, p.Durable, p.Value, p.Accepted = true, false, nil, wire.Ballot{}
-			if r.value.Load() == nil && p.Token > tokenOf(r.cfg.Self.Clock.Wall())+maxAhead {
-				p.Refused = "it tells of a token far ahead of this member's clock" // a first founding has no other bound
-			}
+		}
+		if limit := max(tokenOf(r.cfg.Self.Clock.Wall()), r.cfg.Record.Get().Token); r.value.Load() == nil && p.Token > limit+maxAhead {
+			// A first founding has no other bound, and one promise would spend all tokens.
+			p.Refused = "it tells of a token far ahead of this member's clock"
 		}
 		r.tell(at, p.Differs)
 		round = nextRound(round, p.Promised.Round, r.cfg.Self.Clock.Wall())
@@ -156,6 +164,40 @@ func (r *Runner) collectPromises(ctx context.Context, group []member.Process, re
 		promises[at.Name] = p
 	}
 	return promises, round
+}
+
+// whoRefuses names the members that refuse a ballot, with their reasons.
+func whoRefuses(promises map[string]wire.PrepareAnswer) string {
+	return tellEach(promises, func(p wire.PrepareAnswer) string {
+		if promised(p) {
+			return ""
+		}
+		return "refuses: " + p.Refused
+	})
+}
+
+// whoSees names the members that say that they see more than m founders. Their number
+// counts, because this member may be the one that does not see everybody: see quorum.
+func whoSees(promises map[string]wire.PrepareAnswer, m int) string {
+	return tellEach(promises, func(p wire.PrepareAnswer) string {
+		if p.Members <= m {
+			return ""
+		}
+		return fmt.Sprintf("says that it sees %d founders: if there are fewer, stop it", p.Members)
+	})
+}
+
+// tellEach lists texts about answers, by member.
+func tellEach(promises map[string]wire.PrepareAnswer, about func(wire.PrepareAnswer) string) string {
+	var out strings.Builder
+	told := 0
+	for _, name := range slices.Sorted(maps.Keys(promises)) {
+		if text := about(promises[name]); text != "" && told < maxNames {
+			out.WriteString("; " + name + " " + text)
+			told++
+		}
+	}
+	return out.String()
 }
 
 // promised reports whether an answer is a promise.

@@ -119,7 +119,7 @@ func checkGroupSizes(group []wire.GroupMember) bool {
 
 // most of a founding's numbers: see Check.
 const (
-	mostFloor = uint64(1) << 62 // leaves tokens for 70,000 years
+	mostFloor = uint64(machine.MaxToken) - 1<<46 // leaves tokens for a year of 2^21 grants a second
 	mostTTL   = machine.MaxTTL
 )
 
@@ -215,6 +215,8 @@ func soundPromise(p *wire.PrepareAnswer, now time.Time) {
 		p.Refused = "its numbers are impossible"
 	case p.Value != nil && (Check(*p.Value) != nil || p.Accepted.Round > latestRound(now)+skew):
 		p.Refused, p.Value = "the value that it accepted is impossible", nil
+	case p.Decided != nil && Check(*p.Decided) != nil:
+		p.Refused, p.Decided = "the cluster that it is in is impossible", nil
 	}
 }
 

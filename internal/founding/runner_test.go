@@ -55,7 +55,8 @@ type process struct {
 	done   chan struct{} // closed when Run has returned
 
 	durable bool
-	mere    atomic.Bool // without the voter role
+	mere    atomic.Bool               // without the voter role
+	lies    func(*wire.PrepareAnswer) // changes this process's answers to Prepare; nil: honest. Set under moot.mu
 	retired machine.ClusterID
 	token   uint64 // seen, as told at retirement
 	bound   uint64 // told, as told at retirement
@@ -346,6 +347,14 @@ func (p *process) Ask(ctx context.Context, to member.Process, t wire.Type, body 
 	var f wire.Frame
 	f.Code, f.Body = other.answer(ctx, p.self.Process(), t, body)
 	f.Mere = other.mere.Load()
+	p.moot.mu.Lock()
+	lies := other.lies
+	p.moot.mu.Unlock()
+	var a wire.PrepareAnswer
+	if lies != nil && t == wire.Prepare && wire.Unmarshal(f.Body, &a) == nil {
+		lies(&a)
+		f.Code, f.Body = wire.CodeOK, wire.Marshal(&a)
+	}
 	if err := wait(); err != nil {
 		return wire.Frame{}, err
 	}

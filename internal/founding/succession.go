@@ -72,9 +72,10 @@ const maxAhead = uint64(24*time.Hour/time.Second) << tokenBits
 const tokenBits = 21
 
 // tokenOf returns the first token of a cluster founded at the given time without
-// knowledge of an earlier cluster.
+// knowledge of an earlier cluster, and at least 1: a host without a clock may stand at
+// 1970, or before.
 func tokenOf(t time.Time) uint64 {
-	return uint64(t.Unix())<<tokenBits + uint64(t.Nanosecond())<<tokenBits/1e9
+	return max(1, uint64(max(t.Unix(), 0))<<tokenBits+uint64(t.Nanosecond())<<tokenBits/1e9)
 }
 
 // floorOf returns the first token of a new cluster: above the tokens of the

@@ -70,7 +70,11 @@ func (s *State) resize(owner *session, c Resize) Outcome {
 	}
 	g := s.groups.get(c.Group)
 	var before groupSums
-	if g != nil {
+	if g == nil {
+		if out := s.roomForName(); out.Code != 0 {
+			return out
+		}
+	} else {
 		before = g.sums()
 		switch {
 		case g.shards != c.From && g.next != 0:

@@ -21,7 +21,7 @@ func (s checker) checkGroups() error {
 			return broken(10, "session %x has %d callers", id, n)
 		}
 	}
-	if sums != s.groupSums || sums.active > MaxGroups || sums.shards > MaxAllShards || s.groups.n-sums.active > MaxIdleGroups {
+	if sums != s.groupSums || sums.active > MaxGroups || sums.shards > MaxAllShards || s.groups.n-sums.active > MaxGroups+MaxBusyGroups {
 		return broken(13, "%d groups of sums %+v, counted %+v", s.groups.n, s.groupSums, sums)
 	}
 	return nil

@@ -53,7 +53,11 @@ func (s *State) Cost(c Command) int {
 	case Found, Lift, Forget:
 		return MaxCost
 	case Enlist:
-		return 1 + len(c.Seen)/seenPerUnit + s.costOfGroup(c.Group, c.Shards) + s.costOfNumber(c.Group, c.Shards)
+		cost := 1 + len(c.Seen)/seenPerUnit + s.costOfGroup(c.Group, c.Shards) + s.costOfNumber(c.Group, c.Shards)
+		if s.groups.get(c.Group) == nil && s.groups.n >= MaxIdleGroups {
+			cost += MaxCost / 16 // a look at all groups
+		}
+		return cost
 	case Delist:
 		return 1 + len(c.Seen)/seenPerUnit + s.costOfCaller(c.Session, c.Seq)
 	case Decline:

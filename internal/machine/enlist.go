@@ -83,7 +83,10 @@ func (s *State) checkEnlist(owner *session, g *group, c *Enlist) Outcome {
 		return Outcome{Code: TooManyCallers, Limit: MaxEnlisted}
 	}
 	if g == nil {
-		return s.roomFor(groupSums{}, groupSums{1, int(c.Shards)})
+		if out := s.roomForName(); out.Code != 0 {
+			return out
+		}
+		return s.roomForNode(owner.node, c.Shards)
 	}
 	number := g.shards
 	if g.next != 0 {
@@ -93,11 +96,60 @@ func (s *State) checkEnlist(owner *session, g *group, c *Enlist) Outcome {
 	case number != c.Shards && !(g.isIdle() && s.mayRenumber(c.Group, g)):
 		return Outcome{Code: WrongShards, Limit: uint64(number)}
 	case g.isIdle():
-		return s.roomFor(groupSums{}, groupSums{1, int(c.Shards)})
+		return s.roomForNode(owner.node, c.Shards)
 	case g.ids == math.MaxUint32: // IDs are in ascending order, and 0 is nobody's
 		return Outcome{Code: TooManyCallers, Limit: math.MaxUint32}
 	case len(g.callers) >= MaxCallers && (g.next != 0 || g.find(owner.client, (*caller).isAbsent) < 0):
 		return Outcome{Code: TooManyCallers, Limit: MaxCallers}
+	case g.callersOf(owner.node) >= MaxNodeCallers && (g.next != 0 || g.find(owner.client, (*caller).isAbsent) < 0):
+		return Outcome{Code: TooManyCallers, Limit: MaxNodeCallers}
+	}
+	return Outcome{}
+}
+
+// roomForName returns the refusal of one more group to remember, and the zero Outcome if
+// there is room: see forgetOldestGroup.
+func (s *State) roomForName() Outcome {
+	if s.groups.n-s.groupSums.active >= MaxBusyGroups {
+		return Outcome{Code: TooManyGroups, Limit: MaxBusyGroups}
+	}
+	return Outcome{}
+}
+
+// callersOf counts the callers of a node, absent ones included.
+func (g *group) callersOf(node string) (n int) {
+	for i := range g.callers {
+		if g.callers[i].node == node {
+			n++
+		}
+	}
+	return n
+}
+
+// roomForNode returns the refusal of one more group with the first caller of a node, over
+// the limits of all groups or of the groups that the node has for itself, and the zero
+// Outcome if there is room. It looks at every group, but only at the callers of this node
+// and one more.
+func (s *State) roomForNode(node string, shards uint32) Outcome {
+	if out := s.roomFor(groupSums{}, groupSums{1, int(shards)}); out.Code != 0 {
+		return out
+	}
+	if s.groupSums.active < MaxNodeGroups && s.groupSums.shards+int(shards) <= MaxNodeShards {
+		return Outcome{}
+	}
+	own := groupSums{1, int(shards)}
+	for _, g := range s.groups.all {
+		if !g.isIdle() && g.callersOf(node) == len(g.callers) {
+			sums := g.sums()
+			own.active += sums.active
+			own.shards += sums.shards
+		}
+	}
+	switch {
+	case own.active > MaxNodeGroups:
+		return Outcome{Code: TooManyGroups, Limit: MaxNodeGroups}
+	case own.shards > MaxNodeShards:
+		return Outcome{Code: TooManyGroups, Limit: MaxNodeShards}
 	}
 	return Outcome{}
 }

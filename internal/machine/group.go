@@ -121,23 +121,35 @@ func (s *State) editGroup(name string, f func(g *group)) {
 	s.groupSums.active += after.active - before.active
 	s.groupSums.shards += after.shards - before.shards
 	s.step.groups = append(s.step.groups, name)
-	for s.groups.n-s.groupSums.active > MaxIdleGroups {
-		s.forgetOldestGroup()
+	for idle := s.groups.n - s.groupSums.active; idle > MaxIdleGroups && s.forgetOldestGroup(); idle-- {
 	}
 }
 
-// forgetOldestGroup forgets the group that has been idle for longest. It looks at
-// every group: a few thousand at most.
-func (s *State) forgetOldestGroup() {
+// forgetOldestGroup forgets the group that has been idle for longest, of those without a
+// key held: while a work of the group's number goes on, no work of another number may
+// begin, and the number must be known for that. So there may be more idle groups than
+// MaxIdleGroups, but each of the others has a key of a session. It looks at every group: a
+// few thousand at most. It returns false if there is no such group.
+func (s *State) forgetOldestGroup() bool {
 	var oldest string
 	version := uint64(math.MaxUint64)
 	for name, g := range s.groups.all {
-		if g.isIdle() && (g.version < version || g.version == version && name < oldest) {
+		if g.isIdle() && (g.version < version || g.version == version && name < oldest) && !s.isBusy(name, g) {
 			oldest, version = name, g.version
 		}
 	}
+	if oldest == "" {
+		return false
+	}
 	s.groups.del(oldest)
 	s.step.groups = append(s.step.groups, oldest)
+	return true
+}
+
+// isBusy reports whether a key of a group's shards is held.
+func (s *State) isBusy(name string, g *group) bool {
+	_, held := s.heldShard(name, g.shards)
+	return held
 }
 
 // ShardKey returns the key of a group's shard.

@@ -384,7 +384,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	s := founded()
 	id := func(i int) SessionID { return SessionID{1, byte(i), byte(i >> 8)} }
 	for i := range 40 {
-		apply(t, s, Open{Session: id(i), Client: "c", TTL: 1000}, OK)
+		apply(t, s, Open{Session: id(i), Client: "c", Node: fmt.Sprint("n", i%3), TTL: 1000}, OK)
 	}
 	seqs := make(map[SessionID]uint64)
 	enlist := func(i int, group string, shards uint32, want Code) Outcome {
@@ -405,7 +405,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	enlist(4, "small", 4, OK)
 	n := 0
 	for ; n < MaxAllShards/MaxShards-1; n++ {
-		enlist(5, fmt.Sprint("large ", n), MaxShards, OK)
+		enlist(36+n%3, fmt.Sprint("large ", n), MaxShards, OK)
 	}
 	if out := enlist(5, "too large", MaxShards, TooManyGroups); out.Limit != MaxAllShards {
 		t.Errorf("%+v", out)
@@ -435,6 +435,77 @@ func TestGroupsAreBounded(t *testing.T) {
 	}
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestOneNodesGroupsLeaveRoom: callers of one node, under any number of sessions, take half
+// of a group and half of all groups and shards at most.
+func TestOneNodesGroupsLeaveRoom(t *testing.T) {
+	s := founded()
+	seq := uint64(0)
+	enlist := func(node, group string, shards uint32, want Code) Outcome {
+		t.Helper()
+		seq++
+		id := session16(fmt.Sprint(node, seq/MaxEnlisted))
+		apply(t, s, Open{Session: id, Client: "c", Node: node, TTL: 1000}, OK)
+		out, _ := apply(t, s, Enlist{Session: id, Seq: seq, Group: group, Shards: shards, Grace: 1000}, want)
+		return out
+	}
+	for i := range MaxNodeShards / MaxShards {
+		enlist("noisy", fmt.Sprint("large ", i), MaxShards, OK)
+	}
+	if out := enlist("noisy", "too large", MaxShards, TooManyGroups); out.Limit != MaxNodeShards {
+		t.Errorf("%+v", out)
+	}
+	enlist("quiet", "large", MaxShards, OK)
+	enlist("noisy", "large", MaxShards, OK) // a group of others costs nothing
+	s = founded()
+	for i := range MaxNodeGroups {
+		enlist("noisy", fmt.Sprint("small ", i), 1, OK)
+	}
+	if out := enlist("noisy", "one more", 1, TooManyGroups); out.Limit != MaxNodeGroups {
+		t.Errorf("%+v", out)
+	}
+	enlist("quiet", "small", 1, OK)
+	for range MaxNodeCallers {
+		enlist("noisy", "small", 1, OK)
+	}
+	if out := enlist("noisy", "small", 1, TooManyCallers); out.Limit != MaxNodeCallers {
+		t.Errorf("%+v", out)
+	}
+	enlist("other", "small", 1, OK)
+}
+
+// TestAGroupWithAWorkIsNotForgotten: a flood of groups that come and go must not let
+// works of another number begin while one of the former number goes on.
+func TestAGroupWithAWorkIsNotForgotten(t *testing.T) {
+	s := founded()
+	a, b := session16("a"), session16("b")
+	apply(t, s, Open{Session: a, Client: "a", Node: "n1", TTL: 1000}, OK)
+	apply(t, s, Open{Session: b, Client: "b", Node: "n2", TTL: 1000}, OK)
+	apply(t, s, Enlist{Session: a, Seq: 1, Group: "g", Shards: 4}, OK)
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 2, Key: ShardKey("g", 1)}, Granted)
+	apply(t, s, Delist{Session: a, Seq: 1}, OK)
+	flood := func(from int) {
+		for i := range 3 * MaxIdleGroups {
+			seq := uint64(from + i + 1)
+			apply(t, s, Enlist{Session: b, Seq: seq, Group: fmt.Sprint("flood ", seq), Shards: 1}, OK)
+			apply(t, s, Delist{Session: b, Seq: seq}, OK)
+		}
+	}
+	flood(0)
+	apply(t, s, Enlist{Session: b, Seq: 10_000, Group: "g", Shards: 8}, WrongShards)
+	if n := s.Counts().Groups; n != MaxIdleGroups {
+		t.Errorf("%d groups are remembered", n)
+	}
+	apply(t, s, Release{Session: a, Token: out.Token}, OK)
+	flood(20_000)
+	if s.GroupVersion("g") != 0 {
+		t.Error("a group without works is remembered for ever")
+	}
+	apply(t, s, Enlist{Session: b, Seq: 30_000, Group: "g", Shards: 8}, OK)
+	if err := s.Check(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -30,11 +30,17 @@ const (
 	MaxCallers    = 1000       // of a group, absent ones included
 	MaxGroupName  = MaxKey - 6 // bytes, so that the name of the last shard's key is not too long
 	MaxGroups     = 4096       // with callers, or being resized
-	MaxIdleGroups = 1024       // without callers, remembered for their numbers
+	MaxIdleGroups = 1024       // without callers and without a held key, remembered for their numbers
+	MaxBusyGroups = 4096       // without callers, remembered at all
 	MaxAllShards  = 1 << 20    // of all groups with callers
 	MaxEnlisted   = 256        // callers of one session, in all groups
 	MaxWeight     = 1_000_000  // of a caller
-	MaxGrace      = MaxDelay   // milliseconds; also the largest Drain
+
+	// Of one node, so that no member takes the room of the others.
+	MaxNodeCallers = MaxCallers / 2   // of a group, absent ones included
+	MaxNodeGroups  = MaxGroups / 2    // without a caller of another node
+	MaxNodeShards  = MaxAllShards / 2 // of these groups
+	MaxGrace       = MaxDelay         // milliseconds; also the largest Drain
 )
 
 // Limits of the memory that idle keys take: see idle.go.

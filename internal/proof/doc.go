@@ -13,9 +13,12 @@
 //     and started later, and two dials a second apart find the same answerer.
 //   - The process has said goodbye, over a stream with a preamble that names
 //     name@boot. A goodbye is the last message of a process: its raft and the
-//     contexts of its locks have ended before.
+//     contexts of its locks have ended before. Under a shared secret the preamble can be
+//     forged by a holder: so the process is dialled some seconds later, and if it answers,
+//     the goodbye is taken back. A voter that answers raft is not replaced meanwhile: see
+//     package voters.
 //
-// A boot never lives again, so a verdict is for ever. A verdict says nothing of the
+// A boot never lives again, so a verdict is for ever, a forged goodbye apart. A verdict says nothing of the
 // member's store: with a Dir, a newer boot carries on with the same store.
 //
 // # One name

@@ -17,6 +17,7 @@ type boot struct {
 // be, and the caller waits instead.
 const (
 	maxEnded  = 4096
+	maxBoots  = 16 // of one name in ended: a process that says goodbye under ever-new boots makes room itself
 	maxPlaces = 2048
 	maxNames  = 4096
 )
@@ -143,17 +144,35 @@ func (k *kernel) end(list []boot, b boot) []boot {
 	if k.ended[b] {
 		return list
 	}
-	if len(k.ended) >= maxEnded {
-		var first boot
-		for e := range k.ended {
-			if first.id == 0 || e.id < first.id {
-				first = e
+	var first, firstOfName boot
+	boots := 0
+	for e := range k.ended {
+		if first.id == 0 || e.id < first.id {
+			first = e
+		}
+		if e.name == b.name {
+			boots++
+			if firstOfName.id == 0 || e.id < firstOfName.id {
+				firstOfName = e
 			}
 		}
+	}
+	switch {
+	case boots >= maxBoots:
+		delete(k.ended, firstOfName)
+	case len(k.ended) >= maxEnded:
 		delete(k.ended, first)
 	}
 	k.ended[b] = true
 	return append(list, b)
+}
+
+// lives takes back the end of a process that said goodbye and answers. It returns false if
+// the process was not known to have ended.
+func (k *kernel) lives(b boot) bool {
+	ended := k.ended[b]
+	delete(k.ended, b)
+	return ended
 }
 
 // place returns the memory of an address.

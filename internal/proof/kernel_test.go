@@ -113,3 +113,22 @@ func TestTheMemoryIsBounded(t *testing.T) {
 		t.Error("the latest end is forgotten before earlier ones")
 	}
 }
+
+// One member that says goodbye under ever-new boots, true or forged, makes the others
+// forget no other end.
+func TestGoodbyesOfOneNameForgetNoOther(t *testing.T) {
+	k := newKernel()
+	k.goodbye(boot{"voter", 5})
+	for id := range uint64(3 * maxBoots) {
+		k.goodbye(boot{"mallory", 1000 + id})
+	}
+	if len(k.ended) != maxBoots+1 || !k.ended[boot{"voter", 5}] || !k.ended[boot{"mallory", 999 + 3*maxBoots}] {
+		t.Errorf("%d ends are remembered, that of the voter: %t", len(k.ended), k.ended[boot{"voter", 5}])
+	}
+	for id := range uint64(maxEnded + 10) {
+		k.goodbye(boot{fmt.Sprint(id), 1000 + id})
+	}
+	if len(k.ended) > maxEnded {
+		t.Errorf("%d ends are remembered", len(k.ended))
+	}
+}

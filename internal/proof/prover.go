@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wakeup"
 )
@@ -52,8 +53,9 @@ type Prover struct {
 
 // suspicion is a process that may have ended.
 type suspicion struct {
-	due     time.Time // of the next dial
-	dialing bool
+	due      time.Time // of the next dial
+	dialing  bool
+	farewell bool // the process has said goodbye: does it answer still?
 }
 
 const (
@@ -79,8 +81,37 @@ func (p *Prover) Changed() <-chan struct{} { return p.changed.Wait() }
 
 // Goodbye takes the farewell of a process. The caller has checked that the
 // farewell came over a stream with this very name and boot in its preamble.
+//
+// A holder of a shared secret can forge the preamble. So the process is dialled
+// timing.GoodbyeDoubt later, where gossip saw it: if it answers, it has not ended.
 func (p *Prover) Goodbye(name string, id uint64) {
 	p.learn("", func(k *kernel) found { return k.goodbye(boot{name, id}) })
+	for _, m := range p.cfg.Members() {
+		if m.Name != name || m.Boot != id || m.Addr == "" || p.cfg.Self.Is(m.Process) {
+			continue
+		}
+		p.mu.Lock()
+		if s := p.suspects[m.Process]; !s.farewell && (s.due != (time.Time{}) || len(p.suspects) < maxSuspects) {
+			p.suspects[m.Process] = suspicion{due: time.Now().Add(timing.GoodbyeDoubt), farewell: true}
+		}
+		p.mu.Unlock()
+	}
+	p.look.Wake()
+}
+
+// verify dials a process that has said goodbye.
+func (p *Prover) verify(ctx context.Context, s member.Process) {
+	who, err := p.dial(ctx, s)
+	b := boot{s.Name, s.Boot}
+	p.mu.Lock()
+	delete(p.suspects, s)
+	forged := err == nil && who.Name == s.Name && who.Boot == s.Boot && p.kernel.lives(b)
+	p.mu.Unlock()
+	if forged {
+		p.cfg.Self.Refused.Note(refused.Claim, s.Name, "a goodbye of a process that lives")
+		p.changed.Wake()
+	}
+	p.look.Wake()
 }
 
 // Answered takes the result of any handshake of this node as the dialler, begun at
@@ -186,14 +217,18 @@ func (p *Prover) dialDue(ctx context.Context, dials *sync.WaitGroup) time.Durati
 	}
 	for s, at := range p.suspects {
 		switch {
-		case p.kernel.ended[boot{s.Name, s.Boot}]:
+		case p.kernel.ended[boot{s.Name, s.Boot}] && !at.farewell:
 			delete(p.suspects, s)
 		case at.dialing:
 		case at.due.After(now):
 			next = min(next, at.due.Sub(now))
 		case busy < maxDials:
 			busy++
-			p.suspects[s] = suspicion{dialing: true}
+			p.suspects[s] = suspicion{dialing: true, farewell: at.farewell}
+			if at.farewell {
+				dials.Go(func() { p.verify(ctx, s) })
+				continue
+			}
 			newer := newest(members, s.Name)
 			dials.Go(func() { p.examine(ctx, s, newer) })
 		}

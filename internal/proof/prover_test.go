@@ -232,3 +232,39 @@ func TestASharedAddressIsReportedOnce(t *testing.T) {
 		}
 	})
 }
+
+// A goodbye that its process did not say is taken back as soon as the process answers a
+// dial, and a true one stays.
+func TestAGoodbyeOfALivingProcessIsTakenBack(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.gossip("a", 1, "h:1")
+		s.gossip("b", 2, "h:2")
+		s.run("a", 1, "h:1")
+		s.p.Goodbye("a", 1)
+		s.p.Goodbye("b", 2)
+		s.expect(t, "at once", "a1", "b2")
+		changed := s.p.Changed()
+		time.Sleep(timing.GoodbyeDoubt)
+		synctest.Wait()
+		if s.p.Ended("a", 1) || !s.p.Ended("b", 2) {
+			t.Errorf("a has ended: %t, b: %t", s.p.Ended("a", 1), s.p.Ended("b", 2))
+		}
+		select {
+		case <-changed:
+		default:
+			t.Error("nobody is woken")
+		}
+		s.p.Goodbye("a", 1) // again and again
+		time.Sleep(timing.GoodbyeDoubt)
+		synctest.Wait()
+		if s.p.Ended("a", 1) {
+			t.Error("a second forged goodbye stays")
+		}
+		s.kill("h:1")
+		s.p.Goodbye("a", 1)
+		time.Sleep(time.Minute)
+		if !s.p.Ended("a", 1) {
+			t.Error("a true goodbye is taken back")
+		}
+	})
+}

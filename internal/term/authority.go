@@ -199,7 +199,8 @@ func (t *Term) session(id machine.SessionID) (st machine.SessionStatus, open boo
 
 // mayOpen returns the standing of s to a session that s wants to open: owner, if s has
 // shown the key, the Open names the process of s, and no other process has opened the
-// session; crowded, if s may have shown the key without effect.
+// session; crowded, if s may have shown the key without effect,
+// or if its member has too many open sessions.
 func (t *Term) mayOpen(s *Subscriber, c machine.Open) standing {
 	t.mu.Lock()
 	k := t.subscribers[s]
@@ -215,8 +216,12 @@ func (t *Term) mayOpen(s *Subscriber, c machine.Open) standing {
 	if !has || c.Node != s.Node || c.Boot != s.Boot {
 		return stranger
 	}
-	if st, open := t.session(c.Session); open && (st.Node != s.Node || st.Boot != s.Boot) {
+	switch st, open := t.session(c.Session); {
+	case open && (st.Node != s.Node || st.Boot != s.Boot):
 		return stranger
+	case !open && t.keeper.full(s.Node):
+		t.cfg.Refused.Note(refused.Flood, s.Node, "more open sessions than a member may have")
+		return crowded
 	}
 	return owner
 }

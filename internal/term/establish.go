@@ -74,8 +74,9 @@ func openingCommands(cfg Config, founding *wire.Founding, readable int) []machin
 	if present != founding.Cluster {
 		commands = append(commands, machine.Found{
 			Cluster: founding.Cluster,
-			Floor:   machine.Token(founding.Floor),
-			TTL:     founding.TTL,
+			// Within the machine's limits: a cluster whose Found is refused never grants.
+			Floor: min(max(machine.Token(founding.Floor), 1), machine.MaxToken),
+			TTL:   min(max(founding.TTL, machine.MinTTL), machine.MaxTTL),
 		})
 	}
 	if readable > cfg.Table.Format() {

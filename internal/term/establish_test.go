@@ -3,6 +3,7 @@ package term_test
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -176,6 +177,24 @@ func TestATermIsNotEstablishedWithoutItsConditions(t *testing.T) {
 		cfg := term.Config{Log: &log, Table: table, Term: 2, Logger: slog.New(slog.DiscardHandler)}
 		if _, err := term.Establish(cfg, c.barrier, c.founding, newest); err == nil {
 			t.Errorf("established though %s", c.claim)
+		}
+	}
+}
+
+// A founding at the ends of its numbers still founds the table: a cluster whose Found is
+// refused would never grant, and with a Dir not after a restart either.
+func TestAnyFoundingFoundsTheTable(t *testing.T) {
+	for _, v := range []wire.Founding{
+		{Cluster: machine.ClusterID{1}},
+		{Cluster: machine.ClusterID{1}, Floor: math.MaxUint64, TTL: math.MaxUint64},
+		{Cluster: machine.ClusterID{1}, Floor: uint64(machine.MaxToken) + 1, TTL: 1},
+	} {
+		table := term.NewTable()
+		commands := term.OpeningCommands(term.Config{Table: table, Term: 1}, &v, machine.MaxFormat)
+		for i, o := range table.Apply(machine.EncodeCommands(commands), time.Now()).([]machine.Outcome) {
+			if o.Code != machine.OK {
+				t.Errorf("%+v: %#v: %+v", v, commands[i], o)
+			}
 		}
 	}
 }

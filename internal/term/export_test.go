@@ -10,15 +10,19 @@ import (
 
 // Limits filled by the tests.
 const (
-	MaxHeld       = maxHeld
-	MaxMetas      = metaRoom
-	MaxProposals  = maxProposals
-	MaxLane       = maxLane
-	MaxQueueBytes = maxQueueBytes
-	MaxReads      = maxReads
-	MaxRetold     = maxRetold
-	MaxReadKeys   = maxReadKeys
+	MaxMemberSessions = maxMemberSessions
+	MaxHeld           = maxHeld
+	MaxMetas          = metaRoom
+	MaxProposals      = maxProposals
+	MaxLane           = maxLane
+	MaxQueueBytes     = maxQueueBytes
+	MaxReads          = maxReads
+	MaxRetold         = maxRetold
+	MaxReadKeys       = maxReadKeys
 )
+
+// OpeningCommands returns the commands of a term's first entry.
+var OpeningCommands = openingCommands
 
 // Proposer is a proposer without a log.
 type Proposer struct{ *proposer }

@@ -49,6 +49,7 @@ type keeper struct {
 
 	mu       sync.Mutex
 	sessions map[machine.SessionID]*deadline
+	members  map[string]int // sessions, by node
 	delays   map[machine.Token]*delay
 	due      dueHeap
 	lastTick time.Time
@@ -58,6 +59,7 @@ type keeper struct {
 type deadline struct {
 	dueAt
 	id      machine.SessionID
+	node    string
 	ttl     time.Duration
 	heard   time.Time // when the last beat was received
 	end     time.Time // heard + ttl, or as granted by a mark or a new leader
@@ -85,6 +87,7 @@ func newKeeper(t *Term) *keeper {
 	return &keeper{
 		t:        t,
 		sessions: make(map[machine.SessionID]*deadline),
+		members:  make(map[string]int),
 		delays:   make(map[machine.Token]*delay),
 		lastTick: t.table.Clock.Now(),
 	}
@@ -102,7 +105,7 @@ func (k *keeper) begin() {
 	table.mu.RLock()
 	defer table.mu.RUnlock()
 	table.m.Sessions(func(st machine.SessionStatus) bool {
-		d := newDeadline(st.ID, time.Duration(st.TTL)*time.Millisecond, now)
+		d := newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, now)
 		if !table.flaps.IsZero() {
 			d.heard = table.flaps
 		}
@@ -119,8 +122,8 @@ func (k *keeper) begin() {
 	})
 }
 
-func newDeadline(id machine.SessionID, ttl time.Duration, now time.Time) *deadline {
-	return &deadline{id: id, ttl: ttl, heard: now, end: now.Add(ttl)}
+func newDeadline(id machine.SessionID, node string, ttl time.Duration, now time.Time) *deadline {
+	return &deadline{id: id, node: node, ttl: ttl, heard: now, end: now.Add(ttl)}
 }
 
 // delayed notes a grant with its keys taken for ms milliseconds from now.
@@ -142,6 +145,7 @@ func (k *keeper) delayLocked(token machine.Token, end time.Time) {
 func (k *keeper) addLocked(d *deadline) {
 	if k.sessions[d.id] == nil {
 		k.sessions[d.id] = d
+		k.members[d.node]++
 		d.schedule()
 		heap.Push(&k.due, d)
 	}
@@ -157,11 +161,24 @@ func (d *deadline) schedule() {
 }
 
 // opened notes a newly opened session.
-func (k *keeper) opened(id machine.SessionID, ttl time.Duration) {
+func (k *keeper) opened(id machine.SessionID, node string, ttl time.Duration) {
 	now := k.t.table.Clock.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.addLocked(newDeadline(id, ttl, now))
+	k.addLocked(newDeadline(id, node, ttl, now))
+}
+
+// maxMemberSessions bounds the open sessions of one member, of all its processes: without
+// a bound one member fills the memory of all voters, and at its end keeps the keeper from
+// the sessions of others for minutes. A client has one session.
+const maxMemberSessions = perTick * 4
+
+// full reports whether a member has as many sessions as it may have. Opens that are under
+// way make it a few more.
+func (k *keeper) full(node string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.members[node] >= maxMemberSessions
 }
 
 // ended forgets a session and answers the waiting beats with CodeNoSession.
@@ -173,6 +190,9 @@ func (k *keeper) ended(id machine.SessionID) {
 		return
 	}
 	delete(k.sessions, id)
+	if k.members[d.node]--; k.members[d.node] == 0 {
+		delete(k.members, d.node)
+	}
 	heap.Remove(&k.due, d.place)
 	waiting := d.waiting
 	d.waiting = nil

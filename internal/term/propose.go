@@ -18,7 +18,8 @@ import (
 // Each member has a lane of its own, and an entry takes from the lanes in turn: a
 // member with thousands of waiting commands costs the others no more than its share of
 // the entries. The leader's own commands go first, since the end of a session must not
-// wait for a crowd.
+// wait for a crowd; but not in two entries on end that they fill, since the ends of
+// thousands of sessions must not stop everybody else.
 //
 // An entry is bounded by the number of its commands, by their bytes, and by their cost:
 // while the voters apply an entry, they apply nothing else. The cost is estimated from the
@@ -45,10 +46,11 @@ type proposer struct {
 	stopped bool
 	wake    wakeup.One
 
-	most  int        // of run: the bound of an entry's cost
-	cost  int        // of run: the cost of the entry in flight
-	entry []proposal // of run: the entry in flight
-	flown []byte     // of run: the arena, if all of its frames are in the entry
+	most   int        // of run: the bound of an entry's cost
+	passed bool       // of run: the leader's own commands filled the last entry
+	cost   int        // of run: the cost of the entry in flight
+	entry  []proposal // of run: the entry in flight
+	flown  []byte     // of run: the arena, if all of its frames are in the entry
 }
 
 // A lane is a member's commands in the order of their arrival.
@@ -217,7 +219,11 @@ func (p *proposer) takeLocked(m *machine.State) bool {
 		return false
 	}
 	room := load{machine.MaxCommands, maxEntryBytes, p.most}
-	full := p.give(m, &p.own, room, &room)
+	full, last := false, p.passed && len(p.turns) > 0
+	if !last {
+		full = p.give(m, &p.own, room, &room)
+	}
+	p.passed = !last && (full || room.empty()) // the members come first in the next entry
 	for !full && len(p.turns) > 0 && !room.empty() {
 		lanes := len(p.turns)
 		part := room.part(lanes)
@@ -236,6 +242,9 @@ func (p *proposer) takeLocked(m *machine.State) bool {
 				p.turns = append(p.turns, l)
 			}
 		}
+	}
+	if last && !full && !room.empty() {
+		p.give(m, &p.own, room, &room)
 	}
 	p.cost = p.most - room.cost
 	if p.waiting == 0 {

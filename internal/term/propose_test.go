@@ -406,3 +406,36 @@ func TestASlowEntryMakesTheNextOnesSmaller(t *testing.T) {
 		t.Errorf("%d after many quick entries", most)
 	}
 }
+
+// The ends of thousands of sessions, which the leader proposes itself, leave every second
+// entry to the members.
+func TestTheLeadersOwnCommandsStopNobody(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
+		s.open(1)
+		s.HoldEntries()
+		own, member := 0, 0
+		const crowd = 10 * machine.MaxCommands
+		for i := range crowd {
+			s.Term().Decide(machine.Silence{Session: sid(1), Term: s.Term().Number()}, func(machine.Outcome, wire.Code) { own++ })
+			if i == 0 {
+				synctest.Wait() // in flight
+			}
+		}
+		for i := range 10 {
+			s.Term().ProposeOf("member", machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Key: fmt.Sprint("k", i)}, func(machine.Outcome, wire.Code) { member++ })
+		}
+		for range 3 {
+			s.Decide(termtest.Committed)
+			synctest.Wait()
+		}
+		if member != 10 || own < machine.MaxCommands {
+			t.Errorf("after three entries %d commands of the member and %d of the leader", member, own)
+		}
+		s.ReleaseEntries()
+		synctest.Wait()
+		if own != crowd {
+			t.Errorf("%d of the leader's own", own)
+		}
+	})
+}

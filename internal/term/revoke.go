@@ -25,18 +25,24 @@ import (
 
 // holdBeats lets the beats of the session of ref wait while an order about the session
 // is in flight, and returns done for the order.
-func (k *keeper) holdBeats(ref machine.SessionRef, done func(machine.Outcome, wire.Code)) func(machine.Outcome, wire.Code) {
-	var st machine.SessionStatus
+//
+// Beats do not wait for the order of a session that is revoked itself: the table refuses
+// it, and such orders in a row would keep the beats of a living session waiting for ever.
+func (k *keeper) holdBeats(order machine.EndSession, done func(machine.Outcome, wire.Code)) func(machine.Outcome, wire.Code) {
+	var st, by machine.SessionStatus
 	open := false
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.t.table.View(func(m *machine.State) { st, open = m.SessionOf(ref) })
-	if !open {
+	k.t.table.View(func(m *machine.State) {
+		st, open = m.SessionOf(order.Ref)
+		by, _ = m.Session(order.Session)
+	})
+	if !open || by.Revoked {
 		return done
 	}
 	// The keeper may be about to hear that the session is open. It cannot have heard of
 	// the end: the session is in the table, and ended comes after the entry.
-	k.addLocked(newDeadline(st.ID, time.Duration(st.TTL)*time.Millisecond, k.t.table.Clock.Now()))
+	k.addLocked(newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, k.t.table.Clock.Now()))
 	k.sessions[st.ID].orders++
 	return func(o machine.Outcome, c wire.Code) {
 		k.orderDecided(st.ID, c)

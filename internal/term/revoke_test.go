@@ -246,3 +246,27 @@ func TestARefIsNoSession(t *testing.T) {
 		}
 	})
 }
+
+// A revoked session cannot end others any more, nor hold up their beats by its orders.
+func TestOrdersOfARevokedSessionHoldNoBeats(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		s.open(8)
+		s.open(9)
+		s.Term().Propose(s.owner(), machine.EndSession{Session: sid(8), Ref: sid(9).Ref()}, func(machine.Outcome, wire.Code) {})
+		synctest.Wait()
+		s.HoldEntries()
+		ordered := s.order(1)
+		synctest.Wait()
+		if c := verdict(s.beat(1)); c != wire.CodeOK {
+			t.Errorf("a beat behind the order of a revoked session: %v", c)
+		}
+		s.ReleaseEntries()
+		if c := verdict(ordered); c != wire.CodeOK {
+			t.Error(c)
+		}
+		if c := verdict(s.beat(1)); c != wire.CodeOK || !s.alive(1) {
+			t.Errorf("after the order: %v", c)
+		}
+	})
+}

@@ -54,8 +54,8 @@ func (t *Term) Join(s *Subscriber) bool {
 	return true
 }
 
-// members returns the number of subscribers.
-func (t *Term) members() int {
+// Members returns the number of members attached, this node included.
+func (t *Term) Members() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.subscribers)
@@ -315,7 +315,7 @@ func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done fu
 		return
 	}
 	if c, ok := cmd.(machine.EndSession); ok {
-		done = t.keeper.holdBeats(c.Ref, done)
+		done = t.keeper.holdBeats(c, done)
 	}
 	t.proposer.propose(s.Node, cmd, frame, done)
 }

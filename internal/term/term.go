@@ -294,7 +294,7 @@ func (t *Term) applied(a applied) {
 			open := false
 			t.table.View(func(m *machine.State) { st, open = m.Session(c.Session) })
 			if open {
-				t.keeper.opened(c.Session, time.Duration(st.TTL)*time.Millisecond)
+				t.keeper.opened(c.Session, st.Node, time.Duration(st.TTL)*time.Millisecond)
 			}
 		case machine.Lift:
 			t.mu.Lock()

@@ -444,7 +444,7 @@ func TestOddMessagesOnAStreamDoNothing(t *testing.T) {
 			}
 		})
 		for kind := range 256 {
-			if k := wire.Type(kind); k != wire.Cancel && k != wire.Detach && k != wire.Ready && k != wire.Find && k != wire.Attach {
+			if k := wire.Type(kind); k != wire.Cancel && k != wire.Detach && k != wire.Ready && k != wire.Summarize && k != wire.Find && k != wire.Attach {
 				h.try("type", p, false, func() {
 					if f := p.ask(k, nil); f.Code != wire.CodeBad {
 						t.Errorf("type %d: %v", kind, f.Code)
@@ -514,3 +514,29 @@ func TestAStreamShowsABoundedNumberOfKeys(t *testing.T) {
 
 // refusals returns a Log for a test that is no honest member.
 func refusals() *refused.Log { return refused.New(slog.New(slog.DiscardHandler)) }
+
+// One member's sessions are bounded, by all of its processes together: it fills neither
+// the memory of the voters nor the leader's time, and the others open theirs.
+func TestAMembersSessionsAreBounded(t *testing.T) {
+	onHeist(t, func(h *heist) {
+		h.SetCheck(false)
+		noisy := h.enter("noisy", 9)
+		id := func(i int) machine.SessionID { return machine.SessionID{77, byte(i), byte(i >> 8)} }
+		for i := range term.MaxMemberSessions {
+			h.Term().Decide(machine.Open{Session: id(i), Client: "c", Node: "noisy", Boot: uint64(1 + i%9), TTL: uint64(ttl / time.Millisecond)}, func(machine.Outcome, wire.Code) {})
+		}
+		synctest.Wait()
+		key := machine.SessionKey{201}
+		h.show(noisy, key)
+		open := machine.Open{Session: key.ID(), Client: "c", Node: "noisy", Boot: 9, TTL: uint64(ttl / time.Millisecond)}
+		if _, c := noisy.propose(open); c != wire.CodeBusy || h.refused.Counts()[refused.Flood] == 0 {
+			t.Errorf("one more session: %v", c)
+		}
+		other := machine.SessionKey{202}
+		h.show(h.victim, other)
+		h.must(h.victim, machine.Open{Session: other.ID(), Client: "c", Node: "n1", Boot: 5, TTL: uint64(ttl / time.Millisecond)})
+		h.Term().Decide(machine.Close{Session: id(3)}, func(machine.Outcome, wire.Code) {})
+		synctest.Wait()
+		h.must(noisy, open)
+	})
+}

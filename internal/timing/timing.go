@@ -80,6 +80,7 @@ const (
 	Reconcile      = time.Second            // the leader compares the voters with the wanted set, without news too
 	ReconcileAgain = 100 * time.Millisecond // the same after a change has failed
 	ProofAgain     = time.Second            // the second dial that proves the end of a process
+	GoodbyeDoubt   = 3 * time.Second        // a process that has said goodbye answers nobody any more after so long
 	StableMember   = 3 * time.Second        // a member alive for so long may become a voter that is not needed
 	DeadInMemory   = 8 * time.Second        // a voter that raft misses for so long is replaced, without a Dir
 	DeadDurable    = time.Minute            // the same with a Dir, once another member can vote

@@ -1,6 +1,7 @@
 package voters
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/wardmote/wardmote/internal/member"
@@ -40,12 +41,46 @@ func (r *Reconciler) Depart(name string, boot uint64, done func(wire.Code)) {
 	}
 	earlier := r.departs[id]
 	r.departs[id] = done
-	r.leavers[member.Process{Name: name, Boot: boot}] = true
+	r.noteLeaver(member.Process{Name: name, Boot: boot})
 	r.mu.Unlock()
 	if earlier != nil {
 		earlier(wire.CodeNotLeader)
 	}
 	r.departing.Wake()
+}
+
+// maxLeavers bounds the processes that are remembered for having asked to leave. Each was a
+// process of a voter's name, so there are a few.
+const maxLeavers = 1024
+
+// noteLeaver remembers a process that has asked. With too many, another one is forgotten: a
+// forgotten process may be made a voter once more, unless it describes itself as leaving.
+// The caller holds r.mu.
+func (r *Reconciler) noteLeaver(p member.Process) {
+	for other := range r.leavers {
+		if len(r.leavers) < maxLeavers {
+			break
+		}
+		delete(r.leavers, other)
+	}
+	r.leavers[p] = true
+}
+
+// forgetLeavers forgets the processes that nobody knows any more: each deploy replaces all
+// processes, and a term may last for years.
+func (r *Reconciler) forgetLeavers(sightings []member.Sighting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.leavers) == 0 {
+		return
+	}
+	known := make(map[member.Process]bool)
+	for _, m := range sightings {
+		if m.Alive && !r.Ended(m.Name, m.Boot) {
+			known[member.Process{Name: m.Name, Boot: m.Boot}] = true
+		}
+	}
+	maps.DeleteFunc(r.leavers, func(p member.Process, _ bool) bool { return !known[p] })
 }
 
 // leaves reports whether a process has asked to leave in this term. Its gossip may

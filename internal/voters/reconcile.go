@@ -161,7 +161,9 @@ func (r *Reconciler) Run(ctx context.Context) {
 func (r *Reconciler) reconcileVoters(ctx context.Context) (stepped bool, pause time.Duration, err error) {
 	now := time.Now()
 	sc := r.scene(now)
+	r.forgetLeavers(sc.sightings)
 	servers, candidates := sc.view()
+	r.trials.forgetAllBut(servers)
 	for i := range servers {
 		s := &servers[i]
 		p, located := r.Locate(s.id)

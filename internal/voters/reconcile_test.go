@@ -153,7 +153,7 @@ func TestAnEndedVoterIsReplacedAtOnce(t *testing.T) {
 			time.Sleep(time.Second)
 			s.expect("a#1 b#1 c#1")
 			s.reach("c")
-			s.prove("c", 3)
+			s.finish("c", 3)
 			synctest.Wait()
 			s.expect(tt.voters)
 			if got := s.changes(); !strings.HasPrefix(got, "remove c#1, promote") {
@@ -161,6 +161,26 @@ func TestAnEndedVoterIsReplacedAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A goodbye in another's name changes nothing: the voter answers raft. Once it answers
+// no more, the word counts.
+func TestAVoterThatAnswersRaftHasNotEnded(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.vote("b", "c")
+		s.join("b", 2)
+		s.join("c", 3)
+		s.join("d", 4)
+		time.Sleep(time.Minute)
+		s.prove("c", 3)
+		time.Sleep(time.Hour)
+		if got := s.changes(); got != "" {
+			t.Errorf("changes %q", got)
+		}
+		s.sever("c")
+		synctest.Wait()
+		s.expect("a#1 b#1 d#1")
+	})
 }
 
 // A voter that ended and was not invited in vain is not lost for a candidate that
@@ -432,7 +452,7 @@ func TestTheStateOfTheVotersIsTold(t *testing.T) {
 		expect("whole", state())
 		s.sever("c")
 		expect("out of reach", state(unreached))
-		s.prove("c", 3)
+		s.finish("c", 3)
 		expect("ended", state(unreached, func(v *wire.VoterState) { v.Present = false }))
 		s.reach("c")
 		s.join("d", 4)
@@ -534,4 +554,42 @@ func TestGossipAboutOthersChangesNoVoter(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A term may last for years, and each deploy replaces all processes. A member that asks
+// under one boot after the other fills nothing either.
+func TestLeaversOfThePastAreForgotten(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.vote("b", "c")
+		s.join("b", 2)
+		s.join("c", 3)
+		s.die("b") // c cannot go beside b
+		answered := 0
+		for boot := range uint64(3 * maxLeavers) {
+			s.r.Depart("c", boot+3, func(wire.Code) { answered++ })
+		}
+		leavers := func() int {
+			s.r.mu.Lock()
+			defer s.r.mu.Unlock()
+			return len(s.r.leavers)
+		}
+		if n := leavers(); n > maxLeavers {
+			t.Errorf("%d processes are remembered", n)
+		}
+		s.r.Depart("c", 3, func(wire.Code) { answered++ })
+		synctest.Wait()
+		time.Sleep(2 * timing.Reconcile)
+		if n := leavers(); n != 1 || !s.r.leaves("c", 3) {
+			t.Errorf("%d processes are remembered, c among them: %t", n, s.r.leaves("c", 3))
+		}
+		if answered != 3*maxLeavers {
+			t.Errorf("%d answers", answered)
+		}
+		s.die("c")
+		time.Sleep(2 * timing.Reconcile)
+		if n := leavers(); n != 0 {
+			t.Errorf("%d processes are remembered after their end", n)
+		}
+		s.r.Stop()
+	})
 }

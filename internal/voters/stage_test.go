@@ -43,6 +43,7 @@ type stage struct {
 	told      []wire.VoterSet
 	cut       map[string]time.Time // members that raft does not reach, since
 	missed    map[string]time.Time // by raft ID: the former leader's words
+	ends      []string             // raft IDs of processes that have ended
 	ended     map[member.Process]bool
 	suspected []string
 	gossiped  wakeup.All
@@ -127,7 +128,14 @@ func (s *stage) reach(name string) {
 	s.contacted.Wake()
 }
 
-// prove has the end of a process proved.
+// finish ends the process of a raft ID of generation 1, and proves it.
+func (s *stage) finish(name string, boot uint64) {
+	s.set(func() { s.ends = append(s.ends, member.RaftID(name, 1)) })
+	s.contacted.Wake()
+	s.prove(name, boot)
+}
+
+// prove has the end of a process proved, which may go on: then the proof was forged.
 func (s *stage) prove(name string, boot uint64) {
 	s.set(func() { s.ended[member.Process{Name: name, Boot: boot}] = true })
 	s.proved.Wake()
@@ -240,6 +248,9 @@ func (s stageRaft) Contact(id string) member.Contact {
 	name, _, _ := member.ParseRaftID(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if slices.Contains(s.ends, id) {
+		return member.Contact{Last: time.Now().Add(-time.Millisecond), Failing: true}
+	}
 	if since, cut := s.cut[name]; cut {
 		return member.Contact{Last: since, Failing: true, Current: true}
 	}

@@ -1,6 +1,7 @@
 package voters
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -26,5 +27,21 @@ func TestFailuresOfThePastAreForgotten(t *testing.T) {
 	}
 	if left := trials.passOver([]member.Sighting{last}, now.Add(timing.CandidateShy)); len(left) != 1 {
 		t.Error("a candidate is passed over for ever")
+	}
+}
+
+// A member in a crash loop is invited under one raft ID after the other, and removed
+// before it has caught up.
+func TestTrialsOfThePastAreForgotten(t *testing.T) {
+	trials, now := newTrials(), time.Now()
+	for n := range 1000 {
+		s := server{id: fmt.Sprint("a#", n)}
+		trials.forgetAllBut([]server{s})
+		if trials.overdue(&s, now) || trials.overdue(&s, now.Add(timing.CatchUp)) || !trials.overdue(&s, now.Add(timing.CatchUp+1)) {
+			t.Fatal("the trial of a server lasts as long as before")
+		}
+	}
+	if len(trials.since) != 1 {
+		t.Errorf("%d trials are remembered", len(trials.since))
 	}
 }

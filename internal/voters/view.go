@@ -69,7 +69,9 @@ func (sc *scene) view() (servers []server, candidates []member.Sighting) {
 // The server has ended for certain if every known process with this generation has
 // ended, and the store is lost with the process: in memory, or because a later
 // process of the name runs with another store. A Dir keeps the store for the next
-// process, which is the same voter.
+// process, which is the same voter. No word counts while the server answers raft: a
+// holder of a shared secret can say goodbye in another's name, and raft's connections to
+// a process that has ended fail at once.
 //
 // A voter loses its place by its own word alone: that the voter leaves, and that a
 // later process has another store, is believed only from the description that the
@@ -99,11 +101,12 @@ func (sc *scene) look(line member.Server, name string, generation uint64) server
 		}
 	}
 	contact := sc.contact(line.ID)
+	reached := !contact.Failing && !contact.Last.IsZero() && sc.now.Sub(contact.Last) <= timing.VoterMissed
 	switch {
 	case s.self:
 		s.alive, s.up, s.ready = true, true, true
 		return s
-	case s.alive:
+	case s.alive, s.voter && reached:
 	case succeeded, known && !sc.durable && sc.allEnded(name, generation):
 		s.gone, s.proved = true, true
 	}
@@ -114,7 +117,7 @@ func (sc *scene) look(line member.Server, name string, generation uint64) server
 		return s
 	}
 	silence := sc.now.Sub(sc.lastAnswer(line.ID, contact))
-	s.up = !s.gone && !contact.Failing && !contact.Last.IsZero() && sc.now.Sub(contact.Last) <= timing.VoterMissed
+	s.up = !s.gone && reached
 	s.silent = !s.up && silence >= sc.patience()
 	if s.up {
 		sc.wait(timing.VoterMissed - sc.now.Sub(contact.Last) + 1)
@@ -219,6 +222,14 @@ func (t *trials) overdue(s *server, now time.Time) bool {
 		return now.Sub(t.since[s.id]) > timing.CatchUp
 	}
 	return false
+}
+
+// forgetAllBut forgets the servers that are in the configuration no more: one that was
+// removed before it had caught up comes back under another raft ID.
+func (t *trials) forgetAllBut(servers []server) {
+	maps.DeleteFunc(t.since, func(id string, _ time.Time) bool {
+		return !slices.ContainsFunc(servers, func(s server) bool { return s.id == id })
+	})
 }
 
 // fail has the candidate p passed over for a while.
