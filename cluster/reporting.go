@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -101,6 +102,18 @@ var programVersion = sync.OnceValue(func() VersionReport {
 	return v
 })
 
+// release is the version of the module as other members are told: printable letters, and
+// not more than they take.
+func release() string {
+	v := strings.Map(func(c rune) rune {
+		if c <= ' ' || c > '~' {
+			return -1
+		}
+		return c
+	}, programVersion().Module)
+	return v[:min(len(v), member.MaxRelease)]
+}
+
 func (n *Node) configReport() ConfigReport {
 	cfg, s := &n.cfg, &n.cfg.Security
 	r := ConfigReport{
@@ -185,6 +198,9 @@ func (n *Node) raftReport(now time.Time) *RaftReport {
 	}
 	if t := n.currentTerm(); t != nil {
 		out.Rounds = quantiles(t.Rounds())
+	}
+	if out.Voters == nil {
+		out.Voters = []string{}
 	}
 	if st.Failed != nil {
 		out.Store.Failed = st.Failed.Error()
@@ -295,7 +311,7 @@ func (n *Node) memberReports(now time.Time, l link.Report, p port.Report) []Memb
 			Name: s.Name, Addr: s.Addr, Boot: s.Boot, Self: n.self.Is(s.Process),
 			Leader: l.Reached && s.Name == l.Name && s.Addr == l.Addr,
 			Voter:  s.Meta.Voter, Thin: s.Meta.Thin, Zone: s.Meta.Zone, Since: s.Since, Alive: s.Alive,
-			Leaving: s.Meta.Leaving, Durable: s.Meta.Durable, Format: s.Meta.ReadsFormat(),
+			Leaving: s.Meta.Leaving, Durable: s.Meta.Durable, Format: s.Meta.ReadsFormat(), Version: s.Meta.Release,
 			TTL: Duration(time.Duration(s.Meta.TTL) * time.Millisecond), Foreign: s.Meta.Cluster != own,
 		}
 		if told {

@@ -39,6 +39,10 @@ var floors = []string{
 	"internal/host",
 	"internal/machine",
 	"internal/meter",
+	"fence/fencetest",
+	"fence/sqlfence",
+	"fence/httpfence",
+	"fence/objectfence",
 	"fence",
 }
 
@@ -79,6 +83,10 @@ var arrows = []arrow{
 	{"locks/lockshttp", "internal/timing", durations},
 
 	{"locks", "cluster", "a client is made on a node"},
+	{"fence/fencetest", "fence", "the suite plays with tokens, and knows a refusal"},
+	{"fence/sqlfence", "fence", "a guard in a database takes tokens, and refuses like every guard"},
+	{"fence/httpfence", "fence", "tokens travel in headers, and refusals as statuses"},
+	{"fence/objectfence", "fence", "a manifest has the token of its last writer"},
 	{"locks", "fence", "every lock has a fencing token"},
 	{"locks", "internal/replica", "the seam: a client reaches the table through one interface, never through a connection or an encoding"},
 	{"locks", "internal/machine", commands},
