@@ -114,6 +114,7 @@ func TestWrongActionsAreRefused(t *testing.T) {
 		{with(good, "key", "free", "typed_key", "free"), 409, documents.CodeNotHeld},
 
 		{with(ask, "typed_token", "1"), 409, documents.CodeMismatch},
+		{with(ask, "token", "1", "typed_token", "1"), 409, documents.CodeMismatch},
 		{with(ask, "typed_key", "x"), 409, documents.CodeMismatch},
 		{with(ask, "key", "free", "typed_key", "free"), 409, documents.CodeNotHeld},
 
