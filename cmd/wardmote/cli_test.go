@@ -81,14 +81,14 @@ func (r *running) signal(s os.Signal) { _ = r.cmd.Process.Signal(s) }
 func (r *running) stdout() string { r.mu.Lock(); defer r.mu.Unlock(); return r.out.String() }
 func (r *running) stderr() string { r.mu.Lock(); defer r.mu.Unlock(); return r.err.String() }
 
-// awaitOutput waits until the standard output or error has the text. The result is false
-// if the run has ended early.
+// awaitOutput waits until the standard output or error has the text; a line end counts on
+// the standard output alone. The result is false if the run has ended early.
 func (r *running) awaitOutput(text string) bool {
 	r.t.Helper()
 	early := false
 	await(r.t, fmt.Sprintf("%q in the output of %q", text, r.cmd.Args[1:]), func() bool {
 		early = r.early()
-		return early || strings.Contains(r.stdout(), text) || strings.Contains(r.stderr(), text)
+		return early || strings.Contains(r.stdout(), text) || text != "\n" && strings.Contains(r.stderr(), text)
 	})
 	return !early
 }
