@@ -269,7 +269,7 @@ func (n *Node) noQuorumReason() string {
 // votersSeen lists the voters of the best configuration this member knows: of its
 // own raft, of the last leader, or of gossip; and since when there is no leader.
 func (n *Node) votersSeen() (sights []voterSight, lost time.Time) {
-	all, heard, now := n.gossip.All(), n.port.Report().Heard, time.Now()
+	all, streams, now := n.gossip.All(), n.port.Report(), time.Now()
 	begun := n.started // as long as no leader was reached
 	switch l := n.link.Report(); {
 	case l.Reached: // a leader that has not been confirmed in time
@@ -306,11 +306,14 @@ func (n *Node) votersSeen() (sights []voterSight, lost time.Time) {
 				continue
 			}
 			newest, v.addr, living, gone = s.Boot, s.Addr, s.Alive, time.Time{}
-			last = heard[port.Peer{Name: s.Name, Boot: s.Boot}]
+			peer := port.Peer{Name: s.Name, Boot: s.Boot}
+			last = streams.Heard[peer]
+			// The streams of a process that was killed are closed at once.
+			there := streams.Open[peer] || now.Sub(last) < time.Second
 			if !s.Alive {
 				gone = s.Since
 			}
-			v.alive = n.self.Is(s.Process) || last.After(begun) && (living || last.After(gone))
+			v.alive = n.self.Is(s.Process) || last.After(begun) && there && (living || last.After(gone))
 		}
 		if !v.alive {
 			v.maybe = living && !lost.IsZero() && now.Sub(lost) < timing.VoterMissed

@@ -88,3 +88,32 @@ func TestLocalKeysOfBothKinds(t *testing.T) {
 		}
 	})
 }
+
+// TestALocalPageCostsNoMoreThanItsKeys: a page of a member with 300 keys allocates as much as
+// a page of a member with 30, on a thin member and on a voter: nothing lists or sorts
+// all keys. The first page makes the index.
+func TestALocalPageCostsNoMoreThanItsKeys(t *testing.T) {
+	costs := func(n int, voter bool) float64 {
+		w := newWorld(t)
+		m := w.join("m")
+		if voter {
+			m.SetVoter()
+		}
+		c := m.client(Options{})
+		defer shutdown(t, c)
+		for i := range n {
+			acquire(t, c, fmt.Sprintf("key-%05d", i))
+		}
+		from := "key-00010"
+		return testing.AllocsPerRun(20, func() {
+			if p := c.LocalKeys("key", from, 10); len(p.Keys) != 10 || p.Next == "" {
+				t.Errorf("%d keys, then %q", len(p.Keys), p.Next)
+			}
+		})
+	}
+	for _, voter := range []bool{false, true} {
+		if few, many := costs(30, voter), costs(300, voter); many > few+2 {
+			t.Errorf("voter %t: a page of 10 keys makes %v allocations among 30 keys and %v among 300", voter, few, many)
+		}
+	}
+}

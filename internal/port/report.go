@@ -6,6 +6,7 @@ import "time"
 type Report struct {
 	Streams map[Kind]Streams
 	Heard   map[Peer]time.Time // when each process was last heard over a connection
+	Open    map[Peer]bool      // the processes with a connection now
 }
 
 // Streams counts connections.
@@ -13,13 +14,14 @@ type Streams struct{ Dialled, Accepted int }
 
 // Report asks nobody.
 func (p *Port) Report() Report {
-	r := Report{Streams: make(map[Kind]Streams), Heard: make(map[Peer]time.Time)}
+	r := Report{Streams: make(map[Kind]Streams), Heard: make(map[Peer]time.Time), Open: make(map[Peer]bool)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for peer, at := range p.past {
 		r.Heard[peer] = p.began.Add(at)
 	}
 	for c := range p.conns {
+		r.Open[c.Remote] = true
 		n := r.Streams[c.Hello.Kind]
 		if c.Accepted {
 			n.Accepted++

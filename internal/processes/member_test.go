@@ -65,7 +65,7 @@ type settings struct {
 // command is a line to a member.
 type command struct {
 	ID   int
-	Do   string // acquire, release, ready, leader, voters, stalls
+	Do   string // acquire, release, ready, leader, voters, stalls, report
 	Key  string
 	Wait time.Duration // the longest time for the answer
 }
@@ -222,6 +222,10 @@ func (p *program) obey(ctx context.Context, c command) {
 		p.tell(report{News: "stalled", Took: p.stalls.Since(time.Unix(0, since))})
 	case "release":
 		err = p.release(ctx, c.Key)
+	case "report":
+		var text []byte
+		text, err = json.Marshal(p.client.Report())
+		r.Detail = string(text)
 	default:
 		err = fmt.Errorf("unknown command %q", c.Do)
 	}
