@@ -209,6 +209,8 @@ func TestAWaitForAShardIsWithdrawn(t *testing.T) {
 		p := &planner{}
 		s := newShardMap(t)
 		a, b := w.plannedClient(t, p, "a"), w.plannedClient(t, p, "b")
+		j := newJournal(t)
+		b.AddTrace(&Trace{AcquireFailed: j.event("failed")})
 		spreads(t, a, s.work("a"))
 		spreads(t, b, s.work("b"))
 		p.assign("a", 0)
@@ -219,6 +221,9 @@ func TestAWaitForAShardIsWithdrawn(t *testing.T) {
 		p.assign("b")
 		if n := w.Status("g/0").Queue; n != 0 {
 			t.Errorf("%d wait", n)
+		}
+		if j.want("failed g/0 Spread"); !errors.Is(j.last("failed").Err, ErrHandedOver) {
+			t.Errorf("told %+v", j.last("failed"))
 		}
 		s.owns(t, "a", 0)
 	})

@@ -101,7 +101,7 @@ func (c *Cluster) Resume(i int) {
 //     methods that only read a field: Lock.Key, Token, Value, Asked, Contended, and
 //     Context.Err of a Context that the caller has already; Node.Name, Addr, Members,
 //     Leader; and the map of Shards;
-//   - the functions of a Trace, and Config.Events, are not called.
+//   - the functions of a Trace, Config.Events and Config.Commits are not called.
 //
 // On Thaw the clock jumps to the present, as after SIGCONT. The others have granted the
 // member's keys meanwhile if the freeze was longer than a TTL. Lock.Err is right at once,

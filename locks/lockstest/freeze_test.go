@@ -104,6 +104,7 @@ func TestCallsBlockWhileFrozen(t *testing.T) {
 		client, node := c.NewClient(member, locks.Options{Trace: &locks.Trace{
 			Blocked: func(_ context.Context, e locks.LockEvent) { told.Store("blocked at "+e.Key, time.Now()) },
 		}}), c.Node(member)
+		node.AddHooks(cluster.Hooks{Events: func(_ context.Context, e cluster.Event) { told.Store("added: "+e.String(), time.Now()) }})
 		held, err := client.Acquire(t.Context(), "held")
 		if err != nil {
 			t.Fatal(err)
