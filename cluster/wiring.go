@@ -54,7 +54,7 @@ func (n *Node) servePort() {
 	handle := func(k port.Kind, serve func(*port.Conn)) {
 		n.port.Handle(k, func(c *port.Conn) {
 			if c.Proved.Name != "" {
-				n.gossip.Met(c.Remote.Name, c.Remote.Boot, c.Proved.Voter)
+				n.gossip.Met(c.Remote.Name, c.Remote.Boot, c.Proved.Voter, c.RemoteAddr().String())
 			} else {
 				n.gossip.Called(c.Remote.Name, c.Remote.Boot)
 			}
