@@ -4,7 +4,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
 COUNT       ?= 50
 
-.PHONY: help test full processes attack survival mutants race vet lint cross quickstart recording ci fuzz stress
+.PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci fuzz stress
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,12 @@ cross: ## build for every system and architecture we promise
 
 quickstart: ## run the README's program by itself and check its verdict
 	bash .ci/run quickstart
+
+browser: ## test the page in a headless Chromium
+	bash .ci/run browser
+
+screenshots: ## test the page, and write the pictures of docs/page.md
+	cd internal/browser && go test -count=1 -run '^TestTown$$' -screenshots $(CURDIR)/docs/img .
 
 recording: ## record the quickstart anew for the README (Linux; takes half a minute)
 	go run ./examples/quickstart/recording -o docs/quickstart.svg

@@ -29,7 +29,7 @@ func (n *Node) figures() meter.Figures {
 	}
 	n.voterFigures(&f)
 	n.raftFigures(&f)
-	if s := n.summary(time.Now()); s != nil {
+	if s := n.summary(time.Now(), n.link.Report()); s != nil {
 		f.Table, f.TableAge = true, time.Duration(s.Age)
 		f.Keys, f.Grants, f.Waits, f.Sessions, f.Groups, f.Shards = s.Keys, s.Grants, s.Waits, s.Sessions, s.Groups, s.Shards
 	}
@@ -51,7 +51,7 @@ func (n *Node) voterFigures(f *meter.Figures) {
 		f.Wanted, f.Present, f.Reached, f.Working, f.Bears = h.Wanted, h.Present, h.Reachable, h.working, h.Bears
 		return
 	}
-	seen := n.votersSeen()
+	seen, _ := n.votersSeen()
 	f.Wanted = max(set.Wanted, len(seen))
 	for _, v := range seen {
 		if v.alive {

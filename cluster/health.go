@@ -181,7 +181,8 @@ type Health struct {
 }
 
 // VoterHealth counts the voters, as the leader sees them. Without a leader Wanted is
-// as told last, Present is gossip's view of this member, and the others are 0.
+// as told last, Present counts the voters that this member has heard since the leader was
+// lost, and the others are 0.
 type VoterHealth struct {
 	Wanted    int `json:"wanted"`    // as configured, but no more than members live for
 	Present   int `json:"present"`   // their processes are not known to have ended

@@ -55,10 +55,21 @@ type Commit struct {
 // Config, until remove is called. A call that is queued by then still comes. A program
 // that is given its node, as by wardmote.Main, adds its hooks so.
 func (n *Node) AddHooks(h Hooks) (remove func()) {
-	removeEvents, removeCommits := n.events.add(h.Events), n.commits.add(h.Commits)
+	removeEvents, removeCommits := n.events.add(running(n, h.Events)), n.commits.add(running(n, h.Commits))
 	return func() {
 		removeEvents()
 		removeCommits()
+	}
+}
+
+// running returns f for a process that may stand still: see host.Clock.
+func running[T any](n *Node, f func(context.Context, T)) func(context.Context, T) {
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, e T) {
+		n.self.Clock.Await()
+		f(ctx, e)
 	}
 }
 

@@ -118,7 +118,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n.granted.own = func() machine.ClusterID { return n.founding.Cluster() }
 	n.ctx, n.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	n.events, n.commits = newHookQueue(cfg.Events), newHookQueue(cfg.Commits)
+	n.events, n.commits = newHookQueue(cfg.Events), newHookQueue(running(n, cfg.Commits))
 	if n.record, err = identity.Open(cfg.Dir, cfg.Name, cfg.Cluster, named); err != nil {
 		return nil, badDir(cfg.Dir, err)
 	}
@@ -203,6 +203,7 @@ func (n *Node) start() error {
 	n.tasks.Go(n.runMeetings)
 	n.tasks.Go(n.freePast)
 	n.tasks.Go(n.watchSilence)
+	n.tasks.Go(n.keepConfirmed)
 	n.tasks.Go(n.comeHome)
 	return nil
 }

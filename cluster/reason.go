@@ -11,6 +11,8 @@ import (
 
 	"github.com/wardmote/wardmote/internal/founding"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/port"
+	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -26,6 +28,7 @@ type situation struct {
 	held      string        // the process that holds the first grant back, "" if none
 	durable   bool          // this member has a Dir
 	voters    []voterSight  // without a leader: the voters as this member knows them
+	lost      time.Time     // without a leader: since when; zero: since the start
 	set       wire.VoterSet // as the leader sees them
 	setKnown  bool
 	clashes   []string // conflicts that last
@@ -39,10 +42,16 @@ type situation struct {
 	outlook  string // without a leader: the next action, "" if nobody has judged
 }
 
-// voterSight is a voter as gossip sees it.
+// voterSight is a voter as this member sees it without a leader.
+//
+// Gossip's word that a process lives is some seconds old, and so is the word of the leader
+// of before: neither says that a voter is there now. A member without a leader asks every
+// voter that it knows, at once and again and again. So a voter that has not answered since
+// the leader was lost is missing, whatever gossip says.
 type voterSight struct {
 	name, addr string
-	alive      bool
+	alive      bool      // heard since the leader was lost, or this member itself
+	maybe      bool      // not heard since, and too early to say
 	gone       time.Time // since when not; zero if it was never seen
 }
 
@@ -97,20 +106,27 @@ func (s *situation) explain() (reason, next string) {
 
 // explainSilence is for a member of a cluster without a leader.
 func (s *situation) explainSilence() (reason, next string) {
-	var seen, missing []string
+	seen, maybe := 0, 0
+	var missing []string
 	for _, v := range s.voters {
-		if v.alive {
-			seen = append(seen, v.name)
-		} else {
-			missing = append(missing, v.String())
+		switch {
+		case v.alive:
+			seen++
+			continue
+		case v.maybe:
+			maybe++
 		}
+		missing = append(missing, v.String())
 	}
-	reason = fmt.Sprintf("no leader answers: %d of %d voters seen", len(seen), len(s.voters))
+	reason = fmt.Sprintf("no leader answers: %d of %d voters seen", seen, len(s.voters))
+	if !s.lost.IsZero() {
+		reason += " since " + s.lost.Format(time.TimeOnly)
+	}
 	switch {
 	case len(s.voters) == 0:
 		reason = "no leader answers, and no voter is known"
 		next = "correct Join, so that it leads to members of this cluster"
-	case len(seen) > len(s.voters)/2:
+	case seen+maybe > len(s.voters)/2:
 		next = "wait some seconds for an election; if it lasts, let the voters reach each other on their ports, TCP and UDP"
 	case s.durable:
 		next = "start the missing voters again, with their Dirs, or restore the network to them"
@@ -237,7 +253,8 @@ func (n *Node) situation(led bool) *situation {
 	case led:
 		s.set, s.setKnown = n.votersKnown()
 	default:
-		s.voters, s.unproved = n.votersSeen(), n.refusedAt()
+		s.voters, s.lost = n.votersSeen()
+		s.unproved = n.refusedAt()
 		s.hopeless, s.outlook = n.outlook()
 	}
 	return s
@@ -250,9 +267,16 @@ func (n *Node) noQuorumReason() string {
 }
 
 // votersSeen lists the voters of the best configuration this member knows: of its
-// own raft, of the last leader, or of gossip.
-func (n *Node) votersSeen() []voterSight {
-	all := n.gossip.All()
+// own raft, of the last leader, or of gossip; and since when there is no leader.
+func (n *Node) votersSeen() (sights []voterSight, lost time.Time) {
+	all, heard, now := n.gossip.All(), n.port.Report().Heard, time.Now()
+	begun := n.started // as long as no leader was reached
+	switch l := n.link.Report(); {
+	case l.Reached: // a leader that has not been confirmed in time
+		begun = now.Add(-timing.VoterMissed)
+	case !l.Since.IsZero():
+		lost, begun = l.Since, l.Since
+	}
 	var ids []string
 	set, told := n.voterSet()
 	if r := n.seat.Current(); r != nil {
@@ -268,26 +292,34 @@ func (n *Node) votersSeen() []voterSight {
 			}
 		}
 	}
-	var out []voterSight
 	for _, id := range ids {
 		name, generation, err := member.ParseRaftID(id)
 		if err != nil {
 			continue
 		}
 		v := voterSight{name: name}
-		var last time.Time
+		var newest uint64
+		var last, gone time.Time // of the newest process: heard, and dead by gossip
+		living := false
 		for _, s := range all {
-			if s.Name != name || s.Meta.Generation != generation {
+			if s.Name != name || s.Meta.Generation != generation || s.Boot < newest {
 				continue
 			}
-			if v.alive = v.alive || s.Alive; s.Since.After(last) || v.addr == "" {
-				v.addr, last = s.Addr, s.Since
+			newest, v.addr, living, gone = s.Boot, s.Addr, s.Alive, time.Time{}
+			last = heard[port.Peer{Name: s.Name, Boot: s.Boot}]
+			if !s.Alive {
+				gone = s.Since
+			}
+			v.alive = n.self.Is(s.Process) || last.After(begun) && (living || last.After(gone))
+		}
+		if !v.alive {
+			v.maybe = living && !lost.IsZero() && now.Sub(lost) < timing.VoterMissed
+			// The last sign, unless gossip has known the process for dead before.
+			if v.gone = last; last.IsZero() || !gone.IsZero() && gone.Before(last) {
+				v.gone = gone
 			}
 		}
-		if !v.alive && !last.IsZero() {
-			v.gone = last
-		}
-		out = append(out, v)
+		sights = append(sights, v)
 	}
-	return out
+	return sights, lost
 }

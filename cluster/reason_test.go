@@ -183,7 +183,7 @@ func TestALostQuorumIsWarnedOf(t *testing.T) {
 			})
 		}
 		if len(warnings) < 3 || len(warnings) > 9 || !told("WARN quorum lost", "of 3 voters seen", "next=") ||
-			!told("WARN no leader", "1 of 3 voters seen; missing n1 at 10.0.0.1:7000 since", "restart every remaining member") {
+			!told("WARN no leader", "1 of 3 voters seen since", "missing n1 at 10.0.0.1:7000 since", "restart every remaining member") {
 			t.Errorf("%q", warnings)
 		}
 		l.sound(t)

@@ -135,8 +135,6 @@ type LeaderReport struct {
 	Term    uint64    `json:"term,string"`     // the highest term of a leader that has served this member
 	Since   time.Time `json:"since,omitzero"`  // when the leader was reached, or lost
 	For     Duration  `json:"for,omitempty"`   // since Since
-	Heard   time.Time `json:"heard,omitzero"`  // when the leader last answered
-	Age     Duration  `json:"age,omitempty"`   // since Heard
 	Bound   Duration  `json:"bound,omitempty"` // of session TTLs
 }
 
@@ -159,6 +157,12 @@ type RaftReport struct {
 	ContactAge Duration  `json:"contactAge,omitempty"`
 
 	Elections uint64 `json:"elections,string"` // won by this process
+
+	// Commits and Rounds are of the leader: how long the latest entries took from their
+	// proposal to their application, and how long the latest rounds took by which a
+	// majority of the voters confirmed the leader.
+	Commits Quantiles `json:"commits"`
+	Rounds  Quantiles `json:"rounds"`
 
 	// Store is about the log on disk, or in memory.
 	Store StoreReport `json:"store"`
@@ -209,9 +213,10 @@ type Summary struct {
 	At  time.Time `json:"at"`  // when the table was in this state, or when the word came
 	Age Duration  `json:"age"` // since At
 
-	Index    uint64 `json:"index,string"`          // of the newest entry in the table
-	Term     uint64 `json:"term,string,omitempty"` // of the leader with the word; 0 for an own table
-	Granting bool   `json:"granting"`              // the founding wait is over
+	Index    uint64 `json:"index,string,omitempty"` // an own table has every entry up to this one; 0 for a word
+	Term     uint64 `json:"term,string,omitempty"`  // of the leader with the word; 0 for an own table
+	Commands uint64 `json:"commands,string"`        // applied to the table since its founding
+	Granting bool   `json:"granting"`               // the founding wait is over
 
 	Keys     int `json:"keys"`     // held or waited for
 	Grants   int `json:"grants"`   // of keys to sessions
@@ -255,8 +260,9 @@ type MemberReport struct {
 	TTL     Duration `json:"ttl,omitempty"`     // its Config.TTL
 	Foreign bool     `json:"foreign,omitempty"` // of another cluster, or of none yet
 
-	// Clock is how far its clock is ahead of this host's, by its last handshake; nil if
-	// no handshake has told. ClockError bounds the error of the reading.
+	// Clock is how far the leader's clock was ahead of this host's when its last summary
+	// came, negative if it was behind; nil for other members. ClockError bounds the error
+	// of the reading.
 	Clock      *Duration `json:"clock,omitempty"`
 	ClockError Duration  `json:"clockError,omitempty"`
 }

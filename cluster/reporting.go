@@ -7,14 +7,18 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/consensus"
+	"github.com/wardmote/wardmote/internal/link"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -23,20 +27,20 @@ import (
 // answers after the node has ended.
 func (n *Node) Report() Report {
 	defer n.self.Clock.Enter()()
-	now := time.Now()
+	now, l, p := time.Now(), n.link.Report(), n.port.Report()
 	r := Report{
 		At:      now,
 		Own:     n.ownReport(now),
 		Config:  n.configReport(),
-		Leader:  n.leaderReport(now),
+		Leader:  n.leaderReport(now, l),
 		Raft:    n.raftReport(now),
-		Health:  n.healthReport(now),
-		Summary: n.summary(now),
-		Members: n.memberReports(now),
+		Health:  n.healthReport(now, l),
+		Summary: n.summary(now, l),
+		Members: n.memberReports(now, l, p),
 		Events:  n.history.list(),
-		Streams: []StreamsReport{},
+		Join:    n.joinReport(now),
+		Streams: n.streamsReport(p),
 	}
-	r.Join.Progress = n.joinProgress()
 	return r
 }
 
@@ -98,6 +102,18 @@ var programVersion = sync.OnceValue(func() VersionReport {
 	return v
 })
 
+// release is the version of the module as other members are told: printable letters, and
+// not more than they take.
+func release() string {
+	v := strings.Map(func(c rune) rune {
+		if c <= ' ' || c > '~' {
+			return -1
+		}
+		return c
+	}, programVersion().Module)
+	return v[:min(len(v), member.MaxRelease)]
+}
+
 func (n *Node) configReport() ConfigReport {
 	cfg, s := &n.cfg, &n.cfg.Security
 	r := ConfigReport{
@@ -117,18 +133,52 @@ func (n *Node) configReport() ConfigReport {
 	return r
 }
 
-func (n *Node) joinProgress() string {
-	if n.founding.Value() != nil {
-		return ""
+func (n *Node) joinReport(now time.Time) (r JoinReport) {
+	if n.founding.Value() == nil {
+		r.Progress = n.founding.Progress()
 	}
-	return n.founding.Progress()
+	g := n.gossip.Report()
+	for _, name := range g.Names {
+		l := LookupReport{Entry: name.Entry, Found: name.Found, At: name.At, Age: since(now, name.At)}
+		if name.Err != nil {
+			l.Error = name.Err.Error()
+		}
+		r.Names = append(r.Names, l)
+	}
+	for _, try := range g.Tries {
+		r.Tries = append(r.Tries, TryReport{
+			Addr: try.Addr, Joined: try.Answer == "", Answer: try.Answer, At: try.At, Age: since(now, try.At), Tries: try.Tries,
+		})
+	}
+	return r
 }
 
-func (n *Node) leaderReport(now time.Time) LeaderReport {
-	name, addr, ok := n.link.Leader()
+var kindNames = []struct {
+	kind port.Kind
+	name string
+}{
+	{port.KindRaft, "raft"}, {port.KindGossip, "gossip"}, {port.KindMember, "member"}, {port.KindControl, "control"},
+	{port.KindPackets, "packets"}, {port.KindRelay, "relay"},
+}
+
+func (n *Node) streamsReport(p port.Report) []StreamsReport {
+	out := []StreamsReport{}
+	for _, k := range kindNames {
+		if s := p.Streams[k.kind]; s != (port.Streams{}) {
+			out = append(out, StreamsReport{Kind: k.name, Dialled: s.Dialled, Accepted: s.Accepted})
+		}
+	}
+	return out
+}
+
+func quantiles(q timing.Quantiles) Quantiles {
+	return Quantiles{Count: q.Count, P50: Duration(q.P50), P90: Duration(q.P90), P99: Duration(q.P99), Max: Duration(q.Max)}
+}
+
+func (n *Node) leaderReport(now time.Time, l link.Report) LeaderReport {
 	return LeaderReport{
-		Reached: ok, Name: name, Addr: addr, Self: ok && name == n.self.Name && addr == n.self.Addr,
-		Term: n.link.Term(), Bound: Duration(n.link.TTL()),
+		Reached: l.Reached, Name: l.Name, Addr: l.Addr, Self: l.Reached && l.Name == n.self.Name && l.Addr == n.self.Addr,
+		Via: l.Via, Term: l.Term, Since: l.Since, For: since(now, l.Since), Bound: Duration(n.link.TTL()),
 	}
 }
 
@@ -143,7 +193,14 @@ func (n *Node) raftReport(now time.Time) *RaftReport {
 		Last: st.Last, Commit: st.Commit, Applied: st.Applied, Snapshot: st.Snapshot,
 		Lag: max(st.Commit, st.Applied) - st.Applied, Contact: st.Contact, ContactAge: since(now, st.Contact),
 		Elections: n.elections.Load(),
-		Store:     StoreReport{Durable: n.cfg.Dir != "", Stalled: Duration(st.Stalled)},
+		Commits:   quantiles(st.Commits),
+		Store:     StoreReport{Durable: n.cfg.Dir != "", Writes: quantiles(st.Writes), Stalled: Duration(st.Stalled)},
+	}
+	if t := n.currentTerm(); t != nil {
+		out.Rounds = quantiles(t.Rounds())
+	}
+	if out.Voters == nil {
+		out.Voters = []string{}
 	}
 	if st.Failed != nil {
 		out.Store.Failed = st.Failed.Error()
@@ -151,9 +208,48 @@ func (n *Node) raftReport(now time.Time) *RaftReport {
 	return out
 }
 
-func (n *Node) healthReport(now time.Time) HealthReport {
-	_, _, led := n.link.Leader()
-	return HealthReport{Health: n.healthOf(led)}
+// healthReport makes a Health of the last answers of a leader.
+func (n *Node) healthReport(now time.Time, l link.Report) HealthReport {
+	quorum := l.Reached && !l.Confirmed.IsZero() && now.Sub(l.Confirmed) <= n.link.TTL()
+	return HealthReport{Health: n.healthOf(quorum), Confirmed: l.Confirmed, Age: since(now, l.Confirmed)}
+}
+
+// keepConfirmed asks the leader for a summary whenever no answer to a beat had one for half
+// a TTL, so that Report has a fresh word on a member without sessions too.
+func (n *Node) keepConfirmed() {
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
+	var least time.Duration // before the next question, after a failed one
+	for n.ctx.Err() == nil {
+		changed := n.link.Changed()
+		again.Reset(max(least, n.confirmDue()))
+		select {
+		case <-changed:
+		case <-n.ctx.Done():
+		case <-again.C:
+			ctx, cancel := context.WithTimeout(n.ctx, n.link.TTL()/2)
+			if least = 0; n.link.Summarize(ctx) != nil {
+				least = n.link.TTL() / 2
+			}
+			cancel()
+		}
+	}
+}
+
+// confirmDue is how long keepConfirmed waits before it asks.
+func (n *Node) confirmDue() time.Duration {
+	l, pause := n.link.Report(), n.link.TTL()/2
+	last := l.Told
+	switch {
+	case !l.Reached:
+		return time.Hour // until a leader is reached
+	case n.leading.Load() != nil:
+		last = l.Confirmed
+	}
+	if last.Before(l.Since) {
+		return 0
+	}
+	return max(timing.KeeperTick, time.Until(last.Add(pause)))
 }
 
 // local implements replica.Replica's Local.
@@ -175,24 +271,37 @@ func (n *Node) copyOf(r *consensus.Raft) replica.Copy {
 	return c
 }
 
-func (n *Node) summary(now time.Time) *Summary {
+func (n *Node) summary(now time.Time, l link.Report) *Summary {
 	var s Summary
 	c, ok := n.local(func(m *machine.State) {
 		t := m.Summary()
 		s = Summary{
-			Granting: m.Lifted(), Keys: t.Keys, Grants: t.Grants, Waits: t.Waits, Sessions: t.Sessions,
+			Commands: t.Commands, Granting: m.Lifted(), Keys: t.Keys, Grants: t.Grants, Waits: t.Waits, Sessions: t.Sessions,
 			Groups: t.Groups, Shards: t.Shards, Values: t.Values,
 		}
 	})
-	if !ok {
+	if ok {
+		s.Source, s.Index, s.At, s.Age = "table", c.Index, c.Current, since(now, c.Current)
+		if t := n.currentTerm(); t != nil {
+			s.Members = t.Members()
+		}
+		return &s
+	}
+	if l.Told.IsZero() {
 		return nil
 	}
-	s.Source, s.Index, s.At, s.Age = "table", c.Index, c.Current, since(now, c.Current)
-	return &s
+	w := l.Summary
+	return &Summary{
+		Source: "leader", At: l.Told, Age: since(now, l.Told), Term: w.Term, Commands: w.Commands, Granting: w.Granting,
+		Keys: int(w.Keys), Grants: int(w.Grants), Waits: int(w.Waits), Sessions: int(w.Sessions),
+		Groups: int(w.Groups), Shards: int(w.Shards), Values: int(w.Values), Members: int(w.Members),
+	}
 }
 
-func (n *Node) memberReports(now time.Time) []MemberReport {
-	leader, leaderAddr, attached := n.link.Leader()
+// reachedWithin is how old the last message of a member may be that counts as reached.
+const reachedWithin = 5 * time.Second
+
+func (n *Node) memberReports(now time.Time, l link.Report, p port.Report) []MemberReport {
 	set, told := n.voterSet()
 	own := n.founding.Cluster()
 	all := n.gossip.All()
@@ -200,9 +309,9 @@ func (n *Node) memberReports(now time.Time) []MemberReport {
 	for _, s := range all {
 		m := MemberReport{
 			Name: s.Name, Addr: s.Addr, Boot: s.Boot, Self: n.self.Is(s.Process),
-			Leader: attached && s.Name == leader && s.Addr == leaderAddr,
+			Leader: l.Reached && s.Name == l.Name && s.Addr == l.Addr,
 			Voter:  s.Meta.Voter, Thin: s.Meta.Thin, Zone: s.Meta.Zone, Since: s.Since, Alive: s.Alive,
-			Leaving: s.Meta.Leaving, Durable: s.Meta.Durable, Format: s.Meta.ReadsFormat(),
+			Leaving: s.Meta.Leaving, Durable: s.Meta.Durable, Format: s.Meta.ReadsFormat(), Version: s.Meta.Release,
 			TTL: Duration(time.Duration(s.Meta.TTL) * time.Millisecond), Foreign: s.Meta.Cluster != own,
 		}
 		if told {
@@ -212,11 +321,20 @@ func (n *Node) memberReports(now time.Time) []MemberReport {
 				m.Reached, m.Current = set.Voters[i].Reached, set.Voters[i].Current
 			}
 		}
+		if !m.Self {
+			m.Heard = p.Heard[port.Peer{Name: s.Name, Boot: s.Boot}]
+			m.Age = since(now, m.Heard)
+		}
+		if m.Leader && !m.Self && !l.Told.IsZero() {
+			m.Clock, m.ClockError = clockAhead(l)
+		}
 		switch {
 		case m.Self:
 			m.Reach = "self"
 		case n.proof.Ended(s.Name, s.Boot):
 			m.Reach = "ended"
+		case !m.Heard.IsZero() && now.Sub(m.Heard) < reachedWithin:
+			m.Reach = "reached"
 		case s.Alive:
 			m.Reach = "seen"
 		default:
@@ -228,6 +346,14 @@ func (n *Node) memberReports(now time.Time) []MemberReport {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Boot, b.Boot))
 	})
 	return out
+}
+
+// clockAhead reads how far the leader's clock was ahead of this host's at the last summary,
+// which the leader made between the question and its answer.
+func clockAhead(l link.Report) (ahead *Duration, within Duration) {
+	half := l.Told.Sub(l.Sent) / 2
+	d := Duration(time.Unix(0, l.Summary.Clock).Sub(l.Wall.Add(-half)))
+	return &d, Duration(half)
 }
 
 // eventHistory keeps the latest events for reports.

@@ -118,6 +118,7 @@ func (n *Node) newGossip() *gossip.Gossip {
 		Zone:       n.cfg.Voting.Zone,
 		TTL:        uint64(n.cfg.TTL / time.Millisecond),
 		Format:     machine.MaxFormat,
+		Release:    release(),
 	}
 	if rec.Founding != nil {
 		meta.Cluster = rec.Founding.Cluster

@@ -89,7 +89,7 @@ func (c *Client) runWork(l *Lock, work Work, release func(ctx context.Context, e
 	if ctx.Err() != nil {
 		return nil, callError("hold", l.g.key, whyEnded(ctx, nil))
 	}
-	return nil, work(ctx, l)
+	return nil, runLabelled(ctx, l, work)
 }
 
 // releaseContext returns the context for the release of l after work: the caller

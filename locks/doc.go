@@ -139,8 +139,9 @@
 // # Signals to watch
 //
 // Trace reports everything: waits (Acquired.Took), holds (Released.Took,
-// Lost.Took), failed beats, losses by reason, and failed cleanups. The guard
-// reports the tokens that it refused. Two signals deserve an alarm: refusals that
+// Lost.Took), failed requests and beats, losses by reason, and failed cleanups. The
+// guard reports the tokens that it refused, by Refused. In profiles, the goroutines of
+// works have labels. docs/hooks.md has all of these, with their costs. Two signals deserve an alarm: refusals that
 // rise, since each is a holder that wrote too late; and holds that come near the
 // TTL where work should be short.
 //

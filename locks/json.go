@@ -15,9 +15,9 @@ import (
 // MarshalText returns the text of String. The error is always nil.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText parses the text of MarshalText. A mode of a later version is 0.
+// UnmarshalText parses the text of MarshalText. A mode of a later version is 255.
 func (m *Mode) UnmarshalText(text []byte) error {
-	*m = ofText(modeTexts, string(text))
+	*m = ofText(modeTexts, string(text), unknown)
 	return nil
 }
 
@@ -26,18 +26,21 @@ func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText parses the text of MarshalText. A reason of a later version is 0.
 func (r *Reason) UnmarshalText(text []byte) error {
-	*r = ofText(reasonTexts, string(text))
+	*r = ofText(reasonTexts, string(text), 0)
 	return nil
 }
 
-// ofText returns the key of a text; 0 if there is none.
-func ofText[K ~uint8](texts map[K]string, text string) (key K) {
+// unknown stands for a mode of a later version: 0 is ModeExclusive.
+const unknown Mode = 255
+
+// ofText returns the key of a text, or none.
+func ofText[K ~uint8](texts map[K]string, text string, none K) K {
 	for k, t := range texts {
 		if t == text {
 			return k
 		}
 	}
-	return 0
+	return none
 }
 
 type plainStatus Status

@@ -51,8 +51,8 @@ type session struct {
 	nextCheck  time.Time // when run plans to read the clocks
 	cleanups   cleanups
 	enlisted   map[uint64]*enlistment // by the seqs of their Enlists
-	hooks      []*lossHook            // of lost locks
 	own        *ownIndex              // nil until the first page of it is read
+	hooks      []*lossHook            // of lost locks
 }
 
 // newSessionKey returns a random key.

@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/replica"
@@ -34,7 +35,7 @@ type shardRun struct {
 }
 
 var (
-	errUnassigned     = errors.New("locks: the shard was assigned to another caller")
+	errUnassigned     = fmt.Errorf("%w before it was granted", ErrHandedOver)
 	errPrepareTooLong = errors.New("locks: Prepare has not returned within a TTL")
 	errPrepareExited  = errors.New("locks: Prepare has ended its goroutine")
 )

@@ -50,9 +50,10 @@ type Trace struct {
 	SessionLost func(context.Context, Reason)
 
 	// Queued: a request has been waiting for Took, behind Behind holders and
-	// waiters. Queued is called at first, and after each change of Behind. With
-	// this function, each wait watches its queue, which costs the leader a read
-	// for each change of the queue.
+	// waiters. Queued is called at first, and after each change of Behind or of the
+	// first Holder; once more when the holder's Meta has been read. With this function,
+	// each wait watches its queue, which costs the leader a read for each change of the
+	// queue.
 	Queued func(context.Context, LockEvent)
 
 	// Acquired: the client was granted a key, Took after the call began. For
@@ -64,7 +65,8 @@ type Trace struct {
 	// call began: Acquire, TryAcquire, AcquireAll, Do, Once, each attempt of Elect and
 	// of a shard of Spread. Key or options that cannot be used are told to the caller
 	// alone. If a grant was lost before its call returned, and the call then failed,
-	// Acquired and Lost were called before.
+	// Acquired and Lost were called before. Err of a shard that was assigned to another
+	// caller meanwhile matches ErrHandedOver.
 	AcquireFailed func(context.Context, LockEvent)
 
 	// Released: the client released a key, Took after the grant. The cluster is
@@ -128,6 +130,7 @@ type LockEvent struct {
 	Took   time.Duration // see the function
 	Err    error         // see the function
 	Behind int           // for Queued
+	Holder *Holder       // for Queued: the first holder of the key; nil if none is known
 	By     string        // for Asked
 }
 

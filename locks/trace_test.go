@@ -89,3 +89,22 @@ func TestTraceThatEndsItsGoroutine(t *testing.T) {
 		}
 	})
 }
+
+func BenchmarkTrace(b *testing.B) {
+	ctx := by("ann")
+	for _, bb := range []struct {
+		name  string
+		trace *Trace
+	}{
+		{"none", nil},
+		{"one", &Trace{Acquired: func(context.Context, LockEvent) {}}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			tr := newTracer(bb.trace)
+			for b.Loop() {
+				tr.acquired(ctx, LockEvent{})
+			}
+			tr.close()
+		})
+	}
+}

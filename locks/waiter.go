@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 )
@@ -70,7 +71,7 @@ func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outco
 		s.mu.Lock()
 		w.position, w.inTheWay = int(out.Behind), out.Holder
 		s.mu.Unlock()
-		s.traceQueue(ctx, w, int(out.Behind))
+		s.traceQueue(ctx, w, out)
 		select {
 		case <-w.answered:
 		case <-ctx.Done():
@@ -79,28 +80,50 @@ func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outco
 	return s.removeWaiter(w, out, err)
 }
 
-// traceQueue calls Trace.Queued with the number of requests and holders before
-// w, at first and after each change, while w waits. If Trace.Queued is nil,
-// traceQueue returns at once.
-func (s *session) traceQueue(ctx context.Context, w *waiter, behind int) {
+// traceQueue calls Trace.Queued with the number of requests and holders before w, and
+// with the first holder, at first and after each change, while w waits. out has queued
+// w. If Trace.Queued is nil, traceQueue returns at once.
+func (s *session) traceQueue(ctx context.Context, w *waiter, out machine.Outcome) {
 	if s.c.trace.to().Queued == nil {
 		return
 	}
+	told := LockEvent{Key: w.key, Call: w.call, Behind: int(out.Behind)}
+	if h := out.Holder; h.Token != 0 && h.Key == "" {
+		told.Holder = &Holder{Client: h.Client, Node: h.Node, Token: fence.Token(h.Token)}
+	}
 	tell := func() {
-		s.c.trace.queued(w.traceCtx(w.parent), LockEvent{Key: w.key, Call: w.call, Behind: behind, Took: time.Since(w.began)})
+		told.Took = time.Since(w.began)
+		s.c.trace.queued(w.traceCtx(w.parent), told)
 	}
 	tell()
-	for a, err := range s.c.follow(ctx, replica.Query{Key: w.key, Session: s.id, Seq: w.seq}, neverFinal) {
+	metaTold := false
+	q := replica.Query{Key: w.key, Session: s.id, Seq: w.seq, Waiters: 1}
+	for a, err := range s.c.follow(ctx, q, neverFinal) {
 		if err != nil || !a.Waits {
 			return // if w has left the queue, its verdict is on the way
 		}
-		if int(a.Behind) != behind {
-			behind = int(a.Behind)
-			s.mu.Lock()
-			w.position = behind
-			s.mu.Unlock()
-			tell()
+		var now *Holder
+		if holders := s.c.newStatus(a.Status).Holders; len(holders) > 0 {
+			now = &holders[0]
 		}
+		changed := int(a.Behind) != told.Behind
+		switch {
+		case now == nil || told.Holder == nil:
+			changed = changed || now != told.Holder
+		case now.Token != told.Holder.Token:
+			changed, metaTold = true, false
+		}
+		if now != nil && now.Meta != nil && !metaTold {
+			changed, metaTold = true, true
+		}
+		if !changed {
+			continue
+		}
+		s.mu.Lock()
+		w.position = int(a.Behind)
+		s.mu.Unlock()
+		told.Behind, told.Holder = int(a.Behind), now
+		tell()
 	}
 }
 

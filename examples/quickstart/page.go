@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -34,6 +35,7 @@ type frontPage struct {
 
 	mu    sync.Mutex
 	pages map[string]string // addresses by member, of processes that answer
+	best  string            // the address of a member that reaches the others, or of another
 }
 
 func newFrontPage() (*frontPage, error) {
@@ -52,14 +54,24 @@ func (f *frontPage) follow(b *board) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.pages)
+	f.best = ""
+	bestRuns := false
 	for _, r := range b.rows {
-		if r.page != "" && (r.state == running || r.state == cutOff) {
-			f.pages[r.name] = r.page
+		if r.page == "" || r.state == paused || r.state == dead {
+			continue
+		}
+		f.pages[r.name] = r.page
+		if f.best == "" || !bestRuns && r.state == running {
+			f.best, bestRuns = r.page, r.state == running
 		}
 	}
 }
 
 func (f *frontPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if slices.Contains(names, strings.TrimPrefix(r.URL.Path, "/")) {
+		http.Redirect(w, r, r.URL.Path+"/", http.StatusMovedPermanently)
+		return
+	}
 	member, prefix := f.choose(r.URL.Path)
 	if member == "" {
 		http.Error(w, "this member has no page now: it is dead, stopped or not started yet", http.StatusServiceUnavailable)
@@ -81,10 +93,5 @@ func (f *frontPage) choose(path string) (addr, prefix string) {
 			return f.pages[name], "/" + name
 		}
 	}
-	for _, name := range names {
-		if addr := f.pages[name]; addr != "" {
-			return addr, ""
-		}
-	}
-	return "", ""
+	return f.best, ""
 }

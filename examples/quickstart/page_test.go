@@ -46,12 +46,14 @@ func TestFrontPageFollowsTheMembers(t *testing.T) {
 	get("/report.json", "ann /report.json")
 	get("/ben/", "ben /")
 	get("/ben/events", "ben /events")
-	b.row("ann").state = paused
-	b.row("ben").state = cutOff
-	f.follow(b)
-	get("/", "ben /")
-	get("/ann/", "503 Service Unavailable")
-	b.apply(event{Kind: exited, Member: "ben"}, at(0))
+	get("/ben", "ben /")
+	b.row("ann").state = cutOff
+	b.row("ben").state = paused
 	f.follow(b)
 	get("/", "cid /")
+	get("/ann/", "ann /")
+	get("/ben/", "503 Service Unavailable")
+	b.apply(event{Kind: exited, Member: "cid"}, at(0))
+	f.follow(b)
+	get("/", "ann /")
 }

@@ -14,6 +14,9 @@
 // is forwarded there. Stop processes with Ctrl-C or kill -9, start others, and keep
 // asking.
 //
+// http://127.0.0.1:PORT/wardmote/ is a page about the cluster, for browsers on this host;
+// /wardmote/readyz and /wardmote/metrics are for an orchestrator and a monitoring system.
+//
 // The counts live in the memory of the owner, and begin anew when a shard moves. A real
 // program would load a shard's state where own begins, and use l.Token with each write.
 package main
@@ -66,6 +69,7 @@ func run(ctx context.Context, node *cluster.Node, listener net.Listener) error {
 	client := locks.New(node, locks.Options{Meta: map[string]string{metaHTTP: address}})
 	defer client.Close(context.Background())
 	log.Printf("http://%s/any/key. In other terminals: go run ./examples/router -join %s", address, node.Addr())
+	log.Printf("the cluster: http://%s/wardmote/", address)
 	err := route(ctx, client, listener)
 	if ctx.Err() != nil {
 		err = nil // Ctrl-C is the normal end
@@ -83,7 +87,10 @@ func route(ctx context.Context, client *locks.Client, listener net.Listener) err
 		return err
 	}
 	r := newRouter(owners)
-	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Second}
+	watching, endWatching := context.WithCancel(context.Background())
+	defer endWatching()
+	server := &http.Server{Handler: withPage(watching, client, r), ReadHeaderTimeout: time.Second}
+	server.RegisterOnShutdown(endWatching) // streams of events end with the server
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

@@ -39,6 +39,10 @@ var floors = []string{
 	"internal/host",
 	"internal/machine",
 	"internal/meter",
+	"fence/fencetest",
+	"fence/sqlfence",
+	"fence/httpfence",
+	"fence/objectfence",
 	"fence",
 }
 
@@ -72,11 +76,17 @@ var arrows = []arrow{
 	{"locks/lockstest", "internal/wakeup", wakeups},
 
 	{"locks/lockshttp", "internal/meter", "Metrics reads the counts"},
-	{"locks/lockshttp", "fence", "the refusals of a guard can be counted"},
 	{"locks/lockshttp", "locks", "the page shows what a client sees"},
 	{"locks/lockshttp", "cluster", "the page shows the health of a member, and asks its user about verbs"},
+	{"locks/lockshttp", "fence", "an action names a grant by its token, and the refusals of a guard can be counted"},
+	{"locks/lockshttp", "internal/documents", "the command reads the documents that the handler writes"},
+	{"locks/lockshttp", "internal/timing", durations},
 
 	{"locks", "cluster", "a client is made on a node"},
+	{"fence/fencetest", "fence", "the suite plays with tokens, and knows a refusal"},
+	{"fence/sqlfence", "fence", "a guard in a database takes tokens, and refuses like every guard"},
+	{"fence/httpfence", "fence", "tokens travel in headers, and refusals as statuses"},
+	{"fence/objectfence", "fence", "a manifest has the token of its last writer"},
 	{"locks", "fence", "every lock has a fencing token"},
 	{"locks", "internal/replica", "the seam: a client reaches the table through one interface, never through a connection or an encoding"},
 	{"locks", "internal/machine", commands},
@@ -222,6 +232,7 @@ var arrows = []arrow{
 	{"internal/identity", "internal/machine", "a cluster's ID is the table's"},
 	{"internal/identity", "internal/wire", "the record is stored in the encoding of messages"},
 	{"internal/identity", "internal/files", "the record lies in a file that only this user can change, and its lock keeps a second process out"},
+	{"internal/raftstore", "internal/timing", durations},
 	{"internal/raftstore", "internal/files", "the store lies in files that only this user can change"},
 	{"internal/consensus", "internal/files", "a store is moved aside durably"},
 	{"internal/files", "internal/timing", durations},

@@ -55,6 +55,7 @@ type Raft struct {
 	ended    atomic.Pointer[process]
 
 	contacts *contacts
+	commits  timing.Latest // how long the latest commits took
 
 	stopLead context.CancelFunc // ends the ctx of Config.Lead, attend and stand
 	leadDone chan struct{}      // closed when Config.Lead has returned
@@ -209,6 +210,7 @@ func (r *Raft) Commit(entry []byte) (outcomes any, code wire.Code) {
 	switch {
 	case err == nil:
 		r.refusedSince.Store(nil)
+		r.commits.Add(time.Since(began))
 		if r.cfg.Committed != nil {
 			r.cfg.Committed(Committed{
 				Index: f.Index(), Term: term, Bytes: len(entry), Outcomes: f.Response(),

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/wardmote/wardmote/internal/timing"
 )
 
 // Status is the state of a Raft at a moment, for people to read. The fields are read one
@@ -23,8 +25,10 @@ type Status struct {
 	// none yet.
 	Contact time.Time
 
-	Stalled time.Duration // of the running write of the store
-	Failed  error         // of the store
+	Writes  timing.Quantiles // how long the store's latest writes took
+	Commits timing.Quantiles // how long the latest commits took, while this node led
+	Stalled time.Duration    // of the running write of the store
+	Failed  error            // of the store
 }
 
 // Status asks nobody, and waits for no disk.
@@ -38,6 +42,8 @@ func (r *Raft) Status() Status {
 		Applied:  r.Applied(),
 		Commit:   r.raft.CommitIndex(),
 		Last:     r.raft.LastIndex(),
+		Writes:   r.store.Writes(),
+		Commits:  r.commits.Quantiles(),
 		Stalled:  r.store.StalledFor(),
 		Failed:   r.store.Failed(),
 	}

@@ -70,3 +70,9 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	*n = Number(v)
 	return err
 }
+
+// Failure is the answer to a request for a document that cannot be answered.
+type Failure struct {
+	Error string `json:"error"`
+	Code  string `json:"code"` // as in Action
+}

@@ -28,6 +28,7 @@ type addresses struct {
 	mu      sync.Mutex
 	known   map[string]resolution // by the name's entry of Join
 	answers map[string]string     // the trouble at the last try, by address; "" for a joined address
+	tries   map[string]tries      // by the same addresses
 }
 
 // resolution is the result of the last look-up of a name. A failed look-up counts
@@ -48,7 +49,7 @@ type answer struct {
 func newAddresses(cfg Config) *addresses {
 	return &addresses{
 		cfg: cfg, lookup: Lookup{User: cfg.Resolver}.Addresses,
-		known: make(map[string]resolution), answers: make(map[string]string),
+		known: make(map[string]resolution), answers: make(map[string]string), tries: make(map[string]tries),
 	}
 }
 
@@ -90,6 +91,7 @@ func (a *addresses) list(ctx context.Context) []string {
 	}
 	a.mu.Lock()
 	maps.DeleteFunc(a.answers, func(addr, _ string) bool { return !listed[addr] })
+	maps.DeleteFunc(a.tries, func(addr string, _ tries) bool { return !listed[addr] })
 	a.mu.Unlock()
 	return out
 }
@@ -153,6 +155,7 @@ func (a *addresses) tried(addr string, err error) {
 	}
 	a.mu.Lock()
 	a.answers[addr] = text
+	a.tries[addr] = tries{a.tries[addr].n + 1, time.Now()}
 	a.mu.Unlock()
 }
 

@@ -61,7 +61,7 @@ func inSearch(t *testing.T, n int, join []string, change func(*search), during t
 		}
 		s.joiner = &joiner{
 			cfg: cfg, members: list, tried: make(chan struct{}), proven: isHonest,
-			addresses: &addresses{cfg: cfg, known: make(map[string]resolution), answers: make(map[string]string),
+			addresses: &addresses{cfg: cfg, known: make(map[string]resolution), answers: make(map[string]string), tries: make(map[string]tries),
 				lookup: func(_ context.Context, entry string) ([]string, error) { return []string{entry}, nil }},
 			join: func(addr string) error {
 				s.mu.Lock()

@@ -76,6 +76,7 @@ func (k *Link) put(ctx context.Context, r *reply) {
 	}
 	r.name, r.voter = way.Name, way.Voter
 	up := newRemote(k.TTL, k.look.Wake, a.at.via)
+	up.summary = func(s wire.Summary, sent time.Time) { k.takeSummary(up, s, sent) }
 	up.renew, up.cluster = way.Renew, cluster
 	up.stream = stream.New(way.Conn, func(q *stream.Request) { k.handle(up, q) })
 	up.stream.Start()

@@ -50,10 +50,14 @@ func callFor[T any](ctx context.Context, k *Link, session machine.SessionID, try
 			var zero T
 			return zero, wire.CodeNoSession, nil
 		}
+		sent := time.Now()
 		value, code, err := attempt(ctx, k, up, try)
 		if err != nil {
 			unknown = true
 			return fail(err)
+		}
+		if code == wire.CodeOK {
+			k.confirmed(sent)
 		}
 		switch code {
 		case wire.CodeOK, wire.CodeNo, wire.CodeNoSession, wire.CodeDenied:

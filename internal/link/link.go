@@ -101,6 +101,8 @@ type Link struct {
 
 	describing sync.Mutex // descriptions leave in the order of their making
 
+	known known // for reports
+
 	away awayState // from the cluster: see away.go
 }
 
@@ -251,6 +253,7 @@ func (r *run) enter(id machine.ClusterID) {
 		r.f = newFinder(r.k)
 		r.k.mu.Lock()
 		r.k.term, r.k.members, r.k.voters = 0, 0, nil
+		r.k.known = known{since: r.k.known.since}
 		r.k.mu.Unlock()
 	}
 	r.cluster = id
@@ -290,6 +293,7 @@ func (r *run) serve(up upstream, leader member.Process, a wire.AttachAnswer, cla
 	r.f.attached(up, leader)
 	if k.up == nil {
 		k.reached = time.Now()
+		k.known.since = k.reached
 	}
 	k.up, k.leader = up, leader
 	k.term, k.ttl = max(k.term, a.Term), a.TTL
@@ -326,7 +330,7 @@ func (r *run) leave() {
 	r.missed = time.Now()
 	k.mu.Lock()
 	if k.up != nil {
-		k.away.lost = r.missed
+		k.away.lost, k.known.since = r.missed, r.missed
 	}
 	k.up, k.leader = nil, member.Process{}
 	k.mu.Unlock()

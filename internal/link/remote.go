@@ -25,6 +25,8 @@ type remote struct {
 	ttl   func() time.Duration // the cluster's bound
 	alarm func()               // has Run look after the leader; must not block
 
+	summary func(s wire.Summary, sent time.Time) // takes an answer; must not block; nil in tests
+
 	mu     sync.Mutex
 	open   int       // requests of begin without an answer yet
 	since  time.Time // of the last answer, or of the first request without an answer
@@ -56,7 +58,33 @@ func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(mach
 }
 
 func (u *remote) Beat(_ *term.Subscriber, id machine.SessionID, done func(wire.Code)) {
-	u.begin(wire.Beat, id[:], func(f wire.Frame) { done(f.Code) })
+	sent := time.Now()
+	u.begin(wire.Beat, id[:], func(f wire.Frame) {
+		if f.Code == wire.CodeOK {
+			u.takeSummary(f.Body, sent)
+		}
+		done(f.Code)
+	})
+}
+
+func (u *remote) Summarize(done func(wire.Summary, wire.Code)) {
+	sent := time.Now()
+	u.begin(wire.Summarize, nil, func(f wire.Frame) {
+		var s wire.Summary
+		if f.Code == wire.CodeOK {
+			s = u.takeSummary(f.Body, sent)
+		}
+		done(s, f.Code)
+	})
+}
+
+// takeSummary keeps the leader's answer to a question sent at a time. A body that is no
+// summary is passed over: nothing but reports depends on it.
+func (u *remote) takeSummary(body []byte, sent time.Time) (s wire.Summary) {
+	if wire.Unmarshal(body, &s) == nil && u.summary != nil {
+		u.summary(s, sent)
+	}
+	return s
 }
 
 // begin sends a request. The answer should come soon: see stalled.

@@ -17,6 +17,7 @@ import (
 type upstream interface {
 	Propose(s *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code))
 	Beat(s *term.Subscriber, id machine.SessionID, done func(wire.Code))
+	Summarize(done func(wire.Summary, wire.Code)) // also told by the answers to beats
 	Read(q replica.Query, done func(replica.Answer, wire.Code)) (cancel func())
 	Scan(q replica.Scan, done func(replica.Scanned, wire.Code)) (cancel func())
 	Values(q replica.ValuesQuery, done func(replica.ValuesPage, wire.Code)) (cancel func())

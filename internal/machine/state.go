@@ -151,18 +151,20 @@ type Counts struct {
 
 // Summary counts the parts of the table that people ask for.
 type Summary struct {
-	Keys     int // held or waited for
-	Grants   int // holders, one for each of their keys
-	Waits    int // in queues, one for each of their keys
-	Sessions int // open
-	Values   int // lasting ones
-	Groups   int // with callers, or being resized
-	Shards   int // of these groups
+	Commands uint64 // applied so far
+	Keys     int    // held or waited for
+	Grants   int    // holders, one for each of their keys
+	Waits    int    // in queues, one for each of their keys
+	Sessions int    // open
+	Values   int    // lasting ones
+	Groups   int    // with callers, or being resized
+	Shards   int    // of these groups
 }
 
 // Summary returns the present summary, in constant time.
 func (s *State) Summary() Summary {
 	return Summary{
+		Commands: s.commands,
 		Keys:     s.keys.used,
 		Grants:   s.keys.grants,
 		Waits:    s.keys.waiters,

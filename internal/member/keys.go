@@ -3,11 +3,15 @@ package member
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 const (
 	// MaxKeys is the limit of the secrets that a member knows.
 	MaxKeys = 8
+
+	// MaxRelease is the limit of a release in a member's description, in bytes.
+	MaxRelease = 32
 
 	keyID = 8 // bytes of a secret's ID
 )
@@ -36,6 +40,9 @@ func (m Metadata) Check() error {
 		if err := CheckName(m.Zone); err != nil {
 			return fmt.Errorf("zone: %w", err)
 		}
+	}
+	if len(m.Release) > MaxRelease || strings.ContainsFunc(m.Release, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return errors.New("not a release")
 	}
 	if n := len(m.Keys); n%keyID != 0 || n > MaxKeys*keyID {
 		return errors.New("not a list of keys")

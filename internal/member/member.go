@@ -70,6 +70,7 @@ type Metadata struct {
 	Leads      uint64            // the term in which the member leads and serves, or 0
 	TTL        uint64            // milliseconds
 	Format     uint8             // the newest format of log entries that the member reads; 0 means LeastFormat
+	Release    string            // of the member's program, such as "v1.2.0", for people to read
 	Keys       string            // the IDs of the secrets that the member knows, the newest first: see KeyIDs
 }
 

@@ -115,6 +115,7 @@ func (p *Port) tryPlace(c *Conn, known bool) (s Status, victims []*Conn) {
 	}
 	c.raw.(*tracked).admitted = time.Now()
 	p.conns[c] = struct{}{}
+	c.noteHeard() // the handshake
 	p.places.add(c)
 	p.startAge(c)
 	return StatusOK, victims

@@ -2,6 +2,7 @@ package port
 
 import (
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/auth"
@@ -34,6 +35,8 @@ type Conn struct {
 	// Accepted is true on the accepting side.
 	Accepted bool
 
+	heard atomic.Int64 // the latest bytes, in nanoseconds after Port.began
+
 	era  uint64   // Port.era when the handshake began
 	raw  net.Conn // Conn without TLS
 	port *Port
@@ -45,6 +48,18 @@ type Conn struct {
 	timer    *time.Timer   // of the close of renew, then of the cut
 	carries  *Conn         // the connection inside a dialled KindRelay connection, once it stands
 }
+
+// Read notes when the other side was heard.
+func (c *Conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.noteHeard()
+	}
+	return n, err
+}
+
+// noteHeard notes that the other side was heard now.
+func (c *Conn) noteHeard() { c.heard.Store(int64(time.Since(c.port.began))) }
 
 // Voter reports whether the other side may speak as a voter: it has proved the role,
 // or proves nothing, without TLS.

@@ -78,6 +78,7 @@ func (p *Port) shake(ctx context.Context, raw net.Conn, addr string, k Kind, to 
 	closed := p.closed || as.era != p.era
 	if !closed {
 		p.conns[c] = struct{}{}
+		c.noteHeard() // the handshake
 		p.startAge(c)
 		if outer, ok := raw.(carrier); ok {
 			outer.Conn.carries = c

@@ -43,6 +43,9 @@ type Port struct {
 	conns    map[*Conn]struct{} // admitted and dialled
 	places   places             // of the accepted ones of conns
 	era      uint64             // how often the member has changed its cluster
+
+	began time.Time              // the origin of Conn.heard
+	past  map[Peer]time.Duration // when a process without a connection was last heard, after began
 }
 
 // Open binds cfg.Bind. Nothing runs before [Port.Serve]. When Open fails,
@@ -62,6 +65,8 @@ func Open(cfg Config) (*Port, error) {
 		cluster:  hashCluster(cfg.Cluster),
 		handlers: make(map[Kind]func(*Conn)),
 		conns:    make(map[*Conn]struct{}),
+		began:    time.Now(),
+		past:     make(map[Peer]time.Duration),
 		places:   newPlaces(),
 		shakes:   newHandshakes(),
 		budget:   budget.New(func(from, detail string) { cfg.Refused.Note(refused.Flood, from, detail) }),
@@ -242,6 +247,7 @@ func (p *Port) removeLocked(c *Conn) {
 		return
 	}
 	delete(p.conns, c)
+	p.remember(c)
 	close(c.gone)
 	p.stopAge(c)
 	if c.Accepted {

@@ -31,6 +31,8 @@ import (
 type rounds struct {
 	ask func(context.Context) bool // a round
 
+	took timing.Latest // of the rounds with a majority
+
 	mu      sync.Mutex
 	waiting []func(bool)
 	stopped bool
@@ -81,7 +83,11 @@ func (r *rounds) run(ctx context.Context) {
 		if len(waiting) == 0 {
 			continue
 		}
+		began := time.Now()
 		ok := r.ask(ctx)
+		if ok {
+			r.took.Add(time.Since(began))
+		}
 		for _, done := range waiting {
 			done(ok)
 		}

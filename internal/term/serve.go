@@ -87,8 +87,15 @@ func (m *memberStream) handle(q *stream.Request) {
 		m.propose(q)
 	case wire.Beat:
 		if id, ok := sessionID(q); ok {
-			m.term.Beat(m.subscriber, id, func(c wire.Code) { q.Answer(c, nil) })
+			m.term.Beat(m.subscriber, id, func(c wire.Code) {
+				q.Answer(c, m.term.encodedSummary(c))
+			})
 		}
+	case wire.Summarize:
+		m.startRead(q, 0, func(answer func([]byte, wire.Code)) func() {
+			m.term.confirmThen(wire.CodeOK, func(c wire.Code) { answer(m.term.encodedSummary(c), c) })
+			return func() {}
+		})
 	case wire.Read:
 		m.read(q)
 	case wire.Scan:
@@ -151,7 +158,7 @@ func (m *memberStream) attach(q *stream.Request) {
 	}
 	ok := m.term.attach(m.subscriber, req.Keys, req.New, func() {
 		q.Answer(wire.CodeOK, wire.Marshal(&wire.AttachAnswer{
-			Term: m.term.Number(), TTL: m.term.Bound(), Members: m.term.members(), Voters: m.guide.Hint().Voters,
+			Term: m.term.Number(), TTL: m.term.Bound(), Members: m.term.Members(), Voters: m.guide.Hint().Voters,
 		}))
 	})
 	if !ok {

@@ -54,8 +54,8 @@ func (t *Term) Join(s *Subscriber) bool {
 	return true
 }
 
-// members returns the number of subscribers.
-func (t *Term) members() int {
+// Members returns the number of members attached, this node included.
+func (t *Term) Members() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.subscribers)

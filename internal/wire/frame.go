@@ -32,22 +32,23 @@ type Type uint8
 // body of the answer; "empty" is a body of no bytes. The member sends requests and
 // notices to the leader, except Event and Bound.
 const (
-	Attach   Type = 1  // AttachRequest → AttachAnswer: before all others, Find excepted
-	Propose  Type = 2  // machine command → machine outcome
-	Beat     Type = 3  // session ID → empty
-	Read     Type = 4  // replica.Query → replica.Answer
-	Ready    Type = 5  // empty → empty, as soon as the cluster grants
-	Detach   Type = 6  // notice: session ID
-	Cancel   Type = 7  // notice: the ID of a Read, Scan or Sessions with no caller waiting
-	Depart   Type = 8  // DepartRequest → empty, after the voter is replaced
-	Scan     Type = 9  // replica.Scan → replica.Scanned
-	Find     Type = 10 // FindRequest → Hint, as soon as there is news; before Attach too
-	Values   Type = 11 // replica.ValuesQuery → replica.ValuesPage
-	Sessions Type = 12 // replica.SessionsQuery → replica.SessionsPage
-	Event    Type = 16 // notice from leader to member: machine event
-	Bound    Type = 17 // notice from leader to member: AttachAnswer with a new TTL bound
-	Voters   Type = 18 // notice from leader to member: VoterSet
-	Describe Type = 19 // notice: the member's own description, member.Metadata; after Attach and after each change
+	Attach    Type = 1  // AttachRequest → AttachAnswer: before all others, Find excepted
+	Propose   Type = 2  // machine command → machine outcome
+	Beat      Type = 3  // session ID → Summary
+	Read      Type = 4  // replica.Query → replica.Answer
+	Ready     Type = 5  // empty → empty, as soon as the cluster grants
+	Detach    Type = 6  // notice: session ID
+	Cancel    Type = 7  // notice: the ID of a Read, Scan or Sessions with no caller waiting
+	Depart    Type = 8  // DepartRequest → empty, after the voter is replaced
+	Scan      Type = 9  // replica.Scan → replica.Scanned
+	Find      Type = 10 // FindRequest → Hint, as soon as there is news; before Attach too
+	Values    Type = 11 // replica.ValuesQuery → replica.ValuesPage
+	Sessions  Type = 12 // replica.SessionsQuery → replica.SessionsPage
+	Event     Type = 16 // notice from leader to member: machine event
+	Bound     Type = 17 // notice from leader to member: AttachAnswer with a new TTL bound
+	Voters    Type = 18 // notice from leader to member: VoterSet
+	Summarize Type = 20 // empty → Summary
+	Describe  Type = 19 // notice: the member's own description, member.Metadata; after Attach and after each change
 )
 
 // Types on KindControl streams. Any member sends requests to any member.
@@ -75,7 +76,7 @@ const (
 // may send new notices, and members of this version skip them.
 func (t Type) Asks() bool {
 	switch t {
-	case Attach, Propose, Beat, Read, Ready, Depart, Scan, Find, Values, Sessions,
+	case Attach, Propose, Beat, Summarize, Read, Ready, Depart, Scan, Find, Values, Sessions,
 		Confirm, Prepare, Accept, Chosen, Who, Invite, Progress, Removed, InConfig, Vouch, Retire, Lineage, Goodbye, Stand, Follows, Attest:
 		return true
 	}

@@ -65,6 +65,24 @@ type VoterState struct {
 	Leaving bool
 }
 
+// Summary counts what the lock table has, and tells the leader's clock, for people to
+// read. It stands in the answer to each beat, so that members without a copy of the table
+// have something to show when no leader answers.
+type Summary struct {
+	Term     uint64
+	Clock    int64  // of the leader's host, in nanoseconds of Unix time
+	Commands uint64 // applied so far
+	Granting bool   // the founding wait is over
+	Members  uint32 // attached to the leader
+	Keys     uint32 // held or waited for
+	Grants   uint32
+	Waits    uint32
+	Sessions uint32
+	Values   uint32
+	Groups   uint32
+	Shards   uint32
+}
+
 // DepartRequest asks the leader to replace a voter that wants to leave.
 type DepartRequest struct {
 	Name string

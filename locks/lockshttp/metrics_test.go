@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/meter"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/locks/lockstest"
@@ -537,4 +538,116 @@ func TestScrapeOfALiveCluster(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A write that hangs holds up no scrape, and is seen in it.
+func TestMetricsWhileADiskHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lockstest.New(t, 3)
+		leader := c.Leader()
+		a := c.Client(leader)
+		h := Metrics(a, Options{})
+		acquire(t, a, "before")
+		c.HangStore(leader)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		stalled := 0.0
+		for range 20 {
+			go func() { _, _ = a.Acquire(ctx, "during") }()
+			time.Sleep(100 * time.Millisecond)
+			began := time.Now()
+			p := scrapeOf(t, h)
+			if took := time.Since(began); took != 0 {
+				t.Fatalf("a scrape took %v", took)
+			}
+			if s, ok := p.samples["wardmote_store_stalled_seconds[]"]; ok {
+				stalled = max(stalled, s)
+			}
+		}
+		if stalled < 0.5 {
+			t.Errorf("stalled for %v s at most", stalled)
+		}
+		c.HealStore(leader)
+	})
+}
+
+// A thin member has no raft, and an ended node still answers.
+func TestMetricsOfAThinMemberAndOfTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lockstest.New(t, 4, lockstest.Config(func(i int, cfg *cluster.Config) { cfg.Voting.Thin = i == 3 }))
+		a := c.Client(3)
+		l := acquire(t, a, "job")
+		h := Metrics(a, Options{})
+		p := scrapeOf(t, h)
+		if p.families["wardmote_raft_term"] != nil || p.value(t, "wardmote_voter") != 0 || p.value(t, "wardmote_lock_held") != 1 {
+			t.Error("a thin member has a raft, or holds nothing")
+		}
+		if p.value(t, "wardmote_voters_wanted") != 3 || p.value(t, "wardmote_connections", [2]string{"kind", "raft"}) != 0 {
+			t.Error("a thin member knows no voters, or replicates")
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Node(3).Stop(); err != nil {
+			t.Fatal(err)
+		}
+		p = scrapeOf(t, h)
+		if p.value(t, "wardmote_quorum") != 0 || p.value(t, "wardmote_lock_hold_seconds_count") != 1 {
+			t.Error("the metrics of an ended node")
+		}
+	})
+}
+
+// Shards are counted as shards, and as no locks.
+func TestShardsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lockstest.New(t, 3)
+		labels := 0
+		h := []http.Handler{
+			Metrics(c.Client(0), Options{Label: func(string) string { labels++; return "x" }}),
+			Metrics(c.Client(1), Options{}),
+		}
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		work := func(ctx context.Context, _ int, _ *locks.Lock) error { <-ctx.Done(); return nil }
+		wg.Go(func() { _ = c.Client(0).Spread(ctx, "s", 8, work) })
+		time.Sleep(time.Minute)
+		if n := scrapeOf(t, h[0]).value(t, "wardmote_shards_owned"); n != 8 {
+			t.Errorf("%v shards at the only caller", n)
+		}
+		wg.Go(func() { _ = c.Client(1).Spread(ctx, "s", 8, work) })
+		time.Sleep(time.Minute)
+		a, b := scrapeOf(t, h[0]), scrapeOf(t, h[1])
+		for name, want := range map[string][2]float64{
+			"wardmote_shards_owned": {4, 4}, "wardmote_shards_gained_total": {8, 4}, "wardmote_shards_ended_total": {4, 0},
+			"wardmote_lock_held": {0, 0}, "wardmote_lock_wait_seconds_count": {0, 0}, "wardmote_table_shards": {8, 8}, "wardmote_table_groups": {1, 1},
+		} {
+			if got := [2]float64{a.value(t, name), b.value(t, name)}; got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
+		cancel()
+		wg.Wait()
+		if n := scrapeOf(t, h[0]).value(t, "wardmote_shards_owned"); n != 0 || labels != 0 {
+			t.Errorf("%v shards in the end, %d labels", n, labels)
+		}
+	})
+}
+
+// A guard's refusals are counted where the program says so.
+func TestRefusalsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lockstest.New(t, 1)
+		a := c.Client(0)
+		g := &fence.Guard{Refused: CountRefusals(a)}
+		for _, token := range []fence.Token{5, 4, 0, 6, 5} {
+			_ = g.Claim(token)
+		}
+		if n := scrapeOf(t, Metrics(a, Options{})).value(t, "wardmote_tokens_refused_total"); n != 3 {
+			t.Errorf("%v refusals", n)
+		}
+	})
 }

@@ -47,7 +47,7 @@ func TestACallWithoutAQuorumHasTheReason(t *testing.T) {
 		if !errors.Is(err, cluster.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire returned %v", err)
 		}
-		if !strings.Contains(h.Reason, "no leader answers: 1 of 3 voters seen; missing member-0 at 10.0.0.1:7000") || h.Next == "" {
+		if !strings.HasPrefix(h.Reason, "no leader answers: 1 of 3 voters seen since ") || !strings.Contains(h.Reason, "; missing member-0 at 10.0.0.1:7000 since ") || h.Next == "" {
 			t.Errorf("Health returned %+v", h)
 		}
 		mu.Lock()

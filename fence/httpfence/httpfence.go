@@ -1,0 +1,141 @@
+package httpfence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/wardmote/wardmote/fence"
+)
+
+// The headers of a fenced request, and of its refusal. Tokens travel as decimal numbers.
+const (
+	HeaderToken    = "Fencing-Token"
+	HeaderResource = "Fencing-Resource"
+	HeaderSeen     = "Fencing-Seen"
+)
+
+// A Guard decides for one resource. Do runs serve if no token above t was shown, and
+// returns the error of serve. Do fails like fence.Guard.Do, with ctx's error if ctx ends
+// first, or with another error if it cannot decide; it has then not run serve.
+type Guard interface {
+	Do(ctx context.Context, t fence.Token, serve func() error) error
+}
+
+// Require returns a handler that serves requests by next, under the token of the
+// request and the guard of its resource. The context of the request that next gets
+// carries the token. The function resource names what a request is about; the client's
+// own header, if there is one, must agree. With resource nil the header decides, and a
+// request without it is refused.
+//
+// With guard nil Require asks nobody, and next has to: by package sqlfence for example,
+// with the token in the request's context, and Refuse.
+func Require(resource func(*http.Request) string, guard func(resource string) Guard, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := r.Header.Get(HeaderToken)
+		if text == "" {
+			http.Error(w, "this request needs the header "+HeaderToken, http.StatusPreconditionRequired)
+			return
+		}
+		t, err := fence.ParseToken(text)
+		if err != nil || t == 0 || len(r.Header.Values(HeaderToken)) > 1 {
+			http.Error(w, "the header "+HeaderToken+" is not one token", http.StatusBadRequest)
+			return
+		}
+		named := r.Header.Get(HeaderResource)
+		name := named
+		if resource != nil {
+			name = resource(r)
+		}
+		if name == "" || named != "" && named != name {
+			http.Error(w, "the header "+HeaderResource+" does not name the resource of this request", http.StatusBadRequest)
+			return
+		}
+		served := r.WithContext(fence.NewContext(r.Context(), t))
+		if guard == nil {
+			next.ServeHTTP(w, served)
+			return
+		}
+		Refuse(w, guard(name).Do(r.Context(), t, func() error {
+			next.ServeHTTP(w, served)
+			return nil
+		}))
+	})
+}
+
+// Refuse answers a request that a guard has refused with err: 412 with the mark for a
+// stale token, 428 for token zero, 503 for any other error, whose text stays here. With
+// err nil Refuse writes nothing. Refuse reports whether it has answered.
+func Refuse(w http.ResponseWriter, err error) bool {
+	var stale *fence.StaleError
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &stale):
+		w.Header().Set(HeaderSeen, stale.Seen.String())
+		http.Error(w, stale.Error(), http.StatusPreconditionFailed)
+	case errors.Is(err, fence.ErrUnfenced):
+		http.Error(w, err.Error(), http.StatusPreconditionRequired)
+	default:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "the guard cannot decide now", http.StatusServiceUnavailable)
+	}
+	return true
+}
+
+// Err returns the refusal that a response carries: a *fence.StaleError for a 412 with
+// the mark, an error that matches fence.ErrUnfenced for a 428, and nil for every other
+// response. The body is left alone.
+func Err(r *http.Response) error {
+	switch r.StatusCode {
+	case http.StatusPreconditionFailed:
+		seen, err := fence.ParseToken(r.Header.Get(HeaderSeen))
+		if err != nil || r.Request == nil {
+			return nil // another precondition of HTTP
+		}
+		sent, err := fence.ParseToken(r.Request.Header.Get(HeaderToken))
+		if err != nil {
+			return nil
+		}
+		return &fence.StaleError{Token: sent, Seen: seen}
+	case http.StatusPreconditionRequired:
+		return fmt.Errorf("httpfence: %w", fence.ErrUnfenced)
+	}
+	return nil
+}
+
+type resourceKey struct{}
+
+// WithResource returns a context whose requests name a resource, by Transport.
+func WithResource(ctx context.Context, resource string) context.Context {
+	return context.WithValue(ctx, resourceKey{}, resource)
+}
+
+// Transport returns a RoundTripper that sends the token of a request's context, and the
+// resource of WithResource, in the headers. The contexts of locks carry tokens. A
+// request without a token in its context is sent as it is, and a fenced service refuses
+// it. With base nil the transport is http.DefaultTransport.
+//
+// A refusal is a response like any other: Err tells.
+func Transport(base http.RoundTripper) http.RoundTripper {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return transport{base}
+}
+
+type transport struct{ base http.RoundTripper }
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, ok := fence.FromContext(r.Context())
+	if !ok {
+		return t.base.RoundTrip(r)
+	}
+	r = r.Clone(r.Context()) // a RoundTripper changes no request
+	r.Header.Set(HeaderToken, token.String())
+	if name, ok := r.Context().Value(resourceKey{}).(string); ok {
+		r.Header.Set(HeaderResource, name)
+	}
+	return t.base.RoundTrip(r)
+}

@@ -1,0 +1,243 @@
+package objectfence
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	mrand "math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/wardmote/wardmote/fence"
+)
+
+// ErrConflict is returned by a Store's Put if the object's version is not the expected
+// one: S3's 412 and 409, Google's 412, Azure's 412 and 409.
+var ErrConflict = errors.New("objectfence: the object was put meanwhile")
+
+// A Store is an object store with conditional puts.
+type Store interface {
+	// Get returns the content of an object and its version: S3's and Azure's ETag,
+	// Google's generation. For an object that does not exist all three results are
+	// zero. Get must return the latest version, and not a cache's.
+	Get(ctx context.Context, key string) (body []byte, version string, err error)
+
+	// Put replaces the object if it still has the version, or creates it if version is
+	// empty and there is no object, and returns the new version. Put returns an error
+	// that matches ErrConflict if the condition did not hold. After any other error the
+	// object may or may not have been put, now or in a moment.
+	Put(ctx context.Context, key string, body []byte, version string) (string, error)
+}
+
+// MaxState is the largest state in bytes. Larger data belongs in objects of its own.
+const MaxState = 1 << 20
+
+// A LimitError refuses a key, a state or a token. Nothing was changed.
+type LimitError struct {
+	Field string // "key", "state", "token"
+	Limit string
+}
+
+func (e *LimitError) Error() string { return fmt.Sprintf("objectfence: %s: want %s", e.Field, e.Limit) }
+
+// A DamagedError says that the object is no manifest. Nothing was changed; a person must
+// look.
+type DamagedError struct {
+	Key    string
+	Reason string
+}
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("objectfence: the object %q is no manifest: %s", e.Key, e.Reason)
+}
+
+// A Manifest is one fenced state in a store. A Manifest may be used from any goroutine,
+// and any number of processes may have a Manifest of the same key.
+type Manifest struct {
+	store Store
+	key   string
+}
+
+// New returns the manifest with a key of 1 to 1,024 bytes. New does not touch the store.
+func New(store Store, key string) (*Manifest, error) {
+	if key == "" || len(key) > 1024 {
+		return nil, &LimitError{"key", "1 to 1024 bytes"}
+	}
+	return &Manifest{store, key}, nil
+}
+
+// manifest is the object's content, as JSON.
+type manifest struct {
+	Format int         `json:"wardmote_manifest"`
+	Token  fence.Token `json:"token"`
+	Count  int64       `json:"count,string"` // of all changes, claims too
+	Latest []string    `json:"latest"`       // numbers of the latest changes, the newest last
+	State  []byte      `json:"state"`
+}
+
+const (
+	format     = 1
+	remembered = 32 // changes that a manifest remembers
+)
+
+// Claim shows the token t, before the first read under t. Claim fails with a
+// *fence.StaleError if a higher token was shown, with fence.ErrUnfenced for token zero,
+// and with a *DamagedError; nothing was changed then. After any other error the token
+// may have been shown, and the caller may claim again. Conflicts and errors of the store
+// are tried again until ctx ends.
+func (m *Manifest) Claim(ctx context.Context, t fence.Token) error {
+	return m.change(ctx, t, true, func(state []byte) ([]byte, error) { return state, nil })
+}
+
+// Read returns the state and the token that was shown last. A state that was never
+// written is nil. A holder that has claimed, and reads a higher token, has lost its
+// grant.
+func (m *Manifest) Read(ctx context.Context) (state []byte, t fence.Token, err error) {
+	doc, _, err := m.get(ctx)
+	return doc.State, doc.Token, err
+}
+
+// Do replaces the state by what change returns for the present one, under the token t
+// that was claimed. When another goroutine of the same grant was faster, or the store
+// did not answer, Do runs change again on the new state, until ctx ends; change must
+// have no effect but its result.
+//
+// Do returns change's own error; a *fence.StaleError if a higher token was shown; an
+// error that matches fence.ErrNotClaimed if t was not; fence.ErrUnfenced, a *LimitError
+// or a *DamagedError. Nothing was changed in these cases. An error that matches
+// fence.ErrUnknown says that the store did not answer, or that the token has become
+// stale and too many changes lie between to know: read again.
+func (m *Manifest) Do(ctx context.Context, t fence.Token, change func(state []byte) ([]byte, error)) error {
+	return m.change(ctx, t, false, change)
+}
+
+// An attempt is a put whose outcome is not known.
+type attempt struct {
+	id    string
+	count int64 // of the manifest with the put
+}
+
+func (m *Manifest) change(ctx context.Context, t fence.Token, claim bool, change func([]byte) ([]byte, error)) error {
+	switch {
+	case t == 0:
+		return fence.ErrUnfenced
+	case t > math.MaxInt64:
+		return &LimitError{"token", fmt.Sprintf("at most %d, the largest signed 64-bit integer", int64(math.MaxInt64))}
+	}
+	var tried []attempt
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		doc, version, err := m.get(ctx)
+		var damaged *DamagedError
+		if errors.As(err, &damaged) {
+			return err
+		}
+		if err == nil {
+			done, unsure := judge(doc, tried)
+			switch {
+			case done:
+				return nil
+			case unsure:
+				return m.unknown(fmt.Errorf("%d changes since", doc.Count-tried[0].count))
+			case t < doc.Token:
+				return &fence.StaleError{Token: t, Seen: doc.Token}
+			case t > doc.Token && !claim:
+				return fmt.Errorf("%w: the mark of %q is %d, below token %d", fence.ErrNotClaimed, m.key, doc.Token, t)
+			case claim && t == doc.Token:
+				return nil
+			}
+			var try attempt
+			if try, err = m.put(ctx, doc, version, t, change); err == nil {
+				return nil
+			}
+			var mine *ownError
+			if errors.As(err, &mine) {
+				if len(tried) > 0 && tried[len(tried)-1].count > doc.Count {
+					return m.unknown(mine.error) // an earlier put may still happen
+				}
+				return mine.error
+			}
+			tried = append(tried, try)
+		}
+		if ctx.Err() == nil {
+			timer := time.NewTimer(pause/2 + mrand.N(pause))
+			select {
+			case <-timer.C:
+				continue
+			case <-ctx.Done():
+				timer.Stop()
+			}
+		}
+		if len(tried) > 0 {
+			return m.unknown(err)
+		}
+		return err
+	}
+}
+
+func (m *Manifest) unknown(cause error) error {
+	return fmt.Errorf("objectfence: %w: %w", fence.ErrUnknown, cause)
+}
+
+// judge finds out whether one of the puts tried has happened. unsure says that the
+// manifest has forgotten the changes of that time.
+func judge(doc manifest, tried []attempt) (done, unsure bool) {
+	for _, a := range tried {
+		if slices.Contains(doc.Latest, a.id) {
+			return true, false
+		}
+		// The put's place in the count is taken by a change that is forgotten.
+		if a.count <= doc.Count-int64(len(doc.Latest)) {
+			unsure = true
+		}
+	}
+	return false, unsure
+}
+
+// ownError is an error of the caller's change, or about it: nothing was put.
+type ownError struct{ error }
+
+// put makes one attempt.
+func (m *Manifest) put(ctx context.Context, doc manifest, version string, t fence.Token, change func([]byte) ([]byte, error)) (attempt, error) {
+	state, err := change(slices.Clone(doc.State))
+	if err != nil {
+		return attempt{}, &ownError{err}
+	}
+	if len(state) > MaxState {
+		return attempt{}, &ownError{&LimitError{"state", fmt.Sprintf("at most %d bytes", MaxState)}}
+	}
+	doc.Format, doc.Token, doc.State = format, t, state
+	doc.Count++
+	try := attempt{rand.Text(), doc.Count}
+	doc.Latest = append(slices.Clone(doc.Latest), try.id)
+	doc.Latest = doc.Latest[max(0, len(doc.Latest)-remembered):]
+	body, err := json.Marshal(doc)
+	if err != nil {
+		return attempt{}, &ownError{err}
+	}
+	_, err = m.store.Put(ctx, m.key, body, version)
+	return try, err
+}
+
+// get reads the manifest; an absent one has the token zero.
+func (m *Manifest) get(ctx context.Context) (doc manifest, version string, err error) {
+	body, version, err := m.store.Get(ctx, m.key)
+	if err != nil || version == "" {
+		return manifest{}, "", err
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return manifest{}, "", &DamagedError{m.key, err.Error()}
+	}
+	if doc.Format != format || doc.Token == 0 || doc.Count < int64(len(doc.Latest)) || len(doc.Latest) > remembered {
+		return manifest{}, "", &DamagedError{m.key, "not a manifest, or one of another version"}
+	}
+	return doc, version, nil
+}
+
+// The pauses between two attempts.
+const (
+	firstPause = time.Millisecond
+	lastPause  = 500 * time.Millisecond
+)
