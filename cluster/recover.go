@@ -152,14 +152,15 @@ func (n *Node) tellRecovered(before int, gone []string) {
 	if v == nil {
 		return
 	}
-	bears, bore := (len(v.Voters)-1)/2, (before-1)/2
-	attrs := []any{"cluster", clusterText(v.Cluster), "voters", strings.Join(v.Voters, ", "), "failures borne", bears, "gone", strings.Join(gone, ", ")}
+	bears, bore, voters := (len(v.Voters)-1)/2, (before-1)/2, strings.Join(v.Voters, ", ")
 	if bears < bore {
-		n.self.Log.Warn("the cluster is recovered, and fewer failures can be borne than before", append(attrs,
-			"before", bore, "next", "keep these voters running, start the missing members, and wait until Health says that more may fail")...)
+		n.self.Log.Warn("the cluster is recovered, and fewer failures can be borne than before", "cluster", clusterText(v.Cluster),
+			"voters", voters, "gone", strings.Join(gone, ", "), "bears", bears, "before", bore,
+			"next", "keep these voters running, start the missing members, and wait until Health says that more may fail")
 		return
 	}
-	n.self.Log.Info("the cluster is recovered", append(attrs, "next", "nothing")...)
+	n.self.Log.Info("the cluster is recovered", "cluster", clusterText(v.Cluster), "voters", voters,
+		"gone", strings.Join(gone, ", "), "bears", bears, "next", "nothing")
 }
 
 // oldVoters returns the names of the voters of this member's cluster, as far as

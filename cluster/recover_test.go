@@ -224,7 +224,7 @@ func TestRecoverLooksAtTheOwnStoreAndTellsTheResult(t *testing.T) {
 		if err := n1.Recover(b.within(time.Minute), gone); err != nil {
 			t.Fatal(err)
 		}
-		if text := log.String(); !strings.Contains(text, "fewer failures can be borne than before") || !strings.Contains(text, `"failures borne"=0`) || !strings.Contains(text, `gone="n2, n3"`) {
+		if text := log.String(); !strings.Contains(text, "fewer failures can be borne than before") || !strings.Contains(text, "bears=0 before=1") || !strings.Contains(text, `gone="n2, n3"`) {
 			t.Errorf("the result is not told: %s", text)
 		}
 		b.ready(n1)
