@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package docs has documents, and tests that play them.
+// Package docs has documents, and the tests of their blocks.
 package docs
 
 import (
@@ -37,7 +37,7 @@ func readBlocks(t *testing.T, name string) (blocks []block) {
 	return blocks
 }
 
-// The program of start.md is formatted as readers expect, and is the only one.
+// start.md has one program, formatted by gofmt.
 func TestStartHasOneProgram(t *testing.T) {
 	var programs []string
 	for _, b := range readBlocks(t, "start.md") {
@@ -54,8 +54,8 @@ func TestStartHasOneProgram(t *testing.T) {
 	}
 }
 
-// A newcomer who copies the blocks of start.md into a shell has a job that runs in one
-// of three processes, and goes on in another process after kill -9. The test plays the
+// A newcomer copies the blocks of start.md into a shell: a job runs in one of three
+// processes, and goes on in another process after kill -9. The test plays the
 // blocks word for word, and adds one line: the module is this checkout, where readers
 // fetch a published version.
 func TestStartPlays(t *testing.T) {
@@ -79,7 +79,7 @@ func TestStartPlays(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(s.dir, "main.go"), []byte(b.text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-		case b.language != "sh": // what the reader sees
+		case b.language != "sh": // output, for comparison
 		case strings.Contains(b.text, "go mod init"):
 			s.play(b.text)
 			s.play("go mod edit -replace github.com/wardmote/wardmote='" + s.checkout + "'\n")
@@ -145,8 +145,8 @@ type session struct {
 	screen        *os.File // the output of the shell and of all its processes
 }
 
-// newSession starts a shell. Its go command has no network: what a reader fetches is in
-// the cache, because the tests of this repository needed it too.
+// newSession starts a shell whose go command has no network. The modules are in the cache
+// already, because this repository needs the same modules.
 func newSession(t *testing.T) *session {
 	t.Helper()
 	checkout, err := filepath.Abs("..")

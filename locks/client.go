@@ -95,7 +95,7 @@ func newClient(rep replica.Replica, opts Options) *Client {
 // Close ends the client and frees all keys. New calls and pending waits fail
 // with ErrClosed, and the contexts of all locks end with a *LostError of reason
 // ClientClosed as their cause. Then Close waits until the work of Do, Elect and
-// Spread has returned. Only then does Close free the keys, all in one step, and
+// Spread has returned. Only then does Close free the keys, a thousand in one step, and
 // remove the client's requests from all queues.
 //
 // If ctx ends before, Close returns an error and continues in the background:

@@ -102,7 +102,7 @@ func (c *Client) LocalSessions(from string, limit int) LocalSessions {
 	for i, st := range list {
 		page.Sessions = append(page.Sessions, c.newSessionStatus(replica.ListedSession{
 			Ref: st.ID.Ref(), Client: st.Client, Node: st.Node, TTL: st.TTL, Opened: st.Opened, Left: left[i],
-			Revoked: st.Revoked, Keys: st.Keys, Waits: st.Waits, Meta: st.Meta,
+			Ending: st.Revoked || st.Ending, Keys: st.Keys, Waits: st.Waits, Meta: st.Meta,
 		}))
 	}
 	return page

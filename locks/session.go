@@ -232,10 +232,10 @@ func (s *session) awaitWork() bool {
 	}
 }
 
-// proposeClose closes the session in the cluster, which frees all of its keys
-// in one step. A time limit bounds the call, since a session without beats
-// expires anyway; no caller's context does, since Close continues after the
-// caller has left.
+// proposeClose closes the session in the cluster, and waits until all of its keys are
+// free: at once, or with thousands of keys some entries later. A time limit bounds the
+// call, since a session without beats expires anyway; no caller's context does, since
+// Close continues after the caller has left.
 func (s *session) proposeClose() error {
 	s.awaitCancels()
 	ctx, cancel := context.WithTimeout(context.Background(), grace(s.ttl))

@@ -43,9 +43,10 @@ type Session struct {
 	// Left is how long the cluster will keep the session if no further beat arrives.
 	Left time.Duration `json:"left"`
 
-	// Ending says that EndSession has ended the session, and that its client has not
-	// answered yet: the session waits for nothing, and its keys are free after Left at
-	// the latest.
+	// Ending says that the session is over for its client, and that it still has keys:
+	// EndSession has ended it, its client has not answered yet, and the keys are free
+	// after Left at the latest; or it has ended with thousands of keys, which the cluster
+	// is about to free.
 	Ending bool `json:"ending,omitempty"`
 
 	Keys  int               `json:"keys"`           // the number of keys that the session holds
@@ -53,7 +54,7 @@ type Session struct {
 	Meta  map[string]string `json:"meta,omitempty"` // Options.Meta
 }
 
-// Sessions yields the open sessions of all clients of the cluster, in the order of their
+// Sessions yields the sessions of all clients of the cluster, in the order of their
 // Refs. The sessions come in pages of up to 256. Each page shows one moment during the
 // call, and a later page a later moment. A session that is opened or ends meanwhile may
 // or may not be yielded; any other session is yielded once, also if the leader changes
@@ -101,7 +102,7 @@ func (c *Client) newSessionStatus(s replica.ListedSession) Session {
 		TTL:    time.Duration(s.TTL) * time.Millisecond,
 		Opened: timeOf(s.Opened),
 		Left:   time.Duration(s.Left) * time.Millisecond,
-		Ending: s.Revoked,
+		Ending: s.Ending,
 		Keys:   s.Keys,
 		Waits:  s.Waits,
 		Meta:   decodeMeta(s.Meta),

@@ -88,6 +88,7 @@ type Holder struct {
 	Asked   bool `json:"asked,omitempty"`   // asked by Ask to release the key
 	Broken  bool `json:"broken,omitempty"`  // taken away by Break; the key is free once the holder's client has ended the lock
 	Delayed bool `json:"delayed,omitempty"` // the session has expired, and the delay of the grant has not passed
+	Ending  bool `json:"ending,omitempty"`  // the session has ended with thousands of keys, and the key is about to be free
 
 	// Meta was attached with the option Meta, ClientMeta with Options.Meta. If
 	// there are many large ones, some are left out.
@@ -145,6 +146,7 @@ func (c *Client) newStatus(m machine.Status) Status {
 			Asked:      g.Asked,
 			Broken:     g.Broken,
 			Delayed:    g.Delayed,
+			Ending:     g.Ending,
 			Meta:       decodeMeta(g.Meta),
 			ClientMeta: decodeMeta(g.SessionMeta),
 		})

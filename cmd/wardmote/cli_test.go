@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -11,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // A running is the command as a process.
@@ -71,22 +75,22 @@ func (r *running) wait() int {
 	return r.cmd.ProcessState.ExitCode()
 }
 
-func (r *running) signal(s os.Signal) {
-	r.t.Helper()
-	if err := r.cmd.Process.Signal(s); err != nil {
-		r.t.Fatal(err)
-	}
-}
+// signal sends a signal. If the run has ended, its exit code tells why.
+func (r *running) signal(s os.Signal) { _ = r.cmd.Process.Signal(s) }
 
 func (r *running) stdout() string { r.mu.Lock(); defer r.mu.Unlock(); return r.out.String() }
 func (r *running) stderr() string { r.mu.Lock(); defer r.mu.Unlock(); return r.err.String() }
 
-// awaitOutput waits until the standard output or error has the text.
-func (r *running) awaitOutput(text string) {
+// awaitOutput waits until the standard output or error has the text. The result is false
+// if the run has ended early.
+func (r *running) awaitOutput(text string) bool {
 	r.t.Helper()
+	early := false
 	await(r.t, fmt.Sprintf("%q in the output of %q", text, r.cmd.Args[1:]), func() bool {
-		return strings.Contains(r.stdout(), text) || strings.Contains(r.stderr(), text)
+		early = r.early()
+		return early || strings.Contains(r.stdout(), text) || strings.Contains(r.stderr(), text)
 	})
+	return !early
 }
 
 // await waits for a condition that no event tells.
@@ -99,15 +103,50 @@ func await(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// command runs the command to its end.
+// runCLI runs the command to its end. A command that the cluster did not serve in time is
+// run again if the host stood still meanwhile.
 func runCLI(t *testing.T, input string, args ...string) (out, err string, code int) {
 	t.Helper()
-	r := begin(t, input, args...)
-	code = r.wait()
-	return r.stdout(), r.stderr(), code
+	for again := 3; ; again-- {
+		began := time.Now()
+		r := begin(t, input, args...)
+		code = r.wait()
+		starved := (code == exitUnavailable || code == exitLost) && hostStalls.Since(began) >= testrounds.Void
+		if !starved || again == 0 {
+			return r.stdout(), r.stderr(), code
+		}
+		t.Logf("the host stood still: %q is run again: %s", args, r.stderr())
+	}
 }
 
-// stamps returns the times of a name's lines, and those of its child.
+// insist calls f until it returns true, a few times at most. f returns false if a run
+// lost its lock before the test has done anything to it, as on a host that stands still.
+func insist(t *testing.T, f func(try int) bool) {
+	t.Helper()
+	for try := range 5 {
+		if f(try) {
+			return
+		}
+	}
+	t.Fatal("the cluster did not serve the runs of the test")
+}
+
+// early reports whether a run has ended for lack of a quorum.
+func (r *running) early() bool {
+	r.t.Helper()
+	select {
+	case <-r.gone:
+		code := r.wait()
+		if code == exitUnavailable || code == exitLost {
+			r.t.Logf("a run has ended early: code %d, stderr %s", code, r.stderr())
+			return true
+		}
+	default:
+	}
+	return false
+}
+
+// stamps returns the times in the lines of a process and of its child process.
 func stamps(t *testing.T, file, name string) (times []time.Duration) {
 	t.Helper()
 	for line := range strings.Lines(read(file)) {

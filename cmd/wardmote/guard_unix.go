@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// Run starts the command through a guard: this program once more, in a process group of
-// its own. The guard is the parent of the command, and ends the command's group
+// Run starts the command through a guard. The guard is a second process of this program,
+// in a process group of its own, and the parent of the command. The guard kills the
+// command's group
 //
-//   - when run says so;
-//   - when the deadline passes that run has told last: run may be stopped, and then
-//     cannot say anything;
-//   - when run has died: the pipe between the two ends.
+//   - by an order of run;
+//   - at the latest deadline that run has sent, since a stopped run sends no order;
+//   - at the end of run, which closes the pipe between the two processes.
 //
-// The deadline is a reading of a clock that both processes share. A message that is late,
-// because run was stopped before it was sent, is therefore not wrong.
+// The deadline is a reading of a clock that both processes share. So a deadline is right
+// even if run was stopped between the reading and the sending.
 //
 // If the guard itself is killed, run kills the group, and on Linux the kernel kills the
 // command. A process that has left the group, by setsid or setpgid, is out of reach.
@@ -66,7 +66,7 @@ type guard struct {
 
 // guardMain is the program of a guard.
 func guardMain() int {
-	// The kernel kills the command when the thread ends that has started it.
+	// The kernel kills the command at the end of the thread that has started the command.
 	runtime.LockOSThread()
 	syscall.CloseOnExec(guardOrders)
 	syscall.CloseOnExec(guardReports)

@@ -1,21 +1,29 @@
+//go:build unix
+
 package main
 
 import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/wardmote/wardmote"
 	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/locks"
+	"github.com/wardmote/wardmote/locks/lockshttp"
 )
 
 // The test binary is also the command, a member of a cluster, and the program that the
@@ -25,6 +33,9 @@ const (
 	asCommand = "command"
 	asMember  = "member"
 )
+
+// hostStalls knows how long the tests have stood still.
+var hostStalls *testrounds.Stalls
 
 // patience bounds every wait of a test for something that must happen.
 const patience = 60 * time.Second
@@ -42,10 +53,32 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	default:
-		code := m.Run()
-		endTowns()
-		os.Exit(code)
+		os.Exit(runTests(m))
 	}
+}
+
+// runTests runs the tests beside each other: they spend their time waiting for processes.
+// All members and commands find one secret in the environment.
+func runTests(m *testing.M) int {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("8")
+	}
+	dir, err := os.MkdirTemp("", "wardmote")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	secret := filepath.Join(dir, "secret")
+	if err := errors.Join(os.WriteFile(secret, []byte("a-secret-of-the-tests-of-the-command-0123456789\n"), 0o600), os.Setenv("WARDMOTE_SECRET_FILE", secret)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	hostStalls = testrounds.WatchStalls(nil)
+	defer hostStalls.Stop()
+	defer endTowns()
+	return m.Run()
 }
 
 // memberMain is a member: name, address, TTL, addresses to join. The end of its input ends
@@ -56,14 +89,25 @@ func memberMain(args []string) error {
 		return err
 	}
 	join := strings.Split(args[3], ",")
-	node, err := cluster.Start(context.Background(), cluster.Config{
+	cfg, err := wardmote.Env(cluster.Config{
 		Name: args[0], Bind: args[1], TTL: ttl, Join: join, InitialSize: len(join),
 		Security: cluster.Security{Authorize: authorize},
 	})
 	if err != nil {
 		return err
 	}
+	node, err := cluster.Start(context.Background(), cfg)
+	if err != nil {
+		return err
+	}
 	client := locks.New(node, locks.Options{})
+	page, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	allow := func(_ *http.Request, _ cluster.Verb, key string) error { return refuse(key, "unwanted") }
+	go http.Serve(page, http.StripPrefix("/wardmote", lockshttp.Handler(client, lockshttp.Options{Allow: allow})))
+	fmt.Printf("http://%s/wardmote/\n", page.Addr())
 	go func() {
 		if node.Ready(context.Background()) == nil {
 			fmt.Println("ready")
@@ -76,9 +120,12 @@ func memberMain(args []string) error {
 	return node.Stop()
 }
 
-// authorize refuses everything about keys that begin with guarded.
-func authorize(_ cluster.Member, _ cluster.Verb, key string) error {
-	if strings.HasPrefix(key, "guarded") {
+// authorize refuses everything about keys that begin with guarded; the page refuses
+// everything about keys that begin with unwanted.
+func authorize(_ cluster.Member, _ cluster.Verb, key string) error { return refuse(key, "guarded") }
+
+func refuse(key, prefix string) error {
+	if strings.HasPrefix(key, prefix) {
 		return errors.New("not yours")
 	}
 	return nil
@@ -92,9 +139,10 @@ type town struct {
 }
 
 type memberProcess struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
+	page string // its address
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Scanner
 }
 
 // shared are the towns that several tests use.
@@ -152,6 +200,10 @@ func startTown(t *testing.T, ttl time.Duration) *town {
 		w.procs = append(w.procs, &memberProcess{cmd: cmd, in: in, out: bufio.NewScanner(out)})
 	}
 	for _, p := range w.procs {
+		if !p.out.Scan() {
+			t.Fatal("a member has died")
+		}
+		p.page = p.out.Text()
 		if !p.out.Scan() || p.out.Text() != "ready" {
 			t.Fatalf("a member said %q", p.out.Text())
 		}

@@ -38,9 +38,9 @@ SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the group.`,
 		prepare: func(fs *flag.FlagSet) func(*program, *way, []string) error {
 			var r runner
 			fs.BoolVar(&r.noWait, "n", false, "do not wait: end with 75 if the key is taken")
-			fs.DurationVar(&r.wait, "wait", 0, "wait for the key for so `long` at most, then end with 75; default: as long as it takes")
+			fs.DurationVar(&r.wait, "wait", 0, "wait for the key for this `time` at most, then end with 75; default: as long as it takes")
 			fs.BoolVar(&r.shared, "shared", false, "a reader's lock: other readers may hold the key too")
-			fs.DurationVar(&r.ttl, "ttl", 0, "how `long` the key stays taken if this host dies; at most, and by default, the cluster's TTL")
+			fs.DurationVar(&r.ttl, "ttl", 0, "the `time` for which the key stays taken if this host dies; at most, and by default, the cluster's TTL")
 			fs.BoolVar(&r.yield, "yield", false, "send SIGTERM to the command when another client asks for the key")
 			fs.BoolVar(&r.verbose, "verbose", false, "tell on stderr what happens to the lock")
 			return r.run
@@ -63,7 +63,7 @@ type runner struct {
 	granted    chan locks.LockEvent // by Trace.Acquired, which comes after the session's TTL
 }
 
-// say tells what happens, if -verbose was given.
+// say prints a line about the lock if -verbose was given.
 func (r *runner) say(format string, args ...any) {
 	if r.verbose {
 		r.warn(format, args...)
@@ -158,8 +158,8 @@ func clientName(command string) string {
 	return base[:min(len(base), 64)] + "[" + strconv.Itoa(os.Getpid()) + "]"
 }
 
-// catch returns the signals to pass on, but those that this process was started to
-// ignore, as by nohup.
+// catch returns a channel for the signals to pass on. Signals that the caller of this
+// process ignores, as nohup ignores SIGHUP, stay ignored.
 func catch() chan os.Signal {
 	c := make(chan os.Signal, 16)
 	for _, s := range passedOn {

@@ -11,7 +11,8 @@ import (
 // commands returns all commands in the order of the usage.
 func commands() []*command {
 	return []*command{
-		runCommand(),
+		statusCommand(), membersCommand(), locksCommand(), whyCommand(), shardsCommand(), sessionsCommand(),
+		eventsCommand(), askCommand(), breakCommand(), recoverCommand(), runCommand(),
 	}
 }
 
@@ -26,7 +27,9 @@ func usage() string {
 	}
 	fmt.Fprintf(w, "  help [COMMAND]\tthis text, or a command's flags\n  version\tthe version of the program\n")
 	w.Flush()
-	b.WriteString("\n" + waysText + "\n" + exitText)
+	ways := flag.NewFlagSet("", flag.ContinueOnError)
+	new(way).define(ways, byURL|byJoin|withJSON)
+	b.WriteString("\n" + waysText + "\nflags of the way to the cluster:\n" + flagsText(ways) + "\n" + exitText)
 	return b.String()
 }
 
@@ -61,8 +64,22 @@ func (c *command) usage() string {
 	if c.args != "" {
 		b.WriteString(" " + c.args)
 	}
-	fmt.Fprintf(&b, "\n\n%s\n\nflags:\n", strings.TrimSpace(c.long))
-	fs, _ := c.flagSet(new(way))
+	fmt.Fprintf(&b, "\n\n%s\n", strings.TrimSpace(c.long))
+	own, ways := flag.NewFlagSet(c.name, flag.ContinueOnError), flag.NewFlagSet(c.name, flag.ContinueOnError)
+	c.prepare(own)
+	new(way).define(ways, c.ways)
+	if text := flagsText(own); text != "" {
+		b.WriteString("\nflags:\n" + text)
+	}
+	var names []string
+	ways.VisitAll(func(f *flag.Flag) { names = append(names, "-"+f.Name) })
+	b.WriteString("\n" + indent("flags of the way to the cluster, see wardmote help: "+strings.Join(names, " "), "", 78) + "\n")
+	return b.String()
+}
+
+// flagsText describes flags.
+func flagsText(fs *flag.FlagSet) string {
+	var b strings.Builder
 	fs.VisitAll(func(f *flag.Flag) {
 		name, text := flag.UnquoteUsage(f)
 		fmt.Fprintf(&b, "  -%s", f.Name)

@@ -45,7 +45,7 @@ type way struct {
 
 func (w *way) define(fs *flag.FlagSet, f wayFlags) {
 	if f&byURL != 0 {
-		fs.StringVar(&w.url, "url", "", "the `address` of a member's page, such as http://127.0.0.1:8080/wardmote/ (WARDMOTE_URL)")
+		fs.StringVar(&w.url, "url", "", "the `address` of a member's page, such as http://127.0.0.1:8080/wardmote/, or several with commas between (WARDMOTE_URL)")
 	}
 	if f&byJoin != 0 {
 		fs.StringVar(&w.join, "join", "", "`addresses` of members, with commas between (WARDMOTE_JOIN)")
@@ -59,7 +59,7 @@ func (w *way) define(fs *flag.FlagSet, f wayFlags) {
 		fs.BoolVar(&w.debugs, "debug", false, "write the log of this member to stderr")
 	}
 	fs.StringVar(&w.caFile, "ca", "", "a `file` with the certificates that verify the other side")
-	fs.DurationVar(&w.timeout, "timeout", 10*time.Second, "how `long` the cluster or the page may take to answer")
+	fs.DurationVar(&w.timeout, "timeout", 10*time.Second, "the `time` in which the cluster or the page must answer")
 	if f&withJSON != 0 {
 		fs.BoolVar(&w.json, "json", false, "print JSON in place of tables")
 	}
@@ -178,7 +178,7 @@ func (w *way) tlsConfig() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ClientCAs: roots}, nil
 }
 
-// roots returns the certificates of -ca, or nil for those of the host.
+// roots returns the certificates of -ca, or nil for the certificates of the host.
 func (w *way) roots() (*x509.CertPool, error) {
 	if w.caFile == "" {
 		return nil, nil
@@ -246,7 +246,8 @@ func (w *way) start(ctx context.Context, o locks.Options) (*joined, error) {
 	return &joined{node: node, client: locks.New(node, o)}, nil
 }
 
-// closeLimit bounds the farewell. The TTL frees what the cluster was not told of.
+// closeLimit bounds the farewell. Keys that the farewell could not free are free after the
+// TTL.
 const closeLimit = 3 * time.Second
 
 // close ends the client and the member. The result is the error of the client: keys may

@@ -108,9 +108,6 @@ func (c *chromium) stop(t *testing.T) {
 		_ = c.cmd.Process.Kill()
 		<-exited
 	}
-	if t.Failed() {
-		t.Logf("chromium: %s", c.log.String())
-	}
 }
 
 // read hands out the browser's messages, each of which ends with a NUL byte.

@@ -62,7 +62,7 @@ func (s *State) admitFrom(key string) {
 		w := &r.queue[i]
 		owner := s.sessions.get(w.session)
 		held := known.heldAgainst(r, w, owner.client)
-		if held || i > 0 && w.Mode != Shared || known.heldByTree(s, key, w) || s.blockedElsewhere(owner, key, w) {
+		if owner.dead() || held || i > 0 && w.Mode != Shared || known.heldByTree(s, key, w) || s.blockedElsewhere(owner, key, w) {
 			// Every waiter behind an exclusive waiter or a permit waits for it. A
 			// shared waiter may wait for a tree, for another key or for a ghost,
 			// while the waiters behind need not.
@@ -215,6 +215,10 @@ func (s *State) refuseWaiters(key string, out Outcome, chosen func(*waiter) bool
 // outcome.
 func (s *State) refuseLate(key string, w *waiter, out Outcome) {
 	owner := s.sessions.get(w.session)
+	if owner.dead() {
+		owner.index.dequeued(w.seq, s.weigh(owner, w)) // nobody asks for the outcome
+		return
+	}
 	owner.index.waits--
 	owner.index.weight.add(s.weigh(owner, w), -1)
 	owner.index.unseen-- // remember counts it again

@@ -76,8 +76,9 @@ func TestTheEndOfASessionPassesAQueueOnce(t *testing.T) {
 		s.Apply(Acquire{Session: b, Seq: i + 2, Keys: []string{"t", "u"}, Spec: Spec{Mode: Shared, Tree: true}})
 	}
 	o := s.sessions.get(a)
-	s.removeWaitersAndAnswers(o)
-	s.endGrants(o, Closed)
+	o.ending, o.index.rest = Closed, o.index.collect(true)
+	s.leaveQueues(o, allWork)
+	s.freeGrants(o, allWork)
 	if len(s.step.revisit) < 2*n {
 		t.Fatalf("%d queues to look at: the test is void", len(s.step.revisit))
 	}

@@ -46,7 +46,7 @@ func (s *State) apply(c Command) Outcome {
 	case LeaderStart:
 		return s.leaderStart(c)
 	case Raise, Lift, Bound, Open, Close, Silence, Hear, Expire, Acquire, Upgrade, Downgrade, SetValue,
-		Withdraw, Release, Ask, Break, EndDelay, Forget, SetCapacity, Enlist, Delist, Decline, Resize, Assign, Dismiss, Reshard, EndSession:
+		Withdraw, Release, Ask, Break, EndDelay, Forget, SetCapacity, Enlist, Delist, Decline, Resize, Assign, Dismiss, Reshard, EndSession, EndSlice:
 	default:
 		return bad("Command", 0)
 	}
@@ -93,6 +93,8 @@ func (s *State) apply(c Command) Outcome {
 		return s.breakGrant(c)
 	case EndSession:
 		return s.revoke(c)
+	case EndSlice:
+		return s.endSlice(c.Session)
 	case EndDelay:
 		return s.inTerm(c.Term, func() Outcome { return s.endDelay(c.Token) })
 	case Forget:

@@ -112,7 +112,7 @@ func (s checker) checkSession(id SessionID, o *session) error {
 		return broken(10, "session %x weighs %+v", id, o.index.weight)
 	case o.ttl < MinTTL || o.ttl > MaxTTL:
 		return broken(10, "session %x has a TTL of %d ms", id, o.ttl)
-	case slices.Contains(s.ended, endedBoot{o.node, o.boot}):
+	case o.ending == 0 && slices.Contains(s.ended, endedBoot{o.node, o.boot}):
 		return broken(12, "session %x is open for an ended process", id)
 	case !o.spent.valid():
 		return broken(10, "session %x has spent seqs %v", id, o.spent)
@@ -309,7 +309,7 @@ func (s checker) checkWait(key string, r *record, w *waiter) error {
 		blocked = blocked || s.keys.heldAgainst(k, kr, w, owner.client) || w.upgrade == 0 &&
 			(kr.waitsBehind(w, kr.find(w)) || s.keys.waitsBehindTree(k, w))
 	}
-	if !blocked {
+	if !blocked && !owner.dead() {
 		return broken(4, "session %x seq %d waits for %q, which it could be granted", w.session, w.seq, key)
 	}
 	if len(w.under) > 0 && s.deadlock(vertex{requestID: w.requestID}) != nil {
@@ -333,6 +333,9 @@ func (s checker) checkDerived() error {
 	}
 	if err := s.keys.checkDerived(&fresh.keys); err != nil {
 		return err
+	}
+	if s.ending != fresh.ending {
+		return broken(11, "%d sessions are ending, derived %d", s.ending, fresh.ending)
 	}
 	if is, want := s.refs.all(), fresh.refs.all(); !slices.Equal(is, want) {
 		return broken(11, "%d refs of sessions, derived %d, or others", len(is), len(want))

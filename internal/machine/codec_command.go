@@ -33,8 +33,9 @@ const (
 	kindReshard     = 27
 	kindSetCapacity = 28
 	kindEndSession  = 29
+	kindEndSlice    = 30
 
-	kinds = kindEndSession // how many there are
+	kinds = kindEndSlice // how many there are
 )
 
 // Bits of an encoded Acquire: never renumber. See Spec for the attributes that
@@ -116,6 +117,8 @@ func AppendCommand(dst []byte, c Command) []byte {
 		return appendNumbers(appendUvarints(appendBytes(b, c.Key), uint64(c.Of)), c.Seen)
 	case EndSession:
 		return append(appendSession(dst, kindEndSession, c.Session), c.Ref[:]...)
+	case EndSlice:
+		return appendSession(dst, kindEndSlice, c.Session)
 	case Unknown:
 		return append(dst, c.Raw...)
 	}
@@ -225,6 +228,8 @@ func (d *coder) command() Command {
 		return SetCapacity{Session: r.id(), Seq: r.uvarint(), Key: r.string(), Of: r.uint32(), Seen: r.seqs()}
 	case kindEndSession:
 		return EndSession{Session: r.id(), Ref: SessionRef(r.id())}
+	case kindEndSlice:
+		return EndSlice{Session: r.id()}
 	default:
 		return d.groupCommand(kind)
 	}

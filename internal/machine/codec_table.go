@@ -61,6 +61,8 @@ func codeSession(c *coder, id *SessionID, v **session) {
 	c.texts(&o.meta)
 	c.flag(&o.silent)
 	c.flag(&o.revoked)
+	c.byte((*byte)(&o.ending))
+	c.flag(&o.begun)
 	for i := range elements(c, (*[]span)(&o.spent), MaxGaps+1, 2) {
 		c.numbers(&o.spent[i].first, &o.spent[i].last)
 	}

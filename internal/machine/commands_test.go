@@ -34,12 +34,12 @@ var (
 	ofAll = []kind{
 		{"acquire", 40}, {"release", 20}, {"withdraw", 8}, {"upgrade", 9}, {"downgrade", 4}, {"set value", 6},
 		{"open", 14}, {"forget", 3}, {"close", 3}, {"expire", 2}, {"silence", 3}, {"hear", 2}, {"end delay", 4},
-		{"break", 3}, {"ask", 3}, {"leader", 2}, {"lift", 3}, {"bound", 1}, {"found", 1}, {"raise", 1}, {"bad", 1}, {"group", 8}, {"capacity", 3}, {"end session", 3},
+		{"break", 3}, {"ask", 3}, {"leader", 2}, {"lift", 3}, {"bound", 1}, {"found", 1}, {"raise", 1}, {"bad", 1}, {"group", 8}, {"capacity", 3}, {"end session", 3}, {"end slice", 6},
 	}
 	// ofChanges is a world of grants that change their modes and their holders.
 	ofChanges = []kind{
 		{"acquire", 30}, {"release", 16}, {"withdraw", 9}, {"upgrade", 21}, {"downgrade", 13}, {"set value", 10},
-		{"open", 5}, {"forget", 1}, {"close", 1}, {"expire", 2}, {"end delay", 2}, {"break", 7}, {"ask", 1}, {"lift", 1}, {"raise", 1}, {"end session", 2},
+		{"open", 5}, {"forget", 1}, {"close", 1}, {"expire", 2}, {"end delay", 2}, {"break", 7}, {"ask", 1}, {"lift", 1}, {"raise", 1}, {"end session", 2}, {"end slice", 3},
 	}
 )
 
@@ -228,6 +228,11 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 		return SetCapacity{Session: id, Seq: fresh(), Key: key.Draw(t, "key"), Of: of, Seen: seen()}
 	case "end session":
 		return EndSession{Session: id, Ref: session16(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "ended")).Ref()}
+	case "end slice":
+		if list := s.Unfinished(); len(list) > 0 && rapid.IntRange(0, 9).Draw(t, "right") > 0 {
+			id = rapid.SampledFrom(list).Draw(t, "unfinished")
+		}
+		return EndSlice{Session: id}
 	case "ask":
 		return Ask{Session: id, Key: key.Draw(t, "key")}
 	case "leader":

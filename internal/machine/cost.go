@@ -50,6 +50,8 @@ func (s *State) Cost(c Command) int {
 		return s.costOfSession(s.sessions.get(c.Session))
 	case EndSession:
 		return s.costOfSession(s.sessionOf(c.Ref))
+	case EndSlice:
+		return s.costOfSession(s.sessions.get(c.Session))
 	case Found, Lift, Forget:
 		return MaxCost
 	case Enlist:
@@ -192,7 +194,8 @@ func (s *State) costOfSession(o *session) int {
 	if o == nil {
 		return 1
 	}
-	return 1 + 2*len(o.index.requests) + 2*o.index.weight.keys + len(o.index.enlisted)*MaxCost/64
+	// A slice of the session: see ending.go.
+	return 1 + min(workPerKey*MaxSlice, 2*len(o.index.requests)+2*o.index.weight.keys+len(o.index.enlisted)*MaxCost/64)
 }
 
 func (s *State) costOfCaller(id SessionID, seq uint64) int {

@@ -17,7 +17,8 @@ import (
 //     permits make room; of too many shared holders, one is enough. A waiter behind
 //     an upgrade waits for the grant that is upgraded.
 //   - A grant ends once all waiters under it have ended. A broken grant, a ghost, and a
-//     grant of a revoked session end by themselves.
+//     grant of a revoked or an ending session end by themselves, and so does a waiter of
+//     such a session.
 //
 // If a request cannot end by these rules, applied over and over, the request is in a
 // deadlock. There was none before, so the cycle goes through the new request. The

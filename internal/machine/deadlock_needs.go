@@ -7,7 +7,7 @@ import "slices"
 // neededByGrant returns the waiters under a grant. The grant needs all of them.
 func (d *search) neededByGrant(v vertex) []vertex {
 	g := d.grant(v)
-	if g.broken || g.ghost != nil || d.s.sessions.get(g.session).revoked {
+	if g.broken || g.ghost != nil || d.s.sessions.get(g.session).dead() {
 		return nil
 	}
 	waiters := d.s.lineage.waiters(g.lineageToken())
@@ -23,6 +23,9 @@ func (d *search) neededByGrant(v vertex) []vertex {
 func (d *search) neededByWaiter(q requestID) (vertices []vertex, lacks int) {
 	s := d.s
 	owner := s.sessions.get(q.session)
+	if owner.dead() {
+		return nil, 0 // a slice takes it out of its queues
+	}
 	for _, key := range s.keysOf(owner, q.seq, owner.index.requests[q.seq]) {
 		r := s.keys.get(key)
 		i := d.positionOf(q, key, r)

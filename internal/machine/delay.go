@@ -4,11 +4,12 @@ package machine
 // keeps the key taken from everybody except the same client, until the leader's
 // EndDelay, a Break, or the client's next request.
 
-// delayGrant makes a ghost of a grant whose session expires.
-func (s *State) delayGrant(o *session, at location) {
+// delayGrant makes a ghost of a grant, which has a single key, whose session expires.
+func (s *State) delayGrant(o *session, seq uint64, at location) {
 	var delayed grant
 	s.change(at.key, func(r *record) {
 		g := r.grant(at.token)
+		o.index.drop(seq, at, g, []string{at.key})
 		r.countGrant(g, -1)
 		*g = grant{
 			token: g.token,

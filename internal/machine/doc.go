@@ -48,7 +48,11 @@
 //   - A shard of a group is assigned to one caller at most, and each caller is told its
 //     whole part in the entry that changes it. An assignment is no grant.
 //   - After a Reshard no caller and no holder of the former number is left.
-//   - The waiters of an ending session leave before its grants are freed.
+//   - The waiters of an ending session leave before its grants are freed, and are granted
+//     nothing. From the entry on that ends a session, no command of the session is taken.
+//   - No step of a session's end frees more than about MaxSlice keys: see ending.go.
+//   - A key of an ended session is freed only after the entry that ends the session, so only
+//     after its holder's trust has ended, however many slices the end takes.
 //   - A revoked session is granted nothing, and its grants are freed when its client
 //     closes it or when it expires, not before.
 //   - The first token is the founding's floor, each next token is larger by one,
@@ -109,7 +113,8 @@
 //   - A record and everything derived from records: record.go and keytable.go.
 //   - Shards divided among callers: group.go, enlist.go and assign.go; what a caller is
 //     told: part.go.
-//   - An operator's end of a session: revoke.go. Lists for readers: revoke.go, for
+//   - The end of a session: ending.go, and rest.go for what is left of it; an operator's:
+//     revoke.go. Lists for readers: revoke.go, for
 //     sessions, and valuequery.go.
 //   - A second copy of a request: once.go. A cycle of waits: deadlock.go.
 //   - A new option of Acquire: spec.go. A new command: command.go,

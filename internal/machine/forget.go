@@ -2,7 +2,6 @@ package machine
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -13,7 +12,7 @@ type endedBoot struct {
 	boot uint64
 }
 
-// forget ends the sessions of one process in one step, and remembers that the
+// forget ends the sessions of one process, and remembers that the
 // process and all earlier ones of the node have ended: an Open of theirs may still
 // lie in a buffer of the network.
 //
@@ -30,13 +29,13 @@ func (s *State) forget(c Forget) Outcome {
 	}
 	var gone []*session
 	for _, o := range s.sessions.all {
-		if o.node == c.Node && o.boot == c.Boot {
+		if o.node == c.Node && o.boot == c.Boot && o.ending == 0 {
 			gone = append(gone, o)
 		}
 	}
 	// In the order of the IDs, so that nothing depends on the order of a map.
 	slices.SortFunc(gone, func(a, b *session) int { return compareSessions(a.id, b.id) })
-	s.endSessions(gone, Ended)
+	s.endSessions(gone, Ended, workPerKey*s.slice)
 	s.noteEnded(endedBoot{c.Node, c.Boot})
 	return Outcome{Code: OK}
 }
@@ -66,51 +65,4 @@ func (s *State) noteEnded(e endedBoot) {
 func (s *State) hasEnded(node string, boot uint64) bool {
 	i, known := slices.BinarySearchFunc(s.ended, node, func(o endedBoot, node string) int { return strings.Compare(o.node, node) })
 	return known && boot <= s.ended[i].boot
-}
-
-// endSessions ends sessions in one step, in this order:
-//
-//  1. their waiters leave all queues, so that none of them is granted;
-//  2. their grants are freed in the order of the tokens, except that a grant with
-//     a Delay becomes a ghost unless the client closed the session, or the session
-//     is revoked;
-//  3. the waiters for these keys are granted;
-//  4. their callers leave their groups.
-func (s *State) endSessions(gone []*session, reason Reason) {
-	for _, o := range gone {
-		s.removeWaitersAndAnswers(o)
-	}
-	afterWaiters := slices.Clone(s.step.revisit)
-	s.step.revisit = s.step.revisit[:0]
-	for _, o := range gone {
-		s.endGrants(o, reason)
-	}
-	s.step.revisit = append(s.step.revisit, afterWaiters...)
-	s.admitWaiters()
-	for _, o := range gone {
-		s.leaveGroups(o)
-		s.sessions.del(o.id)
-		s.refs.remove(refEntry(o.id))
-		s.step.events = append(s.step.events, Event{Kind: EventEnded, Session: o.id, Reason: o.endsFor(reason)})
-	}
-}
-
-// endGrants frees the grants of an ending session.
-func (s *State) endGrants(o *session, reason Reason) {
-	for _, token := range slices.Sorted(maps.Keys(o.index.tokens)) {
-		seq := o.index.tokens[token]
-		at := o.index.requests[seq]
-		_, _, g := s.grantOf(o, token)
-		e := s.grantEvent(EventLost, o, g)
-		e.Reason = o.endsFor(reason)
-		s.step.events = append(s.step.events, e)
-		switch {
-		case reason == Closed && !o.revoked:
-			s.freeGrant(o, seq, at, clean)
-		case g.Delay > 0 && !g.broken && !o.revoked:
-			s.delayGrant(o, at)
-		default:
-			s.freeGrant(o, seq, at, unclean)
-		}
-	}
 }

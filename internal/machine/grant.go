@@ -202,6 +202,9 @@ func (s *State) breakGrant(c Break) Outcome {
 		return Outcome{Code: OK}
 	}
 	owner := s.sessions.get(g.session)
+	if owner.ending == Closed {
+		return Outcome{Code: OK} // its holder has ended it well, and the key is about to be free
+	}
 	e, tree := s.grantEvent(EventLost, owner, g), g.Tree
 	e.Reason = Broken
 	s.setFlag(owner, e.Seq, func(g *grant) { g.broken = true })

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -303,13 +302,6 @@ func (g *group) inherit(heir int, c *caller, now uint64) {
 		if o := &g.callers[j]; o.succeeds == c.client && o.next == c.next {
 			o.succeeds = h.client
 		}
-	}
-}
-
-// leaveGroups takes an ending session out of its groups, in the order of its requests.
-func (s *State) leaveGroups(o *session) {
-	for _, seq := range slices.Sorted(maps.Keys(o.index.enlisted)) {
-		s.leaveGroup(requestID{o.id, seq}, o.index.enlisted[seq])
 	}
 }
 

@@ -425,7 +425,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	}
 	// Of the groups without callers the latest are remembered.
 	for i := range 40 {
-		apply(t, s, Close{Session: id(i)}, OK)
+		end(t, s, Close{Session: id(i)}, id(i))
 	}
 	if n := s.Counts().Groups; n != MaxIdleGroups {
 		t.Errorf("%d groups are remembered", n)

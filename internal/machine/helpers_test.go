@@ -60,7 +60,11 @@ func restored(s *State) (*State, error) {
 	if _, err := s.Snapshot().WriteTo(&b); err != nil {
 		return nil, err
 	}
-	return Restore(&b)
+	r, err := Restore(&b)
+	if err == nil {
+		r.slice = s.slice
+	}
+	return r, err
 }
 
 // TestMain sets the number of rapid's cases: 80, or 600 in a full run. The world is
@@ -108,6 +112,21 @@ func image(s *State) []byte {
 		panic(err)
 	}
 	return b.Bytes()
+}
+
+// end ends a session by c and as many slices as it takes, and returns all events.
+func end(t testing.TB, s *State, c Command, id SessionID) (events []Event) {
+	t.Helper()
+	out, events := s.Apply(c)
+	for out.Code == Unfinished {
+		var more []Event
+		out, more = s.Apply(EndSlice{Session: id})
+		events = append(events, more...)
+	}
+	if out.Code != OK {
+		t.Fatalf("%#v: %+v", c, out)
+	}
+	return events
 }
 
 func apply(t testing.TB, s *State, c Command, want Code) (Outcome, []Event) {

@@ -17,6 +17,7 @@ type index struct {
 	waits    int
 	unseen   int // remembered outcomes: waiters, unseen grants, answers
 	weight   weight
+	rest     rest // of a dead session, from its first slice on: see ending.go
 }
 
 // location says where a request is.
@@ -114,7 +115,18 @@ func (s *State) derive() error {
 		}
 	}
 	s.deriveRefs()
-	return s.deriveGroups()
+	if err := s.deriveGroups(); err != nil {
+		return err
+	}
+	for _, o := range s.sessions.all {
+		if o.ending != 0 {
+			s.ending++
+		}
+		if o.begun {
+			o.index.rest = o.index.collect(o.ending != 0)
+		}
+	}
+	return nil
 }
 
 // deriveGroups puts the callers of all groups in the indexes of their sessions.

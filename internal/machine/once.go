@@ -16,7 +16,7 @@ type answer struct {
 // fromSession notes the Seen list of a command from an open session, and calls f with
 // the session for writing.
 func (s *State) fromSession(id SessionID, seenSeqs []uint64, f func(*session) Outcome) Outcome {
-	o := s.sessions.get(id)
+	o := s.openSession(id)
 	if o == nil {
 		return Outcome{Code: NoSession}
 	}

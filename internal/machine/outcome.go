@@ -42,6 +42,9 @@ const (
 	NoSuchSession  Code = 45 // EndSession: no session with the Ref is open
 
 	TooManyCapacities Code = 46 // SetCapacity: Limit keys with a set capacity are allowed
+
+	// Unfinished is no refusal: the session is ending, and has something left. See EndSlice.
+	Unfinished Code = 47
 )
 
 // Holder describes a grant in conflict with a request or, with Token 0, a waiter in
@@ -107,6 +110,11 @@ const (
 	// EventRevoked tells a client that its session is revoked, and is to be closed:
 	// Session, Reason. It comes before the grants that the step made possible.
 	EventRevoked EventKind = 11
+
+	// EventEnding tells that a session is ending, and is over for its client: Session,
+	// Reason. Its grants that are left are lost by later commands: see EndSlice. In the place
+	// of EventEnded, which follows with the last of them.
+	EventEnding EventKind = 12
 
 	// EventGroup is for the leader and for readers: a group changed, or is gone. Key is
 	// the group. Once per command and group, after all EventChanged.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -13,6 +14,9 @@ import (
 func again(t *rapid.T, s *State, c Command, step func(Command) []Event) {
 	if _, seen := asks(c); len(seen) > 0 {
 		return
+	}
+	if _, ok := c.(EndSlice); ok {
+		return // takes the next slice
 	}
 	before := content(s)
 	events := step(c)
@@ -45,11 +49,18 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 		}
 		w, refused := newWitness(), make(refusals)
 		plain, logged, copied := New(), New(), New()
+		// Mostly, sessions end in slices.
+		slice := rapid.SampledFrom([]int{1, 1, 2, MaxSlice}).Draw(t, "slice")
+		plain.slice, logged.slice, copied.slice = slice, slice, slice
+		progress := make(map[SessionID]int)
 		step := func(c Command) []Event {
 			held := means(plain, c)
 			out, events := plain.Apply(c)
 			t.Logf("%T%+v: %+v %+v", c, c, out, events)
 			if err := plain.Check(); err != nil {
+				t.Fatalf("after %#v: %v", c, err)
+			}
+			if err := noteProgress(plain, c, out, progress); err != nil {
 				t.Fatalf("after %#v: %v", c, err)
 			}
 			if err := w.see(c, held, out, events); err != nil {
@@ -119,6 +130,29 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 			t.Fatal("digests differ")
 		}
 	})
+}
+
+// noteProgress judges that the rest of an ending session never grows, and that each slice
+// takes something of it.
+func noteProgress(s *State, c Command, out Outcome, left map[SessionID]int) error {
+	if e, ok := c.(EndSlice); ok && (out.Code == Unfinished) != s.IsUnfinished(e.Session) {
+		return fmt.Errorf("the slice of session %x says %d", e.Session, out.Code)
+	}
+	for id, o := range s.sessions.all {
+		before, known := left[id]
+		if o.ending == 0 {
+			delete(left, id)
+			continue
+		}
+		n := len(o.index.requests) + len(o.index.enlisted)
+		e, slice := c.(EndSlice)
+		slice = slice && e.Session == id && o.begun
+		if known && (n > before || slice && n == before) {
+			return fmt.Errorf("session %x had %d requests left, and then %d", id, before, n)
+		}
+		left[id] = n
+	}
+	return nil
 }
 
 // compare puts all queries to two tables.

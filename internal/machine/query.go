@@ -63,6 +63,7 @@ func (s *State) grantStatus(g *grant) Grant {
 		return st
 	}
 	owner := s.sessions.get(g.session)
+	st.Ending = owner.ending != 0
 	st.Session, st.Client, st.Node, st.SessionMeta = g.session, owner.client, owner.node, owner.meta
 	return st
 }
@@ -121,10 +122,10 @@ func (s *State) Keys(prefix, first string, n int) []string {
 	return keys
 }
 
-// Opened reports whether a session is open.
-func (s *State) Opened(id SessionID) bool { return s.sessions.get(id) != nil }
+// Opened reports whether a session is open, and not ending.
+func (s *State) Opened(id SessionID) bool { return s.openSession(id) != nil }
 
-// Session describes an open session.
+// Session describes a session, open or ending.
 func (s *State) Session(id SessionID) (SessionStatus, bool) {
 	o := s.sessions.get(id)
 	if o == nil {
@@ -133,7 +134,7 @@ func (s *State) Session(id SessionID) (SessionStatus, bool) {
 	return o.status(), true
 }
 
-// Sessions calls f for each open session, in no order, until f returns false.
+// Sessions calls f for each session, open or ending, in no order, until f returns false.
 func (s *State) Sessions(f func(SessionStatus) bool) {
 	s.sessions.all(func(_ SessionID, o *session) bool { return f(o.status()) })
 }
@@ -148,6 +149,7 @@ func (o *session) status() SessionStatus {
 		Opened:  o.opened,
 		Silent:  o.silent,
 		Revoked: o.revoked,
+		Ending:  o.ending != 0,
 		Grants:  len(o.index.tokens),
 		Keys:    o.index.held,
 		Waits:   o.index.waits,
@@ -162,7 +164,7 @@ func (s *State) Pends(id SessionID) int {
 	switch {
 	case o == nil:
 		return 0
-	case o.revoked:
+	case o.dead():
 		return 1
 	}
 	return len(o.index.pending) + len(o.index.enlisted)
@@ -171,13 +173,16 @@ func (s *State) Pends(id SessionID) int {
 // Pending returns, in the order of their seqs, the events to repeat to a client
 // after a lost connection: outcomes told by an event alone and not listed as seen,
 // and everything that the holder of a grant must know; then the parts of the session's
-// callers. Of a revoked session there is EventRevoked alone. There are none if the session
+// callers. Of a revoked session there is EventRevoked alone, and of an ending one
+// EventEnding. There are none if the session
 // is not open.
 func (s *State) Pending(id SessionID) []Event {
 	o := s.sessions.get(id)
 	switch {
 	case o == nil:
 		return nil
+	case o.ending != 0:
+		return []Event{{Kind: EventEnding, Session: id, Reason: o.ending}}
 	case o.revoked:
 		return []Event{revokedEvent(id)} // nothing else matters to the client
 	case len(o.index.pending)+len(o.index.enlisted) == 0:

@@ -145,7 +145,7 @@ func (s *State) putSuccessorFirst(owner *session, at location, client string) bo
 	r := s.keys.get(at.key)
 	i := slices.IndexFunc(r.queue, func(w waiter) bool {
 		o := s.sessions.get(w.session)
-		return w.upgrade == 0 && o.client == client
+		return w.upgrade == 0 && o.client == client && !o.dead()
 	})
 	if i < 0 {
 		return false

@@ -21,23 +21,19 @@ func (s *State) release(owner *session, c Release) Outcome {
 	return Outcome{Code: OK}
 }
 
-// ending is the end of an exclusive grant, as the next holder must know it.
-type ending uint8
+// manner is the end of an exclusive grant, as the next holder must know it.
+type manner uint8
 
 const (
-	clean   ending = iota // its holder released it
+	clean   manner = iota // its holder released it
 	unclean               // its session expired
 	unknown               // its holder never knew of it, so nothing has changed
 )
 
 // freeGrant frees the grant that owner has under seq.
-func (s *State) freeGrant(owner *session, seq uint64, at location, how ending) {
-	x := owner.index
-	if at.phase == granted {
-		x.unseen--
-	}
+func (s *State) freeGrant(owner *session, seq uint64, at location, how manner) {
 	keys := s.keysOf(owner, seq, at)
-	x.weight.add(weightOf(keys, s.keys.get(keys[0]).grant(at.token).Meta, nil), -1)
+	owner.index.drop(seq, at, s.keys.get(keys[0]).grant(at.token), keys)
 	for _, key := range keys {
 		r := s.keys.get(key)
 		if len(r.queue) > 0 {
@@ -45,10 +41,7 @@ func (s *State) freeGrant(owner *session, seq uint64, at location, how ending) {
 			r = s.keys.get(key)
 		}
 		i := r.holder(at.token)
-		g := &r.holders[i]
-		delete(x.former, g.former)
-		delete(x.former, g.first)
-		tree := g.Tree
+		tree := r.holders[i].Tree
 		s.changeRecord(key, r, func(r *record) {
 			if g := &r.holders[i]; g.Mode == Exclusive && how != unknown {
 				r.unclean = how == unclean || g.broken
@@ -58,6 +51,16 @@ func (s *State) freeGrant(owner *session, seq uint64, at location, how ending) {
 		s.revisit(key, tree)
 	}
 	s.sets.del(requestID{owner.id, seq})
+}
+
+// drop forgets the grant g of keys, which the request of seq has.
+func (x *index) drop(seq uint64, at location, g *grant, keys []string) {
+	if at.phase == granted {
+		x.unseen--
+	}
+	x.weight.add(weightOf(keys, g.Meta, nil), -1)
+	delete(x.former, g.former)
+	delete(x.former, g.first)
 	delete(x.requests, seq)
 	delete(x.tokens, at.token)
 	x.held -= len(keys)

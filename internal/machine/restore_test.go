@@ -79,7 +79,7 @@ func TestLyingCountsAllocateLittle(t *testing.T) {
 		"waiters": {readRecord, slices.Concat(record(recordQueue), many)},
 		"under":   {readRecord, slices.Concat(record(recordQueue), waiter, []byte{0xff, 1})},
 		"set":     {readSet, slices.Concat(make([]byte, 16+1), []byte{0xff, 7})},
-		"spent":   {func(c *coder) { codeSession(c, new(SessionID), new(*session)) }, slices.Concat(make([]byte, 16), []byte{1, 'c', 0, 1, 9, 0, 0, 0, 0}, many)},
+		"spent":   {func(c *coder) { codeSession(c, new(SessionID), new(*session)) }, slices.Concat(make([]byte, 16), []byte{1, 'c', 0, 1, 9, 0, 0, 0, 0, 0, 0}, many)},
 	} {
 		c := newDecoder(append(tc.b, 1, 2, 3))
 		if n := allocated(func() { tc.read(&c) }); n > 10_000 {
@@ -173,6 +173,7 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"I6":  func(s *State) { key(s).queue[0].passed = MaxPassed + 1 },
 		"I8":  func(s *State) { key(s).queue[0].seq = key(s).holders[0].seq; key(s).queue[0].session = a },
 		"I9":  func(s *State) { s.lifted = false },
+		"I15": func(s *State) { o := s.sessions.get(session16("b")); s.editSession(o).begun = true },
 		"I14": func(s *State) { o := s.sessions.get(session16("b")); s.editSession(o).revoked = true },
 		"I10": func(s *State) { o := s.sessions.get(a); s.editSession(o).ttl = 1 },
 		// Several of one number, told apart by the rest of the text.

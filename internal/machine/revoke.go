@@ -3,7 +3,6 @@ package machine
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"slices"
 )
 
@@ -12,9 +11,9 @@ import (
 // EndSession ends the session of a Ref, for the client of Session. The session is
 // revoked in one step, as a Break takes a single grant:
 //
-//   - The waiters of the session leave all queues, and EventRevoked tells the client.
-//   - The callers of the session leave their groups, so that others are assigned its
-//     shards. A work goes on under its key until the key is freed.
+//   - EventRevoked tells the client. The callers of the session leave their groups, so that
+//     others are assigned its shards, and its waiters leave all queues: more than a slice
+//     of them by EndSlice. A work goes on under its key until the key is freed.
 //   - The session is granted nothing more, and is marked as by Silence, for good: no
 //     later beat is acknowledged. Its later commands only free what the session has:
 //     see usable.
@@ -70,7 +69,7 @@ func refEntry(id SessionID) string {
 	return string(ref[:]) + string(id[:])
 }
 
-// sessionOf returns the open session of a Ref, or nil.
+// sessionOf returns the session of a Ref, open or ending, or nil.
 func (s *State) sessionOf(ref SessionRef) *session {
 	for entry := range s.refs.from("", string(ref[:])) {
 		return s.sessions.get(SessionID([]byte(entry[len(ref):])))
@@ -78,7 +77,7 @@ func (s *State) sessionOf(ref SessionRef) *session {
 	return nil
 }
 
-// SessionOf describes the open session of a Ref.
+// SessionOf describes the session of a Ref, open or ending.
 func (s *State) SessionOf(ref SessionRef) (SessionStatus, bool) {
 	o := s.sessionOf(ref)
 	if o == nil {
@@ -87,8 +86,8 @@ func (s *State) SessionOf(ref SessionRef) (SessionStatus, bool) {
 	return o.status(), true
 }
 
-// SessionsFrom returns, in ascending order of their Refs, at most n open sessions, from
-// first on.
+// SessionsFrom returns, in ascending order of their Refs, at most n sessions, open or
+// ending, from first on.
 func (s *State) SessionsFrom(first SessionRef, n int) []SessionStatus {
 	var list []SessionStatus
 	for entry := range s.refs.from(string(first[:]), "") {
@@ -108,52 +107,18 @@ func (s *State) revoke(c EndSession) Outcome {
 	switch {
 	case o == nil:
 		return Outcome{Code: NoSuchSession}
-	case o.revoked:
+	case o.dead():
 		return Outcome{Code: OK}
 	}
 	o = s.editSession(o)
 	o.revoked, o.silent = true, true
 	s.step.events = append(s.step.events, revokedEvent(o.id))
-	s.removeAllWaiters(o)
-	s.admitWaiters()
-	s.leaveGroups(o)
-	clear(o.index.enlisted)
+	s.takeSlice([]*session{o}, workPerKey*s.slice)
 	return Outcome{Code: OK}
 }
 
 func revokedEvent(id SessionID) Event {
 	return Event{Kind: EventRevoked, Session: id, Reason: Revoked}
-}
-
-// removeAllWaiters removes the waiters of an open session from all queues, those of a
-// key in one pass.
-func (s *State) removeAllWaiters(o *session) {
-	queues := make(map[string]struct{})
-	for seq, at := range o.index.requests {
-		if at.phase != waiting {
-			continue
-		}
-		for _, key := range s.keysOf(o, seq, at) {
-			queues[key] = struct{}{}
-		}
-	}
-	weights := make(map[uint64]weight, o.index.waits)
-	for _, key := range slices.Sorted(maps.Keys(queues)) {
-		var removed []waiter
-		s.change(key, func(r *record) { removed = r.removeWaitersOf(o.id) })
-		tree := false
-		for i := range removed {
-			w := &removed[i]
-			s.lineage.remove(w.under, w.requestID)
-			weights[w.seq] = s.weigh(o, w) // the same at each key
-			tree = tree || w.Tree
-		}
-		s.revisit(key, tree)
-	}
-	for seq, w := range weights {
-		s.sets.del(requestID{o.id, seq})
-		o.index.dequeued(seq, w)
-	}
 }
 
 // usable returns an open session that is not revoked, or nil. A revoked session gives no
@@ -162,7 +127,7 @@ func (s *State) removeAllWaiters(o *session) {
 // is revoked are refused too. The session may only give back: Release, Withdraw, Downgrade,
 // Delist and Close.
 func (s *State) usable(id SessionID) *session {
-	if o := s.sessions.get(id); o != nil && !o.revoked {
+	if o := s.sessions.get(id); o != nil && !o.dead() {
 		return o
 	}
 	return nil
@@ -190,10 +155,10 @@ func (s *State) deriveRefs() {
 
 // checkRevoked verifies a revoked session.
 func (s checker) checkRevoked(o *session) error {
-	if o.revoked && (!o.silent || o.index.waits > 0 || len(o.index.enlisted) > 0) {
+	if o.revoked && (!o.silent || !o.begun && o.ending == 0) {
 		return broken(14, "session %x is revoked, silent %t, waits %d times, and is in %d groups", o.id, o.silent, o.index.waits, len(o.index.enlisted))
 	}
-	return nil
+	return s.checkEnding(o)
 }
 
 // endsFor returns the reason to tell for the end of the session.

@@ -69,36 +69,6 @@ func TestSessionsAreListedInTheOrderOfTheirRefs(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAFullSessionTakesNoLongStep: as many waits as a session may have, in one
-// queue and in many, leave in one pass each.
-func TestTheEndOfAFullSessionTakesNoLongStep(t *testing.T) {
-	s := founded()
-	a, op := session16("a"), session16("op")
-	apply(t, s, Open{Session: a, Client: "a", TTL: 5_000}, OK)
-	apply(t, s, Open{Session: op, Client: "op", TTL: 5_000}, OK)
-	apply(t, s, Acquire{Session: op, Seq: 1, Key: "one"}, Granted)
-	for i := range MaxHeld - MaxWaiters {
-		apply(t, s, Acquire{Session: a, Seq: uint64(i + 1), Key: fmt.Sprint("k", i)}, Granted)
-	}
-	for i := range MaxWaiters {
-		apply(t, s, Acquire{Session: a, Seq: uint64(MaxHeld + i), Key: "one"}, Queued)
-	}
-	changed := 0
-	_, events := apply(t, s, EndSession{Session: op, Ref: a.Ref()}, OK)
-	for _, e := range events {
-		if e.Kind == EventChanged {
-			changed++
-		}
-	}
-	if n := s.Counts(); changed != 1 || n.Waiters != 0 || n.Grants != MaxHeld-MaxWaiters+1 {
-		t.Errorf("%d keys changed, left %+v", changed, n)
-	}
-	apply(t, s, Close{Session: a}, OK)
-	if n := s.Counts(); n.Grants != 1 {
-		t.Errorf("left %+v", n)
-	}
-}
-
 // TestAGrantOfARevokedSessionIsInNoDeadlock: the session ends whatever waits under its
 // grants, as a broken grant does.
 func TestAGrantOfARevokedSessionIsInNoDeadlock(t *testing.T) {

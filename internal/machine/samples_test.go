@@ -60,6 +60,7 @@ func everyCommand() []Command {
 		Dismiss{Term: 39, Group: "orders", Caller: 40, Since: 41},
 		Reshard{Term: 42, Group: "orders", Version: 43},
 		EndSession{Session: a, Ref: b.Ref()},
+		EndSlice{Session: a},
 		Unknown{Raw: "\xf0future"},
 	}
 }
@@ -97,6 +98,7 @@ func everyEvent() []Event {
 		{Kind: EventPart, Session: a, Seq: 3, Key: "orders", Value: string(AppendPart(nil, everyPart()[1]))},
 		{Kind: EventGroup, Key: "orders"},
 		{Kind: EventRevoked, Session: a, Reason: Revoked},
+		{Kind: EventEnding, Session: a, Reason: Expired},
 	}
 }
 
@@ -460,6 +462,18 @@ func rich(tb testing.TB) *State {
 	apply(SetValue{Session: e, Token: value, Rev: 3, Value: []byte("v")}, OK)
 	s.keys.edit("value", func(r *record) { r.holders[0].full = true }) // as after 64 MiB
 
+	// An ending session of which one slice was taken, and one of which none was.
+	for i, n := range []string{"i", "j"} {
+		id := session16(n)
+		apply(Open{Session: id, Client: "long", Node: "n8", TTL: 5_000}, OK)
+		for seq := range uint64(3) {
+			apply(Acquire{Session: id, Seq: seq + 1, Key: fmt.Sprint("long ", n, seq)}, Granted)
+		}
+		s.slice = 1 - i
+		apply(Close{Session: id}, Unfinished)
+	}
+	s.slice = MaxSlice
+
 	// A revoked session that has not answered.
 	h := session16("h")
 	apply(Open{Session: h, Client: "ended", Node: "n7", TTL: 5_000}, OK)
@@ -470,7 +484,7 @@ func rich(tb testing.TB) *State {
 	if err := s.Check(); err != nil {
 		tb.Fatal(err)
 	}
-	if n := s.Counts(); n != (Counts{Keys: 23, Grants: 17, Waiters: 12, Sessions: 7, Answers: 12, Values: 2, Groups: 3, Capacities: 3}) {
+	if n := s.Counts(); n != (Counts{Keys: 29, Grants: 22, Waiters: 12, Sessions: 9, Ending: 2, Answers: 12, Values: 2, Groups: 3, Capacities: 3}) {
 		tb.Fatalf("not as rich as it should be: %+v", n)
 	}
 	return s

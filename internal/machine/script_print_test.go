@@ -23,6 +23,8 @@ func (sc *script) event(e Event) {
 		p("wanted  %s %s token=%d", name(e.Session), e.Key, e.Token)
 	case EventDelayed:
 		p("delayed %s token=%d for=%d", e.Key, e.Token, e.Delay)
+	case EventEnding:
+		p("ending  %s reason=%s", name(e.Session), reason(e.Reason))
 	case EventRevoked:
 		p("revoked %s reason=%s", name(e.Session), reason(e.Reason))
 	case EventPart:
@@ -168,6 +170,8 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 		p("refused: being resized to %d", o.Limit)
 	case WrongVersion:
 		p("refused: another version")
+	case Unfinished:
+		p("more of %s is left", name(id))
 	case NoSuchSession:
 		p("refused: no such session")
 	case NoCaller:
@@ -201,7 +205,7 @@ func (sc *script) status(key string, waiters int) {
 		for _, f := range []struct {
 			is   bool
 			text string
-		}{{g.Asked, " asked"}, {g.Broken, " broken"}, {g.Delayed, " delayed, was " + g.Client + "'s"}} {
+		}{{g.Asked, " asked"}, {g.Broken, " broken"}, {g.Ending, " ending"}, {g.Delayed, " delayed, was " + g.Client + "'s"}} {
 			if f.is {
 				p("%s", f.text)
 			}
@@ -260,6 +264,9 @@ func (sc *script) session(id SessionID) {
 	}
 	if st.Revoked {
 		silent += " revoked"
+	}
+	if st.Ending {
+		silent += " ending"
 	}
 	fmt.Fprintf(&sc.out, "session %s ttl=%d grants=%d waits=%d%s\n", name(id), st.TTL, st.Grants, st.Waits, silent)
 }

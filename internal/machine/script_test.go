@@ -14,7 +14,8 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the scripts' verdicts and the
 
 // TestScripts runs testdata/*.txt. A script is blocks of comments, commands, a line
 // of dashes, and the verdict on the commands. The table of a script is founded with
-// floor 1, lifted, in term 1, unless a line says "unfounded".
+// floor 1, lifted, in term 1, unless a line says "unfounded". A line "slice n" makes the
+// slices of a session's end so many keys long.
 //
 // go test ./internal/machine -run TestScripts -rewrite
 func TestScripts(t *testing.T) {
@@ -86,6 +87,10 @@ func runScript(t *testing.T, file, text string) string {
 		case strings.HasPrefix(line, "#"):
 		case line == "unfounded":
 			sc.s = New()
+		case strings.HasPrefix(line, "slice "):
+			if _, err := fmt.Sscanf(line, "slice %d", &sc.s.slice); err != nil {
+				t.Fatalf("%s:%d: %v", file, i+1, err)
+			}
 		case line == "verbose":
 			sc.verbose = true
 		default:
@@ -204,6 +209,9 @@ func (sc *script) run(line string) error {
 	case "end-session":
 		id = session16(w.next())
 		c = EndSession{Session: id, Ref: session16(w.next()).Ref()}
+	case "end-slice":
+		id = session16(w.next())
+		c = EndSlice{Session: id}
 	case "end-delay":
 		c = EndDelay{Token: Token(w.num("token", 0)), Term: w.num("term", sc.s.Term())}
 	case "clock":

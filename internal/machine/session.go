@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"maps"
 	"slices"
 	"unicode/utf8"
 )
@@ -20,8 +19,10 @@ type session struct {
 	meta    string
 	opened  uint64 // the leader's clock when it was opened
 	silent  bool
-	revoked bool  // by EndSession: the client has not answered yet
-	spent   spans // seqs that can never be granted anew
+	revoked bool   // by EndSession: the client has not answered yet
+	ending  Reason // the session is ending for this reason: see ending.go; 0: it is open
+	begun   bool   // a slice was taken: index.rest has what is left
+	spent   spans  // seqs that can never be granted anew
 
 	// index is shared by all clones and not part of an image: with a million
 	// grants it would be too large to copy.
@@ -59,6 +60,9 @@ func (s *State) open(c Open) Outcome {
 		if o.node != c.Node || o.boot != c.Boot {
 			return bad("Session", 0) // the session of another process
 		}
+		if o.ending != 0 {
+			return Outcome{Code: NoSession}
+		}
 		return Outcome{Code: OK}
 	}
 	if out := checkTTL(c.TTL, s.bound); out.Code != 0 {
@@ -84,7 +88,7 @@ func (s *State) open(c Open) Outcome {
 
 // markSilent sets or removes a session's mark of Silence.
 func (s *State) markSilent(id SessionID, silent bool) Outcome {
-	o := s.sessions.get(id)
+	o := s.openSession(id)
 	if o == nil {
 		return Outcome{Code: NoSession}
 	}
@@ -95,43 +99,4 @@ func (s *State) markSilent(id SessionID, silent bool) Outcome {
 		s.editSession(o).silent = silent
 	}
 	return Outcome{Code: OK}
-}
-
-// endSession ends one session: see endSessions.
-func (s *State) endSession(id SessionID, reason Reason) Outcome {
-	o := s.sessions.get(id)
-	if o == nil {
-		return Outcome{Code: NoSession}
-	}
-	s.endSessions([]*session{o}, reason)
-	return Outcome{Code: OK}
-}
-
-// removeWaitersAndAnswers removes a session's waiters from all queues, and its
-// answers.
-func (s *State) removeWaitersAndAnswers(o *session) {
-	queues := make(map[string]struct{})
-	for seq, at := range o.index.requests {
-		switch at.phase {
-		case waiting:
-			for _, key := range s.keysOf(o, seq, at) {
-				queues[key] = struct{}{}
-			}
-			if at.set {
-				s.sets.del(requestID{o.id, seq})
-			}
-		case answered:
-			s.answers.del(requestID{o.id, seq})
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(queues)) {
-		var removed []waiter
-		s.change(key, func(r *record) { removed = r.removeWaitersOf(o.id) })
-		tree := false
-		for i := range removed {
-			s.lineage.remove(removed[i].under, removed[i].requestID)
-			tree = tree || removed[i].Tree
-		}
-		s.revisit(key, tree)
-	}
 }

@@ -15,7 +15,8 @@ package machine
 //   - I3: holders and waiters belong to open sessions, except the grants of
 //     expired sessions whose delay runs.
 //   - I4: every waiter has to wait: after the founding wait, and while there are
-//     tokens, every waiter conflicts with a holder or with a waiter before it. A
+//     tokens, every waiter conflicts with a holder or with a waiter before it, or its
+//     session is revoked or ending. A
 //     key about which the table knows nothing has no record.
 //   - I5: waiters stand in commit order, except where a priority, a delay's
 //     waiver, a named successor or an upgrade put one before others; all queues
@@ -30,8 +31,10 @@ package machine
 //   - I10: memory is bounded: MaxHeld keys, MaxHeldBytes of them, MaxUnseen outcomes and
 //     MaxGaps gaps among the spent seqs of a session, the idle keys, the values, and sizes
 //     as in the limits.
-//   - I12: no session is open for a process that Forget named last of its node.
-//   - I14: a revoked session is marked silent, waits for nothing, and is in no group.
+//   - I12: no session is open, and not ending, for a process that Forget named last of its node.
+//   - I14: a revoked session is marked silent, and its waiters and callers are about to leave.
+//   - I15: everything that is left of an ending session, and the waiters and callers
+//     of a revoked one, will be in a slice, once.
 //   - I13: a group is consistent: its callers are open sessions, or absent and without
 //     one; each shard is assigned to one caller, which is in the group and of the
 //     present number, or to nobody; a caller stands by for one that leads; and the sizes
@@ -53,6 +56,8 @@ type State struct {
 	delays    map[Token]string // derived: grants of expired sessions, and their keys
 	groupSums groupSums        // derived from the groups
 	changes   changes          // not derived: a restored State begins with none
+	ending    int              // derived: sessions that are ending
+	slice     int              // MaxSlice; tests make it smaller
 	formats   formats          // that this State reads
 
 	searched int // steps of the latest searches for cycles: not derived, and decides nothing: see Cost
@@ -93,6 +98,7 @@ func New() *State {
 		header:  header{format: 1},
 		lineage: make(lineage),
 		delays:  make(map[Token]string),
+		slice:   MaxSlice,
 		formats: formats{max: MaxFormat},
 		step:    step{blocked: make(map[requestID]string), noted: make(map[string]struct{})},
 	}
@@ -141,7 +147,8 @@ type Counts struct {
 	Keys     int // held, waited for or remembered
 	Grants   int // holders, one for each of their keys
 	Waiters  int // in queues, one for each of their keys
-	Sessions int // open
+	Sessions int // open or ending
+	Ending   int // sessions that are ending
 	Answers  int // remembered until their sessions have seen them
 	Values   int // lasting ones
 	Groups   int // with callers, being resized, or remembered for their numbers
@@ -182,6 +189,7 @@ func (s *State) Counts() Counts {
 		Grants:   s.keys.grants,
 		Waiters:  s.keys.waiters,
 		Sessions: s.sessions.n,
+		Ending:   s.ending,
 		Answers:  s.answers.n,
 		Values:   s.keys.lasting,
 		Groups:   s.groups.n,

@@ -13,6 +13,7 @@ type Grant struct {
 	Asked       bool   // to release
 	Broken      bool   // taken away; the holder has not answered yet
 	Delayed     bool   // the session expired; the key is taken until its Delay is over
+	Ending      bool   // the session is ending, and the key is about to be free
 	SessionMeta string
 
 	// Only the leader knows these, and fills them in.
@@ -61,6 +62,7 @@ type SessionStatus struct {
 	Opened  uint64 // like a Grant's At
 	Silent  bool   // marked by Silence
 	Revoked bool   // by EndSession
+	Ending  bool   // the session is over for its client, and its keys are being freed
 	Grants  int
 	Keys    int // of the grants
 	Waits   int

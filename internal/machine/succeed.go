@@ -1,9 +1,6 @@
 package machine
 
-import (
-	"bytes"
-	"slices"
-)
+import "slices"
 
 // LongestTTL returns the longest time, in milliseconds, for which a holder may trust
 // a lock without an answer: the bound, or the TTL of an open session, since the bound
@@ -23,14 +20,17 @@ func (s *State) LongestTTL() uint64 {
 // that ends later must not be.
 func (s *State) endForSuccessor() {
 	s.lifted = false
-	var ids []SessionID
-	s.sessions.all(func(id SessionID, _ *session) bool {
-		ids = append(ids, id)
-		return true
-	})
-	slices.SortFunc(ids, func(a, b SessionID) int { return bytes.Compare(a[:], b[:]) })
-	for _, id := range ids {
-		s.endSession(id, Expired)
+	all := make([]*session, 0, s.sessions.n)
+	for _, o := range s.sessions.all {
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(a, b *session) int { return compareSessions(a.id, b.id) })
+	for _, o := range all { // whole, and not in slices: the cluster serves nobody now
+		if o.ending == 0 {
+			s.endSessions([]*session{o}, Expired, allWork)
+		} else {
+			s.takeSlice([]*session{o}, allWork)
+		}
 	}
 	for s.keys.past.n > 0 {
 		s.forgetKey(s.keys.past.oldest(&s.keys))

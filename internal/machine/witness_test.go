@@ -20,11 +20,13 @@ type witness struct {
 	ghosts  map[Token]string        // clients of expired grants, whose delay runs: see ghostly
 	broken  map[requestID]bool
 	revoked map[SessionID]bool
-	lasts   map[string]Token   // of each key
-	set     map[string]uint32  // the capacities set, of keys
-	named   map[string]uint32  // the others, as long as there are permits
-	gave    map[requestID]bool // granted in the session's present life
-	done    map[requestID]bool // withdrawn, released or refused in it
+	ending  map[SessionID]Reason
+	linger  map[SessionID][]Acquire // for permits, of revoked and ending sessions: their waiters may be in the queues still
+	lasts   map[string]Token        // of each key
+	set     map[string]uint32       // the capacities set, of keys
+	named   map[string]uint32       // the others, as long as there are permits
+	gave    map[requestID]bool      // granted in the session's present life
+	done    map[requestID]bool      // withdrawn, released or refused in it
 	last    Token
 	now     int
 
@@ -44,6 +46,8 @@ func newWitness() *witness {
 		ghosts:  make(map[Token]string),
 		broken:  make(map[requestID]bool),
 		revoked: make(map[SessionID]bool),
+		ending:  make(map[SessionID]Reason),
+		linger:  make(map[SessionID][]Acquire),
 		lasts:   make(map[string]Token),
 		set:     make(map[string]uint32),
 		named:   make(map[string]uint32),
@@ -81,8 +85,8 @@ func (w *witness) grant(q requestID, token Token) error {
 	if token <= w.last {
 		return fmt.Errorf("token %d granted after token %d", token, w.last)
 	}
-	if w.gave[q] || w.done[q] || w.revoked[q.session] {
-		return fmt.Errorf("%v granted again, or to a revoked session", q)
+	if w.gave[q] || w.done[q] || w.revoked[q.session] || w.ending[q.session] != 0 {
+		return fmt.Errorf("%v granted again, or to a revoked or ending session", q)
 	}
 	if c.Conditional && w.lasts[c.Key] > c.IfToken {
 		return fmt.Errorf("%v granted %q after token %d, not %d", q, c.Key, w.lasts[c.Key], c.IfToken)
@@ -148,6 +152,15 @@ func (w *witness) admits(c Acquire, ok bool) error {
 		return nil
 	}
 	others := slices.ContainsFunc(slices.Collect(maps.Values(w.asked)), func(o Acquire) bool { return o.Mode == Permit && o.Key == c.Key })
+	for _, waits := range w.linger {
+		if slices.ContainsFunc(waits, func(o Acquire) bool { return o.Key == c.Key }) && w.set[c.Key] == 0 && !others {
+			// The key has the named capacity or none: nobody was told.
+			if ok && c.Of != 0 {
+				w.named[c.Key] = uint32(c.Of)
+			}
+			return nil
+		}
+	}
 	if !others {
 		delete(w.named, c.Key)
 	}
@@ -325,12 +338,16 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 			w.done[held] = true
 		}
 	case Expire:
-		if out.Code == OK {
+		if out.Code == OK || out.Code == Unfinished {
 			w.leave(c.Session)
 		}
 	case Close:
-		if out.Code == OK {
+		if out.Code == OK || out.Code == Unfinished {
 			w.leave(c.Session)
+		}
+	case EndSlice:
+		if out.Code == OK && w.ending[c.Session] == 0 { // a revoked session waits no more
+			delete(w.linger, c.Session)
 		}
 	case Open:
 		_, open := w.process[c.Session]
@@ -418,15 +435,23 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 		case EventRefused:
 			w.drop(q)
 			w.done[q] = true
-		case EventEnded:
-			revoked := w.revoked[e.Session]
-			if (e.Reason == Revoked) != revoked || !revoked && (e.Reason == Ended) != forgotten[e.Session] {
-				return fmt.Errorf("session %v ended for reason %d", e.Session, e.Reason)
+		case EventEnding, EventEnded:
+			revoked, before := w.revoked[e.Session], w.ending[e.Session]
+			switch {
+			case before != 0 && (e.Kind == EventEnding || e.Reason != before),
+				before == 0 && ((e.Reason == Revoked) != revoked || !revoked && (e.Reason == Ended) != forgotten[e.Session]):
+				return fmt.Errorf("session %v ended for reason %d, and %d before", e.Session, e.Reason, before)
 			}
 			delete(forgotten, e.Session)
 			delete(w.process, e.Session)
-			delete(w.revoked, e.Session)
 			w.leave(e.Session)
+			if e.Kind == EventEnding {
+				w.ending[e.Session] = e.Reason
+				break
+			}
+			delete(w.revoked, e.Session)
+			delete(w.ending, e.Session)
+			delete(w.linger, e.Session)
 			for _, m := range []map[requestID]bool{w.gave, w.done, w.exempt, w.broken} {
 				for q := range m {
 					if q.session == e.Session {
@@ -443,6 +468,9 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 			changed = append(changed, e.Key)
 		case EventPart, EventGroup:
 			continue // see groupWitness
+		}
+		if e.Kind == EventEnding {
+			e.Kind = EventEnded
 		}
 		if last := stage == EventEnded || stage == EventChanged; last && e.Kind != EventChanged && e.Kind != EventEnded || stage == EventChanged && e.Kind == EventEnded {
 			return fmt.Errorf("event %d after %d", e.Kind, stage)
@@ -472,6 +500,9 @@ func (w *witness) upgraded(q, of requestID, token Token) error {
 func (w *witness) leave(id SessionID) {
 	for q := range w.asked {
 		if _, holds := w.token[q]; q.session == id && !holds {
+			if c := w.asked[q]; c.Mode == Permit {
+				w.linger[id] = append(w.linger[id], c)
+			}
 			w.drop(q)
 		}
 	}

@@ -41,8 +41,83 @@ var mutants = []mutant{
 	},
 	{
 		name: "revoked sessions end at once", breaks: "a key is free only when its holder has answered, or its trust has ended",
-		file: "internal/machine/revoke.go", old: "	s.removeAllWaiters(o)\n", new: "	s.endSessions([]*session{o}, Closed)\n",
+		file: "internal/machine/revoke.go", old: "	s.takeSlice([]*session{o}, workPerKey*s.slice)\n", new: "	s.endSessions([]*session{o}, Closed, allWork)\n",
 		pkg: "locks", run: "EndSession",
+	},
+	{
+		name: "waiters of an ending session granted", breaks: "from the first slice on a session is granted nothing",
+		file: "internal/machine/admit.go", old: "if owner.dead() || held ||", new: "if held ||",
+		pkg: "internal/machine", run: "Script|Commands",
+	},
+	{
+		name: "an ending session acts", breaks: "no command of an ending session is taken",
+		file: "internal/machine/ending.go", old: "o != nil && o.ending == 0 {\n		return o", new: "o != nil {\n		return o",
+		pkg: "internal/machine", run: "Script|Commands",
+	},
+	{
+		name: "an ending session is opened", breaks: "an Open is refused until the last slice",
+		file: "internal/machine/session.go", old: "		if o.ending != 0 {", new: "		if o.ending > Revoked {",
+		pkg: "internal/machine", run: "Script",
+	},
+	{
+		name: "a slice without a measure", breaks: "no step of a session's end takes long",
+		file: "internal/machine/ending.go", old: "			work -= workPerKey*(1+r.nextGrants(g)) +", new: "			work -= 0*workPerKey*(1+r.nextGrants(g)) +",
+		pkg: "internal/machine", run: "LongStep",
+	},
+	{
+		name: "readers granted without a measure", breaks: "a key with thousands of readers is a slice of its own",
+		file: "internal/machine/ending.go", old: "workPerKey*(1+r.nextGrants(g))", new: "workPerKey*(1+0*r.nextGrants(g))",
+		pkg: "internal/machine", run: "Readers",
+	},
+	{
+		name: "waits leave without a measure", breaks: "no step of a session's end takes long",
+		file: "internal/machine/ending.go", old: "			work -= workPerKey\n			if _, known", new: "			work -= 0 * workPerKey\n			if _, known",
+		pkg: "internal/machine", run: "Script|LongStep",
+	},
+	{
+		name: "slices begun anew in a restored table", breaks: "every voter takes the same slices",
+		file: "internal/machine/index.go", old: "		if o.begun {", new: "		if o.begun = false; o.begun {",
+		pkg: "internal/machine", run: "Commands|Restored",
+	},
+	{
+		name: "dead waiters in deadlocks", breaks: "a wait of a session that ends by itself closes no cycle",
+		file: "internal/machine/deadlock_needs.go", old: "	if owner.dead() {\n		return nil, 0", new: "	if owner == nil {\n		return nil, 0",
+		pkg: "internal/machine", run: "Deadlock|Commands",
+	},
+	{
+		name: "a broken key of a closed session unclean", breaks: "a closed session leaves its keys as its client left them",
+		file: "internal/machine/grant.go", old: "	if owner.ending == Closed {", new: "	if owner.ending > Revoked {",
+		pkg: "internal/machine", run: "Script",
+	},
+	{
+		name: "a dead successor", breaks: "a waiter of an ending session is nobody's successor",
+		file: "internal/machine/queue.go", old: "o.client == client && !o.dead()", new: "o.client == client",
+		pkg: "internal/machine", run: "Script|Commands",
+	},
+	{
+		name: "endings forgotten by the next leader", breaks: "a new leader goes on with the slices",
+		file: "internal/term/term.go", old: "	t.endings.begin()\n", new: "",
+		pkg: "internal/term", run: "NextLeader",
+	},
+	{
+		name: "a slice proposed once", breaks: "a slice that found no room is proposed again",
+		file: "internal/term/term.go", old: "			t.endings.next()\n", new: "",
+		pkg: "internal/term", run: "Again",
+	},
+	{
+		name: "closed too early", breaks: "a Close is answered when the last key is free",
+		file: "internal/term/ending.go", old: "		if c != wire.CodeOK || o.Code != machine.Unfinished && o.Code != machine.NoSession {", new: "		if o.Code = machine.OK; o.Code == machine.OK {",
+		pkg: "internal/term", run: "Slices",
+	},
+	{
+		name: "beats of an ending session", breaks: "no beat of an ending session is acknowledged",
+		file: "internal/term/term.go", old: "		case machine.EventEnding:\n			t.keeper.ended(e.Session)\n", new: "		case machine.EventEnding:\n",
+		pkg: "internal/term", run: "Ending|Slices",
+	},
+	{
+		name: "a closed revoked session forgotten", breaks: "a session that ends behind its last waits is sliced too",
+		file: "internal/term/ending.go", old: "o.Code != machine.Unfinished && !e.isUnfinished(id) {", new: "o.Code != machine.Unfinished {",
+		pkg: "internal/term", run: "ClosedWithASlice",
 	},
 	{
 		name: "beats answered behind a mark", breaks: "a marked session's beats wait for Hear",
@@ -183,11 +258,6 @@ var mutants = []mutant{
 		name: "late Open of a dead process", breaks: "no session opens for a process that has ended",
 		file: "internal/machine/session.go", old: "	if s.hasEnded(c.Node, c.Boot) {", new: "	if s.hasEnded(c.Node, c.Boot) && c.Boot == 0 {",
 		pkg: "internal/machine", run: "Script",
-	},
-	{
-		name: "forgotten sessions grant each other", breaks: "the waiters of all ending sessions leave before any grant is freed",
-		file: "internal/machine/forget.go", old: "	for _, o := range gone {\n		s.removeWaitersAndAnswers(o)\n	}\n", new: "	for _, o := range gone {\n		s.removeWaitersAndAnswers(o)\n		break\n	}\n",
-		pkg: "internal/machine", run: "Script|Commands",
 	},
 	{
 		name: "readiness by an old word", breaks: "a new member is ready once the leader counts with it, and no longer with the dead",

@@ -34,18 +34,18 @@ type SessionsPage struct {
 	NextFrom machine.SessionRef // set with More
 }
 
-// ListedSession is an open session, for readers. The session's ID is not in it.
+// ListedSession is a session that has not ended, for readers. The session's ID is not in it.
 type ListedSession struct {
-	Ref     machine.SessionRef
-	Client  string
-	Node    string
-	TTL     uint64 // milliseconds
-	Opened  uint64 // unix milliseconds of the clock of the leader of that time, for people to read
-	Left    uint64 // milliseconds until the session expires if it is not heard again
-	Revoked bool   // by EndSession; the client has not answered
-	Keys    int    // that it holds
-	Waits   int
-	Meta    string
+	Ref    machine.SessionRef
+	Client string
+	Node   string
+	TTL    uint64 // milliseconds
+	Opened uint64 // unix milliseconds of the clock of the leader of that time, for people to read
+	Left   uint64 // milliseconds until the session expires if it is not heard again
+	Ending bool   // by EndSession, and the client has not answered; or its keys are being freed
+	Keys   int    // that it holds
+	Waits  int
+	Meta   string
 }
 
 // MaxPageBytes bounds the keys and values, or the names and metas, of a page. At least

@@ -191,10 +191,10 @@ func (t *Term) takes(s *Subscriber, id machine.SessionID, counted bool) standing
 	return owner
 }
 
-// session describes an open session.
+// session describes an open session. A session that is ending is not open.
 func (t *Term) session(id machine.SessionID) (st machine.SessionStatus, open bool) {
 	t.table.View(func(m *machine.State) { st, open = m.Session(id) })
-	return st, open
+	return st, open && !st.Ending
 }
 
 // mayOpen returns the standing of s to a session that s wants to open: owner, if s has

@@ -105,6 +105,9 @@ func (k *keeper) begin() {
 	table.mu.RLock()
 	defer table.mu.RUnlock()
 	table.m.Sessions(func(st machine.SessionStatus) bool {
+		if st.Ending {
+			return true // its beats are over
+		}
 		d := newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, now)
 		if !table.flaps.IsZero() {
 			d.heard = table.flaps

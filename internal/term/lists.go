@@ -86,7 +86,7 @@ func (t *Term) listSessions(q replica.SessionsQuery) (a replica.SessionsPage) {
 		}
 		a.Sessions = append(a.Sessions, replica.ListedSession{
 			Ref: st.ID.Ref(), Client: st.Client, Node: st.Node, TTL: st.TTL, Opened: st.Opened, Left: left[i],
-			Revoked: st.Revoked, Keys: st.Keys, Waits: st.Waits, Meta: st.Meta,
+			Ending: st.Revoked || st.Ending, Keys: st.Keys, Waits: st.Waits, Meta: st.Meta,
 		})
 	}
 	return a

@@ -3,6 +3,7 @@ package term_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/term"
@@ -26,6 +27,7 @@ func TestGrantsToldAgainTakeBoundedMemory(t *testing.T) {
 		}
 		s.Must(append(held, wanted...)...)
 		s.Must(machine.Close{Session: sid(3)})
+		synctest.Wait() // it ends in slices
 		readers := []*slowReader{newSlowReader(s, "n2"), newSlowReader(s, "n2")}
 		waiting := func() (n int) {
 			for _, r := range readers {

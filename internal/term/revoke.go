@@ -37,7 +37,7 @@ func (k *keeper) holdBeats(order machine.EndSession, done func(machine.Outcome, 
 		st, open = m.SessionOf(order.Ref)
 		by, _ = m.Session(order.Session)
 	})
-	if !open || by.Revoked {
+	if !open || st.Ending || by.Revoked || by.Ending {
 		return done
 	}
 	// The keeper may be about to hear that the session is open. It cannot have heard of

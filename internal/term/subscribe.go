@@ -224,6 +224,9 @@ func (t *Term) AnnounceBound(ttl uint64) {
 func (t *Term) tell(e machine.Event) {
 	t.mu.Lock()
 	s := t.sessions[e.Session]
+	if e.Kind == machine.EventEnding {
+		e.Kind = machine.EventEnded // the rest of the end is of no interest to the client
+	}
 	if e.Kind == machine.EventEnded {
 		delete(t.sessions, e.Session)
 	}
@@ -274,6 +277,9 @@ func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done fu
 	switch c := cmd.(type) {
 	case machine.Open:
 		by = t.mayOpen(s, c)
+	case machine.Close:
+		done = t.endings.closed(c.Session, done)
+		by = t.acts(s, c.Session)
 	case machine.Forget:
 		if code := t.mayForget(s, c); code != wire.CodeOK {
 			if code == wire.CodeBad {

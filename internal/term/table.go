@@ -102,7 +102,7 @@ func (t *Table) Apply(data []byte, at time.Time) any {
 func (t *Table) noteLocked(c machine.Command, code machine.Code, events []machine.Event, now time.Time) {
 	for _, e := range events {
 		switch e.Kind {
-		case machine.EventEnded:
+		case machine.EventEnding, machine.EventEnded:
 			delete(t.marks, e.Session)
 		case machine.EventRevoked: // a mark for good
 			if _, marked := t.marks[e.Session]; !marked {

@@ -93,6 +93,7 @@ type Term struct {
 	keeper   *keeper
 	watches  *watches
 	planner  *planner
+	endings  *endings
 
 	mu          sync.Mutex
 	sessions    map[machine.SessionID]*Subscriber // gets the events of a session
@@ -139,6 +140,7 @@ func New(cfg Config) *Term {
 	t.keeper = newKeeper(t)
 	t.watches = newWatches()
 	t.planner = newPlanner(t)
+	t.endings = newEndings(t)
 	return t
 }
 
@@ -154,11 +156,13 @@ func (t *Term) Start() {
 	t.table.setWatch(t.applied)
 	t.keeper.begin()
 	t.planner.begin()
+	t.endings.begin()
 	t.wg.Go(t.proposer.run)
 	t.wg.Go(func() { t.rounds.run(t.ctx) })
 	t.wg.Go(func() { t.watches.run(t.ctx) })
 	t.wg.Go(func() { t.planner.run(t.ctx) })
 	t.wg.Go(t.tick)
+	t.endings.next()
 }
 
 // Stop ends the term on this node and joins the Term's goroutines. Every waiting request
@@ -174,6 +178,7 @@ func (t *Term) Stop() {
 	t.cancel()
 	t.proposer.stop()
 	t.keeper.stop()
+	t.endings.stop()
 	for s := range subscribers {
 		if s.Stop != nil {
 			s.Stop()
@@ -230,6 +235,7 @@ func (t *Term) tick() {
 			// goroutine kept from running must see how late the tick is.
 			now := t.table.Clock.Now()
 			t.keeper.tick(now)
+			t.endings.next()
 			if t.cfg.Log.Stalled() > timing.StoreStalled {
 				t.doubtNow()
 			}
@@ -275,8 +281,12 @@ func (t *Term) applied(a applied) {
 		case machine.EventEnded:
 			t.keeper.ended(e.Session)
 			t.watches.sessionEnded(e.Session)
+		case machine.EventEnding:
+			t.keeper.ended(e.Session)
+			t.endings.add(e.Session)
 		case machine.EventRevoked:
 			t.keeper.revoked(e.Session)
+			t.endings.add(e.Session)
 		}
 		if e.Session != (machine.SessionID{}) {
 			t.tell(e)
@@ -293,7 +303,7 @@ func (t *Term) applied(a applied) {
 			var st machine.SessionStatus
 			open := false
 			t.table.View(func(m *machine.State) { st, open = m.Session(c.Session) })
-			if open {
+			if open && !st.Ending {
 				t.keeper.opened(c.Session, st.Node, time.Duration(st.TTL)*time.Millisecond)
 			}
 		case machine.Lift:

@@ -397,6 +397,7 @@ func TestOnlyLeadersProposeLeadersCommands(t *testing.T) {
 			machine.Hear{Session: h.id, Term: number},
 			machine.Expire{Session: h.id, Term: number},
 			machine.EndDelay{Token: h.token, Term: number},
+			machine.EndSlice{Session: h.id},
 			machine.Assign{Term: number, Group: "g", Version: 1, Moves: []machine.Move{{Shard: 1, Caller: 1}}},
 			machine.Dismiss{Term: number, Group: "g", Caller: 1, Since: 1},
 			machine.Reshard{Term: number, Group: "g", Version: 1},

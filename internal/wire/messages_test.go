@@ -49,7 +49,7 @@ var samples = []any{
 	&replica.SessionsQuery{From: machine.SessionRef{1, 2}, Limit: 256, Gone: true},
 	&replica.SessionsPage{
 		Sessions: []replica.ListedSession{{
-			Ref: machine.SessionRef{3}, Client: "c", Node: "n", TTL: 10_000, Opened: 1_700_000_000_000, Left: 9_000, Revoked: true,
+			Ref: machine.SessionRef{3}, Client: "c", Node: "n", TTL: 10_000, Opened: 1_700_000_000_000, Left: 9_000, Ending: true,
 			Keys: 2, Waits: 3, Meta: "m",
 		}},
 		More: true, NextFrom: machine.SessionRef{4},
@@ -110,7 +110,7 @@ var filledStatus = machine.Status{
 	Key: "k",
 	Holders: []machine.Grant{{
 		Spec: filledSpec, Session: machine.SessionID{1}, Seq: 2, Token: 3, Client: "c", Node: "n",
-		Keys: 5, At: 6, Asked: true, Broken: true, Delayed: true, SessionMeta: "s", Left: 8, Beats: 9,
+		Keys: 5, At: 6, Asked: true, Broken: true, Delayed: true, Ending: true, SessionMeta: "s", Left: 8, Beats: 9,
 	}},
 	Held: 1,
 	Waiters: []machine.Waiter{{

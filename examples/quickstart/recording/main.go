@@ -3,9 +3,9 @@
 //
 //	go run ./examples/quickstart/recording -o docs/quickstart.svg
 //
-// pty_linux.go is the terminal, screen.go understands the codes that the quickstart
-// sends, play.go presses the keys, and svg.go draws. The picture shows a real run, so no
-// two pictures are the same. It needs Linux.
+// pty_linux.go is the terminal, screen.go understands the codes of the quickstart,
+// play.go presses the keys, and svg.go draws. The picture shows a real run, so two
+// pictures differ in details. The command needs Linux.
 package main
 
 import (

@@ -249,7 +249,7 @@ func (c *Cluster) Apply(commands ...machine.Command) (outcomes []machine.Outcome
 func (c *Cluster) Must(commands ...machine.Command) (last machine.Outcome) {
 	c.t.Helper()
 	for i, o := range c.Apply(commands...) {
-		if o.Code != machine.OK && o.Code != machine.Granted && o.Code != machine.Queued {
+		if o.Code != machine.OK && o.Code != machine.Granted && o.Code != machine.Queued && o.Code != machine.Unfinished {
 			c.t.Fatalf("%#v: %+v", commands[i], o)
 		}
 		last = o
@@ -325,7 +325,7 @@ func (c *Cluster) Counts() (n machine.Counts) {
 
 // Alive reports whether a session is open.
 func (c *Cluster) Alive(id machine.SessionID) (open bool) {
-	c.View(func(m *machine.State) { _, open = m.Session(id) })
+	c.View(func(m *machine.State) { open = m.Opened(id) })
 	return open
 }
 

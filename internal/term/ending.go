@@ -1,0 +1,164 @@
+package term
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+// endings proposes the slices in which large sessions end: see machine.EndSlice.
+//
+// One slice is in flight at a time, of all sessions together, and ending sessions take
+// turns. So an entry has one slice at most beside the commands of clients, and beats never
+// wait for more than that: they do not wait for the table at all, once their session is
+// routed.
+//
+// For the clients a session is over with the entry that marks it as ending. Only two
+// callers wait for the last slice: the client that has closed the session, which may say
+// that its keys are free, and an operator who waits for the end (see Term.Sessions).
+//
+// A new leader finds the unfinished sessions in its table and goes on. Two leaders do no
+// harm: each slice takes what is left.
+type endings struct {
+	t *Term
+
+	mu    sync.Mutex
+	queue []machine.SessionID                // unfinished, in turn
+	known map[machine.SessionID][]func(bool) // the same; and who waits for the end
+	busy  bool                               // a slice is in flight
+	ended bool
+}
+
+func newEndings(t *Term) *endings {
+	return &endings{t: t, known: make(map[machine.SessionID][]func(bool))}
+}
+
+// begin takes the unfinished sessions of the table.
+func (e *endings) begin() {
+	var list []machine.SessionID
+	e.t.table.View(func(m *machine.State) { list = m.Unfinished() })
+	e.mu.Lock()
+	for _, id := range list {
+		e.addLocked(id)
+	}
+	e.mu.Unlock()
+}
+
+// add notes that a session is unfinished. Raft's goroutine calls add, with the table at
+// the entry.
+func (e *endings) add(id machine.SessionID) {
+	if !e.isUnfinished(id) {
+		return // a revoked session without waiters, or gone with the same entry
+	}
+	e.mu.Lock()
+	e.addLocked(id)
+	e.mu.Unlock()
+	e.next() // queues a command, no more
+}
+
+func (e *endings) addLocked(id machine.SessionID) {
+	if _, known := e.known[id]; !known && !e.ended {
+		e.known[id] = nil
+		e.queue = append(e.queue, id)
+	}
+}
+
+func (e *endings) isUnfinished(id machine.SessionID) bool {
+	return view(e.t.table, func(m *machine.State) bool { return m.IsUnfinished(id) })
+}
+
+// next proposes the next slice, unless one is in flight. The tick calls next too, for a
+// slice that found no room.
+func (e *endings) next() {
+	e.mu.Lock()
+	if e.busy || e.ended || len(e.queue) == 0 {
+		e.mu.Unlock()
+		return
+	}
+	e.busy = true
+	id := e.queue[0]
+	e.mu.Unlock()
+	e.t.Decide(machine.EndSlice{Session: id}, func(o machine.Outcome, c wire.Code) { e.decided(id, o, c) })
+}
+
+// decided takes the verdict on a slice.
+func (e *endings) decided(id machine.SessionID, o machine.Outcome, c wire.Code) {
+	e.mu.Lock()
+	e.busy = false
+	var waiting []func(bool)
+	if c == wire.CodeOK && !e.ended {
+		e.queue = append(e.queue[1:], id)
+		// A revoked session without waiters may have begun to end in the same entry. Looked up
+		// with mu, so that no call of add falls between.
+		if o.Code != machine.Unfinished && !e.isUnfinished(id) {
+			waiting = e.dropLocked(id)
+		}
+	}
+	e.mu.Unlock()
+	for _, done := range waiting {
+		done(true)
+	}
+	if c == wire.CodeOK {
+		e.next()
+	}
+}
+
+// dropLocked forgets a session, and returns who waits for its end.
+func (e *endings) dropLocked(id machine.SessionID) (waiting []func(bool)) {
+	waiting = e.known[id]
+	delete(e.known, id)
+	e.queue = slices.DeleteFunc(e.queue, func(other machine.SessionID) bool { return other == id })
+	return waiting
+}
+
+// closed returns done for a Close. The answer waits until the last key of the session is
+// free. So does the answer to a Close that comes again, to this leader or the next.
+func (e *endings) closed(id machine.SessionID, done func(machine.Outcome, wire.Code)) func(machine.Outcome, wire.Code) {
+	return func(o machine.Outcome, c wire.Code) {
+		if c != wire.CodeOK || o.Code != machine.Unfinished && o.Code != machine.NoSession {
+			done(o, c)
+			return
+		}
+		if o.Code == machine.Unfinished {
+			o.Code = machine.OK
+		}
+		e.await(id, func(ended bool) {
+			if ended {
+				done(o, wire.CodeOK)
+			} else {
+				done(machine.Outcome{}, wire.CodeUnknown) // the session is over, and its keys are not free yet
+			}
+		})
+	}
+}
+
+// await calls done when the session is gone: with false if the term ends before. A session
+// that is not ending is gone.
+func (e *endings) await(id machine.SessionID, done func(ended bool)) {
+	e.mu.Lock()
+	waiting, known := e.known[id]
+	if known {
+		e.known[id] = append(waiting, done)
+	}
+	ended := e.ended
+	e.mu.Unlock()
+	if !known {
+		done(!ended)
+	}
+}
+
+// stop ends every wait.
+func (e *endings) stop() {
+	e.mu.Lock()
+	e.ended = true
+	known := e.known
+	e.known, e.queue = nil, nil
+	e.mu.Unlock()
+	for _, waiting := range known {
+		for _, done := range waiting {
+			done(false)
+		}
+	}
+}
