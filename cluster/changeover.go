@@ -259,13 +259,20 @@ func (n *Node) leaveCluster(ctx context.Context, to wire.Founding) error {
 	<-n.retiring
 	n.link.Leave()
 	if err := n.seat.Depart(ctx, false); err != nil {
-		n.moving.Store(false)
-		if rec := n.record.Get(); !rec.RetiredHere() {
-			n.link.Return()
-		}
+		n.stayed()
 		return err
 	}
 	return nil
+}
+
+// stayed is founding.Config.Stayed: this member has left its cluster and could not enter
+// the next one. It is a member of the former cluster still, without a vote, and looks for
+// its leader again, unless it has retired: then resume waits for the leader's word.
+func (n *Node) stayed() {
+	n.moving.Store(false)
+	if rec := n.record.Get(); !rec.RetiredHere() {
+		n.link.Return()
+	}
 }
 
 // adopted is called when this member has entered a cluster: from none, or from

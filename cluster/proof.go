@@ -63,7 +63,7 @@ func (n *Node) noteHandshake(begun time.Time, addr string, c *port.Conn, err err
 	}
 	n.proof.Answered(begun, addr, who)
 	if err == nil {
-		n.gossip.Met(who.Name, who.Boot, c.Proved.Voter)
+		n.gossip.Met(who.Name, who.Boot, c.Proved.Voter, addr)
 	}
 	return who
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/timing"
 )
 
 // RecoverOptions is an operator's word about the members of a dead cluster.
@@ -45,7 +47,9 @@ type RecoverOptions struct {
 //     holders outside the group have lost their trust by then;
 //   - its tokens are above every token seen by any of them.
 //
-// No process ends. Clients open new sessions by themselves.
+// No process ends. Clients open new sessions by themselves. The successor begins with the
+// voters that are left, with a Dir with one: until others have joined it bears fewer
+// failures than before, or none. A line in the log says so, and Health.Bears counts.
 //
 // In memory the successor begins with an empty table: values and the memory of Once
 // are lost with the old cluster's sessions. With a Dir the successor goes on from
@@ -62,7 +66,8 @@ type RecoverOptions struct {
 // Recover blocks until this member is in the successor, or fails when ctx ends: the
 // error tells the missing part. A member that has not seen the cluster's tokens refuses a
 // successor whose first token is more than a day ahead of its clock, and the error says
-// what to do. Recover may be repeated, with more names or after
+// what to do. Recover fails at once on a member whose own store has failed or does not
+// answer: call it on another member. Recover may be repeated, with more names or after
 // the missing members are back. Recover fails at once if the cluster answers, if
 // this member is in no cluster, if a voter is neither seen nor named (the error
 // lists the voter), and with a *ConfigError for a name that is malformed or this
@@ -87,6 +92,9 @@ func (n *Node) Recover(ctx context.Context, o RecoverOptions) error {
 	}
 	if n.founding.Value() == nil {
 		return errors.New("cluster: not recovered: this member is in no cluster")
+	}
+	if why := n.diskUnfit(); why != "" {
+		return fmt.Errorf("cluster: not recovered: %s", why)
 	}
 	rec := n.record.Get()
 	if !rec.RetiredHere() {
@@ -114,7 +122,45 @@ func (n *Node) Recover(ctx context.Context, o RecoverOptions) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(context.Cause(n.ctx)) })() // nothing founds after the node
-	return recoverError(n.founding.Recover(ctx, o.Gone, voters))
+	if err := n.founding.Recover(ctx, o.Gone, voters); err != nil {
+		return recoverError(err)
+	}
+	n.tellRecovered(len(voters), o.Gone)
+	return nil
+}
+
+// diskUnfit returns why this member's own disk keeps it from recovering a cluster, or "".
+// A store that has failed tells no table, no log and no voters: a successor founded from
+// here would rest on less than another survivor knows, and the promise to vote no more
+// might not be written.
+func (n *Node) diskUnfit() string {
+	const next = ": call Recover on another member and name this one as gone, or repair the disk first"
+	r := n.seat.Current()
+	switch {
+	case n.mute.Load():
+		return "this member's own store has failed, see the event NodeFailed" + next
+	case r != nil && r.Stalled() > timing.StoreStalled:
+		return fmt.Sprintf("this member's own disk has not answered for %v%s", r.Stalled().Round(time.Second), next)
+	}
+	return ""
+}
+
+// tellRecovered logs what an operator must know next: the successor may bear fewer
+// failures than the cluster before.
+func (n *Node) tellRecovered(before int, gone []string) {
+	v := n.founding.Value()
+	if v == nil {
+		return
+	}
+	bears, bore, voters := (len(v.Voters)-1)/2, (before-1)/2, strings.Join(v.Voters, ", ")
+	if bears < bore {
+		n.self.Log.Warn("the cluster is recovered, and fewer failures can be borne than before", "cluster", clusterText(v.Cluster),
+			"voters", voters, "gone", strings.Join(gone, ", "), "bears", bears, "before", bore,
+			"next", "keep these voters running, start the missing members, and wait until Health says that more may fail")
+		return
+	}
+	n.self.Log.Info("the cluster is recovered", "cluster", clusterText(v.Cluster), "voters", voters,
+		"gone", strings.Join(gone, ", "), "bears", bears, "next", "nothing")
 }
 
 // oldVoters returns the names of the voters of this member's cluster, as far as

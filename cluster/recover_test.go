@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -199,4 +202,49 @@ func TestALogOfAnEarlierClusterMakesNoHeir(t *testing.T) {
 			t.Errorf("retired with %+v, %v", a, err)
 		}
 	})
+}
+
+// A member whose own store has failed recovers nothing: it knows neither the table nor the
+// voters. The result says how many failures the successor bears.
+func TestRecoverLooksAtTheOwnStoreAndTellsTheResult(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		var log lockedBuffer
+		n1 := b.form(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })[0]
+		b.crashed("n2", "n3")
+		b.eventually("the dead are not seen", time.Minute, func() bool { return len(n1.gossip.Alive()) == 1 })
+		gone := RecoverOptions{Gone: []string{"n2", "n3"}}
+		n1.mute.Store(true)
+		if err := n1.Recover(b.within(time.Minute), gone); err == nil || !strings.Contains(err.Error(), "own store has failed") {
+			t.Errorf("recovered beside a failed store: %v", err)
+		}
+		if n1.record.Get().RetiredHere() {
+			t.Error("retired")
+		}
+		n1.mute.Store(false)
+		if err := n1.Recover(b.within(time.Minute), gone); err != nil {
+			t.Fatal(err)
+		}
+		if text := log.String(); !strings.Contains(text, "fewer failures can be borne than before") || !strings.Contains(text, "bears=0 before=1") || !strings.Contains(text, `gone="n2, n3"`) {
+			t.Errorf("the result is not told: %s", text)
+		}
+		b.ready(n1)
+	})
+}
+
+// lockedBuffer is a log of several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

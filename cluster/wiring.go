@@ -54,7 +54,7 @@ func (n *Node) servePort() {
 	handle := func(k port.Kind, serve func(*port.Conn)) {
 		n.port.Handle(k, func(c *port.Conn) {
 			if c.Proved.Name != "" {
-				n.gossip.Met(c.Remote.Name, c.Remote.Boot, c.Proved.Voter)
+				n.gossip.Met(c.Remote.Name, c.Remote.Boot, c.Proved.Voter, c.RemoteAddr().String())
 			} else {
 				n.gossip.Called(c.Remote.Name, c.Remote.Boot)
 			}
@@ -174,7 +174,7 @@ func (n *Node) newFounding() *founding.Runner {
 	cfg := n.foundingConfig()
 	cfg.Members, cfg.Joined = n.gossip, n.gossip.Joined()
 	cfg.Ask, cfg.Tried = n.across, n.gossip.Tried
-	cfg.Leave, cfg.Retire = n.leaveCluster, n.retire
+	cfg.Leave, cfg.Stayed, cfg.Retire = n.leaveCluster, n.stayed, n.retire
 	cfg.Ended = func(name string, boot uint64) bool { return n.proof.Ended(name, boot) }
 	cfg.Shown = n.gossip.Shown
 	cfg.Leaderless = func() time.Duration { return n.link.Alone() } // the link is made later

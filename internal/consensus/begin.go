@@ -143,9 +143,12 @@ func (s *Seat) open(id string, first []string) (*Raft, error) {
 		if store, err = raftstore.OpenDurable(dir); err != nil {
 			return nil, err
 		}
-		if snapshots, err = raftstore.OpenSnapshots(dir, logger); err != nil {
+		if snapshots, err = raftstore.OpenSnapshots(dir, logger); err == nil {
+			err = raftstore.CheckWhole(store, snapshots)
+		}
+		if err != nil {
 			store.Close()
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", dir, err)
 		}
 	}
 	store.Measure(&s.cfg.Self.Meter.Writes)

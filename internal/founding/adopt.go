@@ -123,6 +123,13 @@ func (r *Runner) move(ctx context.Context, v wire.Founding, may func(Kinship) bo
 		if err := r.cfg.Leave(ctx, v); err != nil {
 			return err
 		}
+		if err := r.enter(v); err != nil {
+			if r.cfg.Stayed != nil {
+				r.cfg.Stayed()
+			}
+			return err
+		}
+		return nil
 	}
 	return r.enter(v)
 }

@@ -92,9 +92,9 @@ func nextRound(round, mentioned uint64, now time.Time) uint64 {
 
 // Limits of a founding message, far above the limits of any configuration.
 const (
-	maxFounders = 64  // names in Founders
-	maxGroup    = 512 // members of a group
-	maxAddr     = 512 // bytes of an address
+	maxFounders = 64   // names in Founders
+	maxGroup    = 2048 // members of a group
+	maxAddr     = 512  // bytes of an address
 	maxSize     = 1 << 16
 )
 

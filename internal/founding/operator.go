@@ -1,6 +1,7 @@
 package founding
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,7 +127,28 @@ func (r *Runner) gatherOperator() (group []member.Process, missing string) {
 			r.leaveOut(s.Process)
 		}
 	}
-	return group, missing
+	return r.withoutCrowd(group), missing
+}
+
+// withoutCrowd takes guests out of a group that is too large for a ballot, the youngest
+// first: a process without the voter role can show any number of names.
+func (r *Runner) withoutCrowd(group []member.Process) []member.Process {
+	excess := len(group) - maxGroup
+	if excess <= 0 {
+		return group
+	}
+	var guests []member.Process
+	for _, p := range group {
+		if r.guest(p) && !r.cfg.Self.Is(p) {
+			guests = append(guests, p)
+		}
+	}
+	slices.SortFunc(guests, func(a, b member.Process) int { return cmp.Compare(b.Boot, a.Boot) })
+	guests = guests[:min(excess, len(guests))]
+	for _, p := range guests {
+		r.leaveOut(p)
+	}
+	return slices.DeleteFunc(group, func(p member.Process) bool { return slices.Contains(guests, p) })
 }
 
 // guest reports whether a process has proved to have no voter role.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -216,4 +217,29 @@ func TestAnImpossibleTokenFloorIsTold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A process without the voter role that shows ever-new names makes no group too large for
+// a ballot: the youngest guests are left out.
+func TestACrowdOfGuestsStopsNoRecover(t *testing.T) {
+	inMoot(t, func(m *moot) {
+		c, _ := m.dies()
+		var group []member.Process
+		for i := range 2 * maxGroup {
+			group = append(group, member.Process{Name: fmt.Sprint("guest", i), Boot: uint64(1000 + i), Addr: "x"})
+		}
+		c.known.mu.Lock()
+		for _, p := range group {
+			c.known.of[p] = acquaintance{heard: time.Now(), mere: true}
+		}
+		c.known.mu.Unlock()
+		group = append(group, c.self.Process())
+		left := c.withoutCrowd(slices.Clone(group))
+		if len(left) != maxGroup || !slices.Contains(left, group[0]) || !slices.Contains(left, c.self.Process()) || slices.Contains(left, group[2*maxGroup-1]) {
+			t.Errorf("%d are left", len(left))
+		}
+		if n := len(c.withoutCrowd(group[:10])); n != 10 {
+			t.Errorf("%d of ten are left", n)
+		}
+	})
 }

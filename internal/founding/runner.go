@@ -111,6 +111,10 @@ type Config struct {
 	// sessions and its vote end, and its record gets a raft ID that has never
 	// voted, unless to names the present one. Nil: Change fails.
 	Leave func(ctx context.Context, to wire.Founding) error
+
+	// Stayed is called after Leave if the next cluster could not be stored: the member
+	// is in its former cluster still. It must not block. Nil: nobody asks.
+	Stayed func()
 }
 
 // Declared reports whether the configuration declares this member a founder.

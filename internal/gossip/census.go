@@ -32,6 +32,11 @@ const (
 	// earlier ones not known to be dead yet. A certificate proves a name, and the boots
 	// are free to its owner.
 	maxOfName = 16
+
+	// maxOfHost bounds the processes that were proven from one host. A name costs nothing
+	// where members share a secret: without the bound one host could show as many names as
+	// this member remembers, and the others' processes would find no room.
+	maxOfHost = maxKnown / 4
 )
 
 // census decides which processes memberlist may take up: see "Ghosts" in the comment
@@ -42,13 +47,20 @@ type census struct {
 	mu       sync.Mutex
 	living   map[string]member.Process // by gossip name, as are all but ofName
 	dead     map[string]grave
-	ghosts   int             // of the dead
-	deadOf   map[string]int  // proven dead processes of a name
-	proven   map[string]bool // with the voter role? At most 2*maxKnown
-	unproven int             // of the living
-	ofName   map[string]int  // proven living processes
-	queue    queue           // to be dialled
-	forgot   time.Time       // when the dead were looked through last
+	ghosts   int              // of the dead
+	deadOf   map[string]int   // proven dead processes of a name
+	proven   map[string]proof // at most 2*maxKnown
+	ofHost   map[string]int   // of proven
+	unproven int              // of the living
+	ofName   map[string]int   // proven living processes
+	queue    queue            // to be dialled
+	forgot   time.Time        // when the dead were looked through last
+}
+
+// proof is what a handshake has shown of a process.
+type proof struct {
+	voter bool   // with the voter role
+	host  string // the other end of the connection; "": unknown
 }
 
 // grave is a process known as dead.
@@ -61,7 +73,7 @@ type grave struct {
 func newCensus() *census {
 	return &census{
 		more:   wakeup.NewOne(),
-		living: make(map[string]member.Process), dead: make(map[string]grave), deadOf: make(map[string]int), proven: make(map[string]bool),
+		living: make(map[string]member.Process), dead: make(map[string]grave), deadOf: make(map[string]int), proven: make(map[string]proof), ofHost: make(map[string]int),
 		ofName: make(map[string]int), queue: newQueue(),
 	}
 }
@@ -203,7 +215,7 @@ func (c *census) shows(p member.Process) bool {
 func (c *census) shown(p member.Process) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.proven[gossipName(p)]
+	return c.proven[gossipName(p)].voter
 }
 
 func (c *census) leaveName(name string) {
@@ -213,17 +225,27 @@ func (c *census) leaveName(name string) {
 }
 
 // prove notes that a handshake has proved a process. The result is the word about the
-// process that has waited for the proof, or nil.
-func (c *census) prove(p member.Process, voter bool) *memberlist.Node {
+// process that has waited for the proof, or nil. A process is not proven if its host has
+// shown as many living ones as it may: gossip's word about it then stays a word.
+func (c *census) prove(p member.Process, voter bool, host string) *memberlist.Node {
 	name := gossipName(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.proven[name]; ok {
-		c.proven[name] = c.proven[name] || voter
+	if known, ok := c.proven[name]; ok {
+		known.voter = known.voter || voter
+		c.proven[name] = known
 		return nil
 	}
-	c.forgetProof()
-	c.proven[name] = voter
+	if host != "" && c.ofHost[host] >= maxOfHost && !c.forgetProof(func(o proof) bool { return o.host == host }) {
+		return nil
+	}
+	if len(c.proven) >= 2*maxKnown {
+		c.forgetProof(func(proof) bool { return true })
+	}
+	c.proven[name] = proof{voter, host}
+	if host != "" {
+		c.ofHost[host]++
+	}
 	told, waits := c.queue.waiting[name]
 	c.queue.remove(name)
 	if _, lives := c.living[name]; lives {
@@ -246,16 +268,19 @@ func (c *census) knows(name string) bool {
 }
 
 // forgetProof makes room for a proof: the proof of any process that gossip does not
-// know is forgotten. The caller holds c.mu.
-func (c *census) forgetProof() {
-	if len(c.proven) < 2*maxKnown {
-		return
-	}
-	for name := range c.proven {
+// know, of those that may go, is forgotten. It returns false if there is none. The caller
+// holds c.mu.
+func (c *census) forgetProof(may func(proof) bool) bool {
+	for name, p := range c.proven {
 		_, lives := c.living[name]
-		if _, died := c.dead[name]; !lives && !died {
-			delete(c.proven, name)
-			return
+		if _, died := c.dead[name]; lives || died || !may(p) {
+			continue
 		}
+		delete(c.proven, name)
+		if c.ofHost[p.host]--; c.ofHost[p.host] <= 0 {
+			delete(c.ofHost, p.host)
+		}
+		return true
 	}
+	return false
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/memberlist"
+
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/testrounds"
@@ -119,7 +121,7 @@ func TestProcessesOfANameAreBounded(t *testing.T) {
 		a := w.start("10.0.0.1", "a", counted)
 		for boot := range uint64(3 * maxOfName) {
 			p := member.Process{Name: "many", Boot: boot + 1, Addr: "10.9.0.1:7000"}
-			a.Met(p.Name, p.Boot, true)
+			a.Met(p.Name, p.Boot, true, "")
 			a.Packet(forge(nil, msgAlive, new(aliveAt(p, 1, member.Metadata{}))), "10.0.0.2:7000", time.Now())
 			synctest.Wait()
 		}
@@ -127,7 +129,7 @@ func TestProcessesOfANameAreBounded(t *testing.T) {
 			t.Errorf("%d are listed, want %d", n, maxOfName)
 		}
 		for boot := range uint64(4 * maxKnown) {
-			a.Met("others", boot+1, true)
+			a.Met("others", boot+1, true, "")
 		}
 		a.census.mu.Lock()
 		defer a.census.mu.Unlock()
@@ -144,7 +146,7 @@ func TestDeadGhostsDisplaceNoProvenProcess(t *testing.T) {
 		keys := [][]byte{keyOf(1)}
 		a, b := w.start("10.0.0.1", "a", keyed(keys...), counted), w.start("10.0.0.2", "b", keyed(keys...))
 		time.Sleep(5 * time.Second)
-		a.Met(b.self.Name, b.self.Boot, true)
+		a.Met(b.self.Name, b.self.Boot, true, "")
 		die := func(p member.Process) {
 			a.Packet(forge(keys, msgDead, &forgedDead{math.MaxUint32, gossipName(p), gossipName(p)}), "10.0.0.2:7000", time.Now())
 			time.Sleep(time.Millisecond)
@@ -200,4 +202,42 @@ func TestAFloodOfDyingGhostsLeavesRoom(t *testing.T) {
 			t.Errorf("%d are known", n)
 		}
 	})
+}
+
+// A name costs nothing to a holder of the secret. One host that proves ever-new names takes
+// a part of the room, and the processes of other hosts find theirs.
+func TestProcessesOfAHostAreBounded(t *testing.T) {
+	c := newCensus()
+	enter := func(name, host string) bool {
+		p := member.Process{Name: name, Boot: 1}
+		m := &memberlist.Node{Name: gossipName(p)}
+		c.prove(p, true, host)
+		if !c.shows(p) || c.admits(m, p) != admitted {
+			return false
+		}
+		c.note(m, p, true)
+		return true
+	}
+	entered := 0
+	for i := range 2 * maxKnown {
+		if enter(fmt.Sprint("many", i), "10.9.0.1") {
+			entered++
+		}
+	}
+	if entered != maxOfHost {
+		t.Errorf("%d processes of one host, want %d", entered, maxOfHost)
+	}
+	for i := range maxOfHost {
+		if !enter(fmt.Sprint("honest", i), "10.0.0.2") {
+			t.Fatalf("no room for process %d of another host", i)
+		}
+	}
+	// Names of the past make room for those of the present.
+	c = newCensus()
+	for i := range 2 * maxOfHost {
+		c.prove(member.Process{Name: fmt.Sprint("past", i), Boot: 1}, true, "10.9.0.1")
+	}
+	if !enter("present", "10.9.0.1") || len(c.proven) != maxOfHost || c.ofHost["10.9.0.1"] != maxOfHost {
+		t.Errorf("%d proofs, %d of the host", len(c.proven), c.ofHost["10.9.0.1"])
+	}
 }

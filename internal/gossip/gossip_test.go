@@ -113,7 +113,7 @@ func (w *town) start(host, name string, change ...func(*Config)) *node {
 	}
 	w.settle(cfg.Self.Addr, cfg.Self.Process())
 	n.Gossip = New(cfg)
-	n.port.met = func(p member.Process) { n.Met(p.Name, p.Boot, true) }
+	n.port.met = func(p member.Process) { n.Met(p.Name, p.Boot, true, p.Addr) }
 	n.port.serve(n.Gossip)
 	if err := n.Start(); err != nil {
 		w.t.Fatal(err)

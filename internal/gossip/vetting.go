@@ -16,10 +16,15 @@ import (
 
 // Met notes that a handshake has proved a process: this member has dialled the process,
 // or the process has dialled this member and proved its name. Voter says that the
-// handshake has shown the voter role. Met does not block.
-func (g *Gossip) Met(name string, boot uint64, voter bool) {
+// handshake has shown the voter role. Addr is the other end of the connection: one host
+// proves a bounded number of processes. Met does not block.
+func (g *Gossip) Met(name string, boot uint64, voter bool, addr string) {
 	p := member.Process{Name: name, Boot: boot}
-	if told := g.census.prove(p, voter); told != nil && !g.transport.tell(told) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		host = ""
+	}
+	if told := g.census.prove(p, voter, host); told != nil && !g.transport.tell(told) {
 		g.cfg.Self.Log.Debug("a proved process waits for gossip's next word", "member", name)
 	}
 }
@@ -78,7 +83,7 @@ func (g *Gossip) vet(ctx context.Context, m *memberlist.Node) {
 		switch {
 		case err == nil:
 			conn.Close()
-			g.Met(s.Name, s.Boot, false) // Port.Dial knows the role
+			g.Met(s.Name, s.Boot, false, s.Addr) // Port.Dial knows the role
 		case ctx.Err() == nil:
 			g.cfg.Self.Refused.Note(refused.Flood, s.Name, "gossip tells of many processes that do not answer")
 		}

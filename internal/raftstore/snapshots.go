@@ -51,6 +51,11 @@ func OpenSnapshots(dir string, logger hclog.Logger) (raft.SnapshotStore, error) 
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cluster: making the snapshot directory: %w", err)
 	}
+	// The name of the new directory too: without it a crash would leave a log whose
+	// beginning a snapshot had, and no snapshot.
+	if err := files.SyncDir(dir); err != nil {
+		return nil, fmt.Errorf("cluster: making the snapshot directory: %w", err)
+	}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: reading the snapshot directory: %w", err)
@@ -74,6 +79,28 @@ func OpenSnapshots(dir string, logger hclog.Logger) (raft.SnapshotStore, error) 
 		_ = r.Close()
 	}
 	return s, nil
+}
+
+// CheckWhole returns an error that matches ErrDamaged if the log begins behind the newest
+// snapshot: the entries between are lost, as when somebody has removed the snapshots. Raft
+// would end the process at the first entry that it applies, after each restart anew.
+func CheckWhole(log *Store, snapshots raft.SnapshotStore) error {
+	first, err := log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	list, err := snapshots.List()
+	if err != nil {
+		return err
+	}
+	var newest uint64
+	if len(list) > 0 {
+		newest = list[0].Index
+	}
+	if first > newest+1 {
+		return fmt.Errorf("cluster: %w: the log begins with entry %d, and the newest snapshot ends with entry %d", ErrDamaged, first, newest)
+	}
+	return nil
 }
 
 // fileSnapshots keeps each snapshot in a file. A snapshot exists from the moment
@@ -304,6 +331,7 @@ func (s *fileSnapshots) publish(path, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := os.Rename(path, s.path(id)); err != nil {
+		_ = os.Remove(path) // raft tries again, under another name each time
 		return fmt.Errorf("cluster: snapshot not published: %w", err)
 	}
 	if err := files.SyncDir(s.dir); err != nil {

@@ -235,3 +235,52 @@ func TestSnapshotFilesSurviveARestart(t *testing.T) {
 		t.Errorf("the snapshot is %v: %v", info, err)
 	}
 }
+
+// A log whose beginning only a snapshot had is refused without the snapshot, and raft
+// never meets the missing entries.
+func TestALogWithoutItsBeginningIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	store, err := OpenDurable(dir)
+	must(t, err)
+	defer store.Close()
+	open := func() raft.SnapshotStore {
+		t.Helper()
+		m, err := OpenSnapshots(dir, nil)
+		must(t, err)
+		return m
+	}
+	must(t, CheckWhole(store, open())) // new
+	for i := uint64(1); i <= 20; i++ {
+		must(t, store.StoreLog(&raft.Log{Index: i, Term: 1, Type: raft.LogNoop}))
+	}
+	must(t, CheckWhole(store, open()))
+	makeSnapshot(t, open(), 10, 1, "ten")
+	must(t, store.DeleteRange(1, 10))
+	must(t, CheckWhole(store, open()))
+	must(t, os.RemoveAll(filepath.Join(dir, "snapshots")))
+	if err := CheckWhole(store, open()); !errors.Is(err, ErrDamaged) {
+		t.Errorf("without the snapshots: %v", err)
+	}
+	makeSnapshot(t, open(), 9, 1, "nine")
+	if err := CheckWhole(store, open()); !errors.Is(err, ErrDamaged) {
+		t.Errorf("with an older snapshot: %v", err)
+	}
+	must(t, store.DeleteRange(11, 20))
+	must(t, CheckWhole(store, open())) // a snapshot alone
+}
+
+// A snapshot that cannot be given its name leaves no bytes behind: raft tries again and
+// again.
+func TestASnapshotThatCannotBePublishedLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	m, err := OpenSnapshots(dir, nil)
+	must(t, err)
+	sink := beginSnapshot(t, m, 5, 1, "data")
+	must(t, os.MkdirAll(filepath.Join(dir, "snapshots", sink.ID()+snapshotSuffix, "in the way"), 0o700))
+	if err := sink.Close(); err == nil {
+		t.Error("published")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "snapshots", "*"+sinkSuffix)); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
