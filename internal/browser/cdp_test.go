@@ -33,7 +33,6 @@ type chromium struct {
 	id      int
 	replies map[int]chan reply
 	tabs    map[string]*tab // by session
-	failure error
 }
 
 // reply is a message from the browser: an answer, or an event.

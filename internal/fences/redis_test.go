@@ -33,7 +33,6 @@ type redisValue struct {
 	client       *goredis.Client
 	claim, write string
 	keys         []string
-	line         *line
 }
 
 func (r *redisValue) Claim(ctx context.Context, t fence.Token) error {

@@ -25,7 +25,6 @@ type database struct {
 	driver  string
 	dsn     func(tb testing.TB, address string) string
 	server  *server // nil: a file
-	setup   []string
 }
 
 var databases = []database{

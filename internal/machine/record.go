@@ -101,14 +101,8 @@ func (r *record) removeWaiter(i int) {
 	r.queue = remove(r.queue, i)
 }
 
-// removeWaitersOf removes and returns all waiters of a session, in a single pass,
-// since all of a session's thousands may stand in one queue.
-func (r *record) removeWaitersOf(id SessionID) (removed []waiter) {
-	return r.removeWaitersIf(func(w *waiter) bool { return w.session == id })
-}
-
 // removeWaitersIf removes and returns all waiters for which leaves is true, in a
-// single pass.
+// single pass, since thousands may stand in one queue.
 func (r *record) removeWaitersIf(leaves func(*waiter) bool) (removed []waiter) {
 	r.queue = slices.DeleteFunc(r.queue, func(w waiter) bool {
 		if !leaves(&w) {
