@@ -134,6 +134,9 @@ func (p *program) recover(w *way, gone []string) error {
 	if r.Node.Health.Quorum {
 		return fail(exitFailed, "see wardmote status", "recover: the cluster has a quorum: leader %s", r.Node.Leader.Name)
 	}
+	if r, err = awaitSilence(s, r, gone); err != nil {
+		return err
+	}
 	for _, m := range r.Node.Members {
 		state := m.Reach
 		if !m.Voter {
@@ -141,9 +144,6 @@ func (p *program) recover(w *way, gone []string) error {
 		}
 		if slices.Contains(gone, m.Name) {
 			state += ", named as gone"
-			if m.Reach == "reached" || m.Reach == "self" {
-				return fail(exitFailed, "name only members whose processes have ended", "recover: %s lives: it answered %s ago", m.Name, since(time.Duration(m.Age)))
-			}
 		}
 		fmt.Fprintf(p.err, "  %s at %s: %s\n", clean(m.Name), clean(m.Addr), clean(state))
 	}
@@ -151,6 +151,36 @@ func (p *program) recover(w *way, gone []string) error {
 		return err
 	}
 	return p.actOn(w, s, url.Values{"verb": {"recover"}, "key": {own}, "typed_key": {own}, "gone": gone})
+}
+
+// awaitSilence reads reports until the member has heard nothing of the gone for a few
+// seconds, and refuses to go on if one of them is heard again: it lives. A process that
+// has just been killed was reached until then.
+func awaitSilence(s *source, first locks.Report, gone []string) (locks.Report, error) {
+	heard := make(map[uint64]time.Time) // by boot, when the command began
+	for _, m := range first.Node.Members {
+		heard[m.Boot] = m.Heard
+	}
+	for r := first; ; {
+		quiet := true
+		for _, m := range r.Node.Members {
+			if !slices.Contains(gone, m.Name) {
+				continue
+			}
+			if m.Reach == "self" || m.Reach == "reached" && !m.Heard.Equal(heard[m.Boot]) {
+				return r, fail(exitFailed, "name only members whose processes have ended", "recover: %s lives: it answered %s ago", m.Name, since(time.Duration(m.Age)))
+			}
+			quiet = quiet && m.Reach != "reached"
+		}
+		if quiet {
+			return r, nil
+		}
+		<-time.After(watchEvery)
+		r = locks.Report{}
+		if err := s.get("report.json", nil, &r); err != nil {
+			return r, err
+		}
+	}
 }
 
 // confirm reads the names again.
