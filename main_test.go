@@ -84,7 +84,7 @@ func startChild(t *testing.T, app string, environ ...string) *child {
 // startChildWith starts a child with a standard input.
 func startChildWith(t *testing.T, stdin *os.File, app string, environ ...string) *child {
 	t.Helper()
-	c := &child{t: t, cmd: exec.CommandContext(t.Context(), os.Args[0])}
+	c := &child{t: t, cmd: exec.Command(os.Args[0])}
 	c.cmd.Env = append(append(os.Environ(), appEnv+"="+app), environ...)
 	if stdin != nil {
 		c.cmd.Stdin = stdin
@@ -98,6 +98,10 @@ func startChildWith(t *testing.T, stdin *os.File, app string, environ ...string)
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+	})
 	return c
 }
 

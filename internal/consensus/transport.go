@@ -31,12 +31,14 @@ var ErrDiskStalled = errors.New("cluster: the disk does not answer")
 //   - A kept stream that turns out broken costs no call: see again.
 //   - Each exchange with another server is noted, for the choice of voters.
 //   - A server out of reach does not make raft back off: see reach.
+//   - A message that the server has acknowledged is not sent at once again: see told.
 //   - A stream that grows old is replaced before it ends: see pool.
 type transport struct {
 	id       string
 	store    *raftstore.Store
 	reach    *reach
 	contacts *contacts
+	told     *told
 	refused  *refused.Log
 	stream   *stream
 	pool     *pool
@@ -59,7 +61,7 @@ var (
 // newTransport returns the transport of r, whose store, fsm, reach and contacts are
 // set. dir is for snapshots that arrive; "": in memory.
 func newTransport(r *Raft, dir string) *transport {
-	t := &transport{id: r.id, store: r.store, reach: r.reach, contacts: r.contacts, refused: r.cfg.Self.Refused,
+	t := &transport{id: r.id, store: r.store, reach: r.reach, contacts: r.contacts, told: newTold(), refused: r.cfg.Self.Refused,
 		consume: make(chan raft.RPC), done: make(chan struct{}), spool: newSpool(dir, r.table.Check)}
 	t.base.store = r.store
 	t.stream = newStream(r.id, r.cfg.Dial, t.serve)
@@ -124,9 +126,14 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		if t.store.StalledFor() > timing.StoreStalled {
 			return ErrDiskStalled
 		}
+		began := time.Now()
 		err := again(func() error { return t.exchange(id, args, resp) })
 		t.noteExchange(id, args, resp, err)
+		t.told.note(id, args, resp, began, err)
 		return err
+	}
+	if t.store.StalledFor() <= timing.StoreStalled && t.told.answers(id, args, resp) {
+		return nil
 	}
 	if isHeartbeat(args) {
 		err := send()

@@ -18,6 +18,8 @@ const (
 	ColdLook        = 100 * time.Millisecond // first pause between such questions
 	MostColdLook    = 300 * time.Millisecond // longest pause between such questions
 	LeaderLease     = LeastElection          // a leader that reaches no majority for so long steps down
+	Told            = time.Second            // a message that a follower has acknowledged is repeated no sooner
+	ToldContact     = LeaderLease / 2        // the same only while the follower really answers
 	Attend          = 100 * time.Millisecond // a voter looks how long its leader is silent, and how late its own timers are
 	CalmHost        = 15 * time.Second       // late timers are remembered for so long at least, twice as long at most
 	LeastStagger    = 50 * time.Millisecond  // a candidate waits so much longer than a better candidate, and longer on a slow disk
