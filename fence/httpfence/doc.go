@@ -22,12 +22,12 @@
 //
 // # Where the marks are
 //
-// Memory keeps the marks of one process, and forgets them at its restart: an old holder
-// that wakes up just then is admitted, until the new holder's next request. Where this
-// matters, keep the marks where the data is. Durable takes a fence.File, for a service
-// of one process. Services of several processes have a database: give Require no guard,
-// and let the handler write by package sqlfence with the token in the request's context;
-// Refuse answers for a guard's error.
+// Memory keeps the marks in the process. After a restart of the service a former holder
+// is admitted until the present holder's next request. To exclude this, keep the marks
+// with the data: Durable takes a fence.File, for a service of one process. A service of
+// several processes shares a guard in its database: call Require without a guard, write
+// by package sqlfence with the token of the request's context, and answer refusals by
+// Refuse.
 //
 // # Statuses
 //

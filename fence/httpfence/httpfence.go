@@ -16,21 +16,22 @@ const (
 	HeaderSeen     = "Fencing-Seen"
 )
 
-// A Guard decides for one resource. Do runs serve if no token above t was shown, and
-// returns the error of serve. Do fails like fence.Guard.Do, with ctx's error if ctx ends
-// first, or with another error if it cannot decide; it has then not run serve.
+// A Guard protects one resource. Do runs serve if no token above t was shown, and returns
+// the error of serve. Without running serve, Do fails like fence.Guard.Do, with ctx's
+// error if ctx ends first, or with another error if the guard cannot decide.
 type Guard interface {
 	Do(ctx context.Context, t fence.Token, serve func() error) error
 }
 
-// Require returns a handler that serves requests by next, under the token of the
-// request and the guard of its resource. The context of the request that next gets
-// carries the token. The function resource names what a request is about; the client's
-// own header, if there is one, must agree. With resource nil the header decides, and a
-// request without it is refused.
+// Require returns a handler that admits a request to next if the guard of the request's
+// resource admits the request's token. Next finds the token in the request's context.
 //
-// With guard nil Require asks nobody, and next has to: by package sqlfence for example,
-// with the token in the request's context, and Refuse.
+// The function resource returns the name of the resource of a request. A request whose
+// header HeaderResource has another name is refused. If resource is nil, the header
+// alone names the resource, and a request without the header is refused.
+//
+// If guard is nil, Require admits every request with a token. Next must then check the
+// token, for example by package sqlfence, and answer refusals by Refuse.
 func Require(resource func(*http.Request) string, guard func(resource string) Guard, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text := r.Header.Get(HeaderToken)
@@ -107,7 +108,8 @@ func Err(r *http.Response) error {
 
 type resourceKey struct{}
 
-// WithResource returns a context whose requests name a resource, by Transport.
+// WithResource returns a context with the name of a resource. Transport sends the name in
+// the header HeaderResource of requests with this context.
 func WithResource(ctx context.Context, resource string) context.Context {
 	return context.WithValue(ctx, resourceKey{}, resource)
 }
@@ -117,7 +119,7 @@ func WithResource(ctx context.Context, resource string) context.Context {
 // request without a token in its context is sent as it is, and a fenced service refuses
 // it. With base nil the transport is http.DefaultTransport.
 //
-// A refusal is a response like any other: Err tells.
+// A refusal is a response, and no error of RoundTrip: see Err.
 func Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport

@@ -159,7 +159,7 @@ func TestMemoryForgetsAtARestart(t *testing.T) {
 	}
 }
 
-// No mark is dropped for a new one.
+// A full Memory keeps its marks and refuses new resources.
 func TestMemoryRefusesWhatItHasNoPlaceFor(t *testing.T) {
 	m := httpfence.NewMemory(2)
 	serve := func() error { return nil }
@@ -177,8 +177,8 @@ func TestMemoryRefusesWhatItHasNoPlaceFor(t *testing.T) {
 	}
 }
 
-// Requests of one token are served side by side. One of a higher token waits for them,
-// and those that come meanwhile under the lower token are stale.
+// Requests of one token are served side by side. A request of a higher token waits until
+// the lower requests have ended. Lower requests that arrive during the wait are stale.
 func TestAHigherTokenWaitsForLowerOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := httpfence.NewMemory(1).Guard("r")

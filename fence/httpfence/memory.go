@@ -9,9 +9,9 @@ import (
 )
 
 // Memory keeps the marks of many resources in the process, and forgets them with the
-// process. A mark is never dropped while the process lives: dropping one would admit a
-// former holder. So the number of resources has a limit, and a resource beyond it is
-// refused with a *FullError.
+// process. Memory never drops a mark while the process lives, because a dropped mark would
+// admit a former holder. So the number of resources has a limit, and further resources
+// are refused with a *FullError.
 type Memory struct {
 	most int
 
@@ -19,7 +19,8 @@ type Memory struct {
 	marks map[string]*mark
 }
 
-// FullError refuses a resource that Memory has no place for. Nothing was served.
+// FullError refuses a request for a new resource because Memory is full. The request was
+// not served.
 type FullError struct {
 	Limit int // the resources that Memory has marks of
 }
@@ -49,8 +50,8 @@ type inMemory struct {
 	resource string
 }
 
-// Do implements Guard. The mark rises at once, so that no lower token comes in while t
-// waits for those that are being served.
+// Do implements Guard. The mark rises before the wait for lower requests, so that no
+// further lower request is admitted during the wait.
 func (g *inMemory) Do(ctx context.Context, t fence.Token, serve func() error) error {
 	if t == 0 {
 		return fence.ErrUnfenced
@@ -128,8 +129,9 @@ func (k *mark) leave() {
 	}
 }
 
-// Durable makes a Guard of a fence.Guard or a fence.File, which serve one request at a
-// time. A request that waits for another one waits beyond the end of its ctx.
+// Durable makes a Guard of a fence.Guard or a fence.File. Such a Guard serves one request
+// at a time. A waiting request does not notice the end of its ctx before its turn; it is
+// then refused with ctx's error.
 func Durable(g interface {
 	Do(t fence.Token, write func() error) error
 }) Guard {

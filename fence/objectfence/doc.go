@@ -12,22 +12,21 @@
 //
 // # The manifest
 //
-// The token and the state are one object, the manifest, so that one conditional put
-// changes both. Large data goes into objects of its own, with names that are never used
-// twice; the manifest's state names those that count. A token in an object's metadata
-// would not do: a store's condition is about the content, or about any put at all.
+// Token and state are one object, the manifest, and one conditional put changes both.
+// Store large data in objects of its own, under names that are never used again, and keep
+// the present names in the manifest's state. A token in an object's metadata is not
+// protected: an ETag depends on the content alone.
 //
-// A writer whose manifest was put meanwhile reads again. If the token there is still its
-// own, it was a put of the same grant, and the change is made once more on the new
-// state; a higher token says that the grant is over.
+// After a conflict the writer reads the manifest. If the manifest has the writer's token,
+// the conflict was within the same grant, and the writer repeats the change on the new
+// state. If the manifest has a higher token, the grant is over.
 //
 // # A put that seems to have failed
 //
-// A put may succeed and its answer be lost. Many clients of stores then try again by
-// themselves, find their own success in the way, and report a conflict. So each change
-// has a number of its own, and the manifest remembers the latest ones: a change that is
-// found there was made, whatever the client has reported.
+// A put can succeed although its answer is lost. Many client libraries then repeat the
+// put by themselves and report a conflict with their own first put. So each change has an
+// ID, and the manifest keeps the IDs of the latest changes: a change with an ID in the
+// manifest was made, whatever the client library has reported.
 //
-// A deleted manifest is an absent one: it has forgotten the token. Delete the state, and
-// keep the manifest.
+// A deleted manifest has forgotten its token. To delete the state, write an empty state.
 package objectfence

@@ -83,33 +83,32 @@ const (
 	remembered = 32 // changes that a manifest remembers
 )
 
-// Claim shows the token t, before the first read under t. Claim fails with a
-// *fence.StaleError if a higher token was shown, with fence.ErrUnfenced for token zero,
-// and with a *DamagedError; nothing was changed then. After any other error the token
-// may have been shown, and the caller may claim again. Conflicts and errors of the store
-// are tried again until ctx ends.
+// Claim shows the token t. Call Claim once for each grant, before the first read. Claim
+// fails with a *fence.StaleError if a higher token was shown, with fence.ErrUnfenced for
+// token zero, and with a *DamagedError; nothing was changed in these cases. After any
+// other error the token may have been shown, and the caller may claim again. Claim
+// repeats its attempt after conflicts and errors of the store until ctx ends.
 func (m *Manifest) Claim(ctx context.Context, t fence.Token) error {
 	return m.change(ctx, t, true, func(state []byte) ([]byte, error) { return state, nil })
 }
 
-// Read returns the state and the token that was shown last. A state that was never
-// written is nil. A holder that has claimed, and reads a higher token, has lost its
-// grant.
+// Read returns the state and the highest token shown. Before the first write the state
+// is nil. A holder that reads a token above its own has lost its grant.
 func (m *Manifest) Read(ctx context.Context) (state []byte, t fence.Token, err error) {
 	doc, _, err := m.get(ctx)
 	return doc.State, doc.Token, err
 }
 
-// Do replaces the state by what change returns for the present one, under the token t
-// that was claimed. When another goroutine of the same grant was faster, or the store
-// did not answer, Do runs change again on the new state, until ctx ends; change must
-// have no effect but its result.
+// Do calls change with the present state and stores the result as the new state, under
+// the claimed token t. After a conflict within the same grant, or when the store did not
+// answer, Do reads the state and calls change again, until ctx ends. So change must have
+// no side effects.
 //
 // Do returns change's own error; a *fence.StaleError if a higher token was shown; an
 // error that matches fence.ErrNotClaimed if t was not; fence.ErrUnfenced, a *LimitError
 // or a *DamagedError. Nothing was changed in these cases. An error that matches
-// fence.ErrUnknown says that the store did not answer, or that the token has become
-// stale and too many changes lie between to know: read again.
+// fence.ErrUnknown says that the change may have been made: the store did not answer, or
+// more changes followed than a manifest remembers. Read the state again.
 func (m *Manifest) Do(ctx context.Context, t fence.Token, change func(state []byte) ([]byte, error)) error {
 	return m.change(ctx, t, false, change)
 }
@@ -181,14 +180,14 @@ func (m *Manifest) unknown(cause error) error {
 	return fmt.Errorf("objectfence: %w: %w", fence.ErrUnknown, cause)
 }
 
-// judge finds out whether one of the puts tried has happened. unsure says that the
-// manifest has forgotten the changes of that time.
+// judge reports whether the manifest contains one of the attempts. If the manifest no
+// longer remembers the changes of that time, unsure is true.
 func judge(doc manifest, tried []attempt) (done, unsure bool) {
 	for _, a := range tried {
 		if slices.Contains(doc.Latest, a.id) {
 			return true, false
 		}
-		// The put's place in the count is taken by a change that is forgotten.
+		// The change with this count is no longer among the latest.
 		if a.count <= doc.Count-int64(len(doc.Latest)) {
 			unsure = true
 		}
