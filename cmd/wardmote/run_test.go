@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -101,6 +102,11 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	t.Parallel()
 	w := sharedTown(t)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			// As under nohup: children would ignore the signal too. A signal with a handler
+			// has its default in children.
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			script := fmt.Sprintf(`trap 'echo got; exit 9' %d; echo up; while :; do sleep 0.02; done`, s)
