@@ -87,7 +87,8 @@ func (d *search) appendHolders(vertices []vertex, key string, r *record, w *wait
 
 // appendWaiters appends waiters in conflict with the waiter at index i of key's
 // queue, from before that index. The last waiter that is not shared, and the shared
-// waiters behind, are enough: the rest conflict with that last waiter too.
+// waiters behind, are enough: the rest conflict with that last waiter too. Waiters of dead
+// sessions are left out: they leave without waiting for the rest.
 func (d *search) appendWaiters(vertices []vertex, key string, r *record, i int) []vertex {
 	shared := r.queue[i].Mode == Shared
 	for i--; i >= 0; i-- {
@@ -100,6 +101,9 @@ func (d *search) appendWaiters(vertices []vertex, key string, r *record, i int) 
 			}
 		}
 		v := &r.queue[i]
+		if d.s.sessions.get(v.session).dead() {
+			continue
+		}
 		d.position[v.requestID] = queued{key, i}
 		vertices = append(vertices, v.vertex(key))
 		if v.Mode != Shared {
@@ -110,13 +114,13 @@ func (d *search) appendWaiters(vertices []vertex, key string, r *record, i int) 
 }
 
 // lastAlone returns the index of the last waiter in key's queue, up to index i, that
-// is not shared; -1 if all are.
+// is not shared and not of a dead session; -1 if there is none.
 func (d *search) lastAlone(key string, r *record, i int) int {
 	alone, ok := d.alone[key]
 	if !ok {
 		for j := range r.queue {
 			d.steps++
-			if r.queue[j].Mode != Shared {
+			if r.queue[j].Mode != Shared && !d.s.sessions.get(r.queue[j].session).dead() {
 				alone = append(alone, j)
 			}
 		}

@@ -75,7 +75,7 @@ func drains(t *testing.T, s *State, lineage map[requestID][]requestID) bool {
 func TestDeadlocksAreExact(t *testing.T) {
 	all := []string{"k", "l", "t", "t/1", "t/1/x"}
 	missed, falseAlarms, refused, queued := 0, 0, 0, 0
-	for run := range testrounds.Rounds(25, 400) {
+	for run := range testrounds.Rounds(60, 400) {
 		r := rand.New(rand.NewSource(int64(run)))
 		s := founded()
 		if r.Intn(2) == 0 {

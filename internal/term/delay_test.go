@@ -146,6 +146,7 @@ func TestManyDelaysThatEndAtOnceLeaveRoomForClients(t *testing.T) {
 		for i := range holders {
 			s.Must(machine.Expire{Session: sid(byte(3 + i)), Term: 1})
 		}
+		time.Sleep(time.Second) // the sessions end in slices
 		s.HoldEntries()
 		time.Sleep(3*time.Second + 2*tick)
 		if n := s.delays(); n < term.MaxProposals {
