@@ -26,8 +26,8 @@ func askCommand() *command {
 		short: "ask the holders of a key to let go",
 		long: `
 Ask asks the holders of KEY to release it. They are free to ignore that; wardmote run -yield
-obeys. TOKEN is the token of a present holder, as wardmote locks prints it: so nobody is
-asked for a grant that another one has taken the place of.`,
+obeys. TOKEN is the token of a present holder, as wardmote locks prints it, and is compared
+first. A holder that gets the key in just that moment is asked too.`,
 		ways:    readFlags,
 		prepare: aboutHolder("ask"),
 	}

@@ -29,20 +29,22 @@ type child struct {
 
 	guard   *exec.Cmd
 	reports *os.File
-	pid     int           // of the command
+	begun   chan error    // receives once: nil if the command has been started
 	gone    chan struct{} // closed when nothing of the group is left
 	read    sync.WaitGroup
+	told    deadline
 
 	mu     sync.Mutex
 	orders *os.File
-	told   deadline
+	pid    int  // of the command; 0: not started
+	killed bool // by killAndWait
 }
 
 // orderLimit bounds an order to a guard that does not read.
 const orderLimit = 100 * time.Millisecond
 
-// startChild starts the command under a guard.
-func startChild(path string, argv, env []string, d deadline) (*child, error) {
+// newChild starts a guard, which waits for begin to start the command.
+func newChild(path string, argv, env []string) (*child, error) {
 	program, err := guardProgram()
 	if err != nil {
 		return nil, fail(exitNotExecutable, "", "run: %v", err)
@@ -55,7 +57,7 @@ func startChild(path string, argv, env []string, d deadline) (*child, error) {
 	if err != nil {
 		return nil, fail(exitNotExecutable, "", "run: %v", err)
 	}
-	c := &child{ended: make(chan ending, 1), reports: reports, orders: ours, gone: make(chan struct{})}
+	c := &child{ended: make(chan ending, 1), reports: reports, begun: make(chan error, 1), orders: ours, gone: make(chan struct{})}
 	c.guard = exec.Command(program, append([]string{guardCommand, path}, argv...)...)
 	c.guard.Args[0] = "wardmote"
 	c.guard.Env = env
@@ -68,15 +70,25 @@ func startChild(path string, argv, env []string, d deadline) (*child, error) {
 	if err != nil {
 		return nil, fail(exitNotExecutable, "", "run: %v", err)
 	}
-	c.trust(d)
-	lines := bufio.NewScanner(reports)
-	if err := c.started(lines); err != nil {
-		c.close()
-		return nil, err
-	}
-	giveTerminal(c.pid)
-	c.read.Go(func() { c.follow(lines) })
+	c.read.Go(c.follow)
 	return c, nil
+}
+
+// begin starts the command, unless killAndWait was called or the deadline has passed.
+func (c *child) begin(d deadline) error {
+	c.trust(d)
+	err := <-c.begun
+	if err == nil {
+		giveTerminal(c.group())
+	}
+	return err
+}
+
+// group returns the process group of the command; 0: the command has not been started.
+func (c *child) group() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pid
 }
 
 // started waits for the guard's first report.
@@ -85,9 +97,14 @@ func (c *child) started(lines *bufio.Scanner) error {
 		return fail(exitLost, "run the command again", "run: the guard of the command has died")
 	}
 	verb, rest, _ := strings.Cut(lines.Text(), " ")
-	if verb == "started" {
+	switch verb {
+	case "started":
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		_, err := fmt.Sscan(rest, &c.pid)
 		return err
+	case "late":
+		return fail(exitLost, "run the command again", "run: the lock was lost before the command was started")
 	}
 	var number int
 	_, _ = fmt.Sscan(rest, &number)
@@ -100,8 +117,16 @@ func (c *child) started(lines *bufio.Scanner) error {
 }
 
 // follow reads the guard's reports until the guard ends.
-func (c *child) follow(lines *bufio.Scanner) {
+func (c *child) follow() {
+	lines := bufio.NewScanner(c.reports)
+	err := c.started(lines)
+	c.begun <- err
+	if err != nil {
+		close(c.gone)
+		return
+	}
 	var e ending
+	pid := c.group()
 	told := false
 	for !told && lines.Scan() {
 		var why string
@@ -115,10 +140,15 @@ func (c *child) follow(lines *bufio.Scanner) {
 		}
 	}
 	if !told { // the guard was killed
-		endGroup(c.pid)
+		endGroup(pid)
 		e = ending{err: fail(exitLost, "run the command again", "run: the guard of the command has died, and the command was killed")}
+		c.mu.Lock()
+		if c.killed {
+			e = ending{killed: true}
+		}
+		c.mu.Unlock()
 	}
-	takeTerminal(c.pid)
+	takeTerminal(pid)
 	close(c.gone)
 	c.ended <- e
 }
@@ -142,22 +172,38 @@ func (c *child) trust(d deadline) {
 
 func (c *child) signal(s os.Signal) { c.order(fmt.Sprint("signal ", signalNumber(s))) }
 
+// overdue reports whether the guard should have killed the command by now.
+func (c *child) overdue() bool { return hostClock() >= c.told.kill+orderLimit/2 }
+
 // killAndWait kills the group and returns when nothing of the group is left: by the
-// guard, which knows whether the group exists, or else without the guard.
+// guard, which knows whether the group exists, or without the guard, which may be stopped.
+// A command that has not been started is not started any more.
 func (c *child) killAndWait() {
+	c.mu.Lock()
+	c.killed = true
+	c.mu.Unlock()
 	c.order("kill")
-	limit := time.NewTimer(2 * orderLimit)
+	if c.goneWithin(orderLimit / 2) {
+		return
+	}
+	if pid := c.group(); pid > 0 {
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+	}
+	if c.goneWithin(orderLimit) {
+		return
+	}
+	_ = c.guard.Process.Kill() // a guard that runs has told the end by now
+	c.goneWithin(groupLimit)
+}
+
+func (c *child) goneWithin(d time.Duration) bool {
+	limit := time.NewTimer(d)
 	defer limit.Stop()
 	select {
 	case <-c.gone:
-		return
+		return true
 	case <-limit.C:
-	}
-	_ = syscall.Kill(-c.pid, syscall.SIGKILL)
-	limit.Reset(groupLimit)
-	select {
-	case <-c.gone:
-	case <-limit.C:
+		return false
 	}
 }
 
@@ -175,13 +221,14 @@ func (c *child) close() {
 // shell comes back, and the command goes on when run does. Meanwhile nothing confirms the
 // lock, and after its trust has ended the guard ends the command.
 func (c *child) stop() {
-	if !takeTerminal(c.pid) && !hasTerminal() {
+	pid := c.group()
+	if !takeTerminal(pid) && !hasTerminal() {
 		return // stopped by somebody else, who will let it go on
 	}
 	// Not SIGSTOP: without a shell that waits for run, the system ignores this signal.
 	_ = syscall.Kill(0, syscall.SIGTSTP)
 	time.Sleep(20 * time.Millisecond) // another thread may take the signal
-	giveTerminal(c.pid)
+	giveTerminal(pid)
 	c.order(fmt.Sprint("signal ", int(syscall.SIGCONT)))
 }
 

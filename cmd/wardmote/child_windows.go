@@ -30,14 +30,16 @@ type child struct {
 
 	mu       sync.Mutex
 	why      string
+	started  bool
 	deadline *time.Timer
+	told     deadline
 }
 
 var began = time.Now()
 
 func hostClock() time.Duration { return time.Since(began) }
 
-func startChild(path string, argv, env []string, d deadline) (*child, error) {
+func newChild(path string, argv, env []string) (*child, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return nil, fail(exitNotExecutable, "", "run: %v", err)
@@ -52,22 +54,41 @@ func startChild(path string, argv, env []string, d deadline) (*child, error) {
 	c.cmd = exec.Command(path, argv[1:]...)
 	c.cmd.Args, c.cmd.Env = argv, env
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.deadline = time.AfterFunc(time.Hour, func() { c.end("trust") })
+	return c, nil
+}
+
+// begin starts the command, unless killAndWait was called or the deadline has passed.
+func (c *child) begin(d deadline) error {
+	c.mu.Lock()
+	late := c.why != "" || hostClock() >= d.kill
+	c.started = !late
+	c.mu.Unlock()
+	if late {
+		return fail(exitLost, "run the command again", "run: the lock was lost before the command was started")
+	}
 	if err := c.cmd.Start(); err != nil {
-		return nil, fail(exitNotExecutable, "", "run: %v", err)
+		close(c.gone)
+		return fail(exitNotExecutable, "", "run: %v", err)
 	}
 	const rights = windows.PROCESS_SET_QUOTA | windows.PROCESS_TERMINATE
 	process, err := windows.OpenProcess(rights, false, uint32(c.cmd.Process.Pid))
 	if err == nil {
-		err = windows.AssignProcessToJobObject(job, process)
+		err = windows.AssignProcessToJobObject(c.job, process)
 		windows.CloseHandle(process)
 	}
 	if err != nil && !errors.Is(err, windows.ERROR_INVALID_PARAMETER) { // it may have ended
 		_ = c.cmd.Process.Kill()
 	}
-	c.deadline = time.AfterFunc(time.Hour, func() { c.end("trust") })
 	c.trust(d)
+	c.mu.Lock()
+	dead := c.why != ""
+	c.mu.Unlock()
+	if dead { // since the start, and before the command was in the job
+		_ = windows.TerminateJobObject(c.job, exitLost)
+	}
 	go c.wait()
-	return c, nil
+	return nil
 }
 
 func (c *child) wait() {
@@ -96,10 +117,22 @@ func (c *child) end(why string) {
 	_ = windows.TerminateJobObject(c.job, exitLost)
 }
 
-func (c *child) trust(d deadline) { c.deadline.Reset(max(0, d.warn-hostClock())) }
+func (c *child) trust(d deadline) {
+	c.told = d
+	c.deadline.Reset(max(0, d.warn-hostClock()))
+}
+
+// overdue reports whether the command should have ended by now.
+func (c *child) overdue() bool { return hostClock() >= c.told.kill+time.Second }
 
 func (c *child) killAndWait() {
 	c.end("kill")
+	c.mu.Lock()
+	started := c.started
+	c.mu.Unlock()
+	if !started {
+		return
+	}
 	select {
 	case <-c.gone:
 	case <-time.After(time.Second):

@@ -60,7 +60,8 @@ type guard struct {
 	reports io.Writer
 	pid     int // of the command, and of its group
 	until   deadline
-	warned  bool
+	warned  bool   // SIGTERM was sent because of the present deadline
+	killed  bool   // SIGKILL was sent
 	why     string // for what reason the guard ended the command; "-": it did not
 }
 
@@ -75,16 +76,25 @@ func guardMain() int {
 		return exitUsage
 	}
 	// A service manager sends SIGTERM to all processes of a service: the command may
-	// take its time. Not ignored: the command would ignore them too.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	// take its time. Not ignored: the command would ignore them too. Signals that run's
+	// caller ignores, as nohup ignores SIGHUP, stay ignored.
+	for _, s := range passedOn {
+		if !signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 	orders := make(chan order)
 	go readOrders(os.NewFile(guardOrders, "orders"), orders)
 	g := &guard{reports: os.NewFile(guardReports, "reports"), why: "-"}
 	first, ok := <-orders
-	if !ok || first.verb != "until" { // run has died, or has lost the lock
+	if !ok { // run has died
 		return exitFailed
 	}
 	g.obey(first)
+	if first.verb != "until" || hostClock() >= g.until.kill { // run has lost the lock
+		g.report("late")
+		return exitFailed
+	}
 	adoptOrphans()
 	pid, err := syscall.ForkExec(os.Args[2], os.Args[3:], &syscall.ProcAttr{
 		Env:   os.Environ(),
@@ -180,6 +190,9 @@ func (g *guard) obey(o order) {
 	switch o.verb {
 	case "until":
 		g.until = deadline{warn: time.Duration(o.a), kill: time.Duration(o.b)}
+		if g.warned && !g.killed && hostClock() < g.until.warn { // a late beat was confirmed
+			g.warned, g.why = false, "-"
+		}
 	case "signal":
 		g.signal(syscall.Signal(o.a))
 	case "kill":
@@ -192,6 +205,7 @@ func (g *guard) end(why string, s syscall.Signal) {
 	if g.why == "-" {
 		g.why = why
 	}
+	g.killed = g.killed || s == syscall.SIGKILL
 	g.signal(s)
 }
 

@@ -97,7 +97,7 @@ func (p *program) main(args []string) int {
 		return int(code)
 	}
 	f := asFailure(err)
-	fmt.Fprintln(p.err, "wardmote: "+oneLine(f.Error()))
+	fmt.Fprintln(p.err, "wardmote: "+clean(oneLine(f.Error())))
 	return f.code
 }
 

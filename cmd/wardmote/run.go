@@ -71,7 +71,7 @@ func (r *runner) say(format string, args ...any) {
 }
 
 func (r *runner) warn(format string, args ...any) {
-	fmt.Fprintln(r.p.err, "wardmote: run: "+oneLine(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(r.p.err, "wardmote: run: "+clean(oneLine(fmt.Sprintf(format, args...))))
 }
 
 func (r *runner) run(p *program, w *way, rest []string) error {
@@ -174,9 +174,9 @@ func catch() chan os.Signal {
 func (r *runner) acquire(ctx context.Context, c *locks.Client) (*locks.Lock, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	got := make(chan struct{})
-	defer close(got)
+	got, joined := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(joined)
 		select {
 		case s := <-r.signals:
 			cancel(exited(exitSignal + signalNumber(s)))
@@ -184,7 +184,12 @@ func (r *runner) acquire(ctx context.Context, c *locks.Client) (*locks.Lock, err
 		}
 	}()
 	l, err := r.request(ctx, c)
-	if code, ok := context.Cause(ctx).(exited); ok && err != nil {
+	close(got)
+	<-joined
+	if code, ok := context.Cause(ctx).(exited); ok {
+		if l != nil { // granted while the signal came
+			r.release(l)
+		}
 		return nil, code
 	}
 	return l, err
@@ -244,13 +249,18 @@ func (r *runner) hold(path string, l *locks.Lock) error {
 	early := newForewarning(time.Duration(r.sessionTTL.Load()))
 	r.say("has %q under token %d", r.key, uint64(l.Token()))
 	env := append(os.Environ(), "WARDMOTE_KEY="+r.key, "WARDMOTE_TOKEN="+strconv.FormatUint(uint64(l.Token()), 10))
-	c, err := startChild(path, r.argv, env, early.of(l))
+	c, err := newChild(path, r.argv, env)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	if err := l.BeforeNext(c.killAndWait); err != nil { // lost already
-		c.killAndWait()
+	// Before the command begins: a loss from now on ends the command, or keeps it from
+	// beginning.
+	if err := l.BeforeNext(c.killAndWait); err != nil {
+		return fail(exitLost, "run the command again", "run: the lock was lost before the command was started: %s", trim(err))
+	}
+	if err := c.begin(early.of(l)); err != nil {
+		return err
 	}
 	asked := l.Asked()
 	tick := time.NewTicker(early.tick)
@@ -261,6 +271,9 @@ func (r *runner) hold(path string, l *locks.Lock) error {
 			return r.verdict(l, e)
 		case <-tick.C:
 			c.trust(early.of(l))
+			if c.overdue() { // the guard is stopped, or late
+				c.killAndWait()
+			}
 		case s := <-r.signals:
 			c.signal(s)
 		case <-asked:
@@ -295,10 +308,12 @@ func (r *runner) verdict(l *locks.Lock, e ending) error {
 			why = trim(err)
 		}
 		return fail(exitLost, "see wardmote status", "run: the command was ended: %s", why)
-	case e.code == 0:
-		return nil
+	case e.code != 0:
+		return exited(e.code)
+	case l.Err() != nil: // the command was faster than the loss, or not
+		return fail(exitLost, "see wardmote status", "run: the command has ended by itself, and the lock was lost: %s", trim(l.Err()))
 	}
-	return exited(e.code)
+	return nil
 }
 
 // A deadline is when the command must have ended for certain, on hostClock.

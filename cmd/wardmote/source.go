@@ -37,7 +37,7 @@ func (w *way) open() (*source, error) {
 	for entry := range strings.SplitSeq(w.url, ",") {
 		u, err := url.Parse(strings.TrimSpace(entry))
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fail(exitUsage, "give an address such as http://127.0.0.1:8080/wardmote/", "-url: %q is not the address of a page", entry)
+			return nil, fail(exitUsage, "give an address such as http://127.0.0.1:8080/wardmote/", "-url: %q is not the address of a page", entry[strings.LastIndex(entry, "@")+1:])
 		}
 		u.Path = strings.TrimSuffix(u.Path, "/") + "/"
 		u.RawQuery, u.Fragment = "", ""
@@ -91,9 +91,18 @@ func (s *source) get(name string, q url.Values, into any) error {
 		return err
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return fail(exitUnavailable, "give the address of a page of lockshttp", "%s%s is no document: %v", s.pages[0], name, err)
+		return fail(exitUnavailable, "give the address of a page of lockshttp", "%s%s is no document: %v", redacted(s.pages[0]), name, err)
 	}
 	return nil
+}
+
+// redacted returns the address of a page without a password.
+func redacted(page string) string {
+	u, err := url.Parse(page)
+	if err != nil {
+		return "the page"
+	}
+	return u.Redacted()
 }
 
 func (s *source) raw(name string, q url.Values) ([]byte, error) {

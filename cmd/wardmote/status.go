@@ -82,7 +82,7 @@ func (s *source) reports() (reports []locks.Report, failed []error) {
 			var a answer
 			a.err = one.get("report.json", url.Values{}, &a.report)
 			if a.err == nil && a.report.Node.Own.Name == "" {
-				a.err = fail(exitUnavailable, "give the address of a page of lockshttp", "%sreport.json is no report", page)
+				a.err = fail(exitUnavailable, "give the address of a page of lockshttp", "%sreport.json is no report", redacted(page))
 			}
 			answers[i] <- a
 		}()

@@ -137,7 +137,14 @@ func (h *handler) serveWhy(w http.ResponseWriter, r *http.Request) error {
 	// The holders' own waits may be for any key, so all keys are read: from this member's
 	// own table if it has one. The key itself is the leader's word, if there is one.
 	t, source := h.localStates()
+	if page := h.c.LocalKeys(key, key, 1); len(page.Keys) > 0 && page.Keys[0].Key == key {
+		t.keys[key] = &page.Keys[0] // also if the table is too large to be read whole
+	}
 	asked := h.ask(r, view, func(ctx context.Context) error {
+		st, err := h.c.Inspect(ctx, key)
+		if err != nil {
+			return err
+		}
 		if source.From == string(documents.SourceOwn) {
 			all := newStates()
 			for st, err := range h.c.List(ctx, "") {
@@ -149,11 +156,8 @@ func (h *handler) serveWhy(w http.ResponseWriter, r *http.Request) error {
 			}
 			t = all
 		}
-		st, err := h.c.Inspect(ctx, key)
-		if err == nil {
-			t.keys[key] = &st
-		}
-		return err
+		t.keys[key] = &st
+		return nil
 	})
 	doc := documents.Why{Head: h.head(asked, source)}
 	st := locks.Status{Key: key}
@@ -162,6 +166,9 @@ func (h *handler) serveWhy(w http.ResponseWriter, r *http.Request) error {
 	}
 	doc.Key = keyDocument(st, maxHolders, doc.At, asked || source.Leads)
 	explain(&doc, t, key, doc.At)
+	if !asked && source.From == string(documents.SourceOwn) && t.keys[key] == nil {
+		doc.Text = []string{"This member does not know the key: it has no copy of the table, and the leader was not asked or has not answered."}
+	}
 	if !doc.Quorum {
 		doc.Text = append(doc.Text, "The cluster has no quorum as far as this member knows: nothing is granted, and nothing is known to be freed, until it is back.")
 	}

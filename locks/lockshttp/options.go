@@ -15,7 +15,7 @@ type Options struct {
 	// "" for VerbRecover.
 	//
 	// Allow must find out who is asking: a request that arrives has proved no more than
-	// that it comes from no other site. nil refuses every action. Security.Authorize of
+	// that it comes from no site with another Host. nil refuses every action. Security.Authorize of
 	// the cluster is asked besides, on the leader.
 	Allow func(r *http.Request, v cluster.Verb, key string) error
 
