@@ -57,11 +57,11 @@ func (h *lossHook) start() {
 // endHooks appends to cancels the functions that start them. The caller holds the
 // session's mu.
 func (l *Lock) endHooks(cause error, cancels []func()) []func() {
-	if len(l.g.rare.hooks) == 0 {
+	if len(l.g.rare().hooks) == 0 {
 		return cancels
 	}
 	_, lost := cause.(*LostError)
-	l.g.rare.hooks = slices.DeleteFunc(l.g.rare.hooks, func(h *lossHook) bool {
+	l.g.rare().hooks = slices.DeleteFunc(l.g.rare().hooks, func(h *lossHook) bool {
 		if h.lock == l && lost {
 			l.g.s.hooks = append(l.g.s.hooks, h)
 			cancels = append(cancels, h.start)

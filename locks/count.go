@@ -55,7 +55,7 @@ func (g *grant) countGranted(waited time.Duration) {
 		m.Held.Add(1)
 		m.Waits.Observe(waited)
 	}
-	for _, s := range g.rare.series {
+	for _, s := range g.rare().series {
 		s.Waits.Observe(waited)
 		s.Granted()
 	}
@@ -78,7 +78,7 @@ func (g *grant) countEnded(reason Reason, held time.Duration) {
 			m.Lost[reason].Inc()
 		}
 	}
-	for _, s := range g.rare.series {
+	for _, s := range g.rare().series {
 		s.Holds.Observe(held)
 		s.Ended()
 		if reason != 0 {

@@ -292,7 +292,7 @@ func TestChangeThatWaitsEndsWithItsLockOnly(t *testing.T) {
 					t.Errorf("after the release: %v", err)
 				}
 			}
-			if n := len(l.g.rare.changes); n != 0 {
+			if n := len(l.g.rare().changes); n != 0 {
 				t.Errorf("%d changes are kept", n)
 			}
 			return nil

@@ -89,7 +89,6 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 		mode:       w.cmd.Mode,
 		call:       w.call,
 		unclean:    out.Unclean,
-		rare:       &noRare,
 	}
 	g.lock = &Lock{g: g, parent: w.parent}
 	if w.traced != nil {
@@ -175,7 +174,7 @@ func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason 
 	if g != nil {
 		g.raiseToken(token)
 		d = g.releaseCleanup("")
-		d.hooks = slices.Clone(g.rare.hooks)
+		d.hooks = slices.Clone(g.rare().hooks)
 		cancels = g.markLost(reason, nil)
 	}
 	done := reason != Broken || s.releaseIsPending(d.keys[0], d.token)

@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
@@ -22,9 +23,9 @@ type grant struct {
 	firstToken fence.Token // identifies the grant in a lineage
 
 	// Guarded by s.mu.
-	token       fence.Token // raised by an upgrade
-	lock        *Lock       // the first handle
-	rare        *rareFields // fields that few grants need; &noRare if unused
+	token       fence.Token                // raised by an upgrade
+	lock        *Lock                      // the first handle
+	extra       atomic.Pointer[rareFields] // fields that few grants need: see rare
 	mode        machine.Mode
 	call        Call // of its request
 	downgrading bool // exclusive, but the cluster may have made it shared already
@@ -52,12 +53,23 @@ type rareFields struct {
 // noRare is shared by all grants that have not called ensureRare, for reading.
 var noRare rareFields
 
+// rare returns the fields that few grants need, for reading. Keys and traced are set
+// before the grant is told to anybody, and can be read without a lock.
+func (g *grant) rare() *rareFields {
+	if x := g.extra.Load(); x != nil {
+		return x
+	}
+	return &noRare
+}
+
 // ensureRare returns g.rare for writing. The caller holds s.mu.
 func (g *grant) ensureRare() *rareFields {
-	if g.rare == &noRare {
-		g.rare = &rareFields{}
+	x := g.extra.Load()
+	if x == nil {
+		x = &rareFields{}
+		g.extra.Store(x)
 	}
-	return g.rare
+	return x
 }
 
 // nextRev returns the number of the next SetValue. By the number, the cluster
@@ -72,16 +84,16 @@ func (g *grant) nextRev() uint64 {
 
 // keys returns all keys of the grant. The result never changes.
 func (g *grant) keys() []string {
-	if g.rare.keys != nil {
-		return g.rare.keys
+	if g.rare().keys != nil {
+		return g.rare().keys
 	}
 	return []string{g.key}
 }
 
 // traceCtx returns the context for Trace functions about the grant.
 func (g *grant) traceCtx() context.Context {
-	if g.rare.traced != nil {
-		return g.rare.traced
+	if g.rare().traced != nil {
+		return g.rare().traced
 	}
 	return g.lock.parent
 }
@@ -94,8 +106,8 @@ func (g *grant) event(e LockEvent) LockEvent {
 
 // depth returns the number of locks held on the grant. The caller holds s.mu.
 func (g *grant) depth() int {
-	if g.rare.entry != nil {
-		return len(g.rare.entry.locks)
+	if g.rare().entry != nil {
+		return len(g.rare().entry.locks)
 	}
 	return 1
 }
@@ -106,10 +118,10 @@ func (g *grant) depth() int {
 func (g *grant) endLocks(cause error, cancels []func()) []func() {
 	delete(g.s.grants, g.seq)
 	g.s.own.removeGrant(g)
-	if g.rare.entry == nil {
+	if g.rare().entry == nil {
 		return g.lock.markEnded(cause, cancels)
 	}
-	e := g.rare.entry
+	e := g.rare().entry
 	delete(g.s.entries, e.name)
 	for l := range e.locks {
 		cancels = l.markEnded(cause, cancels)
@@ -125,7 +137,7 @@ func (l *Lock) markReleased() (last bool, cancels []func()) {
 	if l.g.depth() == 1 {
 		return true, l.g.endLocks(ErrReleased, nil)
 	}
-	locks := l.g.rare.entry.locks
+	locks := l.g.rare().entry.locks
 	delete(locks, l)
 	l.depthLeft = len(locks)
 	return false, l.markEnded(ErrReleased, nil)
@@ -151,7 +163,7 @@ func (g *grant) raiseToken(token machine.Token) { g.token = max(g.token, fence.T
 func (g *grant) releaseCleanup(to string) *cleanup {
 	// After an upgrade that was given up, this token may be the previous one.
 	// The cluster accepts the previous token too.
-	return &cleanup{ctx: g.traceCtx(), call: g.call, keys: g.keys(), token: g.token, successor: to, value: g.rare.owed}
+	return &cleanup{ctx: g.traceCtx(), call: g.call, keys: g.keys(), token: g.token, successor: to, value: g.rare().owed}
 }
 
 // noteAsked records the first Ask for the key. The caller holds s.mu.
@@ -160,8 +172,8 @@ func (g *grant) noteAsked(by string) {
 		return // a repeated event
 	}
 	g.asked = true
-	if g.rare.asked != nil {
-		close(g.rare.asked)
+	if g.rare().asked != nil {
+		close(g.rare().asked)
 	}
 	g.s.c.trace.asked(g.traceCtx(), g.event(LockEvent{By: by}))
 }
@@ -173,8 +185,8 @@ func (g *grant) noteContended() {
 		return
 	}
 	g.contended = true
-	if g.rare.contended != nil {
-		close(g.rare.contended)
+	if g.rare().contended != nil {
+		close(g.rare().contended)
 	}
 	g.s.c.trace.contended(g.traceCtx(), g.event(LockEvent{}))
 }

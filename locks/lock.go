@@ -37,7 +37,7 @@ func (l *Lock) markEnded(cause error, cancels []func()) []func() {
 	if stop := l.stop; stop != nil {
 		cancels = append(cancels, func() { stop(cause) })
 	}
-	for _, c := range l.g.rare.changes {
+	for _, c := range l.g.rare().changes {
 		if c.lock == l {
 			cancels = append(cancels, func() { c.cancel(cause) })
 		}

@@ -148,7 +148,7 @@ func (c *Client) traceCall(parent context.Context, req *acquireRequest) traced {
 
 // failed ends the call with AcquireFailed, unless err is nil.
 func (t *traced) failed(err error) {
-	if err != nil && t.c.trace.to().AcquireFailed != nil {
+	if err != nil {
 		t.c.trace.acquireFailed(t.ctx, LockEvent{Key: t.req.key, Call: t.req.call, Took: time.Since(t.began), Err: err})
 	}
 }

@@ -75,7 +75,7 @@ func (l *Lock) changeMode(
 	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
 		g := l.g
 		g.s.mu.Lock()
-		permit, reentrant := g.mode == machine.Permit, g.rare.entry != nil
+		permit, reentrant := g.mode == machine.Permit, g.rare().entry != nil
 		g.s.mu.Unlock()
 		switch {
 		case permit:

@@ -29,7 +29,7 @@ func (l *Lock) Value() (v []byte, clean bool) {
 	s := l.g.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return bytesOf(l.g.rare.value), !l.g.unclean
+	return bytesOf(l.g.rare().value), !l.g.unclean
 }
 
 // SetValue leaves v, up to 64 KiB, with the key, for later holders to read with

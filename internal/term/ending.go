@@ -135,7 +135,8 @@ func (e *endings) closed(id machine.SessionID, done func(machine.Outcome, wire.C
 }
 
 // await calls done when the session is gone: with false if the term ends before. A session
-// that is not ending is gone.
+// that is not ending is gone; one that ends without being known here came behind the end of
+// the term.
 func (e *endings) await(id machine.SessionID, done func(ended bool)) {
 	e.mu.Lock()
 	waiting, known := e.known[id]
@@ -145,7 +146,7 @@ func (e *endings) await(id machine.SessionID, done func(ended bool)) {
 	ended := e.ended
 	e.mu.Unlock()
 	if !known {
-		done(!ended)
+		done(!ended && !e.isUnfinished(id))
 	}
 }
 
