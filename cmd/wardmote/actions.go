@@ -23,11 +23,11 @@ import (
 func askCommand() *command {
 	return &command{
 		name: "ask", args: "KEY TOKEN",
-		short: "ask the holders of a key to let go",
+		short: "ask the holder of a key to let go",
 		long: `
-Ask asks the holders of KEY to release it. They are free to ignore that; wardmote run -yield
-obeys. TOKEN is the token of a present holder, as wardmote locks prints it, and is compared
-first. A holder that gets the key in just that moment is asked too.`,
+Ask asks the holder of KEY with the token TOKEN, as wardmote locks prints it, to release KEY.
+The holder is free to ignore that; wardmote run -yield obeys. Nobody else is asked, whoever
+holds KEY by then.`,
 		ways:    readFlags,
 		prepare: aboutHolder("ask"),
 	}
