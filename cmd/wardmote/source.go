@@ -179,7 +179,7 @@ func codeOfDocument(code string) int {
 	switch code {
 	case documents.CodeInput:
 		return exitUsage
-	case documents.CodeForbidden, documents.CodeCrossOrigin, documents.CodeDenied:
+	case documents.CodeForbidden, documents.CodeCrossOrigin, documents.CodeHost, documents.CodeDenied:
 		return exitDenied
 	case documents.CodeNoQuorum, documents.CodeTimeout, documents.CodeBusy:
 		return exitUnavailable
