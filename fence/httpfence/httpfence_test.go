@@ -277,6 +277,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"two", path, memory.Guard, []string{"8", "9"}, "", 400, "", "0"},
 		{"another name", path, memory.Guard, []string{"8"}, "/s", 400, "", "0"},
 		{"no name", nil, memory.Guard, []string{"8"}, "", 400, "", "0"},
+		{"two names", nil, memory.Guard, []string{"8"}, "/r,/r", 400, "", "0"},
+		{"a long name", func(*http.Request) string { return strings.Repeat("a", 1025) }, memory.Guard, []string{"8"}, "", 400, "", "0"},
 		{"stale", path, memory.Guard, []string{"4"}, "", 412, "7", "0"},
 		{"a broken guard", path, broken, []string{"8"}, "", 503, "", "0"},
 		{"no place", func(*http.Request) string { return "/s" }, memory.Guard, []string{"8"}, "", 503, "", "0"},
@@ -287,7 +289,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			r.Header.Add(httpfence.HeaderToken, text)
 		}
 		if test.name != "" {
-			r.Header.Set(httpfence.HeaderResource, test.name)
+			r.Header[httpfence.HeaderResource] = strings.Split(test.name, ",")
 		}
 		w := httptest.NewRecorder()
 		httpfence.Require(test.resource, test.guard, next).ServeHTTP(w, r)

@@ -83,6 +83,7 @@ type Guard struct {
 	read   string // the mark, after a refusal
 	locked string // MySQL: the mark after the claim, by a read that sees the present
 	assert string // the mark, held until the transaction ends
+	hold   string // SQLite: changes one row if the mark is the token, and holds the mark; else ""
 }
 
 // New returns a guard for a table, or a *LimitError. New does not touch a database.
@@ -164,13 +165,18 @@ RETURNING {token}`
 			g.assert = g.read + " FOR UPDATE"
 		}
 	case SQLite:
-		g.schema = "CREATE TABLE IF NOT EXISTS {table} ({resource} TEXT NOT NULL PRIMARY KEY, {token} INTEGER NOT NULL) WITHOUT ROWID"
+		// Not WITHOUT ROWID: hold would write a page of such a table.
+		g.schema = "CREATE TABLE IF NOT EXISTS {table} ({resource} TEXT NOT NULL PRIMARY KEY, {token} INTEGER NOT NULL)"
 		g.claim = `INSERT INTO {table} ({resource}, {token}) VALUES ($one, $two)
 ON CONFLICT ({resource}) DO UPDATE SET {token} = excluded.{token} WHERE {token} <= excluded.{token}
 RETURNING {token}`
-		// A write, so that the transaction has the database's write lock from its first
-		// statement: one that reads first must often be run again.
+		// An update, because an update takes the write lock of the database file, and a
+		// select does not. After a select a transaction that writes to another attached
+		// file could commit although a later holder has claimed. A select followed by a
+		// write to the same file would be safe, and would often have to be run again.
 		g.assert = "UPDATE {table} SET {token} = {token} WHERE {resource} = $one RETURNING {token}"
+		// Without RETURNING, which costs SQLite more than the update.
+		g.hold = named("UPDATE {table} SET {token} = {token} WHERE {resource} = $one AND {token} = $two")
 		if g.table.InRow {
 			g.claim = "UPDATE {table} SET {token} = ?2 WHERE {resource} = ?1 AND {token} <= ?2 RETURNING {token}"
 		}
@@ -287,13 +293,19 @@ func (g *Guard) inline(statement string, params ...any) (string, []any) {
 // and keeps every claim waiting until the transaction ends. Assert must be the first
 // statement of the transaction. Assert fails like Do; roll back after any error.
 func (g *Guard) Assert(ctx context.Context, tx *sql.Tx, resource string, t fence.Token) error {
-	return g.asserted(ctx, tx, g.assert, resource, t)
-}
-
-// asserted runs an assert statement, and judges the mark.
-func (g *Guard) asserted(ctx context.Context, tx *sql.Tx, statement, resource string, t fence.Token) error {
 	if err := check(resource, t); err != nil {
 		return err
+	}
+	statement := g.assert
+	if g.hold != "" {
+		result, err := tx.ExecContext(ctx, g.hold, resource, int64(t))
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err == nil && n > 0 {
+			return nil
+		}
+		statement = g.read // the transaction has the write lock
 	}
 	var mark int64
 	assert, args := g.inline(statement, resource)
@@ -315,6 +327,10 @@ func (g *Guard) asserted(ctx context.Context, tx *sql.Tx, statement, resource st
 // failures, deadlocks and a busy database roll back and run write again in a new
 // transaction until ctx ends, so write must change nothing but the database.
 //
+// Write must return the error of every statement that fails. MySQL and SQLite end a
+// transaction at some errors, a deadlock for example: a further statement of write would
+// run alone, outside the transaction and without the fence.
+//
 // Do returns the error of write as it is, after a rollback; a *fence.StaleError if a
 // higher token was claimed; an error that matches ErrNotClaimed if t was not claimed;
 // fence.ErrUnfenced for token zero; a *LimitError. In all these cases nothing was
@@ -324,24 +340,15 @@ func (g *Guard) asserted(ctx context.Context, tx *sql.Tx, statement, resource st
 //
 // A panic of write rolls back and goes on.
 func (g *Guard) Do(ctx context.Context, db *sql.DB, resource string, t fence.Token, write func(tx *sql.Tx) error) error {
-	statement := g.assert
-	if g.dialect == SQLite {
-		// The first try only reads, which is cheaper. The mark cannot rise before the
-		// transaction's first write: SQLite refuses to let a transaction write that has
-		// read what is no longer there. Under contention that happens often, so the next
-		// tries take the write lock first.
-		statement = g.read
-	}
 	return again(ctx, func() error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }() // after a commit: nothing
-		if err := g.asserted(ctx, tx, statement, resource, t); err != nil {
+		if err := g.Assert(ctx, tx, resource, t); err != nil {
 			return err
 		}
-		statement = g.assert
 		if err := write(tx); err != nil {
 			return err
 		}
