@@ -17,7 +17,7 @@ const (
 )
 
 // MaxResource is the longest name of a resource, in bytes. Require refuses longer names,
-// because Memory keeps the names that strangers send.
+// because Memory keeps the names, and strangers may choose the names.
 const MaxResource = 1024
 
 // A Guard protects one resource. Do runs serve if no token above t was shown, and returns
@@ -75,8 +75,9 @@ func Require(resource func(*http.Request) string, guard func(resource string) Gu
 }
 
 // Refuse answers a request that a guard has refused with err: 412 with the mark for a
-// stale token, 428 for token zero, 503 for any other error, whose text stays here. With
-// err nil Refuse writes nothing. Refuse reports whether it has answered.
+// stale token, 428 for token zero, 503 for any other error. The text of such an error is
+// not sent. With err nil Refuse writes nothing and returns false; otherwise Refuse
+// returns true.
 func Refuse(w http.ResponseWriter, err error) bool {
 	var stale *fence.StaleError
 	switch {
@@ -125,8 +126,8 @@ func WithResource(ctx context.Context, resource string) context.Context {
 
 // Transport returns a RoundTripper that sends the token of a request's context, and the
 // resource of WithResource, in the headers. The contexts of locks carry tokens. A
-// request without a token in its context is sent as it is, and a fenced service refuses
-// it. With base nil the transport is http.DefaultTransport.
+// request without a token in its context is sent unchanged, and a fenced service refuses
+// the request. With base nil the transport is http.DefaultTransport.
 //
 // A refusal is a response, and no error of RoundTrip: see Err.
 func Transport(base http.RoundTripper) http.RoundTripper {

@@ -66,7 +66,7 @@ func newService(tb testing.TB, guard func(string) httpfence.Guard) *service {
 	return s
 }
 
-// A document is one text of a service.
+// A document is a text of a service.
 type document struct {
 	*service
 	path   string
@@ -141,7 +141,7 @@ func TestDurable(t *testing.T) {
 }
 
 // Memory forgets at a restart: a former holder is admitted until the next request of the
-// new one. Durable is for services where that matters.
+// present holder. Durable does not forget.
 func TestMemoryForgetsAtARestart(t *testing.T) {
 	serve := func() error { return nil }
 	if err := httpfence.NewMemory(1).Guard("r").Do(t.Context(), 2, serve); err != nil {

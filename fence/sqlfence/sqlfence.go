@@ -148,7 +148,7 @@ func (g *Guard) write() {
 		g.claim = `INSERT INTO {table} AS f ({resource}, {token}) VALUES ($one, $two)
 ON CONFLICT ({resource}) DO UPDATE SET {token} = EXCLUDED.{token} WHERE f.{token} <= EXCLUDED.{token}
 RETURNING {token}`
-		// Not KEY SHARE, which does not hold off a claim.
+		// Not KEY SHARE: a claim does not wait for KEY SHARE.
 		g.assert = g.read + " FOR SHARE"
 		if g.table.InRow {
 			g.claim = "UPDATE {table} SET {token} = $two WHERE {resource} = $one AND {token} <= $two RETURNING {token}"
@@ -170,12 +170,12 @@ RETURNING {token}`
 		g.claim = `INSERT INTO {table} ({resource}, {token}) VALUES ($one, $two)
 ON CONFLICT ({resource}) DO UPDATE SET {token} = excluded.{token} WHERE {token} <= excluded.{token}
 RETURNING {token}`
-		// An update, because an update takes the write lock of the database file, and a
-		// select does not. After a select a transaction that writes to another attached
-		// file could commit although a later holder has claimed. A select followed by a
-		// write to the same file would be safe, and would often have to be run again.
+		// An update takes the write lock of the database file, and a select does not.
+		// After a select, a transaction that writes to another attached file could commit
+		// although a later holder has claimed. If mark and data are in one file, a select
+		// is safe, but under contention SQLite often refuses the write that follows.
 		g.assert = "UPDATE {table} SET {token} = {token} WHERE {resource} = $one RETURNING {token}"
-		// Without RETURNING, which costs SQLite more than the update.
+		// Without RETURNING: in SQLite RETURNING costs more than the update.
 		g.hold = named("UPDATE {table} SET {token} = {token} WHERE {resource} = $one AND {token} = $two")
 		if g.table.InRow {
 			g.claim = "UPDATE {table} SET {token} = ?2 WHERE {resource} = ?1 AND {token} <= ?2 RETURNING {token}"
@@ -203,13 +203,13 @@ func (g *Guard) ClaimSQL() string { return g.claim }
 
 // AssertSQL returns the first statement of each write transaction, for callers without
 // database/sql. Its parameter is the resource. The transaction may go on if the
-// statement returns the writer's token. A larger token says that the writer is stale, a
-// smaller one or no row that the token was not claimed.
+// statement returns the writer's token. A larger token means that the writer is stale. A
+// smaller token, or no row, means that the token was not claimed.
 func (g *Guard) AssertSQL() string { return g.assert }
 
 // Claim raises the mark of the resource to t, and waits for the write transactions of
-// the earlier holder. Call Claim once for each grant, before the first read. A claim
-// of the mark itself is admitted, so that a claim can be repeated.
+// the earlier holder. Call Claim once for each grant, before the first read. Claim admits
+// a token equal to the mark, so that a caller can repeat its claim.
 //
 // Claim fails with a *fence.StaleError if a higher token was claimed, with
 // fence.ErrUnfenced for token zero, with a *LimitError for a bad name, and with ErrNoRow;
@@ -240,8 +240,8 @@ func (g *Guard) Claim(ctx context.Context, db *sql.DB, resource string, t fence.
 	})
 }
 
-// claimMySQL reads the mark back: MySQL does not tell a stale claim from one that has
-// changed nothing.
+// claimMySQL claims and reads the mark back, because MySQL reports "0 rows affected" for
+// a stale claim and also for a repeated claim.
 func (g *Guard) claimMySQL(ctx context.Context, db *sql.DB, resource string, t fence.Token) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -271,10 +271,9 @@ func (g *Guard) claimMySQL(ctx context.Context, db *sql.DB, resource string, t f
 }
 
 // inline puts the parameters of a MySQL statement into its text, names as hexadecimal
-// literals. By default MySQL's driver prepares a statement with parameters for each
-// call, which costs a round trip more than the call itself. A table of the user's own,
-// with names in a text column, keeps its parameters: a literal of bytes would not use
-// that column's index.
+// literals. By default MySQL's driver prepares each statement with parameters, at the
+// cost of one more round trip. With Table.InRow the parameters stay: a literal of bytes
+// would not use the index of a text column.
 func (g *Guard) inline(statement string, params ...any) (string, []any) {
 	if g.dialect != MySQL || g.table.InRow {
 		return statement, params
@@ -331,7 +330,7 @@ func (g *Guard) Assert(ctx context.Context, tx *sql.Tx, resource string, t fence
 // transaction at some errors, a deadlock for example: a further statement of write would
 // run alone, outside the transaction and without the fence.
 //
-// Do returns the error of write as it is, after a rollback; a *fence.StaleError if a
+// Do returns the error of write unchanged, after a rollback; a *fence.StaleError if a
 // higher token was claimed; an error that matches ErrNotClaimed if t was not claimed;
 // fence.ErrUnfenced for token zero; a *LimitError. In all these cases nothing was
 // changed, and a stale token stays stale: end the grant. An error that matches
