@@ -19,6 +19,7 @@ var cases = []oneCase{
 	{name: "a claim before the read", run: claimBeforeRead},
 	{name: "a write without a claim", run: writeWithoutClaim},
 	{name: "a race for the first claim", run: firstInsert},
+	{name: "two resources", run: twoResources},
 	{name: "a write stopped at every place", control: true, run: stoppedWrites},
 	{name: "writers with random pauses", control: true, run: randomPauses},
 	{name: "a call that is given up", run: givenUp},
@@ -109,11 +110,39 @@ func largeTokens(p *player) error {
 			func() error { return p.claims(r, low, fence.ErrStale) },
 			func() error { return p.writes(r, low, "low", fence.ErrStale) },
 			func() error { return p.reads(r, "high") },
+			func() error { return tellsFacts(r.Claim(p.ctx, low), low, high) },
+			func() error { return tellsFacts(r.Write(p.ctx, low, "low"), low, high) },
 		); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// tellsFacts checks a refusal that has the mark in it: the mark has made the way back.
+func tellsFacts(err error, token, mark fence.Token) error {
+	var stale *fence.StaleError
+	if errors.As(err, &stale) && *stale != (fence.StaleError{Token: token, Seen: mark}) {
+		return fmt.Errorf("the refusal of token %d at the mark %d says: %w", token, mark, err)
+	}
+	return nil
+}
+
+// twoResources: the marks of two resources are two marks.
+func twoResources(p *player) error {
+	a, b := p.open(), p.open()
+	return first(
+		func() error { return p.claims(a, 9, nil) },
+		func() error { return p.claims(b, 1, nil) },
+		func() error { return p.writes(b, 1, "b", nil) },
+		func() error { return p.reads(a, "") },
+		func() error { return p.writes(a, 9, "a", nil) },
+		func() error { return p.claims(a, 8, fence.ErrStale) },
+		func() error { return p.claims(b, 2, nil) },
+		func() error { return p.writes(b, 2, "more", nil) },
+		func() error { return p.reads(a, "a") },
+		func() error { return p.reads(b, "more") },
+	)
 }
 
 func claimBeforeRead(p *player) error {
@@ -156,25 +185,26 @@ func writeWithoutClaim(p *player) error {
 	}
 }
 
-// firstInsert: a new resource has no mark yet that a claim could lock.
+// firstInsert: a new resource has no mark yet that a claim could lock. Each token is
+// claimed twice at once, as by a holder that repeats its claim.
 func firstInsert(p *player) error {
 	const rounds, racers = 10, 8
 	for range rounds {
 		r := p.open()
-		outcomes := make([]error, racers+1)
+		outcomes := make([]error, 2*(racers+1))
 		start := make(chan struct{})
 		var racing sync.WaitGroup
-		for t := 1; t <= racers; t++ {
+		for i := 2; i < len(outcomes); i++ {
 			racing.Go(func() {
 				<-start
-				outcomes[t] = p.insist(func() error { return r.Claim(p.ctx, fence.Token(t)) })
+				outcomes[i] = p.insist(func() error { return r.Claim(p.ctx, fence.Token(i/2)) })
 			})
 		}
 		close(start)
 		racing.Wait()
-		for t := 1; t <= racers; t++ {
-			if err := outcomes[t]; err != nil && (t == racers || !errors.Is(err, fence.ErrStale)) {
-				return fmt.Errorf("Claim(%d) among others: %w", t, err)
+		for i := 2; i < len(outcomes); i++ {
+			if err := outcomes[i]; err != nil && (i/2 == racers || !errors.Is(err, fence.ErrStale)) {
+				return fmt.Errorf("Claim(%d) among others: %w", i/2, err)
 			}
 		}
 		for t := 1; t < racers; t++ {

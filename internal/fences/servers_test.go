@@ -24,7 +24,6 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "github.com/lib/pq"
-	_ "modernc.org/sqlite"
 )
 
 // TestMain ends the servers that the tests have started, or is one of the processes

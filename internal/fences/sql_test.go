@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"modernc.org/sqlite"
+
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/fence/fencetest"
 	"github.com/wardmote/wardmote/fence/sqlfence"
@@ -27,6 +29,7 @@ type database struct {
 	driver  string
 	dsn     func(tb testing.TB, address string) string
 	server  *server // nil: a file
+	marks   string  // the schema of the guard's table, with a dot
 }
 
 var databases = []database{
@@ -56,6 +59,32 @@ var databases = []database{
 		dsn: func(tb testing.TB, _ string) string {
 			return "file:" + filepath.Join(tb.TempDir(), "db") + "?_pragma=busy_timeout(10000)"
 		}},
+	{name: "SQLite, the marks in another file", dialect: sqlfence.SQLite, driver: "sqlite", marks: attached + ".",
+		dsn: func(tb testing.TB, _ string) string {
+			return "file:" + filepath.Join(tb.TempDir(), "db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&" + attached + "=1"
+		}},
+}
+
+// attached is the name under which a second file is attached to each connection to an
+// SQLite database, if its address has this parameter.
+const attached = "marks"
+
+func init() {
+	sqlite.RegisterConnectionHook(func(conn sqlite.ExecQuerierContext, dsn string) error {
+		path, parameters, _ := strings.Cut(strings.TrimPrefix(dsn, "file:"), "?")
+		if !strings.HasSuffix(parameters, attached+"=1") {
+			return nil
+		}
+		for _, statement := range []string{
+			"ATTACH DATABASE '" + path + "." + attached + "' AS " + attached,
+			"PRAGMA " + attached + ".journal_mode = wal",
+		} {
+			if _, err := conn.ExecContext(context.Background(), statement, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // open opens the database at the address, or at that of its server.
@@ -95,6 +124,14 @@ type form struct {
 }
 
 var forms = []form{{"guard table", false}, {"in the row", true}}
+
+// forms returns the ways to keep marks in this database.
+func (d database) forms() []form {
+	if d.marks != "" {
+		return forms[:1]
+	}
+	return forms
+}
 
 var keys atomic.Int64
 
@@ -162,6 +199,9 @@ func (d database) newRow(tb testing.TB, db *sql.DB, f form) *row {
 	}
 	r := &row{db: db, form: f, key: fmt.Sprint("doc/", keys.Add(1))}
 	table := sqlfence.Table{}
+	if d.marks != "" {
+		table.Name = d.marks + "wardmote_fence"
+	}
 	key, value := "VARCHAR(255)", "VARCHAR(255)"
 	if d.dialect == sqlfence.MySQL {
 		key = "VARBINARY(255)"
@@ -205,7 +245,7 @@ func (d database) bind(statement string) string {
 
 func TestDatabases(t *testing.T) {
 	for _, d := range databases {
-		for _, f := range forms {
+		for _, f := range d.forms() {
 			t.Run(d.name+", "+f.name, func(t *testing.T) {
 				address := d.address(t)
 				if d.server == nil {

@@ -61,7 +61,7 @@ func (r compareThenWrite) Write(ctx context.Context, t fence.Token, value string
 // unless told otherwise; SQLite has a single writer, and is serializable.
 func TestStorm(t *testing.T) {
 	for _, d := range databases {
-		for _, f := range forms {
+		for _, f := range d.forms() {
 			t.Run(d.name+", "+f.name, func(t *testing.T) {
 				db := d.open(t, d.address(t))
 				db.SetMaxOpenConns(20)
@@ -105,7 +105,7 @@ func TestStorm(t *testing.T) {
 // update changes nothing.
 func BenchmarkHolder(b *testing.B) {
 	for _, d := range databases {
-		for _, f := range forms {
+		for _, f := range d.forms() {
 			b.Run(d.name+"/"+f.name, func(b *testing.B) {
 				db := d.open(b, d.address(b))
 				r := d.newRow(b, db, f)
