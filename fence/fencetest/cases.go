@@ -119,7 +119,7 @@ func largeTokens(p *player) error {
 	return nil
 }
 
-// tellsFacts checks a refusal that has the mark in it: the mark has made the way back.
+// tellsFacts checks the facts of a *fence.StaleError: the mark must be read back whole.
 func tellsFacts(err error, token, mark fence.Token) error {
 	var stale *fence.StaleError
 	if errors.As(err, &stale) && *stale != (fence.StaleError{Token: token, Seen: mark}) {
@@ -128,7 +128,7 @@ func tellsFacts(err error, token, mark fence.Token) error {
 	return nil
 }
 
-// twoResources: the marks of two resources are two marks.
+// twoResources: each resource has its own mark.
 func twoResources(p *player) error {
 	a, b := p.open(), p.open()
 	return first(
@@ -159,7 +159,7 @@ func claimBeforeRead(p *player) error {
 }
 
 // writeWithoutClaim: a guard either takes a write as a claim, or refuses the write and
-// leaves the mark where it was.
+// leaves the mark unchanged.
 func writeWithoutClaim(p *player) error {
 	r := p.open()
 	if err := p.claims(r, 1, nil); err != nil {
@@ -185,8 +185,8 @@ func writeWithoutClaim(p *player) error {
 	}
 }
 
-// firstInsert: a new resource has no mark yet that a claim could lock. Each token is
-// claimed twice at once, as by a holder that repeats its claim.
+// firstInsert: a new resource has no mark yet, so a claim has nothing to lock. Each token
+// is claimed twice at once, as by a holder that repeats its claim.
 func firstInsert(p *player) error {
 	const rounds, racers = 10, 8
 	for range rounds {
@@ -222,7 +222,7 @@ func firstInsert(p *player) error {
 	return nil
 }
 
-// insist repeats a call until its outcome is known.
+// insist repeats a call until the outcome is known.
 func (p *player) insist(call func() error) error {
 	for {
 		err := call()
@@ -232,13 +232,13 @@ func (p *player) insist(call func() error) error {
 	}
 }
 
-// known says whether the error of a call says that nothing was changed.
+// known reports whether err means that the call has changed nothing.
 func known(err error) bool {
 	return errors.Is(err, fence.ErrStale) || errors.Is(err, fence.ErrUnfenced) || errors.Is(err, fence.ErrNotClaimed)
 }
 
-// patience is the time after which a later holder's call counts as one that waits for
-// the stopped write. A wrong guess weakens one round of the case, and fails none.
+// patience is the time after which a later holder's call counts as waiting for the stopped
+// write. A wrong guess weakens one round of the case, and fails no round.
 const patience = 50 * time.Millisecond
 
 // stoppedWrites stops the write of token 1 at its first place, then at its second, and
@@ -278,8 +278,8 @@ func stoppedWrites(p *player) error {
 			return nil
 		}
 
-		// The later holder may have to wait for the stopped write, and must not be in
-		// its way when it goes on.
+		// The later holder may have to wait for the stopped write, and must not block the
+		// write afterwards.
 		type later struct {
 			read string
 			err  error
@@ -332,7 +332,7 @@ func randomPauses(p *player) error {
 	return result.Err()
 }
 
-// givenUp: a call whose ctx ends has happened or not, and holds up nobody.
+// givenUp: after the end of its ctx a call has happened or not, and blocks nobody.
 func givenUp(p *player) error {
 	r := p.open()
 	if err := p.claims(r, 1, nil); err != nil {
@@ -383,8 +383,8 @@ func deletion(p *player) error {
 	)
 }
 
-// lostAnswer: a write that has happened and seems to have failed. Nothing may call the
-// token stale, and the same write again is admitted.
+// lostAnswer: a write has happened and seems to have failed. No call may report the token
+// as stale, and the guard admits the same write again.
 func lostAnswer(p *player) error {
 	r := p.open().(AnswerLoser)
 	if err := first(

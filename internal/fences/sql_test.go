@@ -22,7 +22,7 @@ import (
 	"github.com/wardmote/wardmote/fence/sqlfence"
 )
 
-// A database is one way to a database: a server and a driver.
+// A database is a server with a driver.
 type database struct {
 	name    string
 	dialect sqlfence.Dialect
@@ -65,8 +65,8 @@ var databases = []database{
 		}},
 }
 
-// attached is the name under which a second file is attached to each connection to an
-// SQLite database, if its address has this parameter.
+// attached is the name of a second file of an SQLite database, attached to each
+// connection if the address has this parameter.
 const attached = "marks"
 
 func init() {
@@ -87,7 +87,7 @@ func init() {
 	})
 }
 
-// open opens the database at the address, or at that of its server.
+// open opens the database at the address.
 func (d database) open(tb testing.TB, address string) *sql.DB {
 	tb.Helper()
 	db, err := sql.Open(d.driver, d.dsn(tb, address))
@@ -182,7 +182,7 @@ func (r *row) Reopen(testing.TB) fencetest.Resource {
 	return &row{r.guard, r.db, r.form, r.key, r.read, r.set, r.unset, nil}
 }
 
-// losing is a row behind a line that can lose the answer to a commit.
+// losing is a row behind a line, which can lose the answer to a commit.
 type losing struct{ *row }
 
 func (r losing) LoseAnswer() { r.line.lose.Store(true) }
@@ -232,7 +232,7 @@ func (d database) newRow(tb testing.TB, db *sql.DB, f form) *row {
 	return r
 }
 
-// bind numbers the parameters where the dialect wants it.
+// bind numbers the parameters for PostgreSQL.
 func (d database) bind(statement string) string {
 	if d.dialect != sqlfence.PostgreSQL {
 		return statement
@@ -264,8 +264,8 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
-// A line forwards connections to a server. It can lose the answer to one commit: the
-// server has it, and the connection breaks before the answer is through.
+// A line forwards connections to a server, and can lose the answer to a commit: the server
+// gets the commit, and the connection breaks before the answer.
 type line struct {
 	listener net.Listener
 	to       string
