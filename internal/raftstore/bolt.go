@@ -60,8 +60,9 @@ func OpenDurable(dir string, o Options) (*Store, error) {
 	var engine Engine = bolt
 	if o.BoltLog {
 		err = bolt.holdsLog()
-	} else if engine, err = openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), !o.Unflushed, segmentLen); err != nil {
-		path = filepath.Join(dir, logDir)
+	} else {
+		engine, err = openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), !o.Unflushed, segmentLen)
+		path = dir
 	}
 	var s *Store
 	if err == nil {

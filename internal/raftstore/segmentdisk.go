@@ -11,6 +11,7 @@ import (
 
 // logDisk is the directory of a log. Names are made durable by syncNames.
 type logDisk interface {
+	path(name string) string // for errors
 	names() ([]string, error)
 	create(name string, size int64) (logFile, error) // full of zeros; the name must be free
 	open(name string) (logFile, error)

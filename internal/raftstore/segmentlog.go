@@ -96,180 +96,6 @@ func segmentNumber(name string) (uint64, bool) {
 	return number, ok && err == nil && segmentName(number) == name
 }
 
-// openLog reads a log from its first byte to its last. The error matches ErrDamaged if a
-// byte is not as it was written. A last batch that a crash has cut short is dropped, and is
-// gone from the disk when openLog returns. When openLog fails, nothing stays open.
-//
-// noted is the newest segment that the log must have.
-func openLog(c segmentConfig, noted uint64) (_ *segmentLog, err error) {
-	disk := c.disk
-	names, err := disk.names()
-	if err != nil {
-		return nil, err
-	}
-	l := &segmentLog{segmentConfig: c}
-	var newest *segmentRead
-	defer func() {
-		if err == nil {
-			return
-		}
-		err = errors.Join(err, l.Close())
-		if newest != nil && !newest.taken {
-			err = errors.Join(err, newest.file.Close())
-		}
-	}()
-	var numbers []uint64
-	for _, name := range names {
-		if number, ok := segmentNumber(name); ok {
-			numbers = append(numbers, number)
-		} else if strings.HasSuffix(name, newSuffix) {
-			if err := disk.remove(name); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if len(numbers) == 0 {
-		return nil, fmt.Errorf("%w: the log has no segment", ErrDamaged)
-	}
-	slices.Sort(numbers)
-
-	if last := numbers[len(numbers)-1]; last < noted {
-		return nil, fmt.Errorf("%w: the last segment is %d, and segment %d was in use", ErrDamaged, last, noted)
-	}
-
-	// The newest segment knows the oldest one.
-	if newest, err = l.read(numbers[len(numbers)-1], true); err != nil {
-		return nil, err
-	}
-	oldest := newest.info.oldest
-	for _, b := range newest.batches {
-		if b.kind == batchDeletion && len(b.payload) == deletionLen {
-			oldest = max(oldest, binary.BigEndian.Uint64(b.payload[16:]))
-		}
-	}
-	for len(numbers) > 1 && numbers[0] < oldest { // a crash came before their removal
-		if err := disk.remove(segmentName(numbers[0])); err != nil {
-			return nil, err
-		}
-		numbers = numbers[1:]
-	}
-	if numbers[0] > oldest || numbers[len(numbers)-1]-numbers[0] != uint64(len(numbers)-1) {
-		return nil, fmt.Errorf("%w: the log begins with segment %d, and of %d segments %d are there",
-			ErrDamaged, oldest, newest.info.number-oldest+1, len(numbers))
-	}
-	var before *segmentRead
-	for _, number := range numbers {
-		r := newest
-		if number != newest.info.number {
-			if r, err = l.read(number, false); err != nil {
-				return nil, err
-			}
-		}
-		if before != nil && (before.end.end != r.info.end || before.end.last != r.info.last) {
-			return nil, fmt.Errorf("%w: %s ends at byte %d, and not with the last batch at byte %d",
-				ErrDamaged, segmentName(before.info.number), before.end.end, r.info.end)
-		}
-		if err := l.take(r); err != nil {
-			return nil, fmt.Errorf("%s: %w", segmentName(number), err)
-		}
-		before = &segmentRead{info: r.info, end: r.end}
-	}
-	l.end, l.zeroed = newest.end, newest.end.end
-	if newest.dirty > 0 {
-		if _, err := l.tail().file.WriteAt(make([]byte, newest.dirty-l.end.end), l.end.end); err != nil {
-			return nil, err
-		}
-	}
-	// A process that was killed between a write and its flush has left bytes that are here
-	// and not on the disk. From now on they count as stored.
-	if l.sync {
-		if err := l.flush(); err != nil {
-			return nil, err
-		}
-	}
-	if newest.info.number > noted {
-		if err := l.note(newest.info.number); err != nil {
-			return nil, err
-		}
-	}
-	return l, nil
-}
-
-// segmentRead is a segment as read.
-type segmentRead struct {
-	info    segmentInfo
-	file    logFile
-	batches []batch
-	end     chain
-	dirty   int64
-	taken   bool // by the log, which closes the file
-}
-
-// read reads the whole segment, and leaves it open if it is well.
-func (l *segmentLog) read(number uint64, newest bool) (_ *segmentRead, err error) {
-	name := segmentName(number)
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
-		}
-	}()
-	file, err := l.disk.open(name)
-	if err != nil {
-		return nil, err
-	}
-	r := &segmentRead{file: file}
-	size, err := file.Size()
-	var data []byte
-	if err == nil {
-		data = make([]byte, size)
-		_, err = file.ReadAt(data, 0)
-	}
-	if err == nil {
-		r.info, err = decodeSegment(data)
-	}
-	if err == nil && (r.info.id != l.id || r.info.number != number || r.info.oldest > number) {
-		err = fmt.Errorf("%w: is segment %d of log %x", ErrDamaged, r.info.number, r.info.id)
-	}
-	if err == nil {
-		r.batches, r.end, r.dirty, err = readBatches(data)
-	}
-	if err == nil && r.dirty > 0 && !newest {
-		err = fmt.Errorf("%w: the batch at byte %d has lost bytes, and a segment was begun later", ErrDamaged, r.end.end)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return r, nil
-}
-
-// take does the changes of a segment again.
-func (l *segmentLog) take(r *segmentRead) error {
-	s := &segment{number: r.info.number, file: r.file, size: r.info.size}
-	l.segments, r.taken = append(l.segments, s), true
-	for _, b := range r.batches {
-		switch b.kind {
-		case batchEntries:
-			for at := 0; at < len(b.payload); {
-				n := entryLen(b.payload[at:])
-				if n == 0 {
-					return fmt.Errorf("%w: no entry at byte %d", ErrDamaged, b.at+int64(at))
-				}
-				l.insert(place{entryIndex(b.payload[at:]), s, b.at + int64(at), n})
-				at += n
-			}
-		case batchDeletion:
-			if len(b.payload) != deletionLen {
-				return fmt.Errorf("%w: no deletion at byte %d", ErrDamaged, b.at)
-			}
-			from, to := l.between(binary.BigEndian.Uint64(b.payload), binary.BigEndian.Uint64(b.payload[8:]))
-			l.cut(from, to)
-		default:
-			return fmt.Errorf("%w: the batch at byte %d is of the unknown kind %d", ErrDamaged, b.at, b.kind)
-		}
-	}
-	return nil
-}
-
 func (l *segmentLog) tail() *segment { return l.segments[len(l.segments)-1] }
 
 // find returns the position of the entry at index, or the position at which it would be.
@@ -419,13 +245,18 @@ func (l *segmentLog) DeleteRange(min, max uint64) error {
 	l.cut(from, to)
 	l.mu.Unlock()
 	for ; dead > 0; dead-- {
-		s := l.segments[0]
-		l.segments = l.segments[1:]
-		if err := errors.Join(s.file.Close(), l.disk.remove(segmentName(s.number))); err != nil {
+		if err := l.dropOldest(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// dropOldest removes the oldest segment.
+func (l *segmentLog) dropOldest() error {
+	s := l.segments[0]
+	l.segments = l.segments[1:]
+	return errors.Join(s.file.Close(), l.disk.remove(segmentName(s.number)))
 }
 
 // batch returns the buffer for the next batch, with room for its head.
