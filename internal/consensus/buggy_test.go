@@ -137,8 +137,8 @@ func buggyRound(t *testing.T, m *mangler, seed uint64) {
 				select {
 				case out = <-answer:
 				case <-time.After(time.Minute):
-					// A leader whose entries are lies that nobody takes leads on: each answer
-					// to a heartbeat keeps it the leader.
+					// A false vote has elected a voter that lacks committed entries. The others
+					// refuse its entries, and their answers to its heartbeats keep it the leader.
 					if !m.lies {
 						t.Error("a leader answers nothing for a minute")
 					}
