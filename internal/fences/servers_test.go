@@ -29,7 +29,7 @@ import (
 // TestMain ends the servers that the tests have started.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, s := range []*server{postgres, mariadb, redis} {
+	for _, s := range []*server{postgres, mariadb, redis, objects} {
 		s.end()
 	}
 	os.Exit(code)

@@ -22,7 +22,7 @@ import (
 // suites are the tests that play the suite, by directory.
 var suites = []struct{ dir, packages, tests string }{
 	{"../..", "./fence/...", "^(TestGuard|TestFile|TestMemory|TestDurable|TestManifest)$"},
-	{".", ".", "^(TestDatabases|TestRedis)$"},
+	{".", ".", "^(TestDatabases|TestRedis|TestS3)$"},
 }
 
 func main() {
