@@ -3,7 +3,7 @@
 // is a module of its own, since its drivers are no business of the library.
 //
 // The servers are started by the tests, with a directory and a port of their own, and
-// ended with them. A server that is not installed leaves its tests out; with
-// WARDMOTE_FENCES=all, as in CI, it fails them. The S3 server is built from its source,
-// in the version of testdata/s3server, which takes a minute the first time.
+// ended with them, even if the tests are killed. A server that is not installed leaves
+// its tests out; with WARDMOTE_FENCES=all, as in CI, it fails them. The S3 server is built
+// from its source, in the version of testdata/s3server, which takes a minute the first time.
 package fences
