@@ -32,7 +32,7 @@ func (a *agent) run(ctx context.Context) error {
 	defer stop()
 	var election sync.WaitGroup
 	election.Go(func() {
-		// An error of one term is told in the log, and the next term makes good for it.
+		// The log has the error of a term, and the next term repeats the step.
 		_ = a.client.Elect(standing, "orchestrator", func(ctx context.Context, _ *locks.Lock) error {
 			a.say("is the orchestrator")
 			return orchestrate(ctx, a.client)
@@ -50,8 +50,8 @@ func (a *agent) work(ctx context.Context) error {
 		if err != nil || !ok {
 			return err
 		}
-		// The lock of the task saves work, and nothing else: two agents at one task would
-		// take turns at its files, and the second would find all lines there.
+		// The lock of the task only saves work: two agents at one task would take turns
+		// at the files, and the second agent would find all lines there.
 		err = a.client.Do(ctx, "task/"+t.Name, func(ctx context.Context, _ *locks.Lock) error {
 			if open, err := a.open(ctx, t); err != nil || !open {
 				return err // another agent was first
@@ -70,12 +70,12 @@ func (a *agent) work(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, locks.ErrLost), errors.Is(err, locks.ErrSessionLost), errors.Is(err, locks.ErrUncertain):
-			// The grant is over, and somebody else may have the task. All steps can be
-			// repeated, so there is nothing to clean up.
+			// The grant is over, and another agent may have the task. All steps can be
+			// repeated, so nothing has to be cleaned up.
 			a.say("gives up %s: %v", t.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
 		default:
-			// A refusal by a fence without a loss is here, too: then another cluster
-			// writes the files.
+			// Also a refusal by a fence without a loss: then another cluster writes the
+			// files.
 			return err
 		}
 	}

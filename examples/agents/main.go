@@ -64,8 +64,8 @@ const (
 	stoppedKey = "stopped" // the cell that tells of a process that is about to stop
 )
 
-// demo runs the agents in processes of their own, and checks the tree. This process has
-// the cluster's only vote; give yours three voters, so that any one of them may die.
+// demo runs the agents in processes of their own, and checks the tree. The demo has the
+// cluster's only vote; a cluster with three voters survives the death of any process.
 func demo(ctx context.Context, out io.Writer, ttl time.Duration) (err error) {
 	dir, err := os.MkdirTemp("", "wardmote-agents")
 	if err != nil {
@@ -82,7 +82,7 @@ func demo(ctx context.Context, out io.Writer, ttl time.Duration) (err error) {
 			return err
 		}
 	}
-	// With a Dir a member that stops looks for nobody to take over: the cluster ends here.
+	// A member with a Dir stops at once, and looks for no successor: the cluster ends here.
 	node, err := cluster.Start(ctx, cluster.Config{InitialSize: 1, TTL: ttl, Dir: filepath.Join(dir, "cluster")})
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func startAgent(ctx context.Context, out io.Writer, name string, args ...string)
 	cmd := exec.CommandContext(ctx, exe, append([]string{agentCommand, "-name", name}, args...)...)
 	cmd.SysProcAttr = ownGroup()
 	cmd.Stdout, cmd.Stderr = out, out
-	// The agent ends when its standard input does: also if this process is killed.
+	// The agent ends with its standard input, and so also if the demo is killed.
 	if _, err := cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

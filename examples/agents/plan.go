@@ -11,9 +11,9 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// A plan is the work of all agents. The cluster keeps the plan as one value, and tells of
-// its changes. What is done is said by the files as well: a plan that is lost, or that
-// says less than was done, costs work and no edit.
+// A plan is the work of all agents. The cluster keeps the plan as one value, and tells the
+// agents of changes. The files say as well which tasks are done: a plan that is lost or
+// late costs work, and no edit.
 type plan struct {
 	Tasks  []task
 	Closed bool // nothing more will come
@@ -71,10 +71,10 @@ func (p *plan) allDone() bool {
 	return !slices.ContainsFunc(p.Tasks, func(t task) bool { return !t.Done })
 }
 
-// orchestrate is the work of the elected agent: it plans in two rounds, the second of
-// which needs the results of the first. An orchestrator that dies, or is paused and wakes
-// up late, stops nobody: the next one continues with the plan as it is, and each change
-// of the plan looks first whether it was made.
+// orchestrate is the work of the elected agent: a plan in two rounds, the second after
+// the results of the first. An orchestrator that dies or is paused stops no agent: the next
+// orchestrator continues with the present plan, and each change begins with a look at the
+// plan, so that a late or repeated change does nothing.
 func orchestrate(ctx context.Context, c *locks.Client) error {
 	for p, err := range plans(ctx, c) {
 		switch {

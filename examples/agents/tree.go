@@ -12,8 +12,7 @@ import (
 
 // A tree is a directory of text files that agents change. Each file has a mark of its own
 // in another directory: the highest token that was shown for the file. So the marks are as
-// fine as the locks, and an agent that is refused one file was refused by the holder of
-// that file.
+// fine as the locks: a refusal means that another agent has held the very file since.
 type tree struct{ files, marks string }
 
 // guard opens the mark of a file.

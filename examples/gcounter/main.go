@@ -1,12 +1,11 @@
-// Command gcounter counts in three processes' stead without any lock: a grow-only counter.
-// Each replica adds to a slot of its own, and two counters are merged by taking the larger
-// number of each slot. Merges may come late, twice, or in any order, and every replica
-// ends with the same sum:
+// Command gcounter counts on three replicas without any lock: a grow-only counter. Each
+// replica adds to its own slot. A merge of two counters takes the larger number of each
+// slot. Merges may come late, twice, or in any order, and all replicas end with one sum:
 //
 //	go run ./examples/gcounter
 //
-// Before you take a lock, see whether the changes commute as here: nobody waits, nothing
-// can be lost by a pause, and no cluster is needed. What the counter cannot do is to
+// Before you take a lock, see whether your changes commute like these additions. Then no
+// process waits, no pause can lose a change, and no cluster is needed. The counter cannot
 // decide: "at most 100 in all" needs the sum before the next addition, and so a lock,
 // permits, or an owner.
 package main
@@ -21,16 +20,16 @@ import (
 )
 
 // A Counter has the additions of each replica. Every slot has a single writer, and only
-// grows. So a replica's name must be its own, and a replica that has lost its slot must
-// come back under another name: it would begin at zero, and the others would take its
-// additions for ones that they know.
+// grows. So no two replicas may have one name, and a replica that has lost its slot must
+// come back under another name: a slot that begins again at zero is smaller than the
+// copies of the other replicas, and new additions in the slot are lost.
 type Counter map[string]uint64
 
 // Add counts n more, under the replica's own name.
 func (c Counter) Add(replica string, n uint64) { c[replica] += n }
 
-// Merge takes over what other knows. Merge is commutative, associative and idempotent:
-// that is all that makes the lock needless.
+// Merge adds the knowledge of other. Merge is commutative, associative and idempotent,
+// and by these three laws needs no lock.
 func (c Counter) Merge(other Counter) {
 	for replica, n := range other {
 		c[replica] = max(c[replica], n)
@@ -73,7 +72,7 @@ func demo(out io.Writer, random *rand.Rand) error {
 		name := names[random.IntN(len(names))]
 		replicas[name].Add(name, 1)
 		send(name)
-		// Any message may come now, and come again later; most are lost.
+		// Any message may come now, and again later; most are lost.
 		m := network[random.IntN(len(network))]
 		replicas[m.to].Merge(m.content)
 	}

@@ -16,7 +16,7 @@ func TestTheProgram(t *testing.T) {
 	}
 }
 
-// The three laws that a merge has to keep.
+// The three laws of a merge.
 func TestMerge(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	merged := func(all ...Counter) Counter {

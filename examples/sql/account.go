@@ -43,8 +43,8 @@ type Bank struct {
 func (b *Bank) Withdraw(ctx context.Context, amount int) (left int, err error) {
 	paid := false
 	err = b.Locks.Do(ctx, "account/"+joint, func(ctx context.Context, l *locks.Lock) error {
-		// The claim comes before the first read: from here on no earlier holder can
-		// change what this one has read.
+		// Claim before the first read: from here on no earlier holder can change the
+		// account.
 		if b.Guard != nil {
 			if err := b.Guard.Claim(ctx, b.DB, joint, l.Token()); err != nil {
 				return err

@@ -1,9 +1,9 @@
-// Command sql shows why a lock is not enough for money, and what is. Two tellers pay from
-// one account in a database, each under the lock. One is stopped between its read and its
-// write; the lock passes on, and then the first one wakes up and writes. Without a fence
-// the database takes that write, and money is lost. With the fence the database refuses.
+// Command sql shows why a lock is not enough for money. Two tellers, ann and ben, pay from
+// one account in a database, each under the lock. Ann is stopped between the read and the
+// write; the lock passes to ben, and then ann wakes up and writes. Without a fence the
+// database takes ann's write, and money is lost. With the fence the database refuses.
 //
-// The program needs no server: it takes SQLite and a file that it removes.
+// The program needs no server: SQLite in a temporary file is enough.
 //
 //	cd examples/sql && go run .
 //	go run . -database postgres://user:password@localhost/test
@@ -131,8 +131,8 @@ func play(ctx context.Context, out io.Writer, bank Bank) (lost int, err error) {
 	ann.Between = func(held context.Context, l *locks.Lock, balance int) context.Context {
 		fmt.Fprintf(out, "  ann has the lock and reads %d\n", balance)
 		once.Do(func() { meanwhile = pause(ctx, out, l, &ben) })
-		// In a process that wakes up, the next statement may be on its way before anything
-		// has looked at ctx: so the end of the lock's context does not save the account.
+		// A process that wakes up may send the next statement before any goroutine has
+		// looked at ctx: so the end of the lock's context does not save the account.
 		return context.WithoutCancel(held)
 	}
 
@@ -169,9 +169,8 @@ func play(ctx context.Context, out io.Writer, bank Bank) (lost int, err error) {
 	return lost, nil
 }
 
-// pause plays the pause of a process that holds l. Other clients learn of a pause when the
-// holder's beats are missing for a TTL; here an operator breaks the grant, so that nobody
-// has to wait.
+// pause plays the pause of a process that holds l. In a real pause the lock passes on after
+// a TTL without beats of the holder; here an operator breaks the grant, to save the wait.
 func pause(ctx context.Context, out io.Writer, l *locks.Lock, ben *Bank) error {
 	fmt.Fprintln(out, "  ann is stopped right before the write, and the lock passes on")
 	if err := ben.Locks.Break(ctx, l.Key(), l.Token()); err != nil {

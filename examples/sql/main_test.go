@@ -16,7 +16,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the output to testdata")
 
-// The program says what it says in testdata, but for the tokens.
+// The output is that in testdata, but for the tokens.
 func TestTheProgram(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var out strings.Builder
@@ -50,7 +50,7 @@ func TestAProgramThatIsEnded(t *testing.T) {
 	}
 }
 
-// A withdrawal of more than there is changes nothing, and is no fault of the fence.
+// A withdrawal of too much changes nothing.
 func TestTooLittleMoney(t *testing.T) {
 	db, dialect, err := open("sqlite:" + filepath.Join(t.TempDir(), "bank"))
 	if err != nil {

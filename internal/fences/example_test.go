@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The example sql says in PostgreSQL and MariaDB what it says in SQLite.
+// The example sql has the same output with PostgreSQL, MariaDB and SQLite.
 func TestTheExampleInOtherDatabases(t *testing.T) {
 	const example = "../../examples/sql"
 	want, err := os.ReadFile(filepath.Join(example, "testdata", "output.txt"))

@@ -1,7 +1,7 @@
-// Package dirstore keeps the manifests of package objectfence in a directory. It asks
-// nothing of the file system but a link that fails if the name exists, and shows how to
-// make a store of anything that can create a name once. Copy the package, or import it.
-// For the files of one host take fence.File, which leaves nothing behind.
+// Package dirstore keeps the manifests of package objectfence in a directory. The package
+// needs nothing of the file system but a link that fails if the name exists, and shows how
+// to make a store of anything that can create a name once. Copy the package, or import it.
+// For the files of one host take fence.File, because dirstore leaves old names behind.
 //
 // Each version of an object is a file with the version's number in its name. A put of
 // version n+1 links a complete file to that name. Two invariants make the link a
@@ -11,9 +11,9 @@
 //	D2: a name that was made is never free again
 //
 // So the link succeeds for one caller only, and only while version n is the latest. By D1
-// and D2 the latest version is found without a list of all. An old version gives up its
-// content and, by D2, not its name: each change leaves an empty file. That suits a state
-// that changes some times an hour.
+// and D2 the latest version is found by bisection, without a list of the directory. An old
+// version loses its content and, by D2, keeps its name: each change leaves an empty file.
+// The package suits a state with some changes an hour.
 package dirstore
 
 import (
@@ -32,7 +32,7 @@ import (
 )
 
 // Store is an objectfence.Store in a directory that exists. Any number of processes may
-// use the directory. Nobody may remove files from it.
+// use the directory. No file may be removed from the directory.
 type Store struct{ Dir string }
 
 // path is the file of a version. The escaped key is one name, without a slash.
@@ -109,15 +109,15 @@ func (s Store) Put(ctx context.Context, key string, body []byte, version string)
 		return "", fmt.Errorf("dirstore: put: %w", err)
 	}
 	if n > 0 {
-		// To save space, and nothing else: nobody reads the content of an old version.
-		// A reader that has opened the old file still reads all of it.
+		// To save space only: the content of an old version is never used. A reader
+		// with the old file open still reads the whole content.
 		_ = s.place(nil, func(file string) error { return os.Rename(file, s.path(key, n)) })
 	}
 	return strconv.Itoa(n + 1), nil
 }
 
-// place writes a complete file and gives it a name. The file and its name are on the disk
-// when place returns nil. After an error they may be.
+// place writes a complete file, and calls name to give the file a name. When place returns
+// nil, file and name are on the disk. After an error they may be.
 func (s Store) place(body []byte, name func(file string) error) (err error) {
 	f, err := os.CreateTemp(s.Dir, ".new-*") // no key begins so: see path
 	if err != nil {

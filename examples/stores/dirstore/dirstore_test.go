@@ -148,7 +148,7 @@ func TestOnePutOfAVersionSucceeds(t *testing.T) {
 	}
 }
 
-// A directory that is not there is no empty store.
+// A missing directory is no empty store.
 func TestADirectoryThatIsNotThere(t *testing.T) {
 	s := dirstore.Store{Dir: t.TempDir() + "/none"}
 	if _, _, err := s.Get(t.Context(), "key"); err == nil {

@@ -5,8 +5,8 @@
 //	client := s3.NewFromConfig(cfg)
 //	m, err := objectfence.New(s3store.Store{Client: client, Bucket: "jobs"}, "nightly.json")
 //
-// Try your server before you trust it: a server that ignores the conditions protects
-// nothing, and says nothing. The suite of package fencetest finds out.
+// Test your server first, with the suite of package fencetest: a server may ignore the
+// conditions, and then protects nothing, and gives no error.
 package s3store
 
 import (
@@ -58,9 +58,9 @@ const limit = 2 * objectfence.MaxState
 
 // Put replaces the object if the ETag is still version, or creates the object.
 //
-// The SDK repeats a put by itself when the answer was lost. The repeated put then finds the
-// first one, and the SDK reports a conflict although the put was made. Put reports that
-// conflict like any other: objectfence looks into the object before it believes one.
+// The SDK repeats a put by itself when the answer was lost. The second put then meets the
+// first, and the SDK reports a conflict although the put was made. Put reports that
+// conflict like any other: objectfence looks into the object after each conflict.
 func (s Store) Put(ctx context.Context, key string, body []byte, version string) (string, error) {
 	in := &s3.PutObjectInput{Bucket: &s.Bucket, Key: &key, Body: bytes.NewReader(body), ContentType: aws.String("application/json")}
 	if version == "" {
