@@ -5,6 +5,8 @@ go 1.26.0
 
 replace github.com/wardmote/wardmote => ../..
 
+replace github.com/wardmote/wardmote/examples/stores => ../../examples/stores
+
 require (
 	github.com/aws/aws-sdk-go-v2 v1.48.0
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.9
@@ -13,6 +15,7 @@ require (
 	github.com/lib/pq v1.12.3
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/wardmote/wardmote v0.0.0-00010101000000-000000000000
+	github.com/wardmote/wardmote/examples/stores v0.0.0-00010101000000-000000000000
 	modernc.org/sqlite v1.61.1
 )
 
@@ -39,7 +42,6 @@ require (
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
-	github.com/wardmote/wardmote/examples/stores v0.0.0-00010101000000-000000000000
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
@@ -48,5 +50,3 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
-
-replace github.com/wardmote/wardmote/examples/stores => ../../examples/stores
