@@ -224,19 +224,24 @@ func (s *session) withdrawnError(key string) error {
 	return callError("acquire", key, errWithdrawn)
 }
 
+// heldByHolder returns the error for a key held by h.
+func heldByHolder(key string, h machine.Holder) error {
+	return &HeldError{
+		Key:      key,
+		Client:   h.Client,
+		Node:     h.Node,
+		Token:    fence.Token(h.Token),
+		Conflict: h.Key,
+		Delayed:  h.Client != "" && h.Session == machine.SessionID{},
+	}
+}
+
 // refusalError returns the error of an Acquire that the cluster refused.
 func refusalError(req *acquireRequest, out machine.Outcome) error {
 	key := req.key
 	switch out.Code {
 	case machine.Held:
-		return &HeldError{
-			Key:      key,
-			Client:   out.Holder.Client,
-			Node:     out.Holder.Node,
-			Token:    fence.Token(out.Holder.Token),
-			Conflict: out.Holder.Key,
-			Delayed:  out.Holder.Client != "" && out.Holder.Session == machine.SessionID{},
-		}
+		return heldByHolder(key, out.Holder)
 	case machine.TooManyWaiters:
 		return fmt.Errorf("%w: %d wait for %q", ErrTooManyWaiters, out.Limit, key)
 	case machine.TooManyKeys:
