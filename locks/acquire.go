@@ -78,8 +78,8 @@ func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock
 	req.series = c.series(req.key)
 	call := c.traceCall(parent, &req)
 	l, err := c.acquireInAnySession(ctx, parent, req)
-	call.failed(err)
 	if err != nil {
+		call.failed(&req, err)
 		c.countFailed(err)
 	}
 	return l, err
@@ -90,12 +90,17 @@ func (c *Client) acquireInAnySession(ctx, parent context.Context, req acquireReq
 		return nil, callError("acquire", req.key, endOf(ctx))
 	}
 	var retry backoff
+	var last error
 	for {
 		s, err := c.liveSession(ctx)
 		if err != nil {
 			return nil, callError("acquire", req.key, err)
 		}
+		if req.owner != "" && req.tracing.begun {
+			req.tracing.failed(&req, last) // now the call may join a grant, which has a trace of its own
+		}
 		l, err := s.acquire(ctx, parent, req)
+		last = err
 		switch {
 		case err == errNoSession: // the session had ended before the request came
 		case c.lostWithSession(err):

@@ -131,6 +131,7 @@ var arrows = []arrow{
 	{"internal/voters", "internal/member", members},
 	{"internal/voters", "internal/timing", durations},
 	{"internal/voters", "internal/wakeup", wakeups},
+	{"internal/voters", "internal/refused", refusals},
 
 	{"internal/term/termtest", "internal/term", "tests run the real term"},
 	{"internal/term/termtest", "internal/machine", "tests check the table after every entry"},
@@ -170,6 +171,7 @@ var arrows = []arrow{
 	{"internal/raftstore", "github.com/hashicorp/raft", "the store has raft's interfaces"},
 	{"internal/raftstore", "github.com/hashicorp/raft-boltdb", "the durable log"},
 	{"internal/raftstore", "github.com/hashicorp/go-hclog", "raft's snapshot store wants this logger"},
+	{"internal/raftstore", "golang.org/x/sys/unix", "the log's files are allocated at once, and flushed without their times"},
 	{"internal/raftstore", "go.etcd.io/bbolt", "damage is found before raft-boltdb opens the file"},
 
 	{"internal/founding", "internal/refused", refusals},

@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -23,32 +24,50 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "github.com/lib/pq"
-	_ "modernc.org/sqlite"
 )
 
-// TestMain ends the servers that the tests have started.
+// TestMain runs the tests and ends their servers. In a process started by the tests
+// TestMain is the keeper or the orphan.
 func TestMain(m *testing.M) {
+	var err error
+	switch dir := os.Getenv(keptDir); {
+	case dir != "":
+		err = keep(dir)
+	case os.Getenv(orphan) != "":
+		err = beOrphan()
+	default:
+		os.Exit(runTests(m))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func runTests(m *testing.M) int {
 	code := m.Run()
 	for _, s := range []*server{postgres, mariadb, redis} {
 		s.end()
 	}
-	os.Exit(code)
+	return code
 }
 
-// A server is a database server that is started once for all tests.
+// A server is a database server, started once for all tests.
 type server struct {
 	name  string
 	start func(dir string, port int) (*exec.Cmd, error)
 	ready func(port int) error
 
-	once sync.Once
-	dir  string
-	port int
-	cmd  *exec.Cmd
-	err  error
+	once   sync.Once
+	dir    string
+	port   int
+	keeper *exec.Cmd
+	input  io.Closer // the keeper's
+	err    error
 }
 
-// require starts the server, and returns its port.
+// require starts the server and returns the port.
 func (s *server) require(tb testing.TB) (port int) {
 	tb.Helper()
 	s.once.Do(func() { s.err = s.begin() })
@@ -70,12 +89,21 @@ func (s *server) begin() error {
 	if s.port, err = freePort(); err != nil {
 		return err
 	}
-	if s.cmd, err = s.start(dir, s.port); err != nil {
+	cmd, err := s.start(dir, s.port)
+	if err != nil {
 		return err
 	}
-	if err := s.cmd.Start(); err != nil {
+	keeper, err := keeperOf(cmd, dir)
+	if err != nil {
 		return err
 	}
+	if s.input, err = keeper.StdinPipe(); err != nil {
+		return err
+	}
+	if err := keeper.Start(); err != nil {
+		return err
+	}
+	s.keeper = keeper
 	deadline := time.Now().Add(time.Minute)
 	for {
 		err := s.ready(s.port)
@@ -90,9 +118,9 @@ func (s *server) begin() error {
 }
 
 func (s *server) end() {
-	if s.cmd != nil && s.cmd.Process != nil {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
+	if s.keeper != nil {
+		_ = s.input.Close()
+		_ = s.keeper.Wait()
 	}
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
@@ -120,8 +148,8 @@ func find(program string, patterns ...string) (string, error) {
 	return exec.LookPath(program)
 }
 
-// asUser returns a command that runs as a user of this host if the test is root: some
-// servers refuse root. The directory is given to that user.
+// asUser returns a command. If the test is root, the command runs as a user of this host,
+// who becomes the owner of the directory: some servers refuse to run as root.
 func asUser(name, dir, program string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
