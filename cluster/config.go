@@ -213,7 +213,9 @@ type Recovery struct {
 
 	// TokenFloor, if set, is asked before a cluster is founded or succeeded: the
 	// first token is above the result. While TokenFloor fails, nothing is founded.
-	// A result of 2^62 or more is refused, and Health tells so.
+	// A result above 2^53 - 2^46 is refused, and Health tells so. A member accepts a
+	// first token more than a day ahead of its clock only if its own TokenFloor
+	// explains it: set TokenFloor on all members.
 	TokenFloor func(ctx context.Context) (fence.Token, error)
 
 	_ struct{}
