@@ -233,7 +233,7 @@ func TestForgedCommandsOfALeaderAreRefused(t *testing.T) {
 			return o
 		}
 		b.open(nodes[0], 2)
-		accepted(nodes[0], machine.Ask{Session: sid(2), Key: "k"})
+		accepted(nodes[0], machine.Ask{Session: sid(2), Key: "k", Token: token})
 		accepted(nodes[0], machine.Break{Session: sid(2), Key: "k", Token: token})
 		held := accepted(nodes[0], shared(2, 1, "k", ""))
 		up := accepted(nodes[0], machine.Upgrade{Session: sid(2), Seq: 2, Token: held.Token})
