@@ -25,9 +25,9 @@ func (r *Runner) Step(ctx context.Context, from member.Process, t wire.Type, bod
 	case wire.Chosen:
 		return r.stepChosen(ctx, from, body), nil
 	case wire.Prepare:
-		return r.stepPrepare(from, body)
+		return r.stepPrepare(ctx, from, body)
 	case wire.Accept:
-		return r.stepAccept(from, body)
+		return r.stepAccept(ctx, from, body)
 	case wire.Retire:
 		return r.stepRetire(ctx, from, body)
 	}
@@ -45,7 +45,7 @@ func (r *Runner) stepChosen(ctx context.Context, from member.Process, body []byt
 	return wire.CodeOK
 }
 
-func (r *Runner) stepPrepare(asker member.Process, body []byte) (wire.Code, []byte) {
+func (r *Runner) stepPrepare(ctx context.Context, asker member.Process, body []byte) (wire.Code, []byte) {
 	var req wire.PrepareRequest
 	if wire.Unmarshal(body, &req) != nil || !checkPrepare(req) || r.refusesBallot(asker, req.Ballot) {
 		return wire.CodeBad, nil
@@ -61,7 +61,7 @@ func (r *Runner) stepPrepare(asker member.Process, body []byte) (wire.Code, []by
 		Members: r.foundersSeen(),
 		Differs: differences(own, theirs),
 	}
-	if answer.Refused = r.refusePrepare(req, theirs, own); answer.Refused != "" {
+	if answer.Refused = r.refusePrepare(ctx, req, theirs, own); answer.Refused != "" {
 		answer.Claimed = req.Word == wire.WordNone && r.value.Load() == nil && slices.ContainsFunc(r.claimants(), func(c claim) bool { return c.heard })
 		return wire.CodeNo, wire.Marshal(&answer)
 	}
@@ -81,7 +81,12 @@ func (r *Runner) stepPrepare(asker member.Process, body []byte) (wire.Code, []by
 }
 
 // refusePrepare returns why this member does not take part in a ballot, or "".
-func (r *Runner) refusePrepare(req wire.PrepareRequest, theirs, own terms) string {
+func (r *Runner) refusePrepare(ctx context.Context, req wire.PrepareRequest, theirs, own terms) string {
+	if r.value.Load() == nil {
+		if why := r.refuseFloor(ctx, wire.Founding{Floor: req.Floor}); why != "" {
+			return why
+		}
+	}
 	if req.Word != wire.WordNone {
 		if theirs.declares() && own.declares() && exclude(theirs, own) {
 			return "its configuration differs"
@@ -118,12 +123,12 @@ func (r *Runner) refuseWord(w wire.Word, members []wire.GroupMember) string {
 	return r.checkGroup(w, group)
 }
 
-func (r *Runner) stepAccept(from member.Process, body []byte) (wire.Code, []byte) {
+func (r *Runner) stepAccept(ctx context.Context, from member.Process, body []byte) (wire.Code, []byte) {
 	var req wire.AcceptRequest
 	if wire.Unmarshal(body, &req) != nil || Check(req.Value) != nil || !checkGroupSizes(req.Group) || r.refusesBallot(from, req.Ballot) {
 		return wire.CodeBad, nil
 	}
-	refused := r.refuseAccept(req)
+	refused := r.refuseAccept(ctx, req)
 	if refused == "" {
 		rec, ok := r.updatePromise(req.Word, &req.Value, func(p identity.Promise) (identity.Promise, bool) { return accept(p, req.Ballot, req.Value) })
 		if ok {
@@ -135,7 +140,7 @@ func (r *Runner) stepAccept(from member.Process, body []byte) (wire.Code, []byte
 }
 
 // refuseAccept returns why this member does not accept a value, or "".
-func (r *Runner) refuseAccept(req wire.AcceptRequest) string {
+func (r *Runner) refuseAccept(ctx context.Context, req wire.AcceptRequest) string {
 	own := r.value.Load()
 	if req.Word == wire.WordNone {
 		switch {
@@ -144,21 +149,41 @@ func (r *Runner) refuseAccept(req wire.AcceptRequest) string {
 		case !r.Declared():
 			return "it is no founder"
 		}
-		return ""
+		return r.refuseFloor(ctx, req.Value)
 	}
 	if own != nil && (!r.hasRetired() || votes(r.cfg.Record.Get()) || !slices.Contains(req.Value.Predecessors, own.Cluster)) {
 		return "it has not retired from cluster " + clusterText(own.Cluster)
 	}
-	r.mu.Lock()
-	seen := r.spent
-	r.mu.Unlock()
-	if own != nil {
-		seen = max(seen, own.Floor)
-	}
-	if why := checkFloor(req.Value, r.cfg.Self.Clock.Wall(), seen); why != "" {
+	if why := r.refuseFloor(ctx, req.Value); why != "" {
 		return why
 	}
 	return r.refuseWord(req.Word, req.Group)
+}
+
+// refuseFloor returns why this member does not accept the first token of a value, or "".
+// A token too far above the clock and above all tokens seen is accepted only if
+// Config.TokenFloor explains it.
+func (r *Runner) refuseFloor(ctx context.Context, v wire.Founding) string {
+	seen := r.seenFloor()
+	why := checkFloor(v, r.cfg.Self.Clock.Wall(), seen)
+	if why == "" || r.cfg.TokenFloor == nil {
+		return why
+	}
+	if token, err := r.cfg.TokenFloor(ctx); err == nil {
+		why = checkFloor(v, r.cfg.Self.Clock.Wall(), max(seen, token))
+	}
+	return why
+}
+
+// seenFloor returns the highest token that this member knows to be spent.
+func (r *Runner) seenFloor() uint64 {
+	seen := r.cfg.Record.Get().Token
+	if own := r.value.Load(); own != nil {
+		seen = max(seen, own.Floor)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(seen, r.spent)
 }
 
 // pledge is a promise to take part in a ballot on a word.

@@ -104,14 +104,22 @@ func seenToken(a wire.RetireAnswer) uint64 {
 	return a.Token + (a.TokenAge/1000+1)<<tokenBits
 }
 
-// checkFloor returns why a member refuses the first token of a successor, or "": a token
-// too far ahead would spend the tokens that are left. Now is the member's clock, and seen
-// its seenToken: a cluster founded by a clock years ahead has a successor too, since its
-// members know its tokens. No message of another member raises either.
+// checkFloor returns why a member refuses the first token of a founding, or "": a token
+// too far ahead would spend the tokens that are left, in every later cluster too, since
+// guards remember tokens. Now is the member's clock, and seen the highest token that it
+// knows to be spent: a cluster founded by a clock years ahead has a successor too, since
+// its members know its tokens. No message of another member raises either. A host without
+// a clock stands at 1970 and judges no first founding.
 func checkFloor(v wire.Founding, now time.Time, seen uint64) string {
-	if limit := max(tokenOf(now), seen); len(v.Predecessors) > 0 && v.Floor > limit+maxAhead {
+	limit := max(tokenOf(now), seen)
+	switch {
+	case v.Floor <= limit || v.Floor-limit <= maxAhead:
+	case len(v.Predecessors) > 0:
 		return fmt.Sprintf("the successor's first token is %v ahead of this member's clock and of the tokens that it has seen, a day at most is accepted: set the clocks of the hosts right; "+
 			"if they are right, the former cluster was founded by a wrong clock: stop this member, and start it again after the recovery", aheadOf(v.Floor, limit))
+	case now.Year() >= 1980:
+		return fmt.Sprintf("the first token is %v ahead of this member's clock, a day at most is accepted: set the clocks of the hosts right; "+
+			"if they are right, have Recovery.TokenFloor tell the tokens that are spent", aheadOf(v.Floor, limit))
 	}
 	return ""
 }
