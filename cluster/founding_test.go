@@ -261,7 +261,11 @@ func TestTokensRiseOverAFoundingAnew(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		var last machine.Token
 		seen := make(map[machine.ClusterID]bool)
-		for round, remembered := range []machine.Token{0, 0, 1 << 52} {
+		for round, ahead := range []time.Duration{0, 0, 20 * time.Hour} {
+			remembered := machine.Token(0)
+			if ahead > 0 {
+				remembered = machine.Token(time.Now().Add(ahead).Unix()) << 21
+			}
 			n2 := b.start("n2")
 			if err := n2.record.Update(func(r *identity.Record) { r.Token = uint64(remembered) }); err != nil {
 				t.Fatal(err)

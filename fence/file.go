@@ -2,6 +2,7 @@ package fence
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -172,6 +173,21 @@ func (f *File) Current() (Token, error) {
 	return f.mark, nil
 }
 
+// Highest returns the highest token that the file has seen, or zero. In contrast to
+// Current it waits for no write, whose process may be stopped: a claim that is under way
+// may be missing. Highest is a cluster.Recovery.TokenFloor:
+//
+//	cfg.Recovery.TokenFloor = file.Highest
+//
+// Highest fails with a *CorruptError if the mark is damaged, with the error of the file
+// system, and with ctx's error if ctx has ended. After Close it still answers.
+func (f *File) Highest(ctx context.Context) (Token, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	return readMark(f.path)
+}
+
 // Close closes the File after a running write has returned. The mark file and the
 // lock file stay. Later calls fail with os.ErrClosed; a second Close does nothing.
 func (f *File) Close() error {
@@ -265,7 +281,7 @@ func (f *File) checkLockFile() error {
 
 // refreshMark sets f.mark to the mark on disk. The caller holds the lock.
 func (f *File) refreshMark() error {
-	m, err := f.readMark()
+	m, err := readMark(f.path)
 	if err != nil {
 		return err
 	}
@@ -278,16 +294,17 @@ func (f *File) refreshMark() error {
 	return nil
 }
 
-// readMark returns the mark on disk, or zero if no mark was ever stored.
-func (f *File) readMark() (Token, error) {
-	file, err := os.Open(f.path)
+// readMark returns the mark on disk, or zero if no mark was ever stored. A mark is whole
+// at any time, so readMark needs no lock.
+func readMark(path string) (Token, error) {
+	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		info, err := f.lock.Stat()
+		info, err := os.Stat(path + lockSuffix)
 		if err != nil {
 			return 0, fmt.Errorf("fence: %w", err)
 		}
 		if info.Size() > 0 {
-			return 0, &CorruptError{Path: f.path, Reason: "the file is missing, although the lock file shows that a mark was stored"}
+			return 0, &CorruptError{Path: path, Reason: "the file is missing, although the lock file shows that a mark was stored"}
 		}
 		return 0, nil
 	}
@@ -301,7 +318,7 @@ func (f *File) readMark() (Token, error) {
 	}
 	m, err := decodeMark(b)
 	if err != nil {
-		return 0, &CorruptError{Path: f.path, Reason: err.Error()}
+		return 0, &CorruptError{Path: path, Reason: err.Error()}
 	}
 	return m, nil
 }

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -266,5 +267,44 @@ func TestEqualTokensCostNoDiskWrite(t *testing.T) {
 	}
 	if n := d.stores - was; n != 1 {
 		t.Errorf("100 writes of one token stored the mark %d times, want 1", n)
+	}
+}
+
+// Highest answers while a write of another process hangs, from a closed File too, and
+// tells damage.
+func TestHighestWaitsForNoWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mark")
+	f := openTest(t, path)
+	highest := func(want Token) {
+		t.Helper()
+		if got, err := f.Highest(t.Context()); err != nil || got != want {
+			t.Errorf("the highest token is %d, %v; want %d", got, err, want)
+		}
+	}
+	highest(0)
+	if err := f.Do(7, func() error { highest(7); return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	highest(7)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Highest(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of ctx: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var damage *CorruptError
+	if _, err := f.Highest(t.Context()); !errors.As(err, &damage) {
+		t.Errorf("of a damaged mark: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Highest(t.Context()); !errors.As(err, &damage) {
+		t.Errorf("of a lost mark: %v", err)
 	}
 }

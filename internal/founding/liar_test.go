@@ -70,15 +70,15 @@ func TestAFounderThatHoldsTheFoundingIsNamed(t *testing.T) {
 // the table takes.
 func TestAnyClockGivesATokenOrAReason(t *testing.T) {
 	for _, at := range []time.Time{{}, time.Unix(-1, 0), time.Unix(0, 0), time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)} {
-		if floor := floorOf(at, nil, nil); floor == 0 || floor > 1<<tokenBits {
+		if floor := floorOf(at, 0, nil, nil); floor == 0 || floor > 1<<tokenBits {
 			t.Errorf("at %v: %d", at, floor)
 		}
 		v := wire.Founding{Floor: tokenOf(time.Now()), Predecessors: []machine.ClusterID{{1}}}
-		if checkFloor(v, at, 0) == "" {
+		if checkFloor(v, 0, tokenOf(at)) == "" {
 			t.Errorf("a member at %v takes any token", at)
 		}
 	}
-	v := freshValue([]string{"a#1"}, floorOf(time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC), nil, nil), 1000, nil)
+	v := freshValue([]string{"a#1"}, floorOf(time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC), 0, nil, nil), 1000, nil)
 	if err := Check(v); !errors.Is(err, errBadFounding) {
 		t.Errorf("a cluster begins with token %d: %v", v.Floor, err)
 	}
@@ -91,7 +91,7 @@ func TestAnyClockGivesATokenOrAReason(t *testing.T) {
 func TestAnEarlierClockSpendsNoTokenTwice(t *testing.T) {
 	now := time.Now()
 	seen := tokenOf(now)
-	floor := floorOf(now.AddDate(0, -1, 0), map[string]wire.PrepareAnswer{"a": {}, "b": {Token: seen}}, nil)
+	floor := floorOf(now.AddDate(0, -1, 0), 0, map[string]wire.PrepareAnswer{"a": {}, "b": {Token: seen}}, nil)
 	if floor <= seen {
 		t.Errorf("%d after %d", floor, seen)
 	}

@@ -25,9 +25,9 @@ func (r *Runner) Step(ctx context.Context, from member.Process, t wire.Type, bod
 	case wire.Chosen:
 		return r.stepChosen(ctx, from, body), nil
 	case wire.Prepare:
-		return r.stepPrepare(from, body)
+		return r.stepPrepare(ctx, from, body)
 	case wire.Accept:
-		return r.stepAccept(from, body)
+		return r.stepAccept(ctx, from, body)
 	case wire.Retire:
 		return r.stepRetire(ctx, from, body)
 	}
@@ -45,7 +45,7 @@ func (r *Runner) stepChosen(ctx context.Context, from member.Process, body []byt
 	return wire.CodeOK
 }
 
-func (r *Runner) stepPrepare(asker member.Process, body []byte) (wire.Code, []byte) {
+func (r *Runner) stepPrepare(ctx context.Context, asker member.Process, body []byte) (wire.Code, []byte) {
 	var req wire.PrepareRequest
 	if wire.Unmarshal(body, &req) != nil || !checkPrepare(req) || r.refusesBallot(asker, req.Ballot) {
 		return wire.CodeBad, nil
@@ -65,9 +65,14 @@ func (r *Runner) stepPrepare(asker member.Process, body []byte) (wire.Code, []by
 		answer.Claimed = req.Word == wire.WordNone && r.value.Load() == nil && slices.ContainsFunc(r.claimants(), func(c claim) bool { return c.heard })
 		return wire.CodeNo, wire.Marshal(&answer)
 	}
+	floor, trouble := r.tokenFloor(ctx)
+	if trouble != nil {
+		answer.Refused = trouble.refusal()
+		return wire.CodeNo, wire.Marshal(&answer)
+	}
 	rec, ok := r.updatePromise(req.Word, nil, func(p identity.Promise) (identity.Promise, bool) { return prepare(p, b) })
 	answer.Promised, answer.Accepted, answer.Value = rec.Promise.Promised, rec.Promise.Accepted, rec.Promise.Value
-	answer.Raft, answer.Token = member.RaftID(r.cfg.Self.Name, rec.Generation), rec.Token
+	answer.Raft, answer.Token = member.RaftID(r.cfg.Self.Name, rec.Generation), max(rec.Token, floor)
 	if !ok {
 		return wire.CodeNo, wire.Marshal(&answer)
 	}
@@ -118,12 +123,15 @@ func (r *Runner) refuseWord(w wire.Word, members []wire.GroupMember) string {
 	return r.checkGroup(w, group)
 }
 
-func (r *Runner) stepAccept(from member.Process, body []byte) (wire.Code, []byte) {
+func (r *Runner) stepAccept(ctx context.Context, from member.Process, body []byte) (wire.Code, []byte) {
 	var req wire.AcceptRequest
 	if wire.Unmarshal(body, &req) != nil || Check(req.Value) != nil || !checkGroupSizes(req.Group) || r.refusesBallot(from, req.Ballot) {
 		return wire.CodeBad, nil
 	}
 	refused := r.refuseAccept(req)
+	if refused == "" {
+		refused = r.refuseFloor(ctx, req.Value)
+	}
 	if refused == "" {
 		rec, ok := r.updatePromise(req.Word, &req.Value, func(p identity.Promise) (identity.Promise, bool) { return accept(p, req.Ballot, req.Value) })
 		if ok {
@@ -149,16 +157,17 @@ func (r *Runner) refuseAccept(req wire.AcceptRequest) string {
 	if own != nil && (!r.hasRetired() || votes(r.cfg.Record.Get()) || !slices.Contains(req.Value.Predecessors, own.Cluster)) {
 		return "it has not retired from cluster " + clusterText(own.Cluster)
 	}
-	r.mu.Lock()
-	seen := r.spent
-	r.mu.Unlock()
-	if own != nil {
-		seen = max(seen, own.Floor)
-	}
-	if why := checkFloor(req.Value, r.cfg.Self.Clock.Wall(), seen); why != "" {
-		return why
-	}
 	return r.refuseWord(req.Word, req.Group)
+}
+
+// refuseFloor returns why this member does not accept the first token of a founding, or
+// "".
+func (r *Runner) refuseFloor(ctx context.Context, v wire.Founding) string {
+	floor, trouble := r.tokenFloor(ctx)
+	if trouble != nil {
+		return trouble.refusal()
+	}
+	return checkFloor(v, floor, r.highest())
 }
 
 // pledge is a promise to take part in a ballot on a word.
