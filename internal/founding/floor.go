@@ -205,17 +205,6 @@ func (f *floorAsker) note(began time.Time, token uint64, trouble *floorTrouble) 
 	f.tell(trouble)
 }
 
-// rest forgets the trouble: nothing is founded at present.
-func (f *floorAsker) rest() {
-	if f.ask == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.trouble, f.failed, f.next = nil, 0, time.Time{}
-	f.at = time.Time{}
-}
-
 // text says why there is no floor, or "". Trouble of an earlier attempt to found is not
 // told: a founding that is tried asks again and again.
 func (f *floorAsker) text() string {

@@ -218,7 +218,6 @@ func (r *Runner) look(ctx context.Context, s *search) time.Duration {
 		s.since, s.failed = time.Time{}, 0
 		clear(s.unheard)
 		r.setNote("")
-		r.floors.rest()
 		return timing.FoundingRetry
 	}
 	if r.adoptConfirmed(ctx) {
