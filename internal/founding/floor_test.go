@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/member"
@@ -151,6 +152,41 @@ func TestATokenFloorThatIgnoresItsContextIsTold(t *testing.T) {
 	})
 }
 
+// An answer counts for some seconds, for all who ask meanwhile, and no longer: the
+// resource may have seen higher tokens since.
+func TestAnAnswerOfTheTokenFloorAges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen, calls atomic.Uint64
+		f := newFloorAsker(func(context.Context) (uint64, error) { calls.Add(1); return seen.Load(), nil },
+			func() uint64 { return 100 }, func(trouble *floorTrouble) { t.Error(trouble) })
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { f.run(ctx) })
+		defer running.Wait()
+		defer cancel()
+		for _, want := range []struct {
+			pause  time.Duration
+			answer uint64
+			calls  uint64
+		}{{0, 1, 1}, {timing.FloorFresh - time.Second, 1, 1}, {2 * time.Second, 3, 2}} {
+			time.Sleep(want.pause)
+			seen.Add(1)
+			var asking sync.WaitGroup
+			for range 10 {
+				asking.Go(func() {
+					if token, trouble := f.get(ctx); token != want.answer || trouble != nil {
+						t.Errorf("%d, %v; want %d", token, trouble, want.answer)
+					}
+				})
+			}
+			asking.Wait()
+			if n := calls.Load(); n != want.calls {
+				t.Errorf("%d calls, want %d", n, want.calls)
+			}
+		}
+	})
+}
+
 // The word of every founder's TokenFloor counts, whoever proposes.
 func TestTheFirstTokenIsAboveEveryFoundersTokenFloor(t *testing.T) {
 	for _, asked := range abc {
@@ -166,8 +202,8 @@ func TestTheFirstTokenIsAboveEveryFoundersTokenFloor(t *testing.T) {
 			}
 			time.Sleep(20 * time.Second)
 			m.granting()
-			if v := m.alive["a"].Value(); v.Floor != seen+unseen+1 {
-				t.Errorf("%s knows of %d, and the first token is %d", asked, seen, v.Floor)
+			if v := m.alive["a"].Value(); v == nil || v.Floor != seen+unseen+1 {
+				t.Errorf("%s knows of %d, and the founding is %+v", asked, seen, v)
 			}
 			if log.count("the first token is ahead of this host's clock") == 0 {
 				t.Error("not told that the clock is behind")
