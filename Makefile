@@ -4,7 +4,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
 COUNT       ?= 50
 
-.PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci fuzz stress
+.PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci bench fuzz stress
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,9 @@ recording: ## record the quickstart anew for the README (Linux; takes half a min
 
 ci: ## everything that CI runs, as CI runs it
 	bash .ci/run
+
+bench: ## compare with etcd, ZooKeeper and Redis, as far as they are there; takes a quarter of an hour
+	cd internal/bench && go run . -o $(CURDIR)/docs/benchmark.md
 
 fuzz: ## each fuzz target for FUZZTIME (1m)
 	FUZZTIME=$(FUZZTIME) bash .ci/run fuzz

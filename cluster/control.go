@@ -82,6 +82,7 @@ func (n *Node) answerProgress(q *stream.Request) {
 	}
 	q.Answer(wire.CodeOK, wire.Marshal(&wire.ProgressAnswer{
 		Raft: r.ID(), Term: r.Term(), Last: r.LastIndex(), Applied: r.AppliedIndex(),
+		Leaves: n.leaving() || n.cfg.Voting.Thin,
 	}))
 }
 

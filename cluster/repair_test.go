@@ -186,6 +186,35 @@ func TestAForgedGoodbyeMovesNoVote(t *testing.T) {
 	})
 }
 
+// A departure in the name of a voter that goes on, as a holder of a shared secret can ask
+// for it, moves no vote. The voter itself leaves at once.
+func TestAForgedDepartureMovesNoVote(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.form()
+		b.join("n4")
+		time.Sleep(20 * time.Second)
+		voters := b.voters()
+		victim, leader := b.followers()[0], b.leader()
+		answers := make(chan wire.Code, 1)
+		leader.leading.Load().term.Depart(victim.Name(), victim.self.Boot, func(c wire.Code) { answers <- c })
+		if c := <-answers; c != wire.CodeNo {
+			t.Errorf("answered %v", c)
+		}
+		time.Sleep(5 * time.Second)
+		if got := b.voters(); !slices.Equal(got, voters) {
+			t.Errorf("voters %v became %v", voters, got)
+		}
+		if n := leader.self.Refused.Counts()[refused.Claim]; n == 0 {
+			t.Error("nobody is told")
+		}
+		name, began := victim.Name(), time.Now()
+		b.leave(name)
+		if took := time.Since(began); took > 5*time.Second || slices.Contains(b.voters(), name) || !slices.Contains(b.voters(), "n4") {
+			t.Errorf("voters %v %v after a departure", b.voters(), took)
+		}
+	})
+}
+
 // Another process at the address of a killed voter is proof too, of another name
 // after two dials.
 func TestAnotherMemberAtTheAddressProvesTheEnd(t *testing.T) {

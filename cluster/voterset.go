@@ -159,6 +159,4 @@ func (n *Node) untilFresh(set wire.VoterSet) time.Duration {
 }
 
 // leaving reports whether this member has begun to leave.
-func (n *Node) leaving() bool {
-	return slices.ContainsFunc(n.gossip.All(), func(s member.Sighting) bool { return n.self.Is(s.Process) && s.Meta.Leaving })
-}
+func (n *Node) leaving() bool { return n.gossip.Described().Leaving }

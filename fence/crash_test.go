@@ -1,26 +1,33 @@
 package fence
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
-// stepDisk is a disk that fails at one chosen step and can lose power. After a
-// power loss only synced content is left.
+// stepDisk is a disk that fails at one chosen step and can lose power. The files on
+// the host are its cache. After a power loss the synced content is left, and of the rest
+// as much as the power loss has let through.
 type stepDisk struct {
 	hostDisk
 	path string // the mark file
 
-	step    int   // number of steps so far
-	at      int   // the number of the faulty step
-	fault   fault // the fault at that step
-	stores  int   // number of completed stores
-	tempOK  bool  // the content of the temporary file is synced
-	markOK  bool  // the content of the mark file is synced
-	durable []byte
+	step   int   // number of steps so far
+	at     int   // the number of the faulty step
+	fault  fault // the fault at that step
+	writes int   // number of writes to the mark file
+	syncs  int   // number of syncs of the mark file
+
+	named  bool   // the name of the mark file is durable
+	synced []byte // the synced content of the mark file
+	temp   []byte // the synced content of the temporary file
 }
 
 type fault int
@@ -65,68 +72,139 @@ func (d *stepDisk) do(act func() error) error {
 
 func (d *stepDisk) create(path string) (df diskFile, err error) {
 	err = d.do(func() error {
-		d.tempOK = false
+		d.temp = nil
 		f, err := d.hostDisk.create(path)
-		df = stepFile{f, d}
+		df = &stepFile{f, d, path, &d.temp}
 		return err
 	})
 	return df, err
 }
 
+// open is no step, because opening changes nothing.
+func (d *stepDisk) open(path string) (diskFile, error) {
+	f, err := d.hostDisk.open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &stepFile{f, d, path, &d.synced}, nil
+}
+
 func (d *stepDisk) rename(from, to string) error {
 	return d.do(func() error {
-		d.markOK = d.tempOK
+		d.synced, d.named = d.temp, false
 		return d.hostDisk.rename(from, to)
 	})
 }
 
 func (d *stepDisk) syncDir(string) error {
-	return d.do(func() error {
-		d.stores++
-		d.durable = nil
-		if b, err := os.ReadFile(d.path); err == nil && d.markOK {
-			d.durable = b
-		} else if err == nil {
-			d.durable = b[:len(b)/2]
-		}
-		return nil
-	})
+	return d.do(func() error { d.named = true; return nil })
 }
 
-// losePower sets the mark file back to its durable content: the worst result
-// that a power loss may have.
-func (d *stepDisk) losePower(t testing.TB) {
-	if d.durable == nil {
+// A tear makes the content after a power loss from the synced content and the content
+// that was written. Both have the same length.
+type tear func(synced, written []byte) []byte
+
+// dropped is the power loss that lets nothing through.
+func dropped(synced, _ []byte) []byte { return synced }
+
+// losePower sets the mark file to its content after a power loss.
+func (d *stepDisk) losePower(t testing.TB, tear tear) {
+	t.Helper()
+	if !d.named {
 		os.Remove(d.path)
-	} else if err := os.WriteFile(d.path, d.durable, 0o600); err != nil {
+		return
+	}
+	written, err := os.ReadFile(d.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(written) == len(d.synced) {
+		d.synced = tear(slices.Clone(d.synced), written)
+	}
+	overwrite(t, d.path, d.synced)
+}
+
+// overwrite replaces the content of a file in place. Not os.WriteFile, which empties the
+// file first: file systems then write the new content to disk at once.
+func overwrite(t testing.TB, path string, b []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(int64(len(b))); err != nil {
 		t.Fatal(err)
 	}
 }
 
 type stepFile struct {
 	diskFile
-	d *stepDisk
+	d      *stepDisk
+	path   string
+	synced *[]byte
 }
 
-func (f stepFile) Write(b []byte) (n int, err error) {
-	err = f.d.do(func() error { n, err = f.diskFile.Write(b); return err })
+func (f *stepFile) WriteAt(b []byte, at int64) (n int, err error) {
+	err = f.d.do(func() error { n, err = f.diskFile.WriteAt(b, at); return err })
+	if f.path == f.d.path {
+		f.d.writes++
+	}
 	return n, err
 }
 
-func (f stepFile) Sync() error {
-	return f.d.do(func() error { f.d.tempOK = true; return nil })
+func (f *stepFile) syncData() error {
+	if f.path == f.d.path {
+		f.d.syncs++
+	}
+	return f.d.do(func() (err error) { *f.synced, err = os.ReadFile(f.path); return err })
+}
+
+// tears are the power losses of the tests. A block that was written and not synced is as
+// it was or as it should be, and at most one is torn, or turned to noise.
+var tears = map[string]tear{
+	"dropped": dropped,
+	"forward": func(synced, written []byte) []byte {
+		n := rand.IntN(len(written))
+		return append(written[:n], synced[n:]...)
+	},
+	"backward": func(synced, written []byte) []byte {
+		n := rand.IntN(len(written))
+		return append(synced[:n], written[n:]...)
+	},
+	"any blocks": func(synced, written []byte) []byte {
+		torn := rand.IntN(4)
+		for n := range len(written) / blockSize {
+			from, to := written[n*blockSize:][:blockSize], synced[n*blockSize:][:blockSize]
+			switch {
+			case bytes.Equal(from, to):
+			case n == torn:
+				for i := range to {
+					to[i] = byte(rand.Uint32())
+				}
+			case rand.IntN(2) == 0:
+				copy(to, from)
+			}
+		}
+		return synced
+	},
 }
 
 // Tests the invariants F1 and F2 of File: each fault at each step of a short
 // history, with and without a power loss after the fault.
 func TestMarkHoldsWhereverItCrashes(t *testing.T) {
+	powers := maps.Clone(tears)
+	powers["lasts"] = nil // only the process dies, or the disk fails
 	ran := 0
 	for _, fault := range []fault{failsBefore, failsAfter, killedBefore, killedAfter} {
-		for _, power := range []bool{false, true} {
+		for power, tear := range powers {
 			for at := 1; ; at++ {
 				more := false
-				t.Run(fmt.Sprintf("%v/power=%v/%d", fault, power, at), func(t *testing.T) {
-					more = crashAt(t, at, fault, power)
+				t.Run(fmt.Sprintf("%v/power %s/%d", fault, power, at), func(t *testing.T) {
+					more = crashAt(t, at, fault, tear)
 				})
 				ran++
 				if !more {
@@ -135,23 +213,23 @@ func TestMarkHoldsWhereverItCrashes(t *testing.T) {
 			}
 		}
 	}
-	if ran < 8*20 {
+	if ran < len(powers)*4*12 {
 		t.Errorf("only %d crashes were tried", ran)
 	}
 }
 
 // crashAt runs one history with a fault at step at, and then checks the mark. It
 // returns false if the history ended before that step.
-func crashAt(t *testing.T, at int, fault fault, power bool) (more bool) {
+func crashAt(t *testing.T, at int, fault fault, power tear) (more bool) {
 	path := filepath.Join(t.TempDir(), "mark")
 	d := &stepDisk{path: path, at: at, fault: fault}
 	c := &crash{t: t, disk: d}
-	ended := c.history(power)
+	ended := c.history(power != nil)
 
 	more = d.step >= at
 	d.at = 0 // no further faults
-	if power {
-		d.losePower(t)
+	if power != nil {
+		d.losePower(t, power)
 	} else if c.other != nil {
 		// The survivor writes with the same token that the dead process showed.
 		if !ended && c.next < len(crashTokens) {
@@ -160,7 +238,7 @@ func crashAt(t *testing.T, at int, fault fault, power bool) (more bool) {
 		c.check(c.other)
 	}
 	// A power loss must not undo the survivor's write either.
-	d.losePower(t)
+	d.losePower(t, dropped)
 	f := c.open()
 	if f == nil {
 		t.Fatal("cannot open after the crash")
@@ -169,7 +247,7 @@ func crashAt(t *testing.T, at int, fault fault, power bool) (more bool) {
 	if err := c.do(f, 9); err != nil {
 		t.Errorf("Do(9) after the crash: %v", err)
 	}
-	d.losePower(t)
+	d.losePower(t, dropped)
 	if f = c.open(); f != nil {
 		c.check(f)
 	}
@@ -270,9 +348,8 @@ func (c *crash) check(f *File) {
 	}
 }
 
-// A process dies between the rename and the sync of the directory. Another
-// process asks for the mark, and then the power fails. The mark must not be below
-// the mark that was told.
+// A process dies between its write and its sync. Another process asks for the mark, and
+// then the power fails. The mark must not be below the mark that was told.
 func TestCurrentTellsOnlyWhatIsDurable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mark")
 	d := &stepDisk{path: path}
@@ -281,17 +358,109 @@ func TestCurrentTellsOnlyWhatIsDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := os.WriteFile(path, encodeMark(7), 0o600); err != nil { // renamed, not synced
-		t.Fatal(err)
-	}
+	writeRaw(t, path, record{2, 7}) // and not synced
 	told := fileGuard{f}.mustCurrent(t)
-	d.losePower(t)
+	d.losePower(t, dropped)
 	g, err := openFile(path, d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	if m := (fileGuard{g}).mustCurrent(t); m < told {
+	if m := (fileGuard{g}).mustCurrent(t); m != 7 || m < told {
 		t.Errorf("the mark was told as %d, and after the power loss it is %d", told, m)
+	}
+}
+
+// The power fails in the store of token 8 after token 5, at each byte, in both
+// directions. The mark is 5 or 8 then, and the guard goes on.
+func TestStoreTornAtEveryByte(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mark")
+	d := &stepDisk{path: path}
+	f, err := openFile(path, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, tok := range []Token{3, 4, 5} {
+		if err := f.Claim(tok); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synced := slices.Clone(d.synced)
+	if err := f.Claim(8); err != nil {
+		t.Fatal(err)
+	}
+	written := d.synced
+	read := make(map[Token]int)
+	for n := range written {
+		if in := n % blockSize; in > maxLine && in < blockSize-4 && n%31 > 0 {
+			continue // among newlines: all the same
+		}
+		for _, torn := range [][]byte{slices.Concat(written[:n], synced[n:]), slices.Concat(synced[:n], written[n:])} {
+			r, err := decodeMark(torn)
+			if err != nil || r.token != 5 && r.token != 8 {
+				t.Fatalf("torn at byte %d the mark reads as %d, %v", n, r.token, err)
+			}
+			read[r.token]++
+			d.synced = slices.Clone(torn)
+			overwrite(t, path, torn)
+			g, err := openFile(path, d)
+			if err != nil {
+				t.Fatalf("torn at byte %d: %v", n, err)
+			}
+			if err := g.Claim(4); !errors.Is(err, ErrStale) {
+				t.Fatalf("torn at byte %d, token 4 after token 5: %v", n, err)
+			}
+			if err := g.Claim(9); err != nil {
+				t.Fatalf("torn at byte %d, token 9: %v", n, err)
+			}
+			d.losePower(t, dropped)
+			if m := readRaw(t, path); m != 9 {
+				t.Fatalf("torn at byte %d: the mark is %d after a store of 9", n, m)
+			}
+			g.Close()
+		}
+	}
+	if len(read) != 2 || read[5] < 300 || read[8] < 300 {
+		t.Errorf("the marks were %v", read)
+	}
+}
+
+// A power loss that is worse than any disk's: every byte of the blocks that were not
+// synced is as it was, as it should be, or noise. The mark is then refused, and never
+// read as a lower one.
+func TestMarkTornAnyhowIsNeverLower(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	refused := 0
+	for range 5_000 {
+		told, next := record{uint64(2 + r.IntN(2)), Token(5 + r.IntN(1000))}, record{}
+		next = record{told.count + 1, told.token + 1 + Token(r.IntN(1000))}
+		old := record{told.count - 1, told.token - Token(r.IntN(5))}
+		content := make([]byte, markSize)
+		copy(content[told.offset():], told.pair())
+		copy(content[old.offset():], old.pair())
+		was, is := old.pair(), next.pair()
+		noise := r.IntN(3) == 0
+		for i := range was {
+			if was[i] != is[i] {
+				switch k := r.IntN(3); {
+				case k == 0:
+					was[i] = is[i]
+				case k == 1 && noise:
+					was[i] = byte(r.Uint32())
+				}
+			}
+		}
+		copy(content[old.offset():], was)
+		got, err := decodeMark(content)
+		switch {
+		case err != nil:
+			refused++
+		case got != told && got != next:
+			t.Fatalf("the mark reads as %+v, after the store of %+v and in the store of %+v", got, told, next)
+		}
+	}
+	if refused < 500 {
+		t.Errorf("only %d marks were refused", refused)
 	}
 }

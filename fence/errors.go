@@ -45,5 +45,6 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("fence: %s is corrupt: %s", e.Path, e.Reason)
+	return fmt.Sprintf("fence: %s is corrupt: %s; to repair it, stop the guard's processes, remove the mark file and its %s file, and claim a token above all granted",
+		e.Path, e.Reason, lockSuffix)
 }

@@ -25,15 +25,16 @@ import (
 //	F2: the mark, as returned by Current, never falls
 //
 // The invariants follow from the order of the steps. Under the lock: read the
-// mark, compare, write the new mark to a temporary file, sync the temporary file,
-// rename it over the mark, sync the directory, and only then run the write.
+// mark, compare, write the new mark beside the old one, sync the file, and only
+// then run the write. The file has room for two marks, and the higher one counts.
 //
-//   - Crash before the rename: the old mark stands, and no write has run under
-//     the new mark. A temporary file left over is never read.
-//   - Crash between the rename and the sync of the directory: the old mark or
-//     the new mark stands. Both are whole, because the temporary file was synced
-//     before the rename. No write has run under the new mark.
-//   - Crash after the sync of the directory: the new mark stands.
+//   - Crash before the end of the sync: the old mark or the new mark stands. The
+//     old one was not touched. No write has run under the new mark.
+//   - Crash after the sync: the new mark stands.
+//
+// A store costs one write of 8 KiB in place and one sync. Not a temporary file and a
+// rename, whose directory has to be synced too: with eight owners on one disk a claim
+// then took many times as long.
 //
 // The operating system frees the lock of a dead process, so nobody ever has to
 // clean up.
@@ -46,23 +47,25 @@ type File struct {
 	disk disk
 
 	mu   sync.Mutex
-	lock *os.File // path+".lock"; nil once closed
+	file diskFile // nil once closed
 
-	// mark is the highest mark that this File has read or stored. durable is true
-	// if this File has itself completed the store of mark, so that mark survives
+	// latest has the highest mark that this File has read or stored. durable is true
+	// if this File has itself completed the store of latest, so that the mark survives
 	// a power loss. A mark of another process, or of a store that failed, may be
-	// renamed into place and not yet synced. A write under such a mark could
-	// survive a power loss although the mark is lost. So storeMark skips the
-	// store only if durable is true.
-	mark    Token
+	// written and not yet synced. A write under such a mark could survive a power loss
+	// although the mark is lost. So storeMark skips the store only if durable is true.
+	latest  record
 	durable bool
+
+	buffer [markSize + 1]byte // for readMark
 }
 
 // Suffixes of the lock file and the temporary file, beside the mark file.
 const (
-	// The lock has a file of its own, because each rename gives path a new inode,
-	// and a lock belongs to an inode. The lock file is never removed: otherwise
-	// two processes could lock two inodes of one name.
+	// The lock file is locked while a File is opened, because a mark that does not
+	// exist yet cannot be locked. Later calls lock the mark file. The lock file is
+	// never removed, because its content tells a mark that was removed from one that
+	// was never stored.
 	lockSuffix = ".lock"
 	tempSuffix = ".tmp"
 )
@@ -81,7 +84,8 @@ const lockText = "wardmote-fence lock: do not remove\n"
 // the file system. On a failure the mark is unchanged.
 //
 // Beside path there is path+".lock", which must not be removed, and for moments
-// path+".tmp". All files have mode 0600.
+// path+".tmp". All files are created with mode 0600. If path is a link, or has other
+// names, the guards of all names share the mark.
 func OpenFile(path string) (*File, error) { return openFile(path, hostDisk{}) }
 
 func openFile(path string, d disk) (*File, error) {
@@ -94,16 +98,45 @@ func openFile(path string, d disk) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fence: %w", err)
 	}
-	f := &File{path: path, disk: d, lock: lock}
-	if err := f.initialize(); err != nil {
-		lock.Close()
+	defer lock.Close()
+	if err := lockFile(lock); err != nil {
+		return nil, fmt.Errorf("fence: lock %s: %w", path+lockSuffix, err)
+	}
+	f := &File{path: path, disk: d}
+	if err := f.initialize(lock); err != nil {
+		if f.file != nil {
+			f.file.Close()
+		}
 		return nil, err
 	}
 	return f, nil
 }
 
-// initialize reads the mark, or stores a first mark of zero.
-func (f *File) initialize() error {
+// initialize opens the mark file, or stores a first mark of zero. The caller has locked
+// the lock file.
+func (f *File) initialize(lock *os.File) error {
+	info, err := lock.Stat()
+	if err != nil {
+		return fmt.Errorf("fence: %w", err)
+	}
+	// If somebody removed the lock file, another process may hold the lock of a new
+	// file with the same name.
+	if err := sameFile(info, f.path+lockSuffix); err != nil {
+		return err
+	}
+	known := info.Size() > 0
+	if !known {
+		if err := f.createMark(); err != nil {
+			return fmt.Errorf("fence: %w", err)
+		}
+	}
+	f.file, err = f.disk.open(f.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return &CorruptError{Path: f.path, Reason: "the file is missing, although the lock file shows that a mark was stored"}
+	}
+	if err != nil {
+		return fmt.Errorf("fence: %w", err)
+	}
 	unlock, err := f.lockMark()
 	if err != nil {
 		return err
@@ -111,25 +144,46 @@ func (f *File) initialize() error {
 	defer unlock()
 	// An existing mark is stored again, so that a disk which cannot store marks
 	// fails OpenFile and not the first write.
-	if err := f.storeMark(f.mark); err != nil {
+	if err := f.storeMark(f.latest.token); err != nil || known {
 		return err
-	}
-	info, err := f.lock.Stat()
-	if err != nil {
-		return fmt.Errorf("fence: %w", err)
-	}
-	if info.Size() > 0 {
-		return nil
 	}
 	// Only after the mark is durable: a crash between the two steps leaves a mark
 	// and an empty lock file, which is a valid state.
-	if _, err := f.lock.WriteAt([]byte(lockText), 0); err != nil {
+	if _, err := lock.WriteAt([]byte(lockText), 0); err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
-	if err := f.lock.Sync(); err != nil {
+	if err := lock.Sync(); err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
 	return nil
+}
+
+// createMark stores a mark of zero, unless there is a mark file, and makes the name of
+// the mark file durable. The rename makes sure that a mark file is never seen in part.
+func (f *File) createMark() error {
+	_, err := os.Stat(f.path)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := f.writeTemp(firstMark()); err != nil {
+			return err
+		}
+		err = f.disk.rename(f.path+tempSuffix, f.path)
+	}
+	if err != nil {
+		return err
+	}
+	return f.disk.syncDir(filepath.Dir(f.path))
+}
+
+func (f *File) writeTemp(b []byte) error {
+	file, err := f.disk.create(f.path + tempSuffix)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(b, 0)
+	if err == nil {
+		err = file.syncData()
+	}
+	return cmp.Or(err, file.Close())
 }
 
 // Do raises the mark to t, durably, then runs write and returns the error of
@@ -167,10 +221,10 @@ func (f *File) Current() (Token, error) {
 		return 0, err
 	}
 	defer unlock()
-	if err := f.storeMark(f.mark); err != nil {
+	if err := f.storeMark(f.latest.token); err != nil {
 		return 0, err
 	}
-	return f.mark, nil
+	return f.latest.token, nil
 }
 
 // Highest returns the highest token that the file has seen, or zero. In contrast to
@@ -185,7 +239,7 @@ func (f *File) Highest(ctx context.Context) (Token, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	return readMark(f.path)
+	return peekMark(f.path)
 }
 
 // Close closes the File after a running write has returned. The mark file and the
@@ -193,11 +247,11 @@ func (f *File) Highest(ctx context.Context) (Token, error) {
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.lock == nil {
+	if f.file == nil {
 		return nil
 	}
-	err := f.lock.Close()
-	f.lock = nil
+	err := f.file.Close()
+	f.file = nil
 	if err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
@@ -219,7 +273,7 @@ func (f *File) writeAdmitted(t Token, once bool, write func() error) (refusal, e
 		return nil, err
 	}
 	defer unlock()
-	if refusal := admit(t, f.mark, once); refusal != nil {
+	if refusal := admit(t, f.latest.token, once); refusal != nil {
 		return refusal, nil
 	}
 	if err := f.storeMark(t); err != nil {
@@ -228,130 +282,113 @@ func (f *File) writeAdmitted(t Token, once bool, write func() error) (refusal, e
 	return nil, write()
 }
 
-// lockMark waits for the mutex of this File, then for the lock of the lock file,
-// and then sets f.mark to the mark on disk. The lock file alone is not enough: all
-// goroutines of this File share one open lock file, and so would hold its lock
-// together. unlock frees both locks.
+// lockMark waits for the mutex of this File, then for the lock of the mark file, and
+// sets f.latest to the latest record. The lock of the mark file alone is not enough: all
+// goroutines of this File share one open file, and so would hold its lock together.
+// unlock frees both locks.
 func (f *File) lockMark() (unlock func(), err error) {
 	f.mu.Lock()
-	if f.lock == nil {
+	if f.file == nil {
 		f.mu.Unlock()
 		return nil, fmt.Errorf("fence: %s: %w", f.path, os.ErrClosed)
 	}
-	if err := lockFile(f.lock); err != nil {
+	if err := f.file.lock(); err != nil {
 		f.mu.Unlock()
-		return nil, fmt.Errorf("fence: lock %s: %w", f.path+lockSuffix, err)
+		return nil, fmt.Errorf("fence: lock %s: %w", f.path, err)
 	}
 	unlock = func() {
 		// Unlocking a held lock cannot fail. If it did, other processes would
 		// wait until this process ends, which breaks no promise, while an error
 		// from here would tell the caller that the write has not run.
-		_ = unlockFile(f.lock)
+		_ = f.file.unlock()
 		f.mu.Unlock()
 	}
-	// If somebody removed the lock file, another process may hold the lock of a
-	// new file with the same name.
-	err = f.checkLockFile()
-	if err == nil {
-		err = f.refreshMark()
-	}
-	if err != nil {
+	if err := f.readMark(); err != nil {
 		unlock()
 		return nil, err
 	}
 	return unlock, nil
 }
 
-// checkLockFile returns a *CorruptError unless the open lock file is still the file
-// at its path.
-func (f *File) checkLockFile() error {
-	have, err := f.lock.Stat()
-	if err != nil {
-		return fmt.Errorf("fence: %w", err)
-	}
-	want, err := os.Stat(f.path + lockSuffix)
+// sameFile returns a *CorruptError unless the open file is still the file at its path.
+func sameFile(open os.FileInfo, path string) error {
+	now, err := os.Stat(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("fence: %w", err)
 	}
-	if err != nil || !os.SameFile(have, want) {
-		return &CorruptError{Path: f.path + lockSuffix, Reason: "removed or replaced while in use"}
+	if err != nil || !os.SameFile(open, now) {
+		return &CorruptError{Path: path, Reason: "removed or replaced while in use"}
 	}
 	return nil
 }
 
-// refreshMark sets f.mark to the mark on disk. The caller holds the lock.
-func (f *File) refreshMark() error {
-	m, err := readMark(f.path)
-	if err != nil {
+// readMark sets f.latest to the latest record on disk. The caller holds the lock.
+func (f *File) readMark() error {
+	// If somebody replaced the mark file, other processes lock and write another file.
+	if err := sameFile(f.file.info(), f.path); err != nil {
 		return err
 	}
-	if m < f.mark {
-		return &CorruptError{Path: f.path, Reason: fmt.Sprintf("the token fell from %d to %d", f.mark, m)}
+	n, err := f.file.ReadAt(f.buffer[:], 0) // one byte more than a mark file has
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("fence: %w", err)
 	}
-	if m > f.mark {
-		f.mark, f.durable = m, false
+	r, err := decodeMark(f.buffer[:n])
+	if err != nil {
+		return &CorruptError{Path: f.path, Reason: err.Error()}
+	}
+	if r.token < f.latest.token {
+		return &CorruptError{Path: f.path, Reason: fmt.Sprintf("the token fell from %d to %d", f.latest.token, r.token)}
+	}
+	if r != f.latest {
+		f.latest, f.durable = r, false
 	}
 	return nil
 }
 
-// readMark returns the mark on disk, or zero if no mark was ever stored. A mark is whole
-// at any time, so readMark needs no lock.
-func readMark(path string) (Token, error) {
+// peekMark returns the mark on disk without the lock. A store under way may tear both
+// copies of the record that it writes, for a moment: so damage is looked at again.
+func peekMark(path string) (Token, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		info, err := os.Stat(path + lockSuffix)
-		if err != nil {
-			return 0, fmt.Errorf("fence: %w", err)
-		}
-		if info.Size() > 0 {
-			return 0, &CorruptError{Path: path, Reason: "the file is missing, although the lock file shows that a mark was stored"}
-		}
-		return 0, nil
+		return 0, &CorruptError{Path: path, Reason: "removed or replaced while in use"}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("fence: %w", err)
 	}
 	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, int64(maxMark)+1))
-	if err != nil {
-		return 0, fmt.Errorf("fence: %w", err)
+	var buffer [markSize + 1]byte
+	for tries := 1; ; tries++ {
+		n, err := file.ReadAt(buffer[:], 0)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, fmt.Errorf("fence: %w", err)
+		}
+		r, err := decodeMark(buffer[:n])
+		if err == nil {
+			return r.token, nil
+		}
+		if tries == 3 {
+			return 0, &CorruptError{Path: path, Reason: err.Error()}
+		}
 	}
-	m, err := decodeMark(b)
-	if err != nil {
-		return 0, &CorruptError{Path: path, Reason: err.Error()}
-	}
-	return m, nil
 }
 
 // storeMark writes t as the mark on disk, durably. On an error the mark on disk is
 // t or the old mark. The caller holds the lock and has checked that t is not below
 // the mark.
 func (f *File) storeMark(t Token) error {
-	if t == f.mark && f.durable {
+	if t == f.latest.token && f.durable {
 		return nil
 	}
-	temp := f.path + tempSuffix
-	if err := f.writeTemp(temp, encodeMark(t)); err != nil {
+	r := record{f.latest.count, t}
+	if t > f.latest.token {
+		r.count++
+	}
+	if _, err := f.file.WriteAt(r.pair(), r.offset()); err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
-	if err := f.disk.rename(temp, f.path); err != nil {
+	if err := f.file.syncData(); err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
-	if err := f.disk.syncDir(filepath.Dir(f.path)); err != nil {
-		return fmt.Errorf("fence: %w", err)
-	}
-	f.mark, f.durable = t, true
+	f.latest, f.durable = r, true
 	return nil
-}
-
-func (f *File) writeTemp(temp string, b []byte) error {
-	file, err := f.disk.create(temp)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(b)
-	if err == nil {
-		err = file.Sync()
-	}
-	return cmp.Or(err, file.Close())
 }

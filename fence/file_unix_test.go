@@ -14,7 +14,7 @@ import (
 func TestHostLockIsHeldOverTheWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mark")
 	f := openTest(t, path)
-	probe, err := os.OpenFile(path+lockSuffix, os.O_RDWR, 0)
+	probe, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

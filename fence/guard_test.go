@@ -260,7 +260,7 @@ func TestWritesNeverOverlapNorGoBack(t *testing.T) {
 	rounds := 300
 	onEach(t, 8, func(t *testing.T, g []anyGuard) {
 		if _, ok := g[0].(fileGuard); ok {
-			rounds = 30 // each new token costs two syncs
+			rounds = 30 // each new token costs a sync
 		}
 		err := race(len(g), rounds,
 			func(w int, t Token, write func() error) error { return g[w].Do(t, write) },

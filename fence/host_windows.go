@@ -19,15 +19,16 @@ const (
 	lockfileExclusiveLock   = 0x2
 	movefileReplaceExisting = 0x1
 	movefileWriteThrough    = 0x8
-	allBytes                = ^uint32(0)
+	lockedByteHigh          = 1 << 30 // byte 2^62
 )
 
 // lockFile waits for the exclusive lock of f. The lock belongs to the open file
-// f, not to the process, and ends when f is closed.
+// f, not to the process, and ends when f is closed. The locked byte is far behind the
+// end of f, because Windows lets nobody else read a locked byte.
 func lockFile(f *os.File) error {
-	var o syscall.Overlapped // the region starts at 0
+	o := syscall.Overlapped{OffsetHigh: lockedByteHigh}
 	ok, _, err := lockFileEx.Call(f.Fd(), lockfileExclusiveLock, 0,
-		uintptr(allBytes), uintptr(allBytes), uintptr(unsafe.Pointer(&o)))
+		1, 0, uintptr(unsafe.Pointer(&o)))
 	if ok == 0 {
 		return os.NewSyscallError("LockFileEx", err)
 	}
@@ -35,9 +36,9 @@ func lockFile(f *os.File) error {
 }
 
 func unlockFile(f *os.File) error {
-	var o syscall.Overlapped
+	o := syscall.Overlapped{OffsetHigh: lockedByteHigh}
 	ok, _, err := unlockFileEx.Call(f.Fd(), 0,
-		uintptr(allBytes), uintptr(allBytes), uintptr(unsafe.Pointer(&o)))
+		1, 0, uintptr(unsafe.Pointer(&o)))
 	if ok == 0 {
 		return os.NewSyscallError("UnlockFileEx", err)
 	}

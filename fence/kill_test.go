@@ -18,9 +18,17 @@ import (
 const (
 	childPath = "WARDMOTE_FENCE_TEST_PATH" // path of the mark file
 	childDies = "WARDMOTE_FENCE_TEST_DIES" // a token: the child dies inside the write of this token
+	childOwns = "WARDMOTE_FENCE_TEST_OWNS" // the child is an owner of the benchmark
 )
 
 func TestMain(m *testing.M) {
+	if path := os.Getenv(childPath); path != "" && os.Getenv(childOwns) != "" {
+		if err := serveOwner(path, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if path := os.Getenv(childPath); path != "" {
 		err := child(path, os.Getenv(childDies))
 		fmt.Fprintln(os.Stderr, err)

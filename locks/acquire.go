@@ -78,8 +78,8 @@ func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock
 	req.series = c.series(req.key)
 	call := c.traceCall(parent, &req)
 	l, err := c.acquireInAnySession(ctx, parent, req)
-	call.failed(err)
 	if err != nil {
+		call.failed(&req, err)
 		c.countFailed(err)
 	}
 	return l, err
@@ -90,12 +90,17 @@ func (c *Client) acquireInAnySession(ctx, parent context.Context, req acquireReq
 		return nil, callError("acquire", req.key, endOf(ctx))
 	}
 	var retry backoff
+	var last error
 	for {
 		s, err := c.liveSession(ctx)
 		if err != nil {
 			return nil, callError("acquire", req.key, err)
 		}
+		if req.owner != "" && req.tracing.begun {
+			req.tracing.failed(&req, last) // now the call may join a grant, which has a trace of its own
+		}
 		l, err := s.acquire(ctx, parent, req)
+		last = err
 		switch {
 		case err == errNoSession: // the session had ended before the request came
 		case c.lostWithSession(err):
@@ -219,19 +224,24 @@ func (s *session) withdrawnError(key string) error {
 	return callError("acquire", key, errWithdrawn)
 }
 
+// heldByHolder returns the error for a key held by h.
+func heldByHolder(key string, h machine.Holder) error {
+	return &HeldError{
+		Key:      key,
+		Client:   h.Client,
+		Node:     h.Node,
+		Token:    fence.Token(h.Token),
+		Conflict: h.Key,
+		Delayed:  h.Client != "" && h.Session == machine.SessionID{},
+	}
+}
+
 // refusalError returns the error of an Acquire that the cluster refused.
 func refusalError(req *acquireRequest, out machine.Outcome) error {
 	key := req.key
 	switch out.Code {
 	case machine.Held:
-		return &HeldError{
-			Key:      key,
-			Client:   out.Holder.Client,
-			Node:     out.Holder.Node,
-			Token:    fence.Token(out.Holder.Token),
-			Conflict: out.Holder.Key,
-			Delayed:  out.Holder.Client != "" && out.Holder.Session == machine.SessionID{},
-		}
+		return heldByHolder(key, out.Holder)
 	case machine.TooManyWaiters:
 		return fmt.Errorf("%w: %d wait for %q", ErrTooManyWaiters, out.Limit, key)
 	case machine.TooManyKeys:

@@ -83,6 +83,35 @@ func TestEveryHolderIsAsked(t *testing.T) {
 	})
 }
 
+// AskHolder asks the grant that the operator has seen, and nobody who has come since.
+func TestAskHolderAsksOneGrant(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		if err := b.AskHolder(bg, "k", 7); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrHeld) {
+			t.Errorf("a free key: %v", err)
+		}
+		r1, r2 := acquire(t, a, "k", Shared()), acquire(t, b, "k", Shared())
+		if err := b.AskHolder(bg, "k", r2.Token()); err != nil {
+			t.Error(err)
+		}
+		if settle(); closed(r1.Asked()) || !closed(r2.Asked()) {
+			t.Errorf("asked: %v and %v", closed(r1.Asked()), closed(r2.Asked()))
+		}
+		release(t, r2)
+		err := b.AskHolder(bg, "k", r2.Token())
+		var held *HeldError
+		if want := (HeldError{Key: "k", Client: "a", Node: "node-a", Token: r1.Token()}); !errors.As(err, &held) || *held != want {
+			t.Errorf("a grant that has gone: %v", err)
+		}
+		if settle(); closed(r1.Asked()) {
+			t.Error("another grant was asked")
+		}
+		wantConfig(t, b.AskHolder(bg, "k", 0), "token")
+		wantConfig(t, b.AskHolder(bg, "", 7), "key")
+	})
+}
+
 func TestAskFailsWithoutAQuorum(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, m := w.client(t, "a")

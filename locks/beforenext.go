@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -47,8 +48,14 @@ type lossHook struct {
 
 // start runs f in the background. Close waits for f.
 func (h *lossHook) start() {
-	h.lock.g.s.c.goTask(func() {
-		defer close(h.done)
+	s := h.lock.g.s
+	s.c.goTask(func() {
+		defer func() {
+			s.mu.Lock()
+			delete(s.hooks, h)
+			s.mu.Unlock()
+			close(h.done)
+		}()
 		h.f()
 	})
 }
@@ -63,7 +70,7 @@ func (l *Lock) endHooks(cause error, cancels []func()) []func() {
 	_, lost := cause.(*LostError)
 	l.g.rare().hooks = slices.DeleteFunc(l.g.rare().hooks, func(h *lossHook) bool {
 		if h.lock == l && lost {
-			l.g.s.hooks = append(l.g.s.hooks, h)
+			l.g.s.hooks[h] = struct{}{}
 			cancels = append(cancels, h.start)
 		}
 		return h.lock == l
@@ -77,9 +84,20 @@ func (l *Lock) endHooks(cause error, cancels []func()) []func() {
 // the process lives, and Break is for such a process.
 func (s *session) awaitHooks() {
 	s.mu.Lock()
-	hooks := s.hooks
+	hooks := slices.Collect(maps.Keys(s.hooks))
 	s.mu.Unlock()
 	awaitDone(hooks, grace(s.ttl))
+}
+
+// hooksOf returns the hooks of the lost locks of the grant with the given seq that have
+// not returned. The caller holds s.mu.
+func (s *session) hooksOf(seq uint64) (hooks []*lossHook) {
+	for h := range s.hooks {
+		if h.lock.g.seq == seq {
+			hooks = append(hooks, h)
+		}
+	}
+	return hooks
 }
 
 // awaitDone waits until the hooks have returned, or for d at most.

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -30,6 +31,24 @@ func TestBeforeNextReturnsBeforeTheNextGrant(t *testing.T) {
 			return errors.New("no session")
 		},
 		"close": func(t *testing.T, m *member, a, b *Client, l *Lock) error { return a.Close(bg) },
+		"break during close": func(t *testing.T, m *member, a, b *Client, l *Lock) error {
+			gate, working := make(chan struct{}), make(chan struct{})
+			work := start(func() (int, error) {
+				return 0, a.Do(bg, "other", func(context.Context, *Lock) error {
+					close(working)
+					<-gate
+					return nil
+				})
+			})
+			<-working
+			closing := start(func() (int, error) { return 0, a.Close(bg) })
+			synctest.Wait() // the lock is lost, and Close waits for the work
+			err := b.Break(bg, "k", l.Token())
+			close(gate)
+			<-work.done
+			<-closing.done
+			return errors.Join(err, closing.err)
+		},
 		"end of trust": func(t *testing.T, m *member, a, b *Client, l *Lock) error {
 			m.Isolate()
 			t.Cleanup(m.Heal)
@@ -161,6 +180,32 @@ func TestBeforeNextIsNotForTheRelease(t *testing.T) {
 		}
 		if called != 1 {
 			t.Errorf("%d calls for a lost lock", called)
+		}
+	})
+}
+
+// A session that lives for long keeps nothing of the functions that have returned.
+func TestTheSessionForgetsFunctionsThatHaveReturned(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		for range 20 {
+			l := acquire(t, a, "k")
+			for range 10 {
+				if err := l.BeforeNext(func() {}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.Break(bg, "k", l.Token()); err != nil {
+				t.Fatal(err)
+			}
+			s := a.currentSession()
+			s.mu.Lock()
+			n := len(s.hooks) + len(l.g.rare().hooks)
+			s.mu.Unlock()
+			if n != 0 {
+				t.Fatalf("%d functions are kept", n)
+			}
 		}
 	})
 }

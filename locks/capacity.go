@@ -68,27 +68,49 @@ func Permits(n, of int) Option {
 //
 // If SetCapacity returns nil, the capacity was set once, however often the request was
 // sent. If the session is lost meanwhile, the client sets the capacity in the next one,
-// and overwrites a number that another client has set since. If ctx ends first, the error
+// and overwrites a number that another client has set since: ChangeCapacity does not. If ctx ends first, the error
 // is the cause of ctx, with cluster.ErrNoQuorum if no leader was found, and the capacity
 // is set, or will be soon, or is not set. Other errors: *cluster.ConfigError; ErrVersion;
 // ErrClosed or cluster.ErrStopped. If the leader's Security.Authorize refuses, the error
 // is a *cluster.DeniedError, and nothing was changed.
 func (c *Client) SetCapacity(ctx context.Context, key string, of int) error {
+	if of < 0 || of > MaxCapacity {
+		return configError("of", "%d is not within 0 and %d", of, MaxCapacity)
+	}
+	return c.setCapacity(ctx, machine.SetCapacity{Key: key, Of: uint32(of)})
+}
+
+// ChangeCapacity is SetCapacity if the capacity that SetCapacity has set is from, 0 if
+// none has: the capacity that requests name does not count. So two operators who have
+// seen the same number do not overwrite each other's. If the set capacity is to already,
+// ChangeCapacity returns nil. If it is another one, the error is a *CapacityError with
+// Have, and nothing was changed. Otherwise it does as SetCapacity does.
+func (c *Client) ChangeCapacity(ctx context.Context, key string, from, to int) error {
+	switch {
+	case from < 0 || from > MaxCapacity:
+		return configError("from", "%d is not within 0 and %d", from, MaxCapacity)
+	case to < 0 || to > MaxCapacity:
+		return configError("to", "%d is not within 0 and %d", to, MaxCapacity)
+	}
+	return c.setCapacity(ctx, machine.SetCapacity{Key: key, Of: uint32(to), Compare: true, From: uint32(from)})
+}
+
+func (c *Client) setCapacity(ctx context.Context, cmd machine.SetCapacity) error {
+	key := cmd.Key
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	if of < 0 || of > MaxCapacity {
-		return configError("of", "%d is not within 0 and %d", of, MaxCapacity)
-	}
 	out, err := c.callInAnySession(ctx, func(ctx context.Context, s *session) (machine.Outcome, error) {
 		seq := s.newSeq()
 		// Whatever comes of it: a copy that arrives after the seq is seen sets nothing.
 		defer s.noteSeen(seq)
 		return s.propose(ctx, func(seen []uint64) machine.Command {
-			return machine.SetCapacity{Session: s.id, Seq: seq, Key: key, Of: uint32(of), Seen: seen}
+			cmd := cmd
+			cmd.Session, cmd.Seq, cmd.Seen = s.id, seq, seen
+			return cmd
 		})
 	})
 	switch {
@@ -96,6 +118,8 @@ func (c *Client) SetCapacity(ctx context.Context, key string, of int) error {
 		return callError("set the capacity of", key, denied(cluster.VerbSetCapacity, key, err))
 	case out.Code == machine.OK:
 		return nil
+	case out.Code == machine.WrongCapacity:
+		return &CapacityError{Key: key, Of: int(cmd.From), Have: int(out.Limit)}
 	case out.Code == machine.TooManyCapacities:
 		return callError("set the capacity of", key, fmt.Errorf("%w: %d are allowed", ErrTooManyCapacities, out.Limit))
 	}

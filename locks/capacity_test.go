@@ -22,6 +22,33 @@ func wantCapacity(t *testing.T, err error, want CapacityError) {
 	}
 }
 
+// Two operators who have seen the same capacity do not overwrite each other.
+func TestChangeCapacityIsOfTheNumberSeen(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		for _, err := range []error{
+			a.ChangeCapacity(bg, "k", 0, 3),
+			a.ChangeCapacity(bg, "k", 3, 4),
+			b.ChangeCapacity(bg, "k", 3, 4), // is so already
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		wantCapacity(t, b.ChangeCapacity(bg, "k", 3, 5), CapacityError{Key: "k", Of: 3, Have: 4})
+		wantCapacity(t, b.ChangeCapacity(bg, "other", 2, 5), CapacityError{Key: "other", Of: 2})
+		if st, err := b.Inspect(bg, "k"); err != nil || st.Capacity != 4 || !st.CapacitySet {
+			t.Errorf("%+v, %v", st, err)
+		}
+		if err := b.ChangeCapacity(bg, "k", 4, 0); err != nil {
+			t.Error(err)
+		}
+		wantConfig(t, a.ChangeCapacity(bg, "k", -1, 2), "from")
+		wantConfig(t, a.ChangeCapacity(bg, "k", 2, MaxCapacity+1), "to")
+	})
+}
+
 // A request for many permits waits at the head, and smaller ones wait behind it.
 func TestTheHeadIsNotPassedBySmallerRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

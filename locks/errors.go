@@ -272,15 +272,19 @@ func (e *FutureTokenError) Is(target error) bool { return target == ErrFutureTok
 //   - Otherwise the request named another capacity, Of, than the holders and the waiters
 //     of the key, and no SetCapacity has set one.
 //
-// The error matches ErrCapacity.
+// With N 0, a ChangeCapacity from Of met the set capacity Have, and changed nothing. The
+// error matches ErrCapacity.
 type CapacityError struct {
 	Key  string
-	N    int // permits asked for
+	N    int // permits asked for; 0: by ChangeCapacity
 	Of   int // the capacity that the request named, 0 if none
 	Have int // the capacity of the key, 0 if it has none
 }
 
 func (e *CapacityError) Error() string {
+	if e.N == 0 {
+		return fmt.Sprintf("locks: change the capacity of %q: it is set to %d, not to %d", e.Key, e.Have, e.Of)
+	}
 	text := fmt.Sprintf("locks: acquire %q: ", e.Key)
 	switch {
 	case e.Have == 0:

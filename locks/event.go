@@ -2,7 +2,6 @@ package locks
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
@@ -174,9 +173,11 @@ func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason 
 	if g != nil {
 		g.raiseToken(token)
 		d = g.releaseCleanup("")
-		d.hooks = slices.Clone(g.rare().hooks)
 		cancels = g.markLost(reason, nil)
 	}
+	// Also if the grant has ended before: Close ends locks and frees their keys later, and
+	// a Break may come between.
+	d.hooks = s.hooksOf(seq)
 	done := reason != Broken || s.releaseIsPending(d.keys[0], d.token)
 	s.unlockAndCancel(cancels)
 	if !done {

@@ -55,9 +55,7 @@ func (s *session) acquireReentrant(ctx, parent context.Context, req acquireReque
 			e = &ownerEntry{name: name, mode: modeOf(&req), resolved: make(chan struct{})}
 			s.entries[name] = e
 			s.mu.Unlock()
-			l, err := s.acquireNew(ctx, parent, req)
-			s.resolveEntry(e, l)
-			return l, err
+			return s.acquireForOwner(ctx, parent, e, req)
 		}
 		l, err := e.addLock(s.c, parent, &req)
 		s.mu.Unlock()
@@ -73,6 +71,14 @@ func (s *session) acquireReentrant(ctx, parent context.Context, req acquireReque
 			return nil, callError("acquire", req.key, s.c.whyEnded(ctx))
 		}
 	}
+}
+
+// acquireForOwner makes e's request. e is resolved in any case, also if a function of
+// the Trace or of ctx panics: other calls of the owner wait for e.
+func (s *session) acquireForOwner(ctx, parent context.Context, e *ownerEntry, req acquireRequest) (l *Lock, err error) {
+	defer func() { s.resolveEntry(e, l) }()
+	req.tracing.begin(&req)
+	return s.acquireNew(ctx, parent, req)
 }
 
 // resolveEntry records the result of e's request: the lock l, or nil if the

@@ -19,9 +19,10 @@ type acquireRequest struct {
 	series  []*meter.Series // count the request by its label; nil: none
 	err     error           // a *cluster.ConfigError of the first part that cannot be used
 
-	call   Call
-	began  time.Time       // when the call began
-	traced context.Context // of Trace.Acquiring; nil: the call's
+	call    Call
+	began   time.Time       // when the call began
+	tracing *traced         // the call
+	traced  context.Context // of Trace.Acquiring; nil: the call's
 }
 
 // newAcquireRequest returns the request of call for key with opts.

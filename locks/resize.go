@@ -30,11 +30,14 @@ var ErrResizing = errors.New("locks: being resized to another number of shards")
 // that is kept by shard must be moved by the application, for example by a work that
 // finds it.
 //
+// A name that has no number cannot be resized: nobody calls Spread with it, and it was
+// never resized. The first caller of Spread gives it one.
+//
 // If ctx ends before the resize is done, the error is the cause of ctx, and the resize
 // goes on if it has begun; another call with the same numbers waits for its end. Other
-// errors: a *ShardsError if the name has neither from nor to shards; ErrResizing; an
-// error matching ErrTooManyCallers; *cluster.ConfigError; ErrClosed or
-// cluster.ErrStopped. If the leader's Security.Authorize refuses, the error is a
+// errors: a *ShardsError if the name has neither from nor to shards, with Have 0 if it has
+// no number; ErrResizing; an error matching ErrTooManyCallers; *cluster.ConfigError;
+// ErrClosed or cluster.ErrStopped. If the leader's Security.Authorize refuses, the error is a
 // *cluster.DeniedError, and nothing was changed.
 func (c *Client) Resize(ctx context.Context, name string, from, to int) error {
 	if err := checkGroup(name); err != nil {

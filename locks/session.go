@@ -52,7 +52,7 @@ type session struct {
 	cleanups   cleanups
 	enlisted   map[uint64]*enlistment // by the seqs of their Enlists
 	own        *ownIndex              // nil until the first page of it is read
-	hooks      []*lossHook            // of lost locks
+	hooks      map[*lossHook]struct{} // of lost locks, until they have returned
 }
 
 // newSessionKey returns a random key.
@@ -77,6 +77,7 @@ func newSession(c *Client, id machine.SessionID, t trust, guest *replica.Guest) 
 		waiters: make(map[uint64]*waiter),
 		grants:  make(map[uint64]*grant),
 		entries: make(map[ownerEntryName]*ownerEntry),
+		hooks:   make(map[*lossHook]struct{}),
 
 		cleanups: cleanups{byKey: make(map[string]map[*cleanup]struct{}), owed: make(map[*machine.SetValue]struct{})},
 	}

@@ -190,10 +190,13 @@ var ErrTooManyCallers = errors.New("locks: too many callers, names or shards")
 type ShardsError struct {
 	Name   string
 	Shards int // the number that the caller named
-	Have   int // the cluster's number; during a Client.Resize the next number
+	Have   int // the cluster's number; during a Client.Resize the next number; of Client.Resize, 0: the cluster knows no such name
 }
 
 func (e *ShardsError) Error() string {
+	if e.Have == 0 {
+		return fmt.Sprintf("locks: nobody calls Spread with the name %q: it has no shards", e.Name)
+	}
 	return fmt.Sprintf("locks: %q has %d shards, not %d", e.Name, e.Have, e.Shards)
 }
 

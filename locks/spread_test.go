@@ -387,6 +387,10 @@ func TestResize(t *testing.T) {
 		b := w.spread(t, "b", "g", 8, work(8))
 		time.Sleep(5 * time.Second)
 		operator, _ := w.client(t, "operator")
+		var wrong *ShardsError
+		if err := operator.Resize(bg, "unknown", 7, 12); !errors.As(err, &wrong) || *wrong != (ShardsError{"unknown", 7, 0}) || !strings.Contains(err.Error(), "nobody calls Spread") {
+			t.Errorf("of a name that nobody calls: %v", err)
+		}
 		if err := operator.Resize(bg, "g", 7, 12); !errors.Is(err, ErrShards) {
 			t.Errorf("from another number: %v", err)
 		}
@@ -398,7 +402,6 @@ func TestResize(t *testing.T) {
 		if err := operator.Resize(bg, "g", 8, 13); !errors.Is(err, ErrResizing) {
 			t.Errorf("to two numbers: %v", err)
 		}
-		var wrong *ShardsError
 		if _, err := a.ended.ends(t); !errors.As(err, &wrong) || *wrong != (ShardsError{"g", 8, 12}) {
 			t.Errorf("spread: %v", err)
 		}

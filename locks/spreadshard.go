@@ -104,8 +104,8 @@ func (sr *shardRun) turn() report {
 	req := acquireRequest{call: CallSpread, key: shardKey(sp.name, sr.shard)}
 	call := sp.c.traceCall(sr.work, &req)
 	l, err := sp.s.acquire(sr.wait, sr.work, req)
-	call.failed(err)
 	if err != nil {
+		call.failed(&req, err)
 		if sr.wait.Err() != nil {
 			return report{}
 		}

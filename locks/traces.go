@@ -124,45 +124,42 @@ func (c Call) String() string {
 	return ""
 }
 
-// traced is one call that is to acquire req, as the Trace sees it.
+// traced is one call that is to acquire a key, as the Trace sees it.
 type traced struct {
-	c     *Client
-	req   *acquireRequest
-	ctx   context.Context // of the call
-	began time.Time
+	c      *Client
+	parent context.Context // has the values of the call's context
+	ctx    context.Context // parent, or made of it by Acquiring
+	begun  bool            // Acquiring was called, and AcquireFailed was not called since
 }
 
-// traceCall begins a call with Acquiring. parent has the values of the call's context.
-func (c *Client) traceCall(parent context.Context, req *acquireRequest) traced {
+// traceCall begins a call. Acquiring is called at once, unless the request has an
+// owner: acquireForOwner calls Acquiring then, because a call that joins the owner's
+// grant asks for nothing. parent has the values of the call's context.
+func (c *Client) traceCall(parent context.Context, req *acquireRequest) *traced {
 	req.began = time.Now()
-	t := traced{c, req, parent, req.began}
-	if f := c.trace.to().Acquiring; f != nil && !c.joinsOwner(req) {
-		ctx, meta := f(context.WithoutCancel(parent), LockEvent{Key: req.key, Call: req.call, At: req.began})
-		if ctx != nil {
-			req.traced, t.ctx = ctx, ctx
-		}
-		req.addMeta(meta)
+	t := &traced{c: c, parent: parent, ctx: parent}
+	if req.tracing = t; req.owner == "" {
+		t.begin(req)
 	}
 	return t
 }
 
-// failed ends the call with AcquireFailed, unless err is nil.
-func (t *traced) failed(err error) {
-	if err != nil {
-		t.c.trace.acquireFailed(t.ctx, LockEvent{Key: t.req.key, Call: t.req.call, Took: time.Since(t.began), Err: err})
+// begin calls Acquiring, unless req has begun before.
+func (t *traced) begin(req *acquireRequest) {
+	f := t.c.trace.to().Acquiring
+	if t.begun || f == nil {
+		return
 	}
+	t.begun = true
+	ctx, meta := f(context.WithoutCancel(t.parent), LockEvent{Key: req.key, Call: req.call, At: time.Now()})
+	if ctx != nil {
+		req.traced, t.ctx = ctx, ctx
+	}
+	req.addMeta(meta)
 }
 
-// joinsOwner reports whether req is of an owner that has the key or asks for it.
-func (c *Client) joinsOwner(req *acquireRequest) bool {
-	if req.owner == "" {
-		return false
-	}
-	s := c.currentSession()
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.entries[ownerEntryName{req.key, req.owner}] != nil
+// failed ends the call, or an attempt of it, with AcquireFailed.
+func (t *traced) failed(req *acquireRequest, err error) {
+	t.c.trace.acquireFailed(t.ctx, LockEvent{Key: req.key, Call: req.call, Took: time.Since(req.began), Err: err})
+	t.begun, t.ctx = false, t.parent
 }

@@ -2,15 +2,11 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net/url"
-	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,11 +19,11 @@ import (
 func askCommand() *command {
 	return &command{
 		name: "ask", args: "KEY TOKEN",
-		short: "ask the holders of a key to let go",
+		short: "ask the holder of a key to let go",
 		long: `
-Ask asks the holders of KEY to release it. They are free to ignore that; wardmote run -yield
-obeys. TOKEN is the token of a present holder, as wardmote locks prints it, and is compared
-first. A holder that gets the key in just that moment is asked too.`,
+Ask asks the holder of KEY with the token TOKEN, as wardmote locks prints it, to release KEY.
+The holder is free to ignore that; wardmote run -yield obeys. Nobody else is asked, whoever
+holds KEY by then.`,
 		ways:    readFlags,
 		prepare: aboutHolder("ask"),
 	}
@@ -206,7 +202,12 @@ func eventsCommand() *command {
 		short: "what has happened, and with -f what happens",
 		long: `
 Events prints the latest events that a member has seen. With -f it goes on with those to
-come, until it is interrupted or the member ends. With -json each event is a line.`,
+come, until it is interrupted. With -json each event is a line.
+
+A stream that breaks off, or that is silent for 15 s, is opened again, with pauses of up to
+5 s: at the next address of -url, if there are several. Stderr tells of both, and of events
+that are missing in between. No event comes twice. With -join, events ends when its own
+member has failed.`,
 		ways: readFlags,
 		prepare: func(fs *flag.FlagSet) func(*program, *way, []string) error {
 			follow := fs.Bool("f", false, "follow: print the events to come")
@@ -259,62 +260,4 @@ func (p *program) printEvent(w *way, e documents.Event) error {
 	}
 	_, err := fmt.Fprintln(p.out, clean(text))
 	return err
-}
-
-// follow prints the events of the stream until an interrupt. A stream that breaks off is
-// opened again: the process behind it may restart.
-func (p *program) follow(w *way, s *source) error {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer cancel()
-	body, err := s.stream(ctx)
-	for {
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		err = p.readStream(w, body)
-		body.Close()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return err
-		}
-		fmt.Fprintln(p.err, "wardmote: events: the stream has ended; asks again")
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return nil
-		}
-		body, err = s.stream(ctx)
-	}
-}
-
-// readStream prints the events of a stream. The result is an error of printing.
-func (p *program) readStream(w *way, body io.Reader) error {
-	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, 1<<20)
-	kind := ""
-	for lines.Scan() {
-		field, value, _ := strings.Cut(lines.Text(), ": ")
-		switch {
-		case lines.Text() == "":
-			kind = ""
-		case field == "event":
-			kind = value
-		case field == "data" && kind == "event":
-			var e documents.Event
-			if json.Unmarshal([]byte(value), &e) != nil {
-				continue // of a later version
-			}
-			if err := p.printEvent(w, e); err != nil {
-				return err
-			}
-		case field == "data" && (kind == "dropped" || kind == "end"):
-			fmt.Fprintln(p.err, "wardmote: events: "+clean(kind+" "+value))
-		}
-	}
-	return nil
 }

@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // A running is the command as a process.
@@ -82,15 +80,26 @@ func (r *running) stdout() string { r.mu.Lock(); defer r.mu.Unlock(); return r.o
 func (r *running) stderr() string { r.mu.Lock(); defer r.mu.Unlock(); return r.err.String() }
 
 // awaitOutput waits until the standard output or error has the text; a line end counts on
-// the standard output alone. The result is false if the run has ended early.
-func (r *running) awaitOutput(text string) bool {
+// the standard output alone.
+func (r *running) awaitOutput(text string) {
 	r.t.Helper()
-	early := false
 	await(r.t, fmt.Sprintf("%q in the output of %q", text, r.cmd.Args[1:]), func() bool {
-		early = r.early()
-		return early || strings.Contains(r.stdout(), text) || text != "\n" && strings.Contains(r.stderr(), text)
+		if strings.Contains(r.stdout(), text) || text != "\n" && strings.Contains(r.stderr(), text) {
+			return true
+		}
+		r.lives()
+		return false
 	})
-	return !early
+}
+
+// lives fails the test if the run has ended.
+func (r *running) lives() {
+	r.t.Helper()
+	select {
+	case <-r.gone:
+		r.t.Fatalf("%q has ended: code %d, stdout %q, stderr %q", r.cmd.Args[1:], r.wait(), r.stdout(), r.stderr())
+	default:
+	}
 }
 
 // await waits for a condition that no event tells.
@@ -103,47 +112,25 @@ func await(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// runCLI runs the command to its end. A command that the cluster did not serve in time is
-// run again if the host stood still meanwhile.
+// runCLI runs the command to its end, in this process: a hundred processes would starve
+// the members of the towns, and then every lock is lost.
 func runCLI(t *testing.T, input string, args ...string) (out, err string, code int) {
 	t.Helper()
-	for again := 3; ; again-- {
-		began := time.Now()
-		r := begin(t, input, args...)
-		code = r.wait()
-		starved := (code == exitUnavailable || code == exitLost) && hostStalls.Since(began) >= testrounds.Void
-		if !starved || again == 0 {
-			return r.stdout(), r.stderr(), code
-		}
-		t.Logf("the host stood still: %q is run again: %s", args, r.stderr())
+	if len(args) > 0 && args[0] == "run" { // has the streams and the signals of its process
+		return runProcess(t, input, args...)
 	}
+	var o, e bytes.Buffer
+	p := &program{in: strings.NewReader(input), out: &o, err: &e}
+	code = p.main(args)
+	return o.String(), e.String(), code
 }
 
-// insist calls f until it returns true, a few times at most. f returns false if a run
-// lost its lock before the test has done anything to it, as on a host that stands still.
-func insist(t *testing.T, f func(try int) bool) {
+// runProcess runs the command to its end, as a process of its own.
+func runProcess(t *testing.T, input string, args ...string) (out, err string, code int) {
 	t.Helper()
-	for try := range 5 {
-		if f(try) {
-			return
-		}
-	}
-	t.Fatal("the cluster did not serve the runs of the test")
-}
-
-// early reports whether a run has ended for lack of a quorum.
-func (r *running) early() bool {
-	r.t.Helper()
-	select {
-	case <-r.gone:
-		code := r.wait()
-		if code == exitUnavailable || code == exitLost {
-			r.t.Logf("a run has ended early: code %d, stderr %s", code, r.stderr())
-			return true
-		}
-	default:
-	}
-	return false
+	r := begin(t, input, args...)
+	code = r.wait()
+	return r.stdout(), r.stderr(), code
 }
 
 // stamps returns the times in the lines of a process and of its child process.

@@ -67,7 +67,7 @@ func runTests(m *testing.M) int {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	}
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("8")
+		_ = f.Value.Set("6")
 	}
 	dir, err := os.MkdirTemp("", "wardmote")
 	if err != nil {
@@ -86,16 +86,17 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// memberMain is a member: name, address, TTL, addresses to join. The end of its input ends
-// the member.
+// foundingTTL is the TTL of a town's founding, which waits for so long with its first
+// grant. Sessions have the town's TTL: see memberMain.
+const foundingTTL = time.Second
+
+// memberMain is a member: name, address, addresses to join, and the town's TTL or none. A
+// member with the town's TTL runs a second one beside it, without a vote, which has the
+// TTL: so the cluster allows it. The end of its input ends the member.
 func memberMain(args []string) error {
-	ttl, err := time.ParseDuration(args[2])
-	if err != nil {
-		return err
-	}
-	join := strings.Split(args[3], ",")
+	join := strings.Split(args[2], ",")
 	cfg, err := wardmote.Env(cluster.Config{
-		Name: args[0], Bind: args[1], TTL: ttl, Join: join, InitialSize: len(join),
+		Name: args[0], Bind: args[1], TTL: foundingTTL, Join: join, InitialSize: len(join),
 		Security: cluster.Security{Authorize: authorize},
 	})
 	if err != nil {
@@ -113,11 +114,23 @@ func memberMain(args []string) error {
 	allow := func(_ *http.Request, _ cluster.Verb, key string) error { return refuse(key, "unwanted") }
 	go http.Serve(page, http.StripPrefix("/wardmote", lockshttp.Handler(client, lockshttp.Options{Allow: allow})))
 	fmt.Printf("http://%s/wardmote/\n", page.Addr())
-	go func() {
-		if node.Ready(context.Background()) == nil {
-			fmt.Println("ready")
+	if err := node.Ready(context.Background()); err != nil {
+		return err
+	}
+	if args[3] != "" { // not before: the founding would wait for so long
+		ttl, err := time.ParseDuration(args[3])
+		if err != nil {
+			return err
 		}
-	}()
+		patient, err := cluster.Start(context.Background(), cluster.Config{
+			Name: "patient", Bind: "127.0.0.1:0", TTL: ttl, Join: join, Voting: cluster.Voting{Thin: true}, Security: cfg.Security,
+		})
+		if err != nil {
+			return err
+		}
+		defer patient.Stop()
+	}
+	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -138,7 +151,7 @@ func refuse(key, prefix string) error {
 
 // A town is a cluster of three processes.
 type town struct {
-	ttl   time.Duration
+	ttl   time.Duration // of its sessions
 	addrs []string
 	procs []*memberProcess
 }
@@ -156,13 +169,20 @@ var shared struct {
 	town *town
 }
 
+// Times to live of sessions. A test that waits for the end of a session takes as long; all
+// others have one that outlives every standstill of a busy host.
+const (
+	patientTTL = time.Minute
+	briefTTL   = 6 * time.Second
+)
+
 // sharedTown returns a town that no test changes.
 func sharedTown(t *testing.T) *town {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.town == nil {
-		shared.town = startTown(t, 2*time.Second) // ended by TestMain
+		shared.town = startTown(t, patientTTL) // ended by TestMain
 	}
 	return shared.town
 }
@@ -188,7 +208,11 @@ func startTown(t *testing.T, ttl time.Duration) *town {
 		w.addrs = append(w.addrs, freeAddr(t, w.addrs))
 	}
 	for i := range w.addrs {
-		cmd := exec.Command(os.Args[0], fmt.Sprint("m", i), w.addrs[i], ttl.String(), strings.Join(w.addrs, ","))
+		own := ""
+		if i == len(w.addrs)-1 {
+			own = ttl.String()
+		}
+		cmd := exec.Command(os.Args[0], fmt.Sprint("m", i), w.addrs[i], strings.Join(w.addrs, ","), own)
 		cmd.Env = append(os.Environ(), roleEnv+"="+asMember)
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
@@ -213,6 +237,14 @@ func startTown(t *testing.T, ttl time.Duration) *town {
 			t.Fatalf("a member said %q", p.out.Text())
 		}
 	}
+	await(t, "the town's TTL", func() bool {
+		var r locks.Report
+		s := &source{pages: []string{w.procs[0].page}, client: http.DefaultClient, limit: patience}
+		if err := s.get("report.json", nil, &r); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(r.Node.Leader.Bound) == ttl
+	})
 	return w
 }
 

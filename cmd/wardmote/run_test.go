@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,17 +109,12 @@ func TestSignalsReachTheCommand(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			script := fmt.Sprintf(`trap 'echo got; exit 9' %d; echo up; while :; do sleep 0.02; done`, s)
-			insist(t, func(int) bool {
-				r := begin(t, "", "run", "-join", w.join(), "signalled/"+s.String(), "--", "sh", "-c", script)
-				up := r.awaitOutput("up")
-				r.signal(s)
-				if code := r.wait(); !up || r.early() {
-					return false
-				} else if code != 9 || r.stdout() != "up\ngot\n" {
-					t.Errorf("code %d, stdout %q, stderr %q", code, r.stdout(), r.stderr())
-				}
-				return true
-			})
+			r := begin(t, "", "run", "-join", w.join(), "signalled/"+s.String(), "--", "sh", "-c", script)
+			r.awaitOutput("up")
+			r.signal(s)
+			if code := r.wait(); code != 9 || r.stdout() != "up\ngot\n" {
+				t.Errorf("code %d, stdout %q, stderr %q", code, r.stdout(), r.stderr())
+			}
 		})
 	}
 }
@@ -128,24 +122,17 @@ func TestSignalsReachTheCommand(t *testing.T) {
 func TestASignalEndsTheWait(t *testing.T) {
 	t.Parallel()
 	w := sharedTown(t)
-	insist(t, func(try int) bool {
-		holder, _ := hold(t, w, fmt.Sprint("awaited", try))
-		waiter := begin(t, "", "run", "-verbose", "-join", w.join(), fmt.Sprint("awaited", try), "--", "echo", "ran")
-		waits := waiter.awaitOutput("waits for")
-		waiter.signal(syscall.SIGTERM)
-		code := waiter.wait()
-		if !waits || waiter.early() || holder.early() {
-			return false
-		}
-		if code != exitSignal+15 || waiter.stdout() != "" {
-			t.Errorf("code %d, stdout %q, stderr %q", code, waiter.stdout(), waiter.stderr())
-		}
-		holder.signal(syscall.SIGTERM)
-		if code := holder.wait(); !holder.early() && code != exitSignal+15 {
-			t.Errorf("code %d of the holder, stderr %q", code, holder.stderr())
-		}
-		return true
-	})
+	holder, _ := hold(t, w, "awaited")
+	waiter := begin(t, "", "run", "-verbose", "-join", w.join(), "awaited", "--", "echo", "ran")
+	waiter.awaitOutput("waits for")
+	waiter.signal(syscall.SIGTERM)
+	if code := waiter.wait(); code != exitSignal+15 || waiter.stdout() != "" {
+		t.Errorf("code %d, stdout %q, stderr %q", code, waiter.stdout(), waiter.stderr())
+	}
+	holder.signal(syscall.SIGTERM)
+	if code := holder.wait(); code != exitSignal+15 {
+		t.Errorf("code %d of the holder, stderr %q", code, holder.stderr())
+	}
 }
 
 // The group of a command has no process left when the key is free.
@@ -177,28 +164,25 @@ type succession struct {
 }
 
 // succeed starts two runs, whose processes ignore signals and have children that do so
-// too, and calls act. act returns false if the first run lost its lock too early.
-func succeed(t *testing.T, w *town, key string, act func(s *succession) bool) {
+// too. flags are for the first one.
+func succeed(t *testing.T, w *town, key string, flags ...string) *succession {
 	t.Helper()
-	insist(t, func(try int) bool {
-		key := fmt.Sprint(key, try)
-		s := &succession{t: t, file: filepath.Join(t.TempDir(), "stamps"), began: time.Now()}
-		s.first = begin(t, "", "run", "-verbose", "-join", w.join(), key, "--", os.Args[0], stampCommand, s.file, "a", "ignore", "fork")
-		await(t, "the first command and its child", func() bool {
-			return strings.Contains(read(s.file), "a.child ") || s.first.early()
-		})
-		s.second = begin(t, "", "run", "-verbose", "-join", w.join(), key, "--", os.Args[0], stampCommand, s.file, "b")
-		return s.second.awaitOutput("waits for") && !s.first.early() && act(s)
+	s := &succession{t: t, file: filepath.Join(t.TempDir(), "stamps"), began: time.Now()}
+	first := append([]string{"run", "-verbose", "-join", w.join()}, flags...)
+	s.first = begin(t, "", append(first, key, "--", os.Args[0], stampCommand, s.file, "a", "ignore", "fork")...)
+	await(t, "the first command and its child", func() bool {
+		s.first.lives()
+		return strings.Contains(read(s.file), "a.child ")
 	})
+	s.second = begin(t, "", "run", "-verbose", "-join", w.join(), key, "--", os.Args[0], stampCommand, s.file, "b")
+	s.second.awaitOutput("waits for")
+	return s
 }
 
 // check waits for the second run's command, and fails if the first one's lives then.
 func (s *succession) check() {
 	s.t.Helper()
-	await(s.t, "the second command", func() bool { return len(stamps(s.t, s.file, "b")) > 0 || s.second.early() })
-	if s.second.early() {
-		return // the first command's end is checked by its exit code
-	}
+	await(s.t, "the second command", func() bool { return len(stamps(s.t, s.file, "b")) > 0 })
 	last, first := slices.Max(stamps(s.t, s.file, "a")), slices.Min(stamps(s.t, s.file, "b"))
 	if last < first {
 		return
@@ -210,56 +194,44 @@ func (s *succession) check() {
 	s.t.Errorf("the first command lives %v after the start of the second one; stderr of the first run: %s", last-first, s.first.stderr())
 }
 
+// The key is free when the session of the run that was killed has expired.
 func TestKillOfRunKillsTheCommand(t *testing.T) {
 	t.Parallel()
-	succeed(t, sharedTown(t), "killed", func(s *succession) bool {
-		s.first.signal(syscall.SIGKILL)
-		code := s.first.wait()
-		s.check()
-		if code != -int(syscall.SIGKILL) && !s.first.early() {
-			t.Errorf("run ended before the signal: code %d, stderr %s", code, s.first.stderr())
-		}
-		return !s.first.early()
-	})
+	s := succeed(t, sharedTown(t), "killed", "-ttl", briefTTL.String())
+	s.first.signal(syscall.SIGKILL)
+	if code := s.first.wait(); code != -int(syscall.SIGKILL) {
+		t.Errorf("run ended before the signal: code %d, stderr %s", code, s.first.stderr())
+	}
+	s.check()
 }
 
 // A stopped run loses its lock. The command has ended before the loss.
 func TestStopOfRunKillsTheCommand(t *testing.T) {
 	t.Parallel()
-	succeed(t, sharedTown(t), "stopped", func(s *succession) bool {
-		s.first.signal(syscall.SIGSTOP)
-		if s.first.early() {
-			return false
-		}
-		s.check()
-		s.first.signal(syscall.SIGCONT)
-		if code := s.first.wait(); code != exitLost || !strings.Contains(s.first.stderr(), "the command was ended") {
-			t.Errorf("code %d, stderr %s", code, s.first.stderr())
-		}
-		return true
-	})
+	s := succeed(t, sharedTown(t), "stopped", "-ttl", briefTTL.String())
+	s.first.signal(syscall.SIGSTOP)
+	s.check()
+	s.first.signal(syscall.SIGCONT)
+	if code := s.first.wait(); code != exitLost || !strings.Contains(s.first.stderr(), "the command was ended") {
+		t.Errorf("code %d, stderr %s", code, s.first.stderr())
+	}
 }
 
 // A stopped command is killed too.
 func TestAStoppedCommandIsKilled(t *testing.T) {
 	t.Parallel()
 	w := sharedTown(t)
-	insist(t, func(int) bool {
-		r := begin(t, "", "run", "-join", w.join(), "still", "--", "sh", "-c", "echo $$; kill -STOP $$; echo woke")
-		if !r.awaitOutput("\n") {
-			return false
-		}
-		pid, err := strconv.Atoi(strings.TrimSpace(r.stdout()))
-		if err != nil {
-			t.Fatalf("stdout %q, stderr %q", r.stdout(), r.stderr())
-		}
-		r.signal(syscall.SIGKILL)
-		await(t, "the end of a stopped command", func() bool { return dead(pid) })
-		if r.stdout() != fmt.Sprintf("%d\n", pid) {
-			t.Errorf("stdout %q", r.stdout())
-		}
-		return true
-	})
+	r := begin(t, "", "run", "-join", w.join(), "still", "--", "sh", "-c", "echo $$; kill -STOP $$; echo woke")
+	r.awaitOutput("\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(r.stdout()))
+	if err != nil {
+		t.Fatalf("stdout %q, stderr %q", r.stdout(), r.stderr())
+	}
+	r.signal(syscall.SIGKILL)
+	await(t, "the end of a stopped command", func() bool { return dead(pid) })
+	if r.stdout() != fmt.Sprintf("%d\n", pid) {
+		t.Errorf("stdout %q", r.stdout())
+	}
 }
 
 // dead reports whether a process has ended. One that its parent has not waited for has
@@ -273,59 +245,21 @@ func dead(pid int) bool {
 	return ok && strings.HasPrefix(state, "Z")
 }
 
-func TestKillOfTheGuardKillsTheCommand(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("finds the guard by /proc")
-	}
-	t.Parallel()
-	succeed(t, sharedTown(t), "unguarded", func(s *succession) bool {
-		var children []string
-		for task := range threads(t, s.first.cmd.Process.Pid) {
-			children = append(children, strings.Fields(read(task+"/children"))...)
-		}
-		if s.first.early() {
-			return false
-		}
-		if len(children) == 0 {
-			t.Skip("this kernel does not list the children of a process")
-		}
-		guard, err := strconv.Atoi(children[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = syscall.Kill(guard, syscall.SIGKILL)
-		s.check()
-		code := s.first.wait()
-		if code != exitLost {
-			t.Errorf("code %d, stderr %s", code, s.first.stderr())
-		}
-		return strings.Contains(s.first.stderr(), "the guard of the command has died")
-	})
-}
-
-// threads yields the directories of a process's threads.
-func threads(t *testing.T, pid int) func(yield func(string) bool) {
-	dirs, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.Values(dirs)
-}
-
 // Without a quorum the command gets SIGTERM while the lock still holds, and SIGKILL
 // before the trust ends.
 func TestWithoutAQuorumTheCommandEnds(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2*time.Second)
+	w := newTown(t, briefTTL)
 	began := time.Now()
 	file := filepath.Join(t.TempDir(), "stamps")
 	polite := begin(t, "", "run", "-join", w.join(), "polite", "--", "sh", "-c", `trap 'echo term; exit 0' TERM; echo up; while :; do sleep 0.02; done`)
 	deaf := begin(t, "", "run", "-join", w.join(), "deaf", "--", os.Args[0], stampCommand, file, "a", "ignore", "fork")
-	up := polite.awaitOutput("up")
-	await(t, "the work", func() bool { return strings.Contains(read(file), "a.child ") || deaf.early() })
-	if !up || deaf.early() || polite.early() {
-		t.Skip("the host loses locks of this TTL")
-	}
+	polite.awaitOutput("up")
+	await(t, "the work", func() bool {
+		deaf.lives()
+		return strings.Contains(read(file), "a.child ")
+	})
+	polite.lives()
 	w.kill(0)
 	w.kill(1)
 	killed := hostClock()

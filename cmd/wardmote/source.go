@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -127,10 +128,15 @@ func (s *source) raw(name string, q url.Values) ([]byte, error) {
 		}
 		failed = append(failed, a.err)
 	}
+	return nil, allFailed(failed)
+}
+
+// allFailed returns the error of several pages.
+func allFailed(failed []error) error {
 	if len(failed) == 1 {
-		return nil, failed[0]
+		return failed[0]
 	}
-	return nil, fail(asFailure(failed[0]).code, "", "%v", errors.Join(failed...))
+	return fail(asFailure(failed[0]).code, "", "%v", errors.Join(failed...))
 }
 
 // fetch gets one document.
@@ -173,7 +179,7 @@ func codeOfDocument(code string) int {
 	switch code {
 	case documents.CodeInput:
 		return exitUsage
-	case documents.CodeForbidden, documents.CodeCrossOrigin, documents.CodeDenied:
+	case documents.CodeForbidden, documents.CodeCrossOrigin, documents.CodeHost, documents.CodeDenied:
 		return exitDenied
 	case documents.CodeNoQuorum, documents.CodeTimeout, documents.CodeBusy:
 		return exitUnavailable
@@ -210,11 +216,15 @@ func (s *source) act(form url.Values) (documents.Action, error) {
 	return doc, fail(exitUnavailable, "give the address of a page of lockshttp", "the page answers no action")
 }
 
-// stream opens the stream of events of the first page.
-func (s *source) stream(ctx context.Context) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.pages[0]+"events", nil)
+// stream opens the stream of events of a page, behind the event with the ID last.
+func (s *source) stream(ctx context.Context, page, last string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page+"events", nil)
 	if err != nil {
 		return nil, err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
@@ -224,6 +234,10 @@ func (s *source) stream(ctx context.Context) (io.ReadCloser, error) {
 		defer resp.Body.Close()
 		raw, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 		return nil, s.refused(resp, raw)
+	}
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/event-stream" {
+		resp.Body.Close()
+		return nil, fail(exitUnavailable, "give the address of a page of lockshttp", "%s answers no events", req.URL.Redacted())
 	}
 	return resp.Body, nil
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -26,10 +25,8 @@ func (w *town) ways() map[string][]string {
 func hold(t *testing.T, w *town, key string, flags ...string) (r *running, token string) {
 	t.Helper()
 	args := append([]string{"run", "-join", w.join()}, flags...)
-	insist(t, func(int) bool {
-		r = begin(t, "", append(args, key, "--", "sh", "-c", "echo token $WARDMOTE_TOKEN; exec sleep 1000")...)
-		return r.awaitOutput("\n")
-	})
+	r = begin(t, "", append(args, key, "--", "sh", "-c", "echo token $WARDMOTE_TOKEN; exec sleep 1000")...)
+	r.awaitOutput("\n")
 	return r, strings.TrimSpace(strings.TrimPrefix(r.stdout(), "token "))
 }
 
@@ -50,7 +47,7 @@ func TestTablesAndJSON(t *testing.T) {
 			{[]string{"locks"}, []string{"KEY", "shown/key", token, "exclusive"}, new(documents.Locks), `"token": "` + token + `"`},
 			{[]string{"locks", "shown/"}, []string{"shown/key", "sh["}, new(documents.Locks), `"key": "shown/key"`},
 			{[]string{"why", "shown/key"}, []string{"shown/key", token}, new(documents.Why), `"token": "` + token + `"`},
-			{[]string{"sessions"}, []string{"CLIENT", "sh["}, new(documents.Sessions), `"ttl": "2s"`},
+			{[]string{"sessions"}, []string{"CLIENT", "sh["}, new(documents.Sessions), `"ttl": "1m0s"`},
 			{[]string{"shards", "no/such/name"}, []string{"NAME", "OWNS"}, new(documents.Shards), `"groups": [`},
 		} {
 			t.Run(way+" "+strings.Join(c.args, " "), func(t *testing.T) {
@@ -173,46 +170,32 @@ func TestAskAndBreakOfARun(t *testing.T) {
 	for way, flags := range w.ways() {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			insist(t, func(try int) bool {
-				key := fmt.Sprint("asked/", way, try)
-				r, token := hold(t, w, key, "-yield")
-				out, err, code := runCLI(t, "", append(append([]string{"ask"}, flags...), key, token)...)
-				if r.early() {
-					return false
-				}
-				if code != 0 || err != "" || out == "" {
-					t.Errorf("code %d, stdout %q, stderr %q", code, out, err)
-				} else if code := r.wait(); !r.early() && code != exitSignal+15 {
-					t.Errorf("code %d after an ask, stderr %q", code, r.stderr())
-				}
-				return true
-			})
+			key := "asked/" + way
+			r, token := hold(t, w, key, "-yield")
+			out, err, code := runCLI(t, "", append(append([]string{"ask"}, flags...), key, token)...)
+			if code != 0 || err != "" || out == "" {
+				t.Errorf("code %d, stdout %q, stderr %q", code, out, err)
+			} else if code := r.wait(); code != exitSignal+15 {
+				t.Errorf("code %d after an ask, stderr %q", code, r.stderr())
+			}
 			// A command that ignores signals, and its child, are dead when the next begins.
-			succeed(t, w, "broken/"+way, func(s *succession) bool {
-				key := s.first.cmd.Args[5]
-				token, ok := lockOf(t, w, key)
-				if !ok {
-					return false
-				}
-				out, err, code := runCLI(t, "", append(append([]string{"break"}, flags...), key, token)...)
-				if s.first.early() && !strings.Contains(s.first.stderr(), "broken by an operator") {
-					return false
-				}
-				if code != 0 || err != "" || out == "" {
-					t.Fatalf("code %d, stdout %q, stderr %q", code, out, err)
-				}
-				s.check()
-				if code := s.first.wait(); code != exitLost || !strings.Contains(s.first.stderr(), "broken by an operator") {
-					t.Errorf("code %d after a break, stderr %q", code, s.first.stderr())
-				}
-				return true
-			})
+			key = "broken/" + way
+			s := succeed(t, w, key)
+			token = lockOf(t, w, key)
+			out, err, code = runCLI(t, "", append(append([]string{"break"}, flags...), key, token)...)
+			if code != 0 || err != "" || out == "" {
+				t.Fatalf("code %d, stdout %q, stderr %q", code, out, err)
+			}
+			s.check()
+			if code := s.first.wait(); code != exitLost || !strings.Contains(s.first.stderr(), "broken by an operator") {
+				t.Errorf("code %d after a break, stderr %q", code, s.first.stderr())
+			}
 		})
 	}
 }
 
-// lockOf returns the token of a key's holder; false if nobody holds the key.
-func lockOf(t *testing.T, w *town, key string) (token string, ok bool) {
+// lockOf returns the token of a key's holder.
+func lockOf(t *testing.T, w *town, key string) (token string) {
 	t.Helper()
 	out, err, code := runCLI(t, "", "locks", "-json", "-url", w.procs[0].page, key)
 	var doc documents.Locks
@@ -220,9 +203,9 @@ func lockOf(t *testing.T, w *town, key string) (token string, ok bool) {
 		t.Fatalf("code %d, stdout %s, stderr %q", code, out, err)
 	}
 	if len(doc.Keys) != 1 || len(doc.Keys[0].Holders) != 1 {
-		return "", false
+		t.Fatalf("nobody holds %q: %s", key, out)
 	}
-	return strconv.FormatUint(uint64(doc.Keys[0].Holders[0].Token), 10), true
+	return strconv.FormatUint(uint64(doc.Keys[0].Holders[0].Token), 10)
 }
 
 func TestWatchAndFollow(t *testing.T) {
@@ -265,7 +248,7 @@ const answerLimit = 200 * time.Millisecond
 
 func TestCommandsAnswerWithoutAQuorum(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2*time.Second)
+	w := newTown(t, briefTTL/3) // the successor waits for so long
 	_, token := hold(t, w, "kept")
 	page := w.procs[2].page
 	w.kill(0)
@@ -287,7 +270,7 @@ func TestCommandsAnswerWithoutAQuorum(t *testing.T) {
 		began, least, calls := time.Now(), time.Hour, 0
 		await(t, "an answer without a quorum: "+strings.Join(c.args, " "), func() bool {
 			asked := time.Now()
-			out, err, code := runCLI(t, "", append([]string{c.args[0], "-url", page}, c.args[1:]...)...)
+			out, err, code := runProcess(t, "", append([]string{c.args[0], "-url", page}, c.args[1:]...)...)
 			least = min(least, time.Since(asked))
 			calls++
 			if code != 0 && code != exitNoQuorum || err != "" {

@@ -79,6 +79,7 @@ func (f *frontPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: "http", Host: member})
+		r.Out.Host = r.In.Host // which the member looks at
 	}}
 	http.StripPrefix(prefix, proxy).ServeHTTP(w, r)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -30,7 +29,7 @@ func withPage(ctx context.Context, client *locks.Client, keys http.Handler) http
 		switch {
 		case !strings.HasPrefix(r.URL.Path, pagePrefix):
 			keys.ServeHTTP(w, r)
-		case !onLoopback(r.RemoteAddr) || !onLoopback(r.Host):
+		case !onLoopback(r.RemoteAddr):
 			http.Error(w, "for browsers on this host", http.StatusForbidden)
 		default:
 			ending, end := context.WithCancel(r.Context())
@@ -41,13 +40,8 @@ func withPage(ctx context.Context, client *locks.Client, keys http.Handler) http
 	})
 }
 
-// onLoopback reports whether a host:port is of this host's loopback. The Host of a request
-// counts too: a name of another site may lead here.
-func onLoopback(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = hostport
-	}
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+// onLoopback reports whether the address of a request's sender is of this host's loopback.
+func onLoopback(sender string) bool {
+	addr, err := netip.ParseAddrPort(sender)
+	return err == nil && addr.Addr().Unmap().IsLoopback()
 }

@@ -131,6 +131,7 @@ var arrows = []arrow{
 	{"internal/voters", "internal/member", members},
 	{"internal/voters", "internal/timing", durations},
 	{"internal/voters", "internal/wakeup", wakeups},
+	{"internal/voters", "internal/refused", refusals},
 
 	{"internal/term/termtest", "internal/term", "tests run the real term"},
 	{"internal/term/termtest", "internal/machine", "tests check the table after every entry"},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	imember "github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -103,6 +104,18 @@ var lockAttacks = []attack{
 			}
 			if f, err := s.call(wire.Depart, wire.Marshal(&wire.DepartRequest{Name: v.Name, Boot: v.Boot})); err == nil && f.Code == wire.CodeOK {
 				return "a vote taken"
+			}
+		}
+		return ""
+	}},
+	{name: "another's description", settle: 2 * time.Second, run: func(a *attacker) string {
+		for _, change := range []func(*meta){func(m *meta) { m.Leaving = true }, func(m *meta) { m.Thin = true }} {
+			for _, from := range a.names() {
+				if s, err := a.session(from); err == nil {
+					m := meta{Version: imember.ProtocolVersion, Cluster: a.know.cluster, Generation: 1, TTL: uint64(ttl / time.Millisecond), Durable: true, Voter: true}
+					change(&m)
+					_ = s.send(wire.Describe, wire.Marshal(&m))
+				}
 			}
 		}
 		return ""

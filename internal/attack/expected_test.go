@@ -29,7 +29,6 @@ var (
 )
 
 var exceptions = []exception{
-	{secrets, []string{member}, "another's departure", `a vote taken(; m\d#\w+ has lost its vote)?`, anybody},
 	{secrets, []string{member}, "another's goodbye", `believed`, anybody},
 	{anyMode, []string{member}, "gossip of another cluster before the founding", `no founding within 15 s`, founders},
 	{anyMode, []string{member}, "founders that are not there", `no founding within 15 s`, founders},

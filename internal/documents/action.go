@@ -25,6 +25,7 @@ const (
 	CodeMismatch    = "mismatch"     // the key or the token typed again is not the present one
 	CodeForbidden   = "forbidden"    // by Options.Allow, or without Options.Allow
 	CodeCrossOrigin = "cross-origin" // the request came from another site
+	CodeHost        = "host"         // the request has the Host of another site
 	CodeDenied      = "denied"       // by Security.Authorize
 	CodeNotHeld     = "not-held"
 	CodeNoSession   = "no-session"

@@ -3,6 +3,6 @@
 // its drivers are no business of the library.
 //
 // The servers are started by the tests, with a directory and a port of their own, and
-// ended with them. A server that is not installed leaves its tests out; with
+// ended with them, even if the tests are killed. A server that is not installed leaves its tests out; with
 // WARDMOTE_FENCES=all, as in CI, it fails them.
 package fences

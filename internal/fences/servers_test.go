@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -26,13 +27,31 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// TestMain ends the servers that the tests have started.
+// TestMain ends the servers that the tests have started, or is one of the processes
+// that the tests start.
 func TestMain(m *testing.M) {
+	var err error
+	switch dir := os.Getenv(keptDir); {
+	case dir != "":
+		err = keep(dir)
+	case os.Getenv(orphan) != "":
+		err = beOrphan()
+	default:
+		os.Exit(runTests(m))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func runTests(m *testing.M) int {
 	code := m.Run()
 	for _, s := range []*server{postgres, mariadb, redis} {
 		s.end()
 	}
-	os.Exit(code)
+	return code
 }
 
 // A server is a database server that is started once for all tests.
@@ -41,11 +60,12 @@ type server struct {
 	start func(dir string, port int) (*exec.Cmd, error)
 	ready func(port int) error
 
-	once sync.Once
-	dir  string
-	port int
-	cmd  *exec.Cmd
-	err  error
+	once   sync.Once
+	dir    string
+	port   int
+	keeper *exec.Cmd
+	input  io.Closer // the keeper's
+	err    error
 }
 
 // require starts the server, and returns its port.
@@ -70,12 +90,21 @@ func (s *server) begin() error {
 	if s.port, err = freePort(); err != nil {
 		return err
 	}
-	if s.cmd, err = s.start(dir, s.port); err != nil {
+	cmd, err := s.start(dir, s.port)
+	if err != nil {
 		return err
 	}
-	if err := s.cmd.Start(); err != nil {
+	keeper, err := keeperOf(cmd, dir)
+	if err != nil {
 		return err
 	}
+	if s.input, err = keeper.StdinPipe(); err != nil {
+		return err
+	}
+	if err := keeper.Start(); err != nil {
+		return err
+	}
+	s.keeper = keeper
 	deadline := time.Now().Add(time.Minute)
 	for {
 		err := s.ready(s.port)
@@ -90,9 +119,9 @@ func (s *server) begin() error {
 }
 
 func (s *server) end() {
-	if s.cmd != nil && s.cmd.Process != nil {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
+	if s.keeper != nil {
+		_ = s.input.Close()
+		_ = s.keeper.Wait()
 	}
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)

@@ -69,25 +69,19 @@ func (s *State) resize(owner *session, c Resize) Outcome {
 		return bad("Seq", MaxGaps)
 	}
 	g := s.groups.get(c.Group)
-	var before groupSums
-	if g == nil {
-		if out := s.roomForName(); out.Code != 0 {
-			return out
-		}
-	} else {
-		before = g.sums()
-		switch {
-		case g.shards != c.From && g.next != 0:
-			return Outcome{Code: WrongShards, Limit: uint64(g.next)}
-		case g.shards != c.From:
-			return Outcome{Code: WrongShards, Limit: uint64(g.shards)}
-		case g.next == c.To:
-			return Outcome{Code: OK}
-		case g.next != 0:
-			return Outcome{Code: Resizing, Limit: uint64(g.next)}
-		}
+	switch {
+	case g == nil:
+		return Outcome{Code: WrongShards}
+	case g.shards != c.From && g.next != 0:
+		return Outcome{Code: WrongShards, Limit: uint64(g.next)}
+	case g.shards != c.From:
+		return Outcome{Code: WrongShards, Limit: uint64(g.shards)}
+	case g.next == c.To:
+		return Outcome{Code: OK}
+	case g.next != 0:
+		return Outcome{Code: Resizing, Limit: uint64(g.next)}
 	}
-	if out := s.roomFor(before, groupSums{1, int(max(c.From, c.To))}); out.Code != 0 {
+	if out := s.roomFor(g.sums(), groupSums{1, int(max(c.From, c.To))}); out.Code != 0 {
 		return out
 	}
 	s.editGroup(c.Group, func(g *group) {

@@ -44,6 +44,14 @@ func (r *record) nameCapacity(w *waiter) {
 	}
 }
 
+// setCapacity returns the capacity that a SetCapacity has set, 0 if none has.
+func (r *record) setCapacity() uint32 {
+	if !r.fixed {
+		return 0
+	}
+	return uint32(r.capacity)
+}
+
 // hasPermits reports whether permits are held or waited for.
 func (r *record) hasPermits() bool { return r.permits > 0 || r.permitWaiters > 0 }
 
@@ -56,14 +64,18 @@ func (s *State) setCapacity(owner *session, c SetCapacity) Outcome {
 		return bad("Key", MaxKey)
 	case c.Of > MaxHolders:
 		return bad("Of", MaxHolders)
+	case c.From > MaxHolders, c.From != 0 && !c.Compare:
+		return bad("From", MaxHolders)
 	}
 	if out := s.spendSeq(owner, c.Seq); out.Code != 0 {
 		return out
 	}
 	r := s.keys.get(c.Key)
 	switch {
-	case r.fixed && c.Of == uint32(r.capacity), !r.fixed && c.Of == 0:
+	case c.Of == r.setCapacity():
 		return s.remember(owner, c.Seq, &answer{out: Outcome{Code: OK}})
+	case c.Compare && c.From != r.setCapacity():
+		return s.refuse(owner, c.Seq, Outcome{Code: WrongCapacity, Limit: uint64(r.setCapacity())})
 	case !r.fixed && s.keys.capacities >= MaxCapacities:
 		return s.refuse(owner, c.Seq, Outcome{Code: TooManyCapacities, Limit: MaxCapacities})
 	}

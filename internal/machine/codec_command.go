@@ -104,7 +104,8 @@ func AppendCommand(dst []byte, c Command) []byte {
 		b := appendUvarints(appendSession(dst, kindRelease, c.Session), uint64(c.Token))
 		return appendNumbers(appendBytes(b, c.To), c.Seen)
 	case Ask:
-		return appendBytes(appendSession(dst, kindAsk, c.Session), c.Key)
+		b := appendBytes(appendSession(dst, kindAsk, c.Session), c.Key)
+		return appendUvarints(b, uint64(c.Token))
 	case Break:
 		b := appendBytes(appendSession(dst, kindBreak, c.Session), c.Key)
 		return appendUvarints(b, uint64(c.Token))
@@ -114,7 +115,8 @@ func AppendCommand(dst []byte, c Command) []byte {
 		return appendUvarints(appendBytes(append(dst, kindForget), c.Node), c.Boot)
 	case SetCapacity:
 		b := appendUvarints(appendSession(dst, kindSetCapacity, c.Session), c.Seq)
-		return appendNumbers(appendUvarints(appendBytes(b, c.Key), uint64(c.Of)), c.Seen)
+		b = appendFlag(appendUvarints(appendBytes(b, c.Key), uint64(c.Of)), c.Compare)
+		return appendNumbers(appendUvarints(b, uint64(c.From)), c.Seen)
 	case EndSession:
 		return append(appendSession(dst, kindEndSession, c.Session), c.Ref[:]...)
 	case EndSlice:
@@ -217,7 +219,7 @@ func (d *coder) command() Command {
 	case kindRelease:
 		return Release{Session: r.id(), Token: Token(r.uvarint()), To: r.string(), Seen: r.seqs()}
 	case kindAsk:
-		return Ask{Session: r.id(), Key: r.string()}
+		return Ask{Session: r.id(), Key: r.string(), Token: Token(r.uvarint())}
 	case kindBreak:
 		return Break{Session: r.id(), Key: r.string(), Token: Token(r.uvarint())}
 	case kindEndDelay:
@@ -225,7 +227,7 @@ func (d *coder) command() Command {
 	case kindForget:
 		return Forget{Node: r.string(), Boot: r.uvarint()}
 	case kindSetCapacity:
-		return SetCapacity{Session: r.id(), Seq: r.uvarint(), Key: r.string(), Of: r.uint32(), Seen: r.seqs()}
+		return SetCapacity{Session: r.id(), Seq: r.uvarint(), Key: r.string(), Of: r.uint32(), Compare: r.flag(), From: r.uint32(), Seen: r.seqs()}
 	case kindEndSession:
 		return EndSession{Session: r.id(), Ref: SessionRef(r.id())}
 	case kindEndSlice:

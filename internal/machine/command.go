@@ -173,18 +173,26 @@ type Release struct {
 // Seq) identifies the SetCapacity: a second copy changes nothing and has the first
 // copy's outcome, until the outcome is seen. Refused as TooManyCapacities if
 // MaxCapacities keys have a set capacity.
+//
+// With Compare, the SetCapacity is refused as WrongCapacity if the set capacity is neither
+// From nor Of.
 type SetCapacity struct {
 	Session SessionID
 	Seq     uint64 // spent like the seq of an Acquire, and of the same numbers
 	Key     string
 	Of      uint32 // at most MaxHolders
+	Compare bool
+	From    uint32 // 0 without Compare; otherwise the set capacity, 0: none is set
 	Seen    []uint64
 }
 
-// Ask asks the holders of Key to release, in the name of Session's client.
+// Ask asks the holder of the grant Token of Key to release, or with Token 0 all holders of
+// Key, in the name of Session's client. Refused as NotHeld if there is nobody to ask:
+// another holder is in Holder then. The holder of a grant whose delay runs is gone.
 type Ask struct {
 	Session SessionID
 	Key     string
+	Token   Token
 }
 
 // Break takes the grant Token of Key from the holder, for the client of Session.

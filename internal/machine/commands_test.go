@@ -225,7 +225,11 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 		return Break{Session: id, Key: k, Token: tokenOf(SessionID{}, k)}
 	case "capacity":
 		of := rapid.SampledFrom([]uint32{1, 2, 3, 4, 0, 0, MaxHolders + 1}).Draw(t, "of")
-		return SetCapacity{Session: id, Seq: fresh(), Key: key.Draw(t, "key"), Of: of, Seen: seen()}
+		c := SetCapacity{Session: id, Seq: fresh(), Key: key.Draw(t, "key"), Of: of, Seen: seen()}
+		if c.Compare = rapid.Bool().Draw(t, "compare"); c.Compare {
+			c.From = rapid.Uint32Range(0, 4).Draw(t, "from")
+		}
+		return c
 	case "end session":
 		return EndSession{Session: id, Ref: session16(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "ended")).Ref()}
 	case "end slice":
@@ -234,7 +238,11 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 		}
 		return EndSlice{Session: id}
 	case "ask":
-		return Ask{Session: id, Key: key.Draw(t, "key")}
+		k := key.Draw(t, "key")
+		if rapid.Bool().Draw(t, "one") {
+			return Ask{Session: id, Key: k, Token: tokenOf(SessionID{}, k)}
+		}
+		return Ask{Session: id, Key: k}
 	case "leader":
 		return LeaderStart{Term: term()}
 	case "lift":

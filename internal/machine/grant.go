@@ -157,14 +157,13 @@ func (s *State) ask(c Ask) Outcome {
 		return bad("Key", MaxKey)
 	}
 	r := s.keys.get(c.Key)
-	if len(r.holders) == 0 {
-		return Outcome{Code: NotHeld}
-	}
+	asked := false
 	for i := range r.holders {
 		g := &r.holders[i]
-		if g.ghost != nil {
+		if g.ghost != nil || c.Token != 0 && c.Token != g.token {
 			continue
 		}
+		asked = true
 		owner := s.sessions.get(g.session)
 		e := s.grantEvent(EventAsked, owner, g)
 		e.By = asker.client
@@ -175,7 +174,20 @@ func (s *State) ask(c Ask) Outcome {
 			r = s.keys.get(c.Key) // the edit may have cloned it
 		}
 	}
+	if !asked {
+		return s.notHeld(r)
+	}
 	return Outcome{Code: OK}
+}
+
+// notHeld refuses a command about a grant that does not hold the key of r, and names a
+// holder, if there is one.
+func (s *State) notHeld(r *record) Outcome {
+	out := Outcome{Code: NotHeld}
+	if len(r.holders) > 0 {
+		out.Holder = s.describeHolder(&r.holders[0], "")
+	}
+	return out
 }
 
 func (s *State) breakGrant(c Break) Outcome {
@@ -188,11 +200,7 @@ func (s *State) breakGrant(c Break) Outcome {
 	r := s.keys.get(c.Key)
 	i := r.holder(c.Token)
 	if i < 0 {
-		out := Outcome{Code: NotHeld}
-		if len(r.holders) > 0 {
-			out.Holder = s.describeHolder(&r.holders[0], "")
-		}
-		return out
+		return s.notHeld(r)
 	}
 	g := &r.holders[i]
 	switch {

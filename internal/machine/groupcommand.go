@@ -55,13 +55,16 @@ type Decline struct {
 
 // Resize begins to change the number of a group's shards from From to To. All shards
 // become unassigned, and the parts of all callers go out empty with the mark Resized.
-// Until the Reshard, only callers with To shards can enlist, and these wait. A group
-// that the table does not know is created. A second Resize to the same number is OK.
+// Until the Reshard, only callers with To shards can enlist, and these wait. A second
+// Resize to the same number is OK.
 //
 // The pair (Session, Seq) identifies the Resize: a second copy changes nothing, and is
 // refused as Withdrawn. From another number than the group's is refused as WrongShards,
-// with the group's number in Limit; and another To while the group is resized as
-// Resizing.
+// with the group's number in Limit, which is 0 for a group that the table does not know;
+// and another To while the group is resized as Resizing.
+//
+// Not taken: a Resize that creates an unknown group. A wrong name would succeed, and the
+// first caller of a right one names its number anyway.
 type Resize struct {
 	Session SessionID
 	Seq     uint64 // spent like the seq of an Acquire, and of the same numbers

@@ -14,7 +14,7 @@ const (
 	TooManyWaiters Code = 17 // Limit waiters are allowed
 	Founding       Code = 18 // Try: nothing is granted before the founding wait is over
 	NoSession      Code = 19 // the session is not open
-	NotHeld        Code = 20 // the session does not hold that token
+	NotHeld        Code = 20 // the session does not hold that token; Ask, Break: nobody does, and Holder holds the key
 	Withdrawn      Code = 21 // this seq was withdrawn, or its outcome was seen and forgotten
 	WrongTerm      Code = 22 // the present term, in Limit, is another than the command's
 	Founded        Code = 23 // Found: founded already
@@ -23,7 +23,7 @@ const (
 	TokensSpent    Code = 26 // the token counter has reached MaxToken
 	TooManyUnseen  Code = 27 // the session remembers MaxUnseen outcomes already; a second copy is Withdrawn
 	Deadlock       Code = 28 // waiting would close the cycle in Cycle
-	WrongCapacity  Code = 29 // Permit: the key's capacity, in Limit, is less than N, or another than Of; 0: it has none
+	WrongCapacity  Code = 29 // Permit: the key's capacity, in Limit, is less than N, or another than Of; SetCapacity: it is another than From; 0: it has none
 	Changed        Code = 30 // Conditional: the key was granted since, last under Token
 	TooOld         Code = 31 // Conditional: grants up to Token are forgotten, so the answer is not known
 	WrongMode      Code = 32 // the command does not apply to a grant of this mode
@@ -33,7 +33,7 @@ const (
 	NodeEnded      Code = 36 // Open: the process has ended, by the word of a later one: see Forget
 	TooManyKeys    Code = 37 // the session would hold and wait for more than Limit keys, or bytes of keys; a second copy is Withdrawn
 	NeverGranted   Code = 38 // Conditional: no grant of this cluster has so large a token; the last is Token
-	WrongShards    Code = 39 // Enlist, Resize: the group has another number of shards, in Limit
+	WrongShards    Code = 39 // Enlist, Resize: the group has another number of shards, in Limit; Resize: 0, no group has the name
 	TooManyCallers Code = 40 // Enlist: Limit callers are allowed, of a group or of a session
 	TooManyGroups  Code = 41 // Enlist, Resize: Limit groups, or shards of all groups, are allowed
 	Resizing       Code = 42 // Resize: the group is being resized to the number in Limit
@@ -74,7 +74,7 @@ type Outcome struct {
 	Waiters uint32 // Granted: number of waiters for the keys
 	Value   string // Granted: the key's value
 	Unclean bool   // Granted: the exclusive holder before did not release
-	Holder  Holder // Held, Queued; zero if nothing is granted yet
+	Holder  Holder // Held, Queued, NotHeld; zero if nothing is granted
 	Cycle   []Link // Deadlock; at most MaxCycle links
 	Field   string // BadCommand: the field that is wrong
 	Limit   uint64 // BadCommand, TooManyWaiters, TooManyKeys, WrongTerm, WrongCapacity, ValuesFull, WrongFormat, WrongShards and the others of groups

@@ -44,7 +44,9 @@ func everyCommand() []Command {
 		Release{Session: b, Token: MaxToken, Seen: []uint64{3, 4}},
 		Release{Session: b, Token: 18, To: "reports", Seen: []uint64{19}},
 		SetCapacity{Session: a, Seq: 44, Key: "pool", Of: 45, Seen: []uint64{46}},
+		SetCapacity{Session: a, Seq: 44, Key: "pool", Of: 45, Compare: true, From: 46},
 		Ask{Session: a, Key: "orders"},
+		Ask{Session: a, Key: "orders", Token: 19},
 		Break{Session: a, Key: "orders", Token: 20},
 		EndDelay{Token: 21, Term: 22},
 		Forget{Node: "n1", Boot: 1<<60 + 1},
@@ -208,9 +210,9 @@ func anyCommand() *rapid.Generator[Command] {
 			return SetValue{Session: session(), Token: token("token"), Rev: num("rev"), Value: bytes("value"), Fade: flag("fade"), Seen: seen()}
 		case 14:
 			if rapid.Bool().Draw(t, "capacity") {
-				return SetCapacity{Session: session(), Seq: num("seq"), Key: text("key"), Of: rapid.Uint32().Draw(t, "of"), Seen: seen()}
+				return SetCapacity{Session: session(), Seq: num("seq"), Key: text("key"), Of: rapid.Uint32().Draw(t, "of"), Compare: flag("compare"), From: rapid.Uint32().Draw(t, "from"), Seen: seen()}
 			}
-			return Ask{Session: session(), Key: text("key")}
+			return Ask{Session: session(), Key: text("key"), Token: token("token")}
 		case 15:
 			return Break{Session: session(), Key: text("key"), Token: token("token")}
 		case 16:

@@ -200,9 +200,12 @@ func (sc *script) run(line string) error {
 	case "set-capacity":
 		id = session16(w.next())
 		c = SetCapacity{Session: id, Seq: w.num("seq", 0), Key: w.next(), Of: uint32(w.num("of", 0)), Seen: w.seqs("seen")}
+	case "change-capacity":
+		id = session16(w.next())
+		c = SetCapacity{Session: id, Seq: w.num("seq", 0), Key: w.next(), Of: uint32(w.num("to", 0)), Compare: true, From: uint32(w.num("from", 0)), Seen: w.seqs("seen")}
 	case "ask":
 		id = session16(w.next())
-		c = Ask{Session: id, Key: w.next()}
+		c = Ask{Session: id, Key: w.next(), Token: Token(w.num("token", 0))}
 	case "break":
 		id = session16(w.next())
 		c = Break{Session: id, Key: w.next(), Token: Token(w.num("token", 0))}

@@ -292,7 +292,11 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 			w.done[q] = true
 		}
 	case SetCapacity:
-		if q := (requestID{c.Session, c.Seq}); out.Code == OK && !w.done[q] {
+		q := requestID{c.Session, c.Seq}
+		if set := w.set[c.Key]; !w.done[q] && c.Compare && (out.Code == OK && c.From != set && c.Of != set || out.Code == WrongCapacity && c.From == set) {
+			return fmt.Errorf("the capacity of %q is set to %d: %+v has outcome %+v", c.Key, set, c, out)
+		}
+		if out.Code == OK && !w.done[q] {
 			if c.Of == 0 && w.set[c.Key] != 0 {
 				w.named[c.Key] = w.set[c.Key]
 			}

@@ -33,6 +33,7 @@ type kernel struct {
 // place is the memory of an address.
 type place struct {
 	holder boot      // the process found here
+	former boot      // the process found here before holder, which ended it
 	found  time.Time // since when holder is known here
 	used   time.Time
 	shared bool // two processes answered in turn
@@ -79,14 +80,18 @@ func (k *kernel) answered(now, begun time.Time, addr string, who boot, advertise
 			f.shared = []boot{p.holder, p.other}
 			p.shared = true
 		}
-	case k.ended[who]:
+	case p.former == who:
 		// The former holder answers again, so the address is shared and the
 		// verdict may have been wrong.
 		f.shared = []boot{p.holder, who}
 		p.shared = true
+	case k.ended[who]:
+		// The last answers of a process, after its goodbye or told late. The address
+		// need not be shared: processes that live for less than timing.ProofAgain
+		// take the place of no holder.
 	case p.holder.name == who.name && who.id > p.holder.id:
 		f.ended = k.end(f.ended, p.holder)
-		*p = place{holder: who, found: now, used: now}
+		*p = place{holder: who, former: p.holder, found: now, used: now}
 	case p.other != who:
 		p.other, p.since = who, now
 		f.again = true
@@ -94,7 +99,7 @@ func (k *kernel) answered(now, begun time.Time, addr string, who boot, advertise
 		f.again = true
 	case p.holder.name != who.name && who.id > p.holder.id && advertised == addr:
 		f.ended = k.end(f.ended, p.holder)
-		*p = place{holder: who, found: now, used: now}
+		*p = place{holder: who, former: p.holder, found: now, used: now}
 	}
 	return f
 }

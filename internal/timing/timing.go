@@ -90,7 +90,7 @@ const (
 	FewerVoters    = time.Minute            // five voters become three when fewer than five members live for so long
 	CatchUp        = time.Minute            // a new server must have caught up
 	CandidateShy   = 30 * time.Second       // a candidate that failed is passed over
-	ProgressAnswer = time.Second            // a server tells how far its raft has come
+	ProgressAnswer = time.Second            // a voter is dialled and tells whether it leaves
 )
 
 // Streams and the way to the leader (internal/port, internal/stream,

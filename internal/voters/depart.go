@@ -1,18 +1,23 @@
 package voters
 
 import (
+	"context"
 	"maps"
 	"slices"
 
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/refused"
+	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// Depart has the voter of a member replaced. Done is called once, on any goroutine:
+// Depart has the voter of a member replaced, once the voter itself has agreed: see
+// farewell. Done is called once, on any goroutine:
 //
 //   - with CodeOK when the configuration does not list the member's raft ID, or
 //     when a newer process of the name runs, because the asking process then has
 //     no part in the cluster;
+//   - with CodeNo when the voter says that it stays;
 //   - with CodeNotLeader after Stop, or when the member asks again.
 //
 // Depart does not block.
@@ -41,12 +46,95 @@ func (r *Reconciler) Depart(name string, boot uint64, done func(wire.Code)) {
 	}
 	earlier := r.departs[id]
 	r.departs[id] = done
-	r.noteLeaver(member.Process{Name: name, Boot: boot})
 	r.mu.Unlock()
 	if earlier != nil {
 		earlier(wire.CodeNotLeader)
 	}
 	r.departing.Wake()
+}
+
+// A farewell is the question to a server whether it leaves. A request to depart, and a
+// description that says so, come on a stream of the member's name, and every holder of
+// a shared secret can open one. So a voter is asked itself, where the leader's raft
+// reaches it, before it counts as leaving. A later process of a voter with a Dir is
+// asked anew: the earlier one may have asked and ended, and the later one stays.
+type farewell struct {
+	asking bool
+	agreed member.Process // zero: nobody has
+}
+
+// unlessAgreed clears the mark of leaving from each server that has not agreed, and asks
+// the server once more. The leader knows by itself whether it leaves.
+func (r *Reconciler) unlessAgreed(ctx context.Context, servers []server) {
+	claimed := make(map[string]bool)
+	for i := range servers {
+		if s := &servers[i]; s.leaving && !s.self {
+			claimed[s.id] = true
+			s.leaving = r.agrees(ctx, s.id)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.farewells, func(id string, f *farewell) bool { return !f.asking && !claimed[id] })
+}
+
+// agrees reports whether a server has said itself that it leaves, and asks it
+// otherwise.
+func (r *Reconciler) agrees(ctx context.Context, id string) bool {
+	p, err := r.Locate(id)
+	if err != nil {
+		return false
+	}
+	r.mu.Lock()
+	f := r.farewells[id]
+	if f == nil {
+		f = new(farewell)
+		r.farewells[id] = f
+	}
+	agreed := f.agreed == p
+	if agreed || f.asking {
+		r.mu.Unlock()
+		return agreed
+	}
+	f.asking = true
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, timing.ProgressAnswer)
+	r.Peers.Begin(ctx, p, wire.Progress, nil, func(a wire.Frame, err error) {
+		cancel()
+		var its wire.ProgressAnswer
+		if err == nil && a.Code == wire.CodeOK && wire.Unmarshal(a.Body, &its) == nil && its.Raft == id {
+			r.answered(id, f, p, its.Leaves)
+		}
+		r.mu.Lock()
+		f.asking = false
+		r.mu.Unlock()
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return f.agreed == p
+}
+
+// answered takes the answer of the process behind a raft ID. Without an answer the
+// server is asked again at the next look.
+func (r *Reconciler) answered(id string, f *farewell, p member.Process, leaves bool) {
+	r.mu.Lock()
+	var done func(wire.Code)
+	if leaves {
+		f.agreed = p
+		r.noteLeaver(member.Process{Name: p.Name, Boot: p.Boot})
+	} else {
+		done = r.departs[id]
+		delete(r.departs, id)
+	}
+	r.mu.Unlock()
+	if leaves {
+		r.departing.Wake()
+		return
+	}
+	r.Self.Refused.Note(refused.Claim, p.Name, "a voter is said to leave, and says itself that it stays")
+	if done != nil {
+		done(wire.CodeNo)
+	}
 }
 
 // maxLeavers bounds the processes that are remembered for having asked to leave. Each was a

@@ -8,7 +8,8 @@
 //     vote, from raft's contacts, from gossip and from proof (view.go);
 //   - the number of voters (size.go);
 //   - the state of the voters as told to every member (tell.go);
-//   - when a departing member has been replaced (depart.go);
+//   - whether a voter leaves, by its own word, and when it has been replaced
+//     (depart.go);
 //   - the bound of session TTLs and the format of the table, as far as both follow
 //     from the members present (agree.go).
 //

@@ -101,8 +101,10 @@ type Reconciler struct {
 
 	mu      sync.Mutex
 	departs map[string]func(wire.Code) // by raft ID: members waiting to be replaced
-	leavers map[member.Process]bool    // by name and boot: processes that have asked
+	leavers map[member.Process]bool    // by name and boot: processes that have agreed to leave
 	stopped bool
+
+	farewells map[string]*farewell // by raft ID: servers said to leave
 
 	// Of Run's goroutine alone.
 	trials *trials
@@ -118,6 +120,7 @@ func New(cfg Config) *Reconciler {
 		departing: wakeup.NewOne(),
 		departs:   make(map[string]func(wire.Code)),
 		leavers:   make(map[member.Process]bool),
+		farewells: make(map[string]*farewell),
 		trials:    newTrials(),
 		size:      size{explicit: cfg.Want, durable: cfg.Durable},
 	}
@@ -163,6 +166,7 @@ func (r *Reconciler) reconcileVoters(ctx context.Context) (stepped bool, pause t
 	sc := r.scene(now)
 	r.forgetLeavers(sc.sightings)
 	servers, candidates := sc.view()
+	r.unlessAgreed(ctx, servers)
 	r.trials.forgetAllBut(servers)
 	for i := range servers {
 		s := &servers[i]

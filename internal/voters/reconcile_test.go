@@ -232,6 +232,61 @@ func TestALeavingVoterIsReplacedAndThenAnswered(t *testing.T) {
 	})
 }
 
+// A voter leaves by its own word alone, which raft's own address gives: a holder of a
+// shared secret can ask in its name, and describe it.
+func TestAVoterThatStaysIsNotReplacedByAnothersWord(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.vote("b", "c")
+		s.join("b", 2)
+		s.join("c", 3)
+		s.join("d", 4)
+		time.Sleep(time.Minute)
+		s.set(func() { s.stays["c"] = true })
+		answers := make(chan wire.Code, 1)
+		s.r.Depart("c", 3, func(c wire.Code) { answers <- c })
+		if c := <-answers; c != wire.CodeNo {
+			t.Errorf("answered %v", c)
+		}
+		for _, word := range []func(*member.Sighting){leaves, thin} {
+			s.edit("c", word)
+			time.Sleep(time.Minute)
+		}
+		if got := s.changes(); got != "" {
+			t.Errorf("changes %q", got)
+		}
+		for _, v := range s.lastTold().Voters {
+			if v.Leaving {
+				t.Errorf("%s is told to leave", v.Raft)
+			}
+		}
+		s.set(func() { delete(s.stays, "c") })
+		s.takes(2*timing.Reconcile, "a#1 b#1 d#1")
+	})
+}
+
+// A process with a Dir asks to leave and ends too early. Its successor, the same voter,
+// stays.
+func TestALaterProcessOfAVoterIsAskedAnew(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.vote("b", "c")
+		s.join("b", 2, durable)
+		s.join("c", 3, durable)
+		s.die("b") // c cannot go beside b
+		answers := make(chan wire.Code, 1)
+		s.r.Depart("c", 3, func(c wire.Code) { answers <- c })
+		time.Sleep(5 * time.Second)
+		s.die("c")
+		s.join("c", 4, durable)
+		s.set(func() { s.stays["c"] = true })
+		s.reach("c")
+		s.reach("b")
+		time.Sleep(time.Minute)
+		if s.changes() != "" || len(answers) != 1 {
+			t.Errorf("changes %q, %d answers", s.changes(), len(answers))
+		}
+	}, func(c *Config) { c.Durable = true })
+}
+
 func TestALeavingVoterGoesWithoutASuccessorToo(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.vote("b", "c")

@@ -33,6 +33,7 @@ type stage struct {
 	sightings []member.Sighting
 	deaf      map[string]bool // members without answers
 	declines  map[string]bool // members refusing an invitation
+	stays     map[string]bool // members that say that they do not leave
 	behind    map[string]bool // members with a raft far behind
 	confirmed bool            // a majority confirms the term
 	bound     uint64
@@ -60,7 +61,7 @@ func onStage(t *testing.T, want int, f func(s *stage), change ...func(*Config)) 
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{
 			t: t, leads: true, confirmed: true, bound: 2000, lifted: true, format: newest,
-			deaf: make(map[string]bool), declines: make(map[string]bool), behind: make(map[string]bool),
+			deaf: make(map[string]bool), declines: make(map[string]bool), stays: make(map[string]bool), behind: make(map[string]bool),
 			cut: make(map[string]time.Time), missed: make(map[string]time.Time), ended: make(map[member.Process]bool),
 			contacted: wakeup.NewOne(), attached: wakeup.NewOne(), said: make(map[member.Process]member.Metadata),
 		}
@@ -390,6 +391,18 @@ func (s stagePeers) AskInto(ctx context.Context, to member.Process, t wire.Type,
 }
 
 func (s stagePeers) Begin(_ context.Context, to member.Process, t wire.Type, body []byte, done func(wire.Frame, error)) {
+	if t == wire.Progress {
+		s.mu.Lock()
+		a := wire.ProgressAnswer{Raft: member.RaftID(to.Name, 1), Leaves: !s.stays[to.Name]}
+		deaf := s.deaf[to.Name]
+		s.mu.Unlock()
+		if deaf {
+			done(wire.Frame{}, errDeclined)
+		} else {
+			done(wire.Frame{Code: wire.CodeOK, Body: wire.Marshal(&a)}, nil)
+		}
+		return
+	}
 	var notice wire.RemovedNotice
 	if t == wire.Removed && wire.Unmarshal(body, &notice) == nil {
 		s.set(func() { s.log = append(s.log, "tell "+to.Name+" of "+notice.Raft) })

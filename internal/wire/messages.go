@@ -113,6 +113,7 @@ type ProgressAnswer struct {
 	Term    uint64
 	Last    uint64 // index of the last entry
 	Applied uint64 // index of the last applied entry
+	Leaves  bool   // the member gives up its vote: it leaves for good, or has become thin
 }
 
 // RemovedNotice tells a member that its raft ID is no longer in the raft

@@ -77,7 +77,7 @@ var samples = []any{
 	&WhoAnswer{Name: "ann", Boot: 7, Addr: "10.0.0.1:7000", Founding: &filledFounding, Accepted: &filledFounding, Hint: filledHint, Ending: true},
 	&InviteRequest{Term: 3},
 	&InviteAnswer{Raft: "ann#1", Durable: true},
-	&ProgressAnswer{Raft: "ann#1", Term: 3, Last: 100, Applied: 99},
+	&ProgressAnswer{Raft: "ann#1", Term: 3, Last: 100, Applied: 99, Leaves: true},
 	&RemovedNotice{Raft: "ann#1", Term: 3},
 	&InConfigRequest{Raft: "ann#1"},
 	&LineageRequest{From: filledLineage},

@@ -51,9 +51,9 @@ var actions = map[string]action{
 	"ask": {
 		verb: cluster.VerbAsk, fields: []string{"token", "typed_token"},
 		check: checkHolder,
-		run:   func(h *handler, ctx context.Context, f *form) error { return h.c.Ask(ctx, f.key) },
-		done:  "The holders are asked to release the key. They are free to ignore it.",
-		later: "The holders may or may not have been asked.",
+		run:   func(h *handler, ctx context.Context, f *form) error { return h.c.AskHolder(ctx, f.key, f.token) },
+		done:  "The holder is asked to release the key. It is free to ignore that.",
+		later: "The holder may or may not have been asked.",
 	},
 	"end-session": {
 		verb: cluster.VerbEndSession, fields: []string{"typed_token"},
@@ -63,15 +63,17 @@ var actions = map[string]action{
 		later: "The session may or may not have been ended; an order under way continues by itself.",
 	},
 	"set-capacity": {
-		verb: cluster.VerbSetCapacity, fields: []string{"of", "token", "typed_token"},
-		check: checkHolderIfHeld,
-		run:   func(h *handler, ctx context.Context, f *form) error { return h.c.SetCapacity(ctx, f.key, f.of) },
+		verb: cluster.VerbSetCapacity, fields: []string{"from", "of"},
+		check: checkTyped("the key"),
+		run: func(h *handler, ctx context.Context, f *form) error {
+			return h.c.ChangeCapacity(ctx, f.key, f.from, f.of)
+		},
 		done:  "The capacity is set.",
 		later: "The capacity may or may not have been set.",
 	},
 	"resize": {
 		verb: cluster.VerbResize, fields: []string{"from", "to"},
-		check: checkName,
+		check: checkTyped("the name"),
 		run:   func(h *handler, ctx context.Context, f *form) error { return h.c.Resize(ctx, f.key, f.from, f.to) },
 		done:  "The name has its new number of shards.",
 		later: "The resize goes on by itself if it has begun: no work of the new number begins before the last work of the old number has returned.",
@@ -92,8 +94,8 @@ type form struct {
 	values   url.Values
 	key      string // the target: a key, a Ref, a name of shards; of recover, the member's name
 	token    fence.Token
-	of       int
-	from, to int
+	of       int // of set-capacity
+	from, to int // to: of resize
 	gone     []string
 	timeout  time.Duration
 }
@@ -179,14 +181,13 @@ func judge(doc documents.Action, a action, err error, begun bool) (documents.Act
 		doc.Code, status = documents.CodeInput, http.StatusBadRequest
 	case errors.Is(err, cluster.ErrDenied):
 		doc.Code, status = documents.CodeDenied, http.StatusForbidden
-	case errors.Is(err, locks.ErrHeld):
+	case errors.Is(err, locks.ErrHeld), errors.Is(err, locks.ErrShards), errors.Is(err, locks.ErrCapacity):
 		doc.Code = documents.CodeMismatch
 	case errors.Is(err, locks.ErrNotHeld):
 		doc.Code = documents.CodeNotHeld
 	case errors.Is(err, locks.ErrNoSuchSession):
 		doc.Code = documents.CodeNoSession
-	case errors.Is(err, locks.ErrShards), errors.Is(err, locks.ErrResizing), errors.Is(err, locks.ErrTooManyCallers),
-		errors.Is(err, locks.ErrTooManyCapacities), errors.Is(err, cluster.ErrVersion):
+	case errors.Is(err, locks.ErrResizing), errors.Is(err, locks.ErrTooManyCallers), errors.Is(err, locks.ErrTooManyCapacities), errors.Is(err, cluster.ErrVersion):
 		doc.Code = documents.CodeFailed
 	case errors.Is(err, cluster.ErrNoQuorum):
 		doc.Code, status, doc.Outcome = documents.CodeNoQuorum, http.StatusServiceUnavailable, documents.Uncertain
@@ -240,7 +241,7 @@ func parseAction(w http.ResponseWriter, r *http.Request) (a action, f *form, err
 // numbers reads the fields of f that are numbers, as far as the action has them.
 func (f *form) numbers(a action) (err error) {
 	has := func(field string) bool { return err == nil && slices.Contains(a.fields, field) }
-	if has("token") && (a.verb != cluster.VerbSetCapacity || f.values.Get("token") != "") {
+	if has("token") {
 		v := f.values.Get("token")
 		n, e := strconv.ParseUint(v, 10, 64)
 		if f.token = fence.Token(n); e != nil || n == 0 || !digits(v) {
@@ -250,7 +251,10 @@ func (f *form) numbers(a action) (err error) {
 	if has("of") {
 		f.of, err = countOf(f.values, "of", 0, locks.MaxCapacity, -1)
 	}
-	if has("from") {
+	if has("from") && has("of") {
+		f.from, err = countOf(f.values, "from", 0, locks.MaxCapacity, -1)
+	}
+	if has("from") && has("to") {
 		f.from, err = countOf(f.values, "from", 1, locks.MaxShards, -1)
 	}
 	if has("to") {
@@ -283,39 +287,20 @@ func (f *form) typed(field, want, what string) error {
 func cut(s string) string { return s[:min(len(s), 80)] }
 
 // checkHolder returns an error unless the person has typed the key, and the token of a
-// present holder.
+// present holder. The cluster compares the token once more when it acts: the check is for
+// an answer that says that nothing was changed.
 func checkHolder(h *handler, ctx context.Context, f *form) error {
-	st, err := h.inspectTyped(ctx, f)
-	switch {
-	case err != nil:
-		return err
-	case !st.Held():
-		return refuse(http.StatusConflict, documents.CodeNotHeld, "nobody holds the key now")
-	}
-	return f.present(st)
-}
-
-// checkHolderIfHeld is checkHolder for an action that needs no holder.
-func checkHolderIfHeld(h *handler, ctx context.Context, f *form) error {
-	st, err := h.inspectTyped(ctx, f)
-	switch {
-	case err != nil:
-		return err
-	case !st.Held() && f.token == 0:
-		return nil
-	case !st.Held():
-		return refuse(http.StatusConflict, documents.CodeNotHeld, "nobody holds the key now")
-	case f.token == 0:
-		return refuse(http.StatusConflict, documents.CodeMismatch, "the key is held now: type the token of a holder")
-	}
-	return f.present(st)
-}
-
-func (h *handler) inspectTyped(ctx context.Context, f *form) (locks.Status, error) {
 	if err := f.typed("typed_key", f.key, "the key"); err != nil {
-		return locks.Status{}, err
+		return err
 	}
-	return h.c.Inspect(ctx, f.key)
+	st, err := h.c.Inspect(ctx, f.key)
+	switch {
+	case err != nil:
+		return err
+	case !st.Held():
+		return refuse(http.StatusConflict, documents.CodeNotHeld, "nobody holds the key now")
+	}
+	return f.present(st)
 }
 
 // present returns an error unless the token is a present holder's, and typed again.
@@ -354,26 +339,10 @@ func checkSession(h *handler, ctx context.Context, f *form) error {
 	return refuse(http.StatusConflict, documents.CodeNoSession, "no session of that Ref is open")
 }
 
-// checkName returns an error unless the person has typed the name of the shards, and the
-// name has as many as the form says. Resize itself would give a number to a name that
-// nobody knows.
-func checkName(h *handler, ctx context.Context, f *form) error {
-	if err := f.typed("typed_key", f.key, "the name"); err != nil {
-		return err
-	}
-	following, stop := context.WithCancel(ctx)
-	defer stop()
-	m, err := h.c.Shards(following, f.key)
-	switch {
-	case err != nil:
-		return err
-	case m.Len() == 0:
-		return refuse(http.StatusConflict, documents.CodeMismatch, "nobody calls Spread with that name")
-	}
-	if to, ok := m.Resizing(); m.Len() != f.from && m.Len() != f.to && (!ok || to != f.to) {
-		return refuse(http.StatusConflict, documents.CodeMismatch, "the name has %d shards: look again", m.Len())
-	}
-	return nil
+// checkTyped returns a check that the person has typed the target, what. The cluster
+// compares the numbers of the form when it acts.
+func checkTyped(what string) func(*handler, context.Context, *form) error {
+	return func(_ *handler, _ context.Context, f *form) error { return f.typed("typed_key", f.key, what) }
 }
 
 // checkMember returns an error unless the target is this member, and the person has typed

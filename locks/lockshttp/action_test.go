@@ -67,7 +67,7 @@ func TestWrongActionsAreRefused(t *testing.T) {
 	good := breaking(l)
 	ask := with(good, "verb", "ask")
 	end := fields("verb", "end-session", "key", ref, "typed_key", `name\u{202e}`, "typed_token", ref[:8])
-	capacity := fields("verb", "set-capacity", "key", "seats", "typed_key", "seats", "of", "2", "token", fmt.Sprint(seats.Token()), "typed_token", fmt.Sprint(seats.Token()))
+	capacity := fields("verb", "set-capacity", "key", "seats", "typed_key", "seats", "from", "0", "of", "2")
 	resize := fields("verb", "resize", "key", "n", "typed_key", "n", "from", "4", "to", "8")
 	recover := fields("verb", "recover", "key", c.Node().Name(), "typed_key", c.Node().Name(), "gone", "lost")
 	long := strings.Repeat("k", 513)
@@ -132,9 +132,10 @@ func TestWrongActionsAreRefused(t *testing.T) {
 		{with(capacity, "of", "10001"), 400, documents.CodeInput},
 		{with(capacity, "of", "two"), 400, documents.CodeInput},
 		{with(capacity, "typed_key", "seat"), 409, documents.CodeMismatch},
-		{without(capacity, "token"), 409, documents.CodeMismatch}, // the key is held
-		{with(capacity, "typed_token", "9"), 409, documents.CodeMismatch},
-		{with(capacity, "key", "free", "typed_key", "free"), 409, documents.CodeNotHeld}, // has no holder of that token
+		{without(capacity, "from"), 400, documents.CodeInput},
+		{with(capacity, "token", "9"), 400, documents.CodeInput},
+		{with(capacity, "from", "3"), 409, documents.CodeMismatch}, // the requests' number is not set
+		{with(capacity, "key", "free", "typed_key", "free", "from", "1"), 409, documents.CodeMismatch},
 
 		{without(resize, "from"), 400, documents.CodeInput},
 		{with(resize, "to", "0"), 400, documents.CodeInput},
@@ -185,6 +186,15 @@ func TestActionsAreCarriedOut(t *testing.T) {
 	if l.Err() != nil {
 		t.Error(l.Err())
 	}
+	// The holder of the token is asked, and no other one.
+	mine, others := take(t, c, "shared", locks.Shared()), take(t, o, "shared", locks.Shared())
+	do(with(breaking(others), "verb", "ask"))
+	<-others.Asked()
+	select {
+	case <-mine.Asked():
+		t.Error("another holder was asked")
+	default:
+	}
 	// The key is typed as the page shows it.
 	do(with(breaking(l), "typed_key", `k\u{202e}\\`))
 	if lost := new(locks.LostError); !errors.As(l.Err(), &lost) || lost.Reason != locks.Broken {
@@ -199,9 +209,9 @@ func TestActionsAreCarriedOut(t *testing.T) {
 	if !errors.Is(m.Err(), locks.ErrSessionEnded) {
 		t.Errorf("%v", m.Err())
 	}
-	do(fields("verb", "set-capacity", "key", "seats", "typed_key", "seats", "of", "3"))
-	p := take(t, c, "seats", locks.Permits(1, 0))
-	do(fields("verb", "set-capacity", "key", "seats", "typed_key", "seats", "of", "7", "token", fmt.Sprint(p.Token()), "typed_token", fmt.Sprint(p.Token())))
+	do(fields("verb", "set-capacity", "key", "seats", "typed_key", "seats", "from", "0", "of", "3"))
+	take(t, c, "seats", locks.Permits(1, 0))
+	do(fields("verb", "set-capacity", "key", "seats", "typed_key", "seats", "from", "3", "of", "7"))
 	if st, err := c.Inspect(t.Context(), "seats"); err != nil || st.Capacity != 7 || !st.CapacitySet {
 		t.Errorf("%+v, %v", st, err)
 	}
@@ -253,7 +263,7 @@ func TestAllowDecides(t *testing.T) {
 	for _, form := range []url.Values{
 		breaking(l), with(breaking(l), "verb", "ask"),
 		fields("verb", "end-session", "key", ref, "typed_key", name, "typed_token", ref),
-		fields("verb", "set-capacity", "key", "k", "typed_key", "k", "of", "3"),
+		fields("verb", "set-capacity", "key", "k", "typed_key", "k", "from", "0", "of", "3"),
 		fields("verb", "resize", "key", "n", "typed_key", "n", "from", "4", "to", "8"),
 		fields("verb", "recover", "key", name, "typed_key", name),
 	} {
@@ -380,7 +390,7 @@ func FuzzActions(f *testing.F) {
 	l := take(f, c, "k")
 	f.Add(breaking(l).Encode())
 	f.Add("verb=recover&key=x&gone=a&gone=b")
-	f.Add("verb=set-capacity&key=k&of=3&typed_key=k")
+	f.Add("verb=set-capacity&key=k&from=0&of=3&typed_key=k")
 	f.Add("verb=resize&key=k&from=1&to=2&typed_key=k&timeout=100ms")
 	f.Add("verb=end-session&key=00000000000000000000000000000000&typed_token=00000000")
 	f.Add("a;b=%zz&verb")

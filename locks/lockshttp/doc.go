@@ -21,6 +21,7 @@
 // The handlers check nobody's identity. The page and the documents show names of keys,
 // clients and members, and the metas that clients have set. Put the handlers behind the
 // program's own authentication. A port of loopback alone is open to every user of the
-// host, and to pages in a browser there whose host name is made to resolve to loopback:
-// refuse requests with a foreign Host, as examples/router does.
+// host. It is not open to pages of other sites in a browser there, whose names are made to
+// resolve to loopback: the handlers refuse a foreign Host, see Options.Hosts. Probes, which
+// say nothing about keys, do not look at Host.
 package lockshttp

@@ -2,6 +2,7 @@ package lockshttp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	beatEvery    = 5 * time.Second  // a stream without news says that it lives
+	beatEvery    = documents.EventBeat
 	writeWithin  = 10 * time.Second // a reader that takes nothing for so long is given up
 	streamsAgain = "10"             // seconds until a refused reader comes again
 )
@@ -23,13 +24,15 @@ const (
 //
 //	event: event    data: a documents.Event
 //	event: beat     data: a documents.Head, at the beginning and every five seconds
-//	event: dropped  data: {"dropped": n}: n events are gone, since the reader was too slow
+//	event: dropped  data: a documents.Dropped: events are gone
 //	event: end      data: {"reason": "..."}: the client or its node has ended
 //
-// A reader that comes back with Last-Event-ID gets what it has missed, or a part of it
-// and "dropped".
+// A reader that comes back with the ID of the last event that it has, as Last-Event-ID or
+// as the parameter last, gets the events since, or a part of them and "dropped". A reader
+// that hears nothing for documents.EventSilence has lost its connection.
 func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
-	if _, err := queryOf(r); err != nil {
+	values, err := queryOf(r, "last")
+	if err != nil {
 		return err
 	}
 	if r.Method == http.MethodHead {
@@ -43,7 +46,7 @@ func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer h.hub.leave()
 	s := &stream{h: h, w: w, control: http.NewResponseController(w), run: runOf(h.c)}
-	s.resume(r.Header.Get("Last-Event-ID"))
+	s.resume(cmp.Or(r.Header.Get("Last-Event-ID"), values.Get("last")))
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not collect what is of now
 	s.serve(r)
@@ -58,6 +61,7 @@ type stream struct {
 	run     string // names this run of the node in IDs of events
 	seq     uint64
 	known   bool // seq is a place in the events
+	foreign bool // the reader comes from the events of another process
 	text    bytes.Buffer
 }
 
@@ -67,6 +71,7 @@ func (s *stream) resume(id string) {
 	if n, err := strconv.ParseUint(seq, 10, 64); ok && err == nil && run == s.run && digits(seq) {
 		s.seq, s.known = n, true
 	}
+	s.foreign = id != "" && !s.known
 }
 
 // serve writes until the request, the client or its node ends, or the reader is gone.
@@ -105,9 +110,13 @@ func (s *stream) serve(r *http.Request) {
 func (s *stream) collect() {
 	events, dropped, next := s.h.hub.since(s.seq, s.known)
 	s.seq, s.known = next, true
-	if dropped > 0 {
-		s.add("dropped", "", map[string]uint64{"dropped": dropped})
+	switch {
+	case dropped > 0:
+		s.add("dropped", "", documents.Dropped{Dropped: dropped, Reason: fmt.Sprintf("the latest %d are kept", kept)})
+	case s.foreign:
+		s.add("dropped", "", documents.Dropped{Reason: "this is another process than before, and these are its latest events"})
 	}
+	s.foreign = false
 	for _, e := range events {
 		s.add("event", s.run+"-"+strconv.FormatUint(uint64(e.Seq), 10), e)
 	}

@@ -43,8 +43,13 @@ func (w *pipeWriter) FlushError() error           { return nil }
 // openStream opens a stream, as a reader that has seen the event id.
 func openStream(t testing.TB, h http.Handler, id string) *reader {
 	t.Helper()
+	return openStreamAt(t, h, "/events", id)
+}
+
+func openStreamAt(t testing.TB, h http.Handler, target, id string) *reader {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := httptest.NewRequest(http.MethodGet, "/events", nil).WithContext(ctx)
+	r := httptest.NewRequest(http.MethodGet, target, nil).WithContext(ctx)
 	if id != "" {
 		r.Header.Set("Last-Event-ID", id)
 	}
@@ -80,6 +85,18 @@ func (s *reader) next(t testing.TB) (m message, ok bool) {
 		}
 	}
 	return m, false
+}
+
+// beat waits for a sign of life: the stream has looked at the keys by then.
+func (s *reader) beat(t testing.TB) {
+	t.Helper()
+	for {
+		if m, ok := s.next(t); m.kind == "beat" {
+			return
+		} else if !ok {
+			t.Fatal("the stream has ended before a beat")
+		}
+	}
 }
 
 // event waits for an event of a kind about a key.
@@ -130,11 +147,7 @@ func TestEventsTellOfKeys(t *testing.T) {
 		if m, ok := s.next(t); !ok || m.kind != "event" {
 			t.Errorf("a new stream begins with the past, not with %+v", m)
 		}
-		for {
-			if m, _ := s.next(t); m.kind == "beat" {
-				break
-			}
-		}
+		s.beat(t)
 		key := "k\nevent: end\ndata: {}\n\n" // cannot end the stream
 		l := take(t, c, key)
 		e, at := s.event(t, "Granted", key)
@@ -157,13 +170,91 @@ func TestEventsTellOfKeys(t *testing.T) {
 		if err := json.Unmarshal([]byte(m.data), &first); err != nil || m.kind != "event" || first.Kind != "Queue" {
 			t.Errorf("after %s: %+v, %v", at.id, m, err)
 		}
-		// One of another run of the process gets the latest events.
-		for _, id := range []string{"elsewhere-7", "x", "-", at.id + "0", strings.Repeat("9", 100)} {
+		// One of another run of the process is told so, and gets the latest events.
+		for _, id := range []string{"elsewhere-7", "x", "-", strings.Repeat("9", 100)} {
 			other := openStream(t, h, id)
+			var told documents.Dropped
+			if m, _ := other.next(t); m.kind != "dropped" || json.Unmarshal([]byte(m.data), &told) != nil || told.Dropped != 0 || !strings.Contains(told.Reason, "another process") {
+				t.Errorf("Last-Event-ID %q: %+v", id, m)
+			}
 			if m, ok := other.next(t); !ok || m.kind != "event" {
 				t.Errorf("Last-Event-ID %q: %+v", id, m)
 			}
 			other.close()
+		}
+	})
+}
+
+// A reader whose connection breaks, and who comes back soon, misses no change of a key,
+// and gets no event twice.
+func TestAReaderThatComesBackMissesNothing(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, cl *lockstest.Cluster) {
+		c := cl.Client(0)
+		h := Handler(c, Options{})
+		s := openStream(t, h, "")
+		s.beat(t)
+		l := take(t, c, "k")
+		e, at := s.event(t, "Granted", "k")
+		s.close()
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		take(t, c, "other")
+		time.Sleep(keepKeys - time.Second)
+		// As the page comes back: by the parameter.
+		back := openStreamAt(t, h, "/events?last="+at.id, "")
+		defer back.close()
+		var kinds []string
+		for len(kinds) < 2 {
+			m, _ := back.next(t)
+			var next documents.Event
+			if err := json.Unmarshal([]byte(m.data), &next); m.kind != "event" || err != nil || next.Seq <= e.Seq {
+				t.Fatalf("after %d: %+v, %v", e.Seq, m, err)
+			}
+			kinds = append(kinds, next.Kind+" "+next.Key)
+		}
+		if !slices.Equal(kinds, []string{"Freed k", "Granted other"}) {
+			t.Errorf("%q", kinds)
+		}
+	})
+}
+
+// A reader that comes back late is told what cannot be told.
+func TestAGapIsTold(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, cl *lockstest.Cluster) {
+		c := cl.Client(0)
+		h := Handler(c, Options{})
+		s := openStream(t, h, "")
+		s.beat(t)
+		take(t, c, "k")
+		_, at := s.event(t, "Granted", "k")
+		s.close()
+		take(t, c, "unseen")
+		time.Sleep(keepKeys + time.Second)
+		back := openStream(t, h, at.id)
+		defer back.close()
+		if e, _ := back.event(t, "Gap", ""); !strings.Contains(e.Detail, "nobody followed") {
+			t.Errorf("%+v", e)
+		}
+		back.beat(t)
+		take(t, c, "seen")
+		back.event(t, "Granted", "seen")
+	})
+}
+
+// The member keeps its latest events only.
+func TestMoreEventsThanAreKeptAreAGap(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, cl *lockstest.Cluster) {
+		b := newHub(cl.Client(0))
+		last := 7
+		if got := news(b, []int{6, 7, 8, 9}, &last, "here", time.Now()); !slices.Equal(got, []int{8, 9}) || last != 9 || len(b.events) != 0 {
+			t.Errorf("%v, %d, %v", got, last, b.events)
+		}
+		if got := news(b, []int{11, 12}, &last, "here", time.Now()); !slices.Equal(got, []int{11, 12}) || last != 12 || len(b.events) != 1 || b.events[0].Kind != "Gap" {
+			t.Errorf("%v, %d, %v", got, last, b.events)
+		}
+		if got := news(b, nil, &last, "here", time.Now()); len(got) != 0 || last != 12 || len(b.events) != 1 {
+			t.Errorf("%v, %d, %v", got, last, b.events)
 		}
 	})
 }

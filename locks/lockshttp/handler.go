@@ -51,6 +51,10 @@ const askPatience = 100 * time.Millisecond
 // business of whoever mounted the handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	guard(w)
+	if err := foreignHost(r, h.o.Hosts); err != nil {
+		writeFailure(w, http.StatusForbidden, documents.CodeHost, err.Error())
+		return
+	}
 	last := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	if last == "action" {
 		h.serveAction(w, r)

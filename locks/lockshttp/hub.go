@@ -20,10 +20,12 @@ const (
 	mostNews   = 256    // events about keys from one look; the others are counted
 
 	lookEvery = 500 * time.Millisecond
+	keepKeys  = 30 * time.Second // for a reader whose connection breaks, and who comes back
 )
 
 // hub turns what the member knows by itself into events. It has no goroutine: the streams
-// take turns in looking, and nobody looks while no stream is open. All streams read the
+// take turns in looking, and nobody looks while no stream is open: what the member's
+// reports do not tell afterwards is a gap then, and an event of its own. All streams read the
 // same bounded list, each at its own place; a stream that falls behind the list's
 // beginning skips the events that are gone, and is told how many.
 //
@@ -41,9 +43,13 @@ type hub struct {
 	node   cluster.EventReport // the latest one seen
 	client locks.OwnEvent
 	loss   locks.OwnLoss
-	keys   map[string]keyNews // as of index
+	keys   map[string]keyNews // as of index; nil: not known
 	index  uint64
 	blind  bool // there are too many keys to compare
+
+	left   time.Time   // when the last stream has left
+	forget *time.Timer // forgets the keys when nobody comes back; nil while streams are open
+	unseen time.Time   // since then the keys were not compared; zero: they are
 }
 
 // keyNews is the part of a key's state that events tell about.
@@ -63,6 +69,10 @@ func (b *hub) enter() bool {
 		return false
 	}
 	b.streams++
+	if b.forget != nil {
+		b.forget.Stop()
+		b.forget = nil
+	}
 	return true
 }
 
@@ -70,8 +80,19 @@ func (b *hub) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.streams--; b.streams == 0 {
-		b.keys, b.index = nil, 0 // compared anew by the next stream
+		b.left = time.Now()
+		b.forget = time.AfterFunc(keepKeys, b.forgetKeys)
 	}
+}
+
+// forgetKeys gives the memory of the keys back when no stream is open.
+func (b *hub) forgetKeys() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.streams > 0 || b.keys == nil {
+		return
+	}
+	b.keys, b.index, b.unseen = nil, 0, b.left
 }
 
 // since returns the events after a Seq, the number of further events that are gone, and
@@ -108,30 +129,33 @@ func (b *hub) tell(e documents.Event) {
 // look compares what the member knows with what it knew at the last look.
 func (b *hub) look(now time.Time) {
 	r := b.c.Report()
-	for _, e := range after(r.Node.Events, &b.node) {
+	if !b.unseen.IsZero() {
+		b.tell(documents.Event{At: now, Kind: "Gap", Detail: fmt.Sprintf("nobody followed the events since %s: changes of keys until now are not told", b.unseen.UTC().Format(time.RFC3339))})
+		b.unseen = time.Time{}
+	}
+	for _, e := range news(b, r.Node.Events, &b.node, "of the member", now) {
 		b.tell(documents.Event{At: e.At, Kind: e.Kind, Node: e.Member, Detail: e.Detail, Next: e.Next})
 	}
-	for _, e := range after(r.Events, &b.client) {
+	for _, e := range news(b, r.Events, &b.client, "of the client", now) {
 		b.tell(documents.Event{At: e.At, Kind: e.Kind, Key: e.Key, Token: documents.Number(e.Token), Client: r.Client, Detail: e.Detail})
 	}
-	for _, e := range after(r.Losses, &b.loss) {
+	for _, e := range news(b, r.Losses, &b.loss, "of lost locks", now) {
 		b.tell(documents.Event{At: e.At, Kind: "Lost", Key: e.Key, Token: documents.Number(e.Token), Client: r.Client, Detail: e.Reason.String()})
 	}
 	b.lookAtKeys(now)
 }
 
-// after returns the elements of list that follow the last one seen, and notes the
-// latest. If the last one is not in the list, all are new.
-func after[E comparable](list []E, last *E) []E {
-	if len(list) == 0 {
-		return nil
+// news returns the elements of list that follow the last one seen, and notes the latest.
+// If the last one is not in the list, all are new, and older ones are gone: news tells so.
+func news[E comparable](b *hub, list []E, last *E, what string, now time.Time) []E {
+	seen := len(list) - 1
+	for seen >= 0 && list[seen] != *last {
+		seen--
 	}
-	for i := len(list) - 1; i >= 0; i-- {
-		if list[i] == *last {
-			list = list[i+1:]
-			break
-		}
+	if first := *last == *new(E); seen < 0 && !first && len(list) > 0 {
+		b.tell(documents.Event{At: now, Kind: "Gap", Detail: fmt.Sprintf("there were more events %s than the %d that are kept", what, len(list))})
 	}
+	list = list[seen+1:]
 	if len(list) > 0 {
 		*last = list[len(list)-1]
 	}

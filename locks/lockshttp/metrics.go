@@ -27,7 +27,7 @@ import (
 // An answer has a bounded size: 20 KiB without labels, and below 1 MiB with the most and the
 // longest. Allow is not asked.
 func Metrics(c *locks.Client, o Options) http.Handler {
-	h := &metrics{client: c}
+	h := &metrics{client: c, hosts: o.Hosts}
 	if o.Label != nil {
 		h.labels = meter.NewLabels(o.Label)
 		meter.OfClient(c).Add(h.labels)
@@ -46,10 +46,15 @@ func CountRefusals(c *locks.Client) func(fence.Token, error) {
 // metrics is the handler of Metrics.
 type metrics struct {
 	client *locks.Client
+	hosts  []string
 	labels *meter.Labels // nil: none
 }
 
 func (h *metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := foreignHost(r, h.hosts); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "metrics are read by GET", http.StatusMethodNotAllowed)

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The process of a system is this test's binary, as it is bench's own.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "-serve" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestHistogram(t *testing.T) {
+	var h histogram
+	for i := range 1000 {
+		h.add(time.Duration(i+1) * time.Microsecond)
+	}
+	for q, want := range map[float64]time.Duration{0.5: 500 * time.Microsecond, 0.99: 990 * time.Microsecond, 1: time.Millisecond} {
+		if got := h.quantile(q); got < want || float64(got) > 1.07*float64(want) {
+			t.Errorf("quantile %v is %v, and should be at most 7 %% above %v", q, got, want)
+		}
+	}
+	for d := time.Duration(0); d < 10*time.Second; d += d/7 + 1 {
+		b := bucketOf(d)
+		if upper(b) < d || b > 0 && upper(b-1) >= d {
+			t.Fatalf("%v is in bucket %d, which ends at %v after %v", d, b, upper(b), upper(max(b-1, 0)))
+		}
+	}
+}
+
+func TestSpread(t *testing.T) {
+	if got, want := spreadOf([]float64{3, 1, 2}), (spread{1, 2, 3}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got, want := spreadOf([]float64{4, 1, 2, 3}), (spread{1, 2.5, 4}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Each system that runs on this host does its workloads, and says so where it cannot.
+func TestEachSystem(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			if err := k.there(); err != nil {
+				t.Skip(err)
+			}
+			pl, err := startPlayer(k, t.TempDir())
+			if pl != nil {
+				defer pl.stop()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"own/16", "hot/2", "zipf/64", "set/16", "readers/64", "thin/1"} {
+				s, err := pl.do(job{Workload: name, For: 200 * time.Millisecond})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasPrefix(k.name, "wardmote") && s.Entries == 0 || s.Cycles == 0 && !s.NotHad || s.Err != "" && !s.NotHad {
+					t.Errorf("%s: %+v", name, s)
+				}
+			}
+			s, err := pl.do(job{Workload: "open/half", For: time.Second, PerSecond: 100})
+			if err != nil || s.Err != "" {
+				t.Fatal(s.Err, err)
+			}
+			if s.Cycles < 50 || s.Cycles > 200 {
+				t.Errorf("%d cycles were begun in a second at a rate of 100", s.Cycles)
+			}
+		})
+	}
+}
+
+// A system that cannot be started says why.
+func TestAFailedStart(t *testing.T) {
+	k := kind{name: "none", start: nil}
+	if _, err := startPlayer(k, t.TempDir()); err == nil {
+		t.Fatal("a system that nobody knows was started")
+	}
+	in, out := io.Pipe()
+	defer in.Close()
+	out.Close()
+	var b bytes.Buffer
+	k.start = startFails
+	if err := serve(k, t.TempDir(), in, &b); err == nil {
+		t.Error("a failed start was none")
+	}
+	var s sample
+	if err := json.Unmarshal(b.Bytes(), &s); err != nil || s.Err != errNoStart.Error() {
+		t.Errorf("the driver was told %q", b.String())
+	}
+}
+
+// The report and its chart have each workload and each system; the chart is well-formed.
+func TestReport(t *testing.T) {
+	at := func(cycles uint64) sample {
+		return sample{Cycles: cycles, Elapsed: time.Second, P50: time.Millisecond, P99: 2 * time.Millisecond}
+	}
+	w, err := workloadOf("own/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var players []*player
+	for _, k := range kinds {
+		players = append(players, &player{kind: k, version: "v" + k.name})
+	}
+	file := filepath.Join(t.TempDir(), "report.md")
+	r := report{
+		plan: plan{rounds: 3, turn: time.Second, report: file}, begun: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), players: players[:3],
+		left: map[string]error{"zookeeper": errors.New("no java")},
+		tables: []table{{workload: w, missing: map[string]string{"redis": "not to be had"}, samples: map[string][]sample{
+			"wardmote": {at(200), at(400), at(300)}, "etcd": {at(100), at(100), at(200)}, "wardmote-memory": {at(1000), at(1000), at(1000)},
+		}}},
+	}
+	if err := r.write(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"**2.0** (1.5-4.0)", "no java", "| own/1 | etcd | 100 |", "2026-01-02"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the report does not have %q:\n%s", want, text)
+		}
+	}
+	chart, err := os.ReadFile(filepath.Join(filepath.Dir(file), "report.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(chart, new(struct{})); err != nil {
+		t.Errorf("the chart is no XML: %v", err)
+	}
+}
+
+// A player dies with its driver, and its servers with the player.
+func TestNothingIsLeft(t *testing.T) {
+	if err := redisThere(); err != nil {
+		t.Skip(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-serve", "redis", "-dir", t.TempDir())
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var first sample
+	if err := json.NewDecoder(out).Decode(&first); err != nil || first.Err != "" {
+		t.Fatal(first.Err, err)
+	}
+	children, err := os.ReadFile("/proc/" + itoa(cmd.Process.Pid) + "/task/" + itoa(cmd.Process.Pid) + "/children")
+	if err != nil || len(children) == 0 {
+		t.Fatalf("no server was started: %q, %v", children, err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	server := strings.TrimSpace(string(children))
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		stat, err := os.ReadFile("/proc/" + server + "/stat")
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("redis-server %s outlived its player", server)
+		}
+		select {
+		case <-t.Context().Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A class is what a system guarantees. Only systems of one class are equals.
+type class string
+
+const (
+	durable class = "durable" // a lock survives the loss of power of all members
+	memory  class = "memory"  // a lock survives the loss of a minority of the members
+	weaker  class = "weaker"  // a lock is lost, or held twice, with the loss of one server
+)
+
+// errNotHad is returned for something that a system does not have.
+var errNotHad = errors.New("not to be had")
+
+// A caller is one goroutine's way to a system. Its methods are called by one goroutine
+// at a time.
+type caller interface {
+	// acquire takes key, and waits for it. release gives it back.
+	acquire(ctx context.Context, key string) (release func(context.Context) error, err error)
+}
+
+// A setCaller acquires several keys at once.
+type setCaller interface {
+	acquireAll(ctx context.Context, keys []string) (release func(context.Context) error, err error)
+}
+
+// A sharedCaller acquires keys for readers.
+type sharedCaller interface {
+	acquireShared(ctx context.Context, key string) (release func(context.Context) error, err error)
+}
+
+// A place is where callers are, as seen from the leader.
+type place string
+
+const (
+	everywhere place = "everywhere" // spread over the members
+	atLeader   place = "leader"
+	atFollower place = "follower"
+	atThin     place = "thin" // a member without a vote
+)
+
+// A system is a running lock service with members of its own.
+type system interface {
+	// caller returns caller i. Callers of one number are the same at every call.
+	// Callers with separate sessions contend with each other for one key.
+	caller(ctx context.Context, at place, i int, contends bool) (caller, error)
+	entries() uint64 // log entries that have been committed, 0 if unknown
+	pids() []int     // server processes apart from this one
+	version() string
+	stop() error
+}
+
+// A kind is a system that can be started.
+type kind struct {
+	name  string
+	class class
+	title string // of the report
+	// there tells why the system cannot run on this host, or nil.
+	there func() error
+	start func(ctx context.Context, dir string) (system, error)
+}
+
+var kinds = []kind{
+	{"wardmote", durable, "wardmote, `Dir`", always, startWardmote(wardmoteOptions{durable: true})},
+	{"wardmote-memory", memory, "wardmote, in memory", always, startWardmote(wardmoteOptions{})},
+	{"etcd", durable, "etcd 3.7.3, embedded", always, startEtcd},
+	{"zookeeper", durable, "ZooKeeper 3.8", zookeeperThere, startZooKeeper},
+	{"redis", weaker, "Redis 7, one server in memory", redisThere, startRedis},
+}
+
+func always() error { return nil }
+
+func kindOf(name string) (kind, error) {
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
+	if i < 0 {
+		var names []string
+		for _, k := range kinds {
+			names = append(names, k.name)
+		}
+		return kind{}, fmt.Errorf("no system %q: there are %s", name, strings.Join(names, ", "))
+	}
+	return kinds[i], nil
+}

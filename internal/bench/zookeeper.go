@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// zookeeperJars are the files of Debian's package zookeeper.
+const zookeeperJars = "/usr/share/java/zookeeper.jar"
+
+func zookeeperThere() error {
+	if _, err := exec.LookPath("java"); err != nil {
+		return errors.New("no java")
+	}
+	if _, err := os.Stat(zookeeperJars); err != nil {
+		return errors.New("no " + zookeeperJars + " (Debian's package zookeeper)")
+	}
+	return nil
+}
+
+// A zookeeper is three ZooKeeper processes.
+type zookeeper struct {
+	servers []*server
+	clients []*zk.Conn
+	ready   string // the version, from the servers
+
+	mu    sync.Mutex
+	conns map[int]*zk.Conn // of callers that contend
+}
+
+func startZooKeeper(ctx context.Context, dir string) (system, error) {
+	z := &zookeeper{conns: make(map[int]*zk.Conn)}
+	ports, err := freePorts(9)
+	if err != nil {
+		return nil, err
+	}
+	var ensemble strings.Builder
+	for i := range 3 {
+		fmt.Fprintf(&ensemble, "server.%d=127.0.0.1:%d:%d\n", i+1, ports[3*i], ports[3*i+1])
+	}
+	for i := range 3 {
+		at := filepath.Join(dir, fmt.Sprint("m", i))
+		if err := os.MkdirAll(at, 0o700); err != nil {
+			return nil, err
+		}
+		config := fmt.Sprintf("tickTime=500\ninitLimit=20\nsyncLimit=10\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr\n%s",
+			at, ports[3*i+2], ensemble.String())
+		file := filepath.Join(at, "zoo.cfg")
+		err := errors.Join(
+			os.WriteFile(file, []byte(config), 0o600),
+			os.WriteFile(filepath.Join(at, "myid"), fmt.Appendln(nil, i+1), 0o600))
+		if err != nil {
+			return nil, err
+		}
+		s, err := startServer(filepath.Join(at, "log"), "java", "-Xmx512m", "-cp", zookeeperJars+":"+at,
+			"-Dzookeeper.log.threshold=ERROR", "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+		if err != nil {
+			return nil, errors.Join(err, z.stop())
+		}
+		z.servers = append(z.servers, s)
+	}
+	for i := range 3 {
+		c, err := z.connect(ctx, ports[3*i+2])
+		if err != nil {
+			return nil, errors.Join(err, z.stop())
+		}
+		z.clients = append(z.clients, c)
+	}
+	z.ready = "ZooKeeper (Debian's package), go-zookeeper " + moduleVersion("github.com/go-zookeeper/zk")
+	return z, nil
+}
+
+func (z *zookeeper) connect(ctx context.Context, port int) (*zk.Conn, error) {
+	c, events, err := zk.Connect([]string{fmt.Sprint("127.0.0.1:", port)}, etcdTTL*time.Second, zk.WithLogger(noLog{}), zk.WithLogInfo(false))
+	if err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case e := <-events:
+			if e.State == zk.StateHasSession {
+				return c, nil
+			}
+		case <-ctx.Done():
+			c.Close()
+			return nil, fmt.Errorf("no session with the server at port %d: %w", port, ctx.Err())
+		}
+	}
+}
+
+// caller returns a caller on the connection of its member. Goroutines of one connection
+// are kept apart by go-zookeeper's lock.
+func (z *zookeeper) caller(_ context.Context, at place, i int, _ bool) (caller, error) {
+	if at != everywhere {
+		return nil, errNotHad
+	}
+	return zookeeperCaller{z.clients[i%3]}, nil
+}
+
+func (z *zookeeper) entries() uint64 { return 0 }
+
+func (z *zookeeper) pids() []int {
+	var pids []int
+	for _, s := range z.servers {
+		pids = append(pids, s.pid())
+	}
+	return pids
+}
+
+func (z *zookeeper) version() string { return z.ready }
+
+func (z *zookeeper) stop() error {
+	for _, c := range z.clients {
+		c.Close()
+	}
+	return stopServers(z.servers)
+}
+
+type zookeeperCaller struct{ c *zk.Conn }
+
+func (z zookeeperCaller) acquire(ctx context.Context, key string) (func(context.Context) error, error) {
+	l := zk.NewLock(z.c, "/bench/"+key, zk.WorldACL(zk.PermAll))
+	if err := l.Lock(); err != nil { // go-zookeeper's lock knows no context
+		return nil, err
+	}
+	return func(context.Context) error { return l.Unlock() }, ctx.Err()
+}
+
+type noLog struct{}
+
+func (noLog) Printf(string, ...any) {}
