@@ -187,7 +187,7 @@ func TestAnAnswerOfTheTokenFloorAges(t *testing.T) {
 	})
 }
 
-// The word of every founder's TokenFloor counts, whoever proposes.
+// The answer of every founder's TokenFloor counts, with any proposer.
 func TestTheFirstTokenIsAboveEveryFoundersTokenFloor(t *testing.T) {
 	for _, asked := range abc {
 		inMoot(t, func(m *moot) {
@@ -232,8 +232,8 @@ func TestATokenFloorFarAheadIsRefusedAndTold(t *testing.T) {
 	})
 }
 
-// A member accepts no first token that its resource has seen, and none that is days ahead
-// of its clock, whoever proposes: in a first founding too.
+// In a first founding too a member refuses a first token that its resource has seen, and a
+// first token more than a day ahead of its clock.
 func TestNoMemberAcceptsAFirstTokenOutOfBounds(t *testing.T) {
 	inMoot(t, func(m *moot) {
 		a := m.start("a", nil, sees(tokenOf(time.Now().Add(time.Hour))))
