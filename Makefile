@@ -4,7 +4,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
 COUNT       ?= 50
 
-.PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci bench fuzz stress
+.PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci bench fuzz stress kills
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +20,9 @@ processes: ## run all tests of real processes with all their rounds, and print t
 
 attack: ## attack real processes in each mode, print the matrix and the figures under attack
 	WARDMOTE_ATTACK=all go test -count=1 -timeout 40m -v ./internal/attack
+
+kills: ## kill -9 processes that write to each kind of store, 1,000 times each
+	WARDMOTE_KILLS=1000 go test -count=1 -timeout 60m -v -run TestAKilledProcessLosesNothingAcknowledged ./internal/raftstore
 
 mutants: ## plant bugs one by one, and see a test fail for each
 	go test -tags mutants -count=1 -timeout 60m -v ./internal/mutants

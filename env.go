@@ -36,6 +36,7 @@ const prefix = "WARDMOTE_"
 //	WARDMOTE_VOTERS            Voting.Voters: 1, 3, 5 or 7
 //	WARDMOTE_THIN              Voting.Thin: true or false
 //	WARDMOTE_ZONE              Voting.Zone
+//	WARDMOTE_SYNC              Voting.Sync: always or boot
 //	WARDMOTE_JOIN_IS_COMPLETE  Recovery.JoinIsComplete: true or false
 //	WARDMOTE_SECRET_FILE       Security.Secrets: the path of a file
 //	POD_IP                     Advertise, for a wildcard Bind and without WARDMOTE_ADVERTISE
@@ -112,6 +113,21 @@ var variables = []variable{
 	number("VOTERS", "1, 3, 5 or 7", func(c *cluster.Config) bool { return c.Voting.Voters != 0 }, func(c *cluster.Config) *int { return &c.Voting.Voters }),
 	truth("THIN", func(c *cluster.Config) *bool { return &c.Voting.Thin }),
 	text("ZONE", aName, func(c *cluster.Config) *string { return &c.Voting.Zone }),
+	{
+		name: "SYNC", allows: "always or boot",
+		chosen: func(c *cluster.Config) bool { return c.Voting.Sync != cluster.SyncAlways },
+		read: func(c *cluster.Config, v string) error {
+			switch v {
+			case "always":
+			case "boot":
+				c.Voting.Sync = cluster.SyncBoot
+			default:
+				return errors.New("neither always nor boot")
+			}
+			return nil
+		},
+		around: func(trial *cluster.Config, of cluster.Config) { trial.Dir = of.Dir },
+	},
 	truth("JOIN_IS_COMPLETE", func(c *cluster.Config) *bool { return &c.Recovery.JoinIsComplete }),
 	{
 		name: "SECRET_FILE", allows: aSecret, hidden: true,

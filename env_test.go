@@ -30,13 +30,13 @@ func TestTheEnvironmentFillsEveryField(t *testing.T) {
 	got, err := fill(cluster.Config{}, []string{
 		"PATH=/bin", "WARDMOTE_NAME=ann", "WARDMOTE_CLUSTER=billing", "WARDMOTE_BIND=:7946", "WARDMOTE_ADVERTISE=192.0.2.7",
 		"WARDMOTE_JOIN= a.example:7946, 192.0.2.8:7946,_w._tcp.example.com,", "WARDMOTE_INITIAL_SIZE=3", "WARDMOTE_TTL=1m30s",
-		"WARDMOTE_DIR=/var/lib/w", "WARDMOTE_VOTERS=5", "WARDMOTE_THIN=true", "WARDMOTE_ZONE=b", "WARDMOTE_JOIN_IS_COMPLETE=1",
+		"WARDMOTE_DIR=/var/lib/w", "WARDMOTE_VOTERS=5", "WARDMOTE_THIN=true", "WARDMOTE_ZONE=b", "WARDMOTE_SYNC=boot", "WARDMOTE_JOIN_IS_COMPLETE=1",
 		"WARDMOTE_SECRET_FILE=" + file,
 	})
 	want := cluster.Config{
 		Name: "ann", Cluster: "billing", Bind: ":7946", Advertise: "192.0.2.7:7946",
 		Join: []string{"a.example:7946", "192.0.2.8:7946", "_w._tcp.example.com"}, InitialSize: 3, TTL: 90 * time.Second,
-		Dir: "/var/lib/w", Voting: cluster.Voting{Voters: 5, Thin: true, Zone: "b"},
+		Dir: "/var/lib/w", Voting: cluster.Voting{Voters: 5, Thin: true, Zone: "b", Sync: cluster.SyncBoot},
 		Recovery: cluster.Recovery{JoinIsComplete: true}, Security: cluster.Security{Secrets: make([][]byte, 2)},
 	}
 	if err != nil || got.String() != want.String() {
@@ -58,7 +58,7 @@ func TestTheEnvironmentFillsEveryField(t *testing.T) {
 func TestTheProgramWins(t *testing.T) {
 	set := cluster.Config{
 		Name: "x", Cluster: "x", Bind: "127.0.0.1:1", Advertise: "127.0.0.1:1", Join: []string{"127.0.0.1:2"}, InitialSize: 1, TTL: time.Second,
-		Dir: "x", Voting: cluster.Voting{Voters: 1, Thin: true, Zone: "x"}, Recovery: cluster.Recovery{JoinIsComplete: true},
+		Dir: "x", Voting: cluster.Voting{Voters: 1, Thin: true, Zone: "x", Sync: cluster.SyncBoot}, Recovery: cluster.Recovery{JoinIsComplete: true},
 		Security: cluster.Security{Secrets: [][]byte{[]byte(secret1)}},
 	}
 	var log bytes.Buffer
@@ -113,6 +113,7 @@ func TestBadValuesAreNamed(t *testing.T) {
 		"VOTERS=4":                         "4 is not 1, 3, 5 or 7",
 		"THIN=maybe":                       "neither true nor false",
 		"ZONE=a/b":                         "",
+		"SYNC=never":                       "neither always nor boot",
 		"JOIN_IS_COMPLETE=2":               "neither true nor false",
 	} {
 		name, value, _ := strings.Cut(entry, "=")

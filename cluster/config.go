@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -133,6 +134,15 @@ type Voting struct {
 	// Thin keeps this member from ever voting. A thin member is no founder.
 	Thin bool
 
+	// Sync says when this member's writes to Dir are flushed: SyncAlways, the default,
+	// or SyncBoot. It needs a Dir. Members may differ.
+	Sync Sync
+
+	// Log is the kind of log in Dir: LogSegments, the default, or LogBolt. A Dir keeps its
+	// kind: Start refuses the other one with a ConfigError that names the way out. It needs
+	// a Dir. Members may differ.
+	Log Log
+
 	// Zone names the part of the infrastructure that fails as one: an
 	// availability zone, a rack, a host. Voters are spread over as many zones as
 	// possible. At most 64 bytes of letters, digits, '-', '_' and '.'; "" is a
@@ -140,6 +150,48 @@ type Voting struct {
 	Zone string
 
 	_ struct{}
+}
+
+// Sync says when writes to a Dir are flushed to the disk.
+type Sync uint8
+
+const (
+	// SyncAlways flushes each write before it counts: nothing acknowledged is lost as long
+	// as the disks of a majority of the voters live.
+	SyncAlways Sync = iota
+
+	// SyncBoot leaves the flush to the operating system until the member stops. A crash of
+	// the process loses nothing. A crash of the host loses the vote of this member: it
+	// joins as a new voter and is brought up to date, as if its disk had been replaced. So
+	// nothing acknowledged is lost as long as a majority of the voters has hosts that do
+	// not go down at the same time: spread them, with Zone, over separate power. If a
+	// majority does go down at once, the lock table is lost, and Node.Recover begins anew.
+	// SyncBoot needs the kernel's boot ID, which Linux alone has.
+	SyncBoot
+)
+
+func (s Sync) String() string { return nameOf(uint8(s), "SyncAlways", "SyncBoot") }
+
+// Log is a kind of log in a Dir.
+type Log uint8
+
+const (
+	// LogSegments is a log of preallocated files with one flush for each batch of entries.
+	LogSegments Log = iota
+
+	// LogBolt keeps the log in the bolt file that has the votes, by the library
+	// raft-boltdb: two flushes for each batch, and years of use in other products.
+	LogBolt
+)
+
+func (l Log) String() string { return nameOf(uint8(l), "LogSegments", "LogBolt") }
+
+// nameOf names a value.
+func nameOf(v uint8, names ...string) string {
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return strconv.Itoa(int(v))
 }
 
 // Recovery says which sources this member believes about dead members. The zero
@@ -264,6 +316,16 @@ func (cfg *Config) checkVoting() error {
 		return badConfig("Voting.Thin", "a cluster of one thin member has no voter")
 	case cfg.Voting.Thin && len(cfg.Join) == 0:
 		return badConfig("Voting.Thin", "Join is empty, and a thin member founds nothing")
+	case cfg.Voting.Sync > SyncBoot:
+		return badConfig("Voting.Sync", "%d is not SyncAlways or SyncBoot", cfg.Voting.Sync)
+	case cfg.Voting.Sync != SyncAlways && cfg.Dir == "":
+		return badConfig("Voting.Sync", "%v without a Dir: there is nothing to flush", cfg.Voting.Sync)
+	case cfg.Voting.Sync == SyncBoot && cfg.hostBoot() == "":
+		return badConfig("Voting.Sync", "SyncBoot needs the kernel's boot ID, and this system has none")
+	case cfg.Voting.Log > LogBolt:
+		return badConfig("Voting.Log", "%d is not LogSegments or LogBolt", cfg.Voting.Log)
+	case cfg.Voting.Log != LogSegments && cfg.Dir == "":
+		return badConfig("Voting.Log", "%v without a Dir: the log is in memory", cfg.Voting.Log)
 	case cfg.Recovery.AssumeGone < 0:
 		return badConfig("Recovery.AssumeGone", "%v is negative", cfg.Recovery.AssumeGone)
 	case cfg.Recovery.JoinIsComplete && len(cfg.Join) == 0:
@@ -295,8 +357,8 @@ func (cfg *Config) checkTTL() error {
 
 // String prints no secret.
 func (cfg Config) String() string {
-	return fmt.Sprintf("cluster.Config{Name: %q, Cluster: %q, Bind: %q, Advertise: %q, Join: %q, Founders: %q, InitialSize: %d, Voters: %d, Thin: %t, Zone: %q, JoinIsComplete: %t, AssumeGone: %v, TTL: %v, Dir: %q, Security: %v}",
-		cfg.Name, cfg.Cluster, cfg.Bind, cfg.Advertise, cfg.Join, cfg.Founders, cfg.InitialSize, cfg.Voting.Voters, cfg.Voting.Thin, cfg.Voting.Zone, cfg.Recovery.JoinIsComplete, cfg.Recovery.AssumeGone, cfg.TTL, cfg.Dir, cfg.Security)
+	return fmt.Sprintf("cluster.Config{Name: %q, Cluster: %q, Bind: %q, Advertise: %q, Join: %q, Founders: %q, InitialSize: %d, Voters: %d, Thin: %t, Zone: %q, Sync: %v, Log: %v, JoinIsComplete: %t, AssumeGone: %v, TTL: %v, Dir: %q, Security: %v}",
+		cfg.Name, cfg.Cluster, cfg.Bind, cfg.Advertise, cfg.Join, cfg.Founders, cfg.InitialSize, cfg.Voting.Voters, cfg.Voting.Thin, cfg.Voting.Zone, cfg.Voting.Sync, cfg.Voting.Log, cfg.Recovery.JoinIsComplete, cfg.Recovery.AssumeGone, cfg.TTL, cfg.Dir, cfg.Security)
 }
 
 // GoString is String, so that %#v prints no secret either.

@@ -45,6 +45,13 @@ func TestBadConfigIsRefusedByField(t *testing.T) {
 		{"Config.Voting.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voting.Voters = 2 }},
 		{"Config.Voting.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voting.Voters = 4 }},
 		{"Config.Voting.Voters", "not 1, 3, 5 or 7", func(c *Config) { c.Voting.Voters = -1 }},
+		{"Config.Voting.Sync", "SyncBoot without a Dir", func(c *Config) { c.Voting.Sync = SyncBoot }},
+		{"Config.Voting.Sync", "2 is not SyncAlways or SyncBoot", func(c *Config) { c.Dir, c.Voting.Sync = "/x", 2 }},
+		{"Config.Voting.Sync", "this system has none", func(c *Config) {
+			c.Dir, c.Voting.Sync, c.hostBoot = "/x", SyncBoot, func() string { return "" }
+		}},
+		{"Config.Voting.Log", "LogBolt without a Dir", func(c *Config) { c.Voting.Log = LogBolt }},
+		{"Config.Voting.Log", "2 is not LogSegments or LogBolt", func(c *Config) { c.Dir, c.Voting.Log = "/x", 2 }},
 		{"Config.TTL", "below the least, 300ms", func(c *Config) { c.TTL = 299 * time.Millisecond }},
 		{"Config.TTL", "below the least, 300ms", func(c *Config) { c.TTL = -time.Second }},
 		{"Config.TTL", "above the most, 24h0m0s", func(c *Config) { c.TTL = 25 * time.Hour }},

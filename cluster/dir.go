@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -25,6 +26,9 @@ func (n *Node) storeError(err error) error {
 	switch {
 	case errors.Is(err, raftstore.ErrInUse):
 		return badDir(n.cfg.Dir, err)
+	case errors.Is(err, raftstore.ErrOtherLog):
+		return &ConfigError{"Config.Voting.Log", fmt.Sprintf("%v and %v. Set Voting.Log as it was; or, while a majority of the voters is well, move %s away "+
+			"and start again: this member then votes as a new one, once it has caught up", n.cfg.Voting.Log, err, filepath.Join(n.cfg.Dir, "raft"))}
 	case n.cfg.Dir == "" || !errors.Is(err, raftstore.ErrDamaged):
 		return err
 	}

@@ -21,6 +21,7 @@ func TestADamagedFileIsRefusedWithTheWayOut(t *testing.T) {
 	t.Parallel() // waits for the disk
 	record := func(dir string) string { return filepath.Join(dir, "identity") }
 	log := func(dir string) string { return filepath.Join(dir, "raft", "raft.db") }
+	segment := func(dir string) string { return filepath.Join(dir, "raft", "log", "1.segment") }
 	snapshot := func(dir string) string { return filepath.Join(dir, "raft", "snapshots", "1-2-3.snapshot") }
 	flip := func(at func(size int) int) func([]byte) []byte {
 		return func(b []byte) []byte { b[at(len(b))] ^= 4; return b }
@@ -40,6 +41,8 @@ func TestADamagedFileIsRefusedWithTheWayOut(t *testing.T) {
 		{"raft.db, the second meta page", log, flip(func(int) int { return 4096 + 70 }), "raft"},
 		{"raft.db, cut", log, func(b []byte) []byte { return b[:len(b)/3] }, "raft"},
 		{"raft.db, another program's", log, func([]byte) []byte { return []byte(strings.Repeat("#!/bin/sh\n", 3000)) }, "raft"},
+		{"log, a flipped bit", segment, flip(func(int) int { return 200 }), "raft"},
+		{"log, cut", segment, func(b []byte) []byte { return b[:1000] }, "raft"},
 		{"a snapshot", snapshot, func([]byte) []byte { return []byte("half a snapshot") }, "raft"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
@@ -96,6 +99,33 @@ func TestADamagedFileIsRefusedWithTheWayOut(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 			})
+		})
+	}
+}
+
+// A Dir keeps its kind of log, and says so.
+func TestADirKeepsItsKindOfLog(t *testing.T) {
+	t.Parallel() // waits for the disk
+	for first, then := range map[Log]Log{LogSegments: LogBolt, LogBolt: LogSegments} {
+		dir := t.TempDir()
+		inBubble(t, func(b *bubble) {
+			b.form(inDir(dir), func(c *Config) { c.Voting.Log = first })
+			name := b.followers()[0].Name()
+			if err := b.nodes[name].Stop(); err != nil {
+				t.Fatal(err)
+			}
+			delete(b.nodes, name)
+			cfg := b.config(name)
+			cfg.Dir, cfg.Voting.Log = filepath.Join(dir, name), then
+			_, err := Start(context.Background(), cfg)
+			var bad *ConfigError
+			if !errors.As(err, &bad) || bad.Field != "Config.Voting.Log" || !strings.Contains(bad.Reason, then.String()+" and ") {
+				t.Fatalf("started: %v", err)
+			}
+			back := b.join(name, inDir(dir), func(c *Config) { c.Voting.Log = first })
+			if !votesAgain(back) {
+				t.Error("does not vote with the log as it was")
+			}
 		})
 	}
 }

@@ -262,11 +262,10 @@ func TestTokensRiseOverAFoundingAnew(t *testing.T) {
 		var last machine.Token
 		seen := make(map[machine.ClusterID]bool)
 		for round, ahead := range []time.Duration{0, 0, 20 * time.Hour} {
-			remembered := machine.Token(0)
+			n2, remembered := b.start("n2"), machine.Token(0)
 			if ahead > 0 {
-				remembered = machine.Token(time.Now().Add(ahead).Unix()) << 21
+				remembered = machine.Token(time.Now().Add(ahead).Unix() << 21)
 			}
-			n2 := b.start("n2")
 			if err := n2.record.Update(func(r *identity.Record) { r.Token = uint64(remembered) }); err != nil {
 				t.Fatal(err)
 			}

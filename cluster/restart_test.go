@@ -120,7 +120,7 @@ func TestAFoundingCutShortIsFinished(t *testing.T) {
 		})
 		record.Close()
 		os.Mkdir(filepath.Join(own, "raft"), 0o700)
-		store, err := raftstore.OpenDurable(filepath.Join(own, "raft"))
+		store, err := raftstore.OpenDurable(filepath.Join(own, "raft"), raftstore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

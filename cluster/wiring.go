@@ -14,6 +14,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/port"
+	"github.com/wardmote/wardmote/internal/raftstore"
 	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/internal/wire"
 )
@@ -196,6 +197,8 @@ func (n *Node) newSeat() *consensus.Seat {
 		Dir:        n.cfg.Dir,
 		Record:     n.record,
 		Engine:     n.cfg.engine,
+		Store:      raftstore.Options{BoltLog: n.cfg.Voting.Log == LogBolt, Unflushed: n.cfg.Voting.Sync == SyncBoot},
+		HostBoot:   n.cfg.hostBoot,
 		Disk:       host.Of(n.cfg.Network).Disk,
 		NewTable:   n.newTable,
 		LastToken:  lastToken,

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// An owner claims its own resource, and for comparison writes a block to a file of its
-// own and syncs it, which is the least that a durable claim can cost.
+// An owner claims its own resource. For comparison an owner writes a block to a second
+// file and syncs the file: the least cost of any durable claim.
 type owner struct {
 	guard *File
 	bare  *os.File
@@ -67,8 +67,7 @@ func serveOwner(path string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// Eight owners of eight resources on one disk claim at once, and in turns with that
-// sync at once:
+// Eight owners of eight resources on one disk claim at once, then sync at once, and so on:
 //
 //	go test -run '^$' -bench EightOwners -benchtime 200x ./fence
 //

@@ -104,7 +104,7 @@ func (d *stepDisk) syncDir(string) error {
 // that was written. Both have the same length.
 type tear func(synced, written []byte) []byte
 
-// dropped is the power loss that lets nothing through.
+// dropped is the power loss that drops all unsynced writes.
 func dropped(synced, _ []byte) []byte { return synced }
 
 // losePower sets the mark file to its content after a power loss.
@@ -163,8 +163,8 @@ func (f *stepFile) syncData() error {
 	return f.d.do(func() (err error) { *f.synced, err = os.ReadFile(f.path); return err })
 }
 
-// tears are the power losses of the tests. A block that was written and not synced is as
-// it was or as it should be, and at most one is torn, or turned to noise.
+// tears are the power losses of the tests. Each unsynced block is old or new, and at most
+// one block is torn or noise.
 var tears = map[string]tear{
 	"dropped": dropped,
 	"forward": func(synced, written []byte) []byte {
@@ -426,9 +426,8 @@ func TestStoreTornAtEveryByte(t *testing.T) {
 	}
 }
 
-// A power loss that is worse than any disk's: every byte of the blocks that were not
-// synced is as it was, as it should be, or noise. The mark is then refused, and never
-// read as a lower one.
+// A power loss worse than any disk's: every byte of the unsynced blocks is old, new or
+// noise. The mark may then be refused, but a lower mark is never read.
 func TestMarkTornAnyhowIsNeverLower(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	refused := 0

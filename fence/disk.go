@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// disk has the file system calls that store a mark. It is an interface so that
-// tests can run a File on a disk that fails, crashes and loses power.
+// disk has the file system calls that store a mark. The tests have a disk that fails,
+// crashes and loses power.
 type disk interface {
 	create(path string) (diskFile, error) // replaces a file at path
 	open(path string) (diskFile, error)   // for reading and writing

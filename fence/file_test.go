@@ -284,7 +284,7 @@ func TestRemovedLockFileIsReplaced(t *testing.T) {
 	}
 }
 
-// A File whose mark file was replaced must not go on: other processes lock another file.
+// After its mark file was replaced a File refuses: other processes lock the new file.
 func TestReplacedMarkFileRefusesEverything(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not replace open files")

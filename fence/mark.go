@@ -19,12 +19,11 @@ import (
 // if n is even, into the last two if n is odd. So a store never touches the record
 // before it, and needs no rename: one write in place and one sync make it durable.
 //
-// The two copies tell a torn store from a damaged record. A store that power loss has
-// interrupted leaves each block as it was or as it should be, and at most one of them
-// torn, because a disk writes a block in an instant and blocks one after the other. So
-// a pair of blocks without any valid record was damaged later, and may have held the
-// highest mark. With one copy a damaged record would look like a torn store, and the
-// mark would fall.
+// The two copies tell a torn store from a damaged record. A disk writes one block after
+// the other. So a power loss in a store leaves each block old or new, and tears at most
+// one block. A pair of blocks without any valid record was damaged later, and may have
+// held the highest mark. With a single copy a damaged record would look like a torn
+// store, and the mark would fall.
 const (
 	// A power loss in the middle of a sector can tear the whole sector. The sectors
 	// of present disks have 512 or 4096 bytes.
@@ -119,8 +118,8 @@ func later(a, b record) (record, error) {
 	return b, nil
 }
 
-// decodeBlock returns the record of one block, if the record belongs there. Each record
-// has exactly one encoding: decodeBlock reads the numbers, encodes them again and
+// decodeBlock returns the record of a block with a count of this parity. Each record has
+// exactly one encoding: decodeBlock reads the numbers, encodes the numbers again and
 // compares the two encodings.
 func decodeBlock(b []byte, parity uint64) (record, error) {
 	line, _, ok := bytes.Cut(b[:maxLine+1], newlines[:1])

@@ -9,7 +9,7 @@ import (
 	"github.com/wardmote/wardmote/internal/meter"
 )
 
-// This file counts for the metrics of package lockshttp. A client counts from its
+// This file counts for the metrics of package lockshttp and for reports. A client counts from its
 // beginning, since a program may ask for the metrics late.
 //
 // Grants of users' keys count as grants, and grants of the shards of Spread as shards:
@@ -35,6 +35,30 @@ func (c *Client) figures() (f meter.ClientFigures) {
 	f.Session, f.TTL, f.Waiting = true, s.ttl, len(s.waiters)
 	f.Trust = s.trust.remaining(c.now())
 	return f
+}
+
+// counts returns the counts of a report. They are read one after the other while the
+// client goes on: the losses first, since each counts as an end before it counts as a loss.
+func (c *Client) counts() Counts {
+	m := &c.meter
+	sum := func(counters []meter.Counter) (n uint64) {
+		for i := range counters {
+			n += counters[i].Load()
+		}
+		return n
+	}
+	lost := sum(m.Lost[:])
+	ended := m.Holds.Read().Count() + m.ShardsEnded.Load()
+	return Counts{
+		Sessions:     m.Opened.Load(),
+		SessionsLost: sum(m.SessionsLost[:]),
+		Granted:      m.Waits.Read().Count() + m.ShardsGained.Load(),
+		Released:     ended - lost,
+		Failed:       sum(m.Failed[:]),
+		Lost:         lost,
+		Beats:        m.Beats.Read().Count(),
+		BeatsFailed:  m.BeatsFailed.Load(),
+	}
 }
 
 // series returns the series that count a request for key by its label.

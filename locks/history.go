@@ -8,11 +8,9 @@ import (
 	"github.com/wardmote/wardmote/cluster"
 )
 
-// history keeps a client's counts, and its latest losses and events, for reports. Its
-// mutex is a leaf.
+// history keeps a client's latest losses and events, for reports. Its mutex is a leaf.
 type history struct {
 	mu     sync.Mutex
-	counts Counts
 	losses latest[OwnLoss]
 	events latest[OwnEvent]
 }
@@ -42,13 +40,6 @@ func (l *latest[T]) list() []T {
 	return append(out, l.ring[:l.next]...)
 }
 
-// count changes the counts.
-func (h *history) count(change func(*Counts)) {
-	h.mu.Lock()
-	change(&h.counts)
-	h.mu.Unlock()
-}
-
 // note keeps an event of the kind, which is the name of a function of Trace.
 func (h *history) note(kind string, e LockEvent) {
 	own := OwnEvent{At: time.Now(), Kind: kind, Key: e.Key, Token: e.Token, Took: cluster.Duration(e.Took)}
@@ -70,7 +61,6 @@ func (h *history) lost(e LockEvent) {
 		own.Reason = lost.Reason
 	}
 	h.mu.Lock()
-	h.counts.Lost++
 	h.losses.add(own)
 	h.mu.Unlock()
 }
@@ -78,6 +68,6 @@ func (h *history) lost(e LockEvent) {
 // report fills in the client's part.
 func (h *history) report(r *Report) {
 	h.mu.Lock()
-	r.Counts, r.Losses, r.Events = h.counts, h.losses.list(), h.events.list()
+	r.Losses, r.Events = h.losses.list(), h.events.list()
 	h.mu.Unlock()
 }

@@ -230,6 +230,7 @@ func (c *Client) Report() Report {
 		r.Node = c.node.Report()
 	}
 	c.trace.past.report(&r)
+	r.Counts = c.counts()
 	if s := c.currentSession(); s != nil {
 		s.report(&r)
 	}

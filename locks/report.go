@@ -105,7 +105,8 @@ type OwnEvent struct {
 	Detail string           `json:"detail,omitempty"`
 }
 
-// Counts counts a client's events.
+// Counts counts a client's events, grants of shards included. The metrics of package
+// lockshttp have the same counts.
 type Counts struct {
 	Sessions     uint64 `json:"sessions,string"` // opened
 	SessionsLost uint64 `json:"sessionsLost,string"`

@@ -117,3 +117,30 @@ func TestALocalPageCostsNoMoreThanItsKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestAReportCountsAsTheMetricsDo: the counts of a report are those of the metrics.
+func TestAReportCountsAsTheMetricsDo(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		release(t, acquire(t, a, "k"))
+		kept := acquire(t, a, "k")
+		broken := acquire(t, a, "broken")
+		if err := b.Break(bg, "broken", broken.Token()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.TryAcquire(bg, "k"); err == nil {
+			t.Fatal("taken twice")
+		}
+		time.Sleep(testTTL)
+		got := a.Report().Counts
+		if got.Beats == 0 || got.Beats != a.meter.Beats.Read().Count() {
+			t.Errorf("%d beats", got.Beats)
+		}
+		got.Beats = 0
+		if want := (Counts{Sessions: 1, Granted: 3, Released: 1, Lost: 1, Failed: 1}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		release(t, kept)
+	})
+}

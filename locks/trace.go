@@ -230,24 +230,20 @@ func (t *tracer) close() {
 }
 
 func (t *tracer) sessionOpened(ttl time.Duration) {
-	t.past.count(func(c *Counts) { c.Sessions++ })
 	t.past.note("SessionOpened", LockEvent{Took: ttl})
 	enqueueCall(t, context.Background(), t.to().SessionOpened, ttl)
 }
 
 func (t *tracer) sessionLost(r Reason) {
-	t.past.count(func(c *Counts) { c.SessionsLost++ })
 	t.past.note("SessionLost", LockEvent{Err: errors.New(r.String())})
 	enqueueCall(t, context.Background(), t.to().SessionLost, r)
 }
 
 func (t *tracer) beatConfirmed(took time.Duration) {
-	t.past.count(func(c *Counts) { c.Beats++ })
 	enqueueCall(t, context.Background(), t.to().BeatConfirmed, took)
 }
 
 func (t *tracer) beatFailed(err error) {
-	t.past.count(func(c *Counts) { c.BeatsFailed++ })
 	t.past.note("BeatFailed", LockEvent{Err: err})
 	enqueueCall(t, context.Background(), t.to().BeatFailed, err)
 }
@@ -255,12 +251,10 @@ func (t *tracer) beatFailed(err error) {
 func (t *tracer) part(ctx context.Context, e PartEvent) { enqueueCall(t, ctx, t.to().Part, e) }
 
 func (t *tracer) acquired(ctx context.Context, e LockEvent) {
-	t.past.count(func(c *Counts) { c.Granted++ })
 	t.tell(ctx, t.to().Acquired, e)
 }
 
 func (t *tracer) released(ctx context.Context, e LockEvent) {
-	t.past.count(func(c *Counts) { c.Released++ })
 	t.tell(ctx, t.to().Released, e)
 }
 
@@ -280,7 +274,7 @@ func (t *tracer) cleanupFailed(ctx context.Context, e LockEvent) {
 }
 
 func (t *tracer) blocked(ctx context.Context, e LockEvent) {
-	t.past.note("Blocked", e)
+	// Not in the history: a report has the reason in Health, with or without this hook.
 	t.tell(ctx, t.to().Blocked, e)
 }
 
@@ -297,7 +291,6 @@ func (t *tracer) stuck(ctx context.Context, e LockEvent) {
 func (t *tracer) queued(ctx context.Context, e LockEvent)    { t.tell(ctx, t.to().Queued, e) }
 func (t *tracer) contended(ctx context.Context, e LockEvent) { t.tell(ctx, t.to().Contended, e) }
 func (t *tracer) acquireFailed(ctx context.Context, e LockEvent) {
-	t.past.count(func(c *Counts) { c.Failed++ })
 	t.tell(ctx, t.to().AcquireFailed, e)
 }
 

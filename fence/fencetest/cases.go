@@ -19,6 +19,7 @@ var cases = []oneCase{
 	{name: "a claim before the read", run: claimBeforeRead},
 	{name: "a write without a claim", run: writeWithoutClaim},
 	{name: "a race for the first claim", run: firstInsert},
+	{name: "two resources", run: twoResources},
 	{name: "a write stopped at every place", control: true, run: stoppedWrites},
 	{name: "writers with random pauses", control: true, run: randomPauses},
 	{name: "a call that is given up", run: givenUp},
@@ -109,11 +110,39 @@ func largeTokens(p *player) error {
 			func() error { return p.claims(r, low, fence.ErrStale) },
 			func() error { return p.writes(r, low, "low", fence.ErrStale) },
 			func() error { return p.reads(r, "high") },
+			func() error { return tellsFacts(r.Claim(p.ctx, low), low, high) },
+			func() error { return tellsFacts(r.Write(p.ctx, low, "low"), low, high) },
 		); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// tellsFacts checks the facts of a *fence.StaleError: the mark must be read back whole.
+func tellsFacts(err error, token, mark fence.Token) error {
+	var stale *fence.StaleError
+	if errors.As(err, &stale) && *stale != (fence.StaleError{Token: token, Seen: mark}) {
+		return fmt.Errorf("the refusal of token %d at the mark %d says: %w", token, mark, err)
+	}
+	return nil
+}
+
+// twoResources: each resource has its own mark.
+func twoResources(p *player) error {
+	a, b := p.open(), p.open()
+	return first(
+		func() error { return p.claims(a, 9, nil) },
+		func() error { return p.claims(b, 1, nil) },
+		func() error { return p.writes(b, 1, "b", nil) },
+		func() error { return p.reads(a, "") },
+		func() error { return p.writes(a, 9, "a", nil) },
+		func() error { return p.claims(a, 8, fence.ErrStale) },
+		func() error { return p.claims(b, 2, nil) },
+		func() error { return p.writes(b, 2, "more", nil) },
+		func() error { return p.reads(a, "a") },
+		func() error { return p.reads(b, "more") },
+	)
 }
 
 func claimBeforeRead(p *player) error {
@@ -130,7 +159,7 @@ func claimBeforeRead(p *player) error {
 }
 
 // writeWithoutClaim: a guard either takes a write as a claim, or refuses the write and
-// leaves the mark where it was.
+// leaves the mark unchanged.
 func writeWithoutClaim(p *player) error {
 	r := p.open()
 	if err := p.claims(r, 1, nil); err != nil {
@@ -156,25 +185,26 @@ func writeWithoutClaim(p *player) error {
 	}
 }
 
-// firstInsert: a new resource has no mark yet that a claim could lock.
+// firstInsert: a new resource has no mark yet, so a claim has nothing to lock. Each token
+// is claimed twice at once, as by a holder that repeats its claim.
 func firstInsert(p *player) error {
 	const rounds, racers = 10, 8
 	for range rounds {
 		r := p.open()
-		outcomes := make([]error, racers+1)
+		outcomes := make([]error, 2*(racers+1))
 		start := make(chan struct{})
 		var racing sync.WaitGroup
-		for t := 1; t <= racers; t++ {
+		for i := 2; i < len(outcomes); i++ {
 			racing.Go(func() {
 				<-start
-				outcomes[t] = p.insist(func() error { return r.Claim(p.ctx, fence.Token(t)) })
+				outcomes[i] = p.insist(func() error { return r.Claim(p.ctx, fence.Token(i/2)) })
 			})
 		}
 		close(start)
 		racing.Wait()
-		for t := 1; t <= racers; t++ {
-			if err := outcomes[t]; err != nil && (t == racers || !errors.Is(err, fence.ErrStale)) {
-				return fmt.Errorf("Claim(%d) among others: %w", t, err)
+		for i := 2; i < len(outcomes); i++ {
+			if err := outcomes[i]; err != nil && (i/2 == racers || !errors.Is(err, fence.ErrStale)) {
+				return fmt.Errorf("Claim(%d) among others: %w", i/2, err)
 			}
 		}
 		for t := 1; t < racers; t++ {
@@ -192,7 +222,7 @@ func firstInsert(p *player) error {
 	return nil
 }
 
-// insist repeats a call until its outcome is known.
+// insist repeats a call until the outcome is known.
 func (p *player) insist(call func() error) error {
 	for {
 		err := call()
@@ -202,13 +232,13 @@ func (p *player) insist(call func() error) error {
 	}
 }
 
-// known says whether the error of a call says that nothing was changed.
+// known reports whether err means that the call has changed nothing.
 func known(err error) bool {
 	return errors.Is(err, fence.ErrStale) || errors.Is(err, fence.ErrUnfenced) || errors.Is(err, fence.ErrNotClaimed)
 }
 
-// patience is the time after which a later holder's call counts as one that waits for
-// the stopped write. A wrong guess weakens one round of the case, and fails none.
+// patience is the time after which a later holder's call counts as waiting for the stopped
+// write. A wrong guess weakens one round of the case, and fails no round.
 const patience = 50 * time.Millisecond
 
 // stoppedWrites stops the write of token 1 at its first place, then at its second, and
@@ -248,8 +278,8 @@ func stoppedWrites(p *player) error {
 			return nil
 		}
 
-		// The later holder may have to wait for the stopped write, and must not be in
-		// its way when it goes on.
+		// The later holder may have to wait for the stopped write, and must not block the
+		// write afterwards.
 		type later struct {
 			read string
 			err  error
@@ -302,7 +332,7 @@ func randomPauses(p *player) error {
 	return result.Err()
 }
 
-// givenUp: a call whose ctx ends has happened or not, and holds up nobody.
+// givenUp: after the end of its ctx a call has happened or not, and blocks nobody.
 func givenUp(p *player) error {
 	r := p.open()
 	if err := p.claims(r, 1, nil); err != nil {
@@ -353,8 +383,8 @@ func deletion(p *player) error {
 	)
 }
 
-// lostAnswer: a write that has happened and seems to have failed. Nothing may call the
-// token stale, and the same write again is admitted.
+// lostAnswer: a write has happened and seems to have failed. No call may report the token
+// as stale, and the guard admits the same write again.
 func lostAnswer(p *player) error {
 	r := p.open().(AnswerLoser)
 	if err := first(

@@ -7,8 +7,8 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// control is a guard with the fault that most hand-written guards have: it compares,
-// and then writes, and between the two a later holder may claim and write.
+// control is a guard with the fault of most hand-written guards: control compares and then
+// writes, and between the two steps a later holder may claim and write.
 type control struct {
 	mu    sync.Mutex
 	mark  fence.Token

@@ -10,35 +10,34 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// A Resource is one value that a guard protects. Its methods may be called from any
+// A Resource is a value protected by a guard. The methods may be called from any
 // goroutine.
 type Resource interface {
-	// Claim shows the token t before the first read under t. Claim returns nil, or an
-	// error that matches fence.ErrStale if a higher token was shown, fence.ErrUnfenced
-	// for token zero, or any other error if nothing is known; the suite then tries
-	// again or gives the grant up.
+	// Claim shows the token t before the first read under t. Claim returns nil, an
+	// error matching fence.ErrStale if a higher token was shown, fence.ErrUnfenced for
+	// token zero, or any other error if the outcome is unknown. After an unknown outcome
+	// the suite tries again or gives the grant up.
 	Claim(ctx context.Context, t fence.Token) error
 
 	// Write replaces the value under the token t, and fails like Claim. Write may
-	// refuse a token that was not claimed with fence.ErrNotClaimed. An error that
-	// matches neither says that the value may or may not have been written.
+	// refuse an unclaimed token with fence.ErrNotClaimed. After any other error the
+	// value may or may not have been written.
 	Write(ctx context.Context, t fence.Token, value string) error
 
 	// Read returns the value, and the empty text if there is none.
 	Read(ctx context.Context) (string, error)
 }
 
-// A Deleter is a Resource whose value can be deleted. Delete fails like Write, and
-// after Delete the value is empty. The case of deletion and re-insert is played on
+// A Deleter is a Resource with a method to delete the value. Delete fails like Write, and
+// after Delete the value is empty. Run plays the case of deletion and re-insert on
 // Deleters only.
 type Deleter interface {
 	Resource
 	Delete(ctx context.Context, t fence.Token) error
 }
 
-// An AnswerLoser can lose the answer to a write: the next Write takes effect, and
-// returns an error as if its answer had not come. Write may also find out by itself
-// and return nil.
+// An AnswerLoser can lose the answer to a write: the next Write takes effect, and returns
+// an error as after a lost answer. Write may also find out by itself and return nil.
 type AnswerLoser interface {
 	Resource
 	LoseAnswer()
@@ -50,8 +49,8 @@ type Reopener interface {
 	Reopen(tb testing.TB) Resource
 }
 
-// Run plays all cases on new resources, each as a subtest with the name of the case.
-// A case that the Resource has no means for is left out, and the log says so.
+// Run plays all cases on new resources, each as a subtest with the name of the case. If
+// the Resource lacks a method for a case, Run leaves the case out and says so in the log.
 func Run(t *testing.T, open func(testing.TB) Resource) {
 	t.Helper()
 	t.Run("the control fails", func(t *testing.T) {
@@ -79,7 +78,7 @@ func Run(t *testing.T, open func(testing.TB) Resource) {
 	}
 }
 
-// Cases returns the names of the cases that Run plays, in their order.
+// Cases returns the names of all cases, in the order of Run.
 func Cases() []string {
 	names := make([]string, 0, len(cases)+1)
 	names = append(names, "the control fails")
@@ -89,8 +88,8 @@ func Cases() []string {
 	return names
 }
 
-// bound is the time that a case may take before its calls are given up. A case takes
-// milliseconds; a database under a foreign load may take seconds.
+// bound is the time limit of a case. A case takes milliseconds, and seconds on a database
+// under the load of others.
 const bound = time.Minute
 
 type oneCase struct {
@@ -113,8 +112,7 @@ type player struct {
 	open func() Resource
 }
 
-// wants checks the outcome of a call: nil if want is nil, and otherwise an error that
-// matches want.
+// wants checks that the outcome of a call matches want.
 func wants(call string, err, want error) error {
 	switch {
 	case want == nil && err != nil:
@@ -144,7 +142,7 @@ func (p *player) reads(r Resource, want string) error {
 	return nil
 }
 
-// first returns the first error of steps that run one after the other.
+// first runs steps in order up to the first error.
 func first(steps ...func() error) error {
 	for i, step := range steps {
 		if err := step(); err != nil {
@@ -158,7 +156,7 @@ type pauseKey struct{}
 
 // Pause marks a place in a Resource's Write where the process could be stopped: after
 // the check, before the commit. The suite stops some writes there, while others go on.
-// Pause returns at once for every other write, and for a ctx that is not the suite's.
+// Pause returns at once for every other write, and for every ctx not from the suite.
 func Pause(ctx context.Context, place string) {
 	if stop, ok := ctx.Value(pauseKey{}).(func(string)); ok {
 		stop(place)

@@ -47,7 +47,7 @@ func TestGuard(t *testing.T) {
 	fencetest.Run(t, func(testing.TB) fencetest.Resource { return new(inProcess) })
 }
 
-// onDisk is a value behind a fence.File. Handles of one path share the value.
+// onDisk is a value behind a fence.File. Handles with the same path share the value.
 type onDisk struct {
 	path  string
 	guard *fence.File

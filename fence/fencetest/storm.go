@@ -31,8 +31,8 @@ func (r Result) String() string {
 		r.Claims, r.Writes, r.Refused, r.Unknown, r.Lost, r.Late)
 }
 
-// Err returns an error if the resource has lost an update or admitted a late write,
-// or if nothing was written, which proves nothing.
+// Err returns an error if the resource has lost an update or admitted a late write, and
+// also if no write was admitted, because then the storm proves nothing.
 func (r Result) Err() error {
 	if r.Lost > 0 || r.Late > 0 || r.Writes == 0 {
 		return fmt.Errorf("fencetest: %s", r)
@@ -51,7 +51,8 @@ func Storm(tb testing.TB, r Resource, writers int, d time.Duration) (Result, err
 	return storm(ctx, r, writers, d)
 }
 
-// A record is a write of count under token that was admitted, or may have been.
+// A record is an admitted write of count under token. If sure is false, the outcome is
+// unknown.
 type record struct {
 	count int
 	token fence.Token
@@ -132,10 +133,10 @@ func storm(ctx context.Context, r Resource, writers int, d time.Duration) (Resul
 	return result, nil
 }
 
-// judge finds the faults in the writes of a storm that ended with text. Each holder
-// adds one to the count that it has read after its claim, or written itself. So, of the
-// admitted writes, no two have the same count, the last has the count in text, and
-// ordered by their counts their tokens never fall.
+// judge finds the faults in the writes of a storm. The value at the end is text. Each
+// holder adds one to the count read after its claim, and one more with each further write.
+// So no two admitted writes have equal counts, the last admitted write has the count in
+// text, and in the order of the counts the tokens never fall.
 func judge(result *Result, wrote []record, text string) {
 	last, _ := parse(text)
 	sort.SliceStable(wrote, func(i, j int) bool { return wrote[i].count < wrote[j].count })
@@ -161,7 +162,7 @@ func parse(text string) (count int, t fence.Token) {
 	return count, t
 }
 
-// pause stands for anything that stops a process for a moment.
+// pause stops the writer for a random moment, as a scheduler or a debugger would.
 func pause(ctx context.Context) {
 	switch rand.IntN(8) {
 	case 0:

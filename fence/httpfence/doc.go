@@ -1,5 +1,6 @@
 // Package httpfence fences requests to an HTTP service: the client sends its lock's
-// token with each request, and the service refuses tokens below the highest it has seen.
+// token with each request, and the service refuses every token below the mark, the
+// highest token shown.
 //
 //	// the client, under a lock
 //	client := &http.Client{Transport: httpfence.Transport(nil)}
@@ -12,13 +13,16 @@
 //		return "report/" + r.PathValue("id")
 //	}, marks.Guard, handler))
 //
-// # What a service promises
+// # Promises of a service
 //
-// A request of a token is served only while no higher token was shown, and a request of
-// a higher token waits for the requests of lower tokens that are being served. Requests
-// of one token are served side by side. Each request under a token shows the token, a
-// GET too: let the first read of a new holder be fenced, and no earlier holder can
-// change what was read.
+// A request is served only while no token above its own was shown. A request with a
+// higher token waits until the requests with lower tokens have been served. Requests with
+// equal tokens are served side by side. Each request under a token shows the token, a GET
+// too: if the first read of a new holder is fenced, no earlier holder can change the data
+// read.
+//
+// Require believes every token. A forged token of 2^64-1 would shut out all holders, so
+// authenticate clients before Require.
 //
 // # Where the marks are
 //
@@ -32,7 +36,7 @@
 // # Statuses
 //
 //	428 Precondition Required   the request has no token
-//	400 Bad Request             the token is not one, or the resource is another
+//	400 Bad Request             the token or the name of the resource is not valid
 //	412 Precondition Failed     stale; the header Fencing-Seen has the mark. Never retry.
 //	503 Service Unavailable     the guard cannot decide now
 package httpfence

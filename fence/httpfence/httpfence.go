@@ -16,6 +16,10 @@ const (
 	HeaderSeen     = "Fencing-Seen"
 )
 
+// MaxResource is the longest name of a resource, in bytes. Require refuses longer names,
+// because Memory keeps the names, and strangers may choose the names.
+const MaxResource = 1024
+
 // A Guard protects one resource. Do runs serve if no token above t was shown, and returns
 // the error of serve. Without running serve, Do fails like fence.Guard.Do, with ctx's
 // error if ctx ends first, or with another error if the guard cannot decide.
@@ -28,10 +32,15 @@ type Guard interface {
 //
 // The function resource returns the name of the resource of a request. A request whose
 // header HeaderResource has another name is refused. If resource is nil, the header
-// alone names the resource, and a request without the header is refused.
+// alone names the resource, and a request without the header is refused. Names longer
+// than MaxResource are refused.
 //
 // If guard is nil, Require admits every request with a token. Next must then check the
 // token, for example by package sqlfence, and answer refusals by Refuse.
+//
+// A request counts as served until next returns. So next must not leave work behind: put
+// http.TimeoutHandler around the handler that Require returns, never inside, because an
+// http.TimeoutHandler returns while its handler still works.
 func Require(resource func(*http.Request) string, guard func(resource string) Guard, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text := r.Header.Get(HeaderToken)
@@ -49,7 +58,7 @@ func Require(resource func(*http.Request) string, guard func(resource string) Gu
 		if resource != nil {
 			name = resource(r)
 		}
-		if name == "" || named != "" && named != name {
+		if name == "" || named != "" && named != name || len(name) > MaxResource || len(r.Header.Values(HeaderResource)) > 1 {
 			http.Error(w, "the header "+HeaderResource+" does not name the resource of this request", http.StatusBadRequest)
 			return
 		}
@@ -66,8 +75,9 @@ func Require(resource func(*http.Request) string, guard func(resource string) Gu
 }
 
 // Refuse answers a request that a guard has refused with err: 412 with the mark for a
-// stale token, 428 for token zero, 503 for any other error, whose text stays here. With
-// err nil Refuse writes nothing. Refuse reports whether it has answered.
+// stale token, 428 for token zero, 503 for any other error. The text of such an error is
+// not sent. With err nil Refuse writes nothing and returns false; otherwise Refuse
+// returns true.
 func Refuse(w http.ResponseWriter, err error) bool {
 	var stale *fence.StaleError
 	switch {
@@ -116,8 +126,8 @@ func WithResource(ctx context.Context, resource string) context.Context {
 
 // Transport returns a RoundTripper that sends the token of a request's context, and the
 // resource of WithResource, in the headers. The contexts of locks carry tokens. A
-// request without a token in its context is sent as it is, and a fenced service refuses
-// it. With base nil the transport is http.DefaultTransport.
+// request without a token in its context is sent unchanged, and a fenced service refuses
+// the request. With base nil the transport is http.DefaultTransport.
 //
 // A refusal is a response, and no error of RoundTrip: see Err.
 func Transport(base http.RoundTripper) http.RoundTripper {

@@ -66,7 +66,7 @@ func newService(tb testing.TB, guard func(string) httpfence.Guard) *service {
 	return s
 }
 
-// A document is one text of a service.
+// A document is a text of a service.
 type document struct {
 	*service
 	path   string
@@ -141,7 +141,7 @@ func TestDurable(t *testing.T) {
 }
 
 // Memory forgets at a restart: a former holder is admitted until the next request of the
-// new one. Durable is for services where that matters.
+// present holder. Durable does not forget.
 func TestMemoryForgetsAtARestart(t *testing.T) {
 	serve := func() error { return nil }
 	if err := httpfence.NewMemory(1).Guard("r").Do(t.Context(), 2, serve); err != nil {
@@ -277,6 +277,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"two", path, memory.Guard, []string{"8", "9"}, "", 400, "", "0"},
 		{"another name", path, memory.Guard, []string{"8"}, "/s", 400, "", "0"},
 		{"no name", nil, memory.Guard, []string{"8"}, "", 400, "", "0"},
+		{"two names", nil, memory.Guard, []string{"8"}, "/r,/r", 400, "", "0"},
+		{"a long name", func(*http.Request) string { return strings.Repeat("a", 1025) }, memory.Guard, []string{"8"}, "", 400, "", "0"},
 		{"stale", path, memory.Guard, []string{"4"}, "", 412, "7", "0"},
 		{"a broken guard", path, broken, []string{"8"}, "", 503, "", "0"},
 		{"no place", func(*http.Request) string { return "/s" }, memory.Guard, []string{"8"}, "", 503, "", "0"},
@@ -287,7 +289,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			r.Header.Add(httpfence.HeaderToken, text)
 		}
 		if test.name != "" {
-			r.Header.Set(httpfence.HeaderResource, test.name)
+			r.Header[httpfence.HeaderResource] = strings.Split(test.name, ",")
 		}
 		w := httptest.NewRecorder()
 		httpfence.Require(test.resource, test.guard, next).ServeHTTP(w, r)

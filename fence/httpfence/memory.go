@@ -22,15 +22,15 @@ type Memory struct {
 // FullError refuses a request for a new resource because Memory is full. The request was
 // not served.
 type FullError struct {
-	Limit int // the resources that Memory has marks of
+	Limit int // the number of resources with marks
 }
 
 func (e *FullError) Error() string {
 	return fmt.Sprintf("httpfence: marks of %d resources are kept, and no more", e.Limit)
 }
 
-// NewMemory returns a Memory for at most so many resources, at least one. A resource
-// takes about 200 bytes and the length of its name.
+// NewMemory returns a Memory for at most so many resources, and for one if most is below
+// 1. A resource takes about 200 bytes and the length of its name.
 func NewMemory(most int) *Memory {
 	return &Memory{most: max(most, 1), marks: make(map[string]*mark)}
 }
@@ -81,7 +81,7 @@ func (m *Memory) mark(resource string) (*mark, error) {
 	return k, nil
 }
 
-// A mark is the highest token shown, and the requests that are being served or wait.
+// A mark is the highest token shown, with the requests served now and the waiting ones.
 type mark struct {
 	mu      sync.Mutex
 	token   fence.Token
@@ -130,8 +130,8 @@ func (k *mark) leave() {
 }
 
 // Durable makes a Guard of a fence.Guard or a fence.File. Such a Guard serves one request
-// at a time. A waiting request does not notice the end of its ctx before its turn; it is
-// then refused with ctx's error.
+// at a time. If the ctx of a waiting request ends, the request is refused when its turn
+// comes, with ctx's error.
 func Durable(g interface {
 	Do(t fence.Token, write func() error) error
 }) Guard {

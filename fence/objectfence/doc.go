@@ -1,6 +1,6 @@
-// Package objectfence fences a state that lives in an object store: S3 and what speaks
-// its language, Google Cloud Storage, Azure Blob Storage, or anything else that can put
-// an object on the condition that nobody else has put it meanwhile.
+// Package objectfence fences a state in an object store with conditional puts: S3 and
+// compatible stores, Google Cloud Storage, Azure Blob Storage. A conditional put fails if
+// somebody else has put the object meanwhile.
 //
 //	m, err := objectfence.New(store, "jobs/nightly.json")
 //	...
@@ -26,7 +26,8 @@
 // A put can succeed although its answer is lost. Many client libraries then repeat the
 // put by themselves and report a conflict with their own first put. So each change has an
 // ID, and the manifest keeps the IDs of the latest changes: a change with an ID in the
-// manifest was made, whatever the client library has reported.
+// manifest was made, even if the client library has reported a conflict.
 //
-// A deleted manifest has forgotten its token. To delete the state, write an empty state.
+// A deleted manifest has forgotten its token. Never delete a manifest: write an empty
+// state.
 package objectfence

@@ -14,8 +14,8 @@ import (
 	"github.com/wardmote/wardmote/fence"
 )
 
-// ErrConflict is returned by a Store's Put if the object's version is not the expected
-// one: S3's 412 and 409, Google's 412, Azure's 412 and 409.
+// ErrConflict is the error of a Store's Put for an object with another version than the
+// expected version: S3's 412 and 409, Google's 412, Azure's 412 and 409.
 var ErrConflict = errors.New("objectfence: the object was put meanwhile")
 
 // A Store is an object store with conditional puts.
@@ -25,8 +25,8 @@ type Store interface {
 	// zero. Get must return the latest version, and not a cache's.
 	Get(ctx context.Context, key string) (body []byte, version string, err error)
 
-	// Put replaces the object if it still has the version, or creates it if version is
-	// empty and there is no object, and returns the new version. Put returns an error
+	// Put replaces the object if the object still has the version. If version is empty,
+	// Put creates the object if there is none. Put returns the new version. Put returns an error
 	// that matches ErrConflict if the condition did not hold. After any other error the
 	// object may or may not have been put, now or in a moment.
 	Put(ctx context.Context, key string, body []byte, version string) (string, error)
@@ -43,7 +43,7 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return fmt.Sprintf("objectfence: %s: want %s", e.Field, e.Limit) }
 
-// A DamagedError says that the object is no manifest. Nothing was changed; a person must
+// A DamagedError refuses an object that is no manifest. Nothing was changed; a person must
 // look.
 type DamagedError struct {
 	Key    string
@@ -93,7 +93,7 @@ func (m *Manifest) Claim(ctx context.Context, t fence.Token) error {
 }
 
 // Read returns the state and the highest token shown. Before the first write the state
-// is nil. A holder that reads a token above its own has lost its grant.
+// is nil. A holder has lost its grant if Read returns a token above the holder's own.
 func (m *Manifest) Read(ctx context.Context) (state []byte, t fence.Token, err error) {
 	doc, _, err := m.get(ctx)
 	return doc.State, doc.Token, err
@@ -113,7 +113,7 @@ func (m *Manifest) Do(ctx context.Context, t fence.Token, change func(state []by
 	return m.change(ctx, t, false, change)
 }
 
-// An attempt is a put whose outcome is not known.
+// An attempt is a put with an unknown outcome.
 type attempt struct {
 	id    string
 	count int64 // of the manifest with the put
@@ -180,8 +180,8 @@ func (m *Manifest) unknown(cause error) error {
 	return fmt.Errorf("objectfence: %w: %w", fence.ErrUnknown, cause)
 }
 
-// judge reports whether the manifest contains one of the attempts. If the manifest no
-// longer remembers the changes of that time, unsure is true.
+// judge reports in done whether the manifest contains an attempt. If the manifest no
+// longer remembers the changes since the first attempt, unsure is true.
 func judge(doc manifest, tried []attempt) (done, unsure bool) {
 	for _, a := range tried {
 		if slices.Contains(doc.Latest, a.id) {
@@ -195,7 +195,8 @@ func judge(doc manifest, tried []attempt) (done, unsure bool) {
 	return false, unsure
 }
 
-// ownError is an error of the caller's change, or about it: nothing was put.
+// ownError is an error of the caller's change, or a refusal of the new state. Nothing was
+// put.
 type ownError struct{ error }
 
 // put makes one attempt.
@@ -220,7 +221,7 @@ func (m *Manifest) put(ctx context.Context, doc manifest, version string, t fenc
 	return try, err
 }
 
-// get reads the manifest; an absent one has the token zero.
+// get reads the manifest. An absent manifest has the token zero.
 func (m *Manifest) get(ctx context.Context) (doc manifest, version string, err error) {
 	body, version, err := m.store.Get(ctx, m.key)
 	if err != nil || version == "" {

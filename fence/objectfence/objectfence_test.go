@@ -17,15 +17,15 @@ import (
 	"github.com/wardmote/wardmote/fence/objectfence"
 )
 
-// objects is a store in memory. Its faults are those of real ones.
+// objects is a store in memory, with the faults of real stores.
 type objects struct {
 	mu       sync.Mutex
 	bodies   map[string][]byte
 	versions map[string]int
 	puts     int
 
-	lose    int  // answers to puts that happen are lost
-	retries bool // a lost answer is tried again by the client itself, which finds a conflict
+	lose    int  // so many answers to successful puts are lost
+	retries bool // after a lost answer the client tries again by itself, and finds a conflict
 	down    bool // nothing is answered
 }
 
@@ -124,8 +124,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// A put that has happened and is reported as a conflict is made once, also when the same
-// grant, or a later one, has changed the manifest since.
+// A put has happened and is reported as a conflict. The change is made once, even if the
+// same grant, or a later grant, has changed the manifest since.
 func TestAChangeIsMadeOnce(t *testing.T) {
 	for _, test := range []struct {
 		says    string
@@ -199,7 +199,7 @@ func (s *lateGets) Get(ctx context.Context, key string) ([]byte, string, error) 
 	return s.objects.Get(ctx, key)
 }
 
-// A store that does not answer is asked until ctx ends.
+// While the store does not answer, Do asks again until ctx ends.
 func TestAStoreThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newObjects()
@@ -225,8 +225,8 @@ func TestAStoreThatIsDown(t *testing.T) {
 	})
 }
 
-// A change that fails at its second try says so only if the first put cannot happen any
-// more.
+// The change fails at its second try. Do returns the error of the change only if the
+// first put cannot happen any more.
 func TestAChangeThatFailsAtItsSecondTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
@@ -254,7 +254,7 @@ func TestAChangeThatFailsAtItsSecondTry(t *testing.T) {
 	})
 }
 
-// oneLostPut swallows a put; with other another put has taken its place.
+// oneLostPut swallows a put. If other is true, another put takes its place.
 type oneLostPut struct {
 	*objects
 	other bool

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// again runs a transaction until its outcome is not one that passes, or until ctx ends.
+// again runs a transaction, and runs the transaction again after errors that pass, until
+// ctx ends.
 func again(ctx context.Context, transaction func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := transaction()
@@ -26,7 +27,7 @@ func again(ctx context.Context, transaction func() error) error {
 	}
 }
 
-// Codes by which databases say that a transaction was rolled back for others' sake.
+// Error codes for a transaction that the database rolled back in favour of another.
 const (
 	mysqlDeadlock  = 1213
 	mysqlLockWait  = 1205
@@ -36,8 +37,8 @@ const (
 	sqliteLocked = 6
 )
 
-// passes reports whether err says that the transaction was rolled back, and may well
-// succeed when it is run again.
+// passes reports whether err means that the transaction was rolled back and may succeed
+// in another try.
 func passes(err error) bool {
 	if errors.Is(err, ErrUnknown) {
 		return false
@@ -46,7 +47,7 @@ func passes(err error) bool {
 	switch {
 	case state != "":
 		// 40001 serialization failure, 40P01 deadlock, 55P03 lock not available.
-		// MySQL's errors have numbers too, which say more.
+		// MySQL's errors have numbers too, and the numbers say more.
 		if number == mysqlLockWait || number == mysqlCheckRead {
 			return true
 		}
@@ -58,8 +59,8 @@ func passes(err error) bool {
 	return number < 1000 && (number&0xff == sqliteBusy || number&0xff == sqliteLocked)
 }
 
-// answered reports whether err is an answer of the database to a commit: the
-// transaction was rolled back. A connection that broke is no answer.
+// answered reports whether err, the error of a commit, is an answer of the database: the
+// transaction was rolled back. A broken connection is no answer.
 func answered(err error) bool {
 	state, number := codes(err)
 	switch {
@@ -71,10 +72,10 @@ func answered(err error) bool {
 	return passes(err) || number >= 1000 // of SQLite's: busy; a failed write is unknown
 }
 
-// codes returns what a driver's error says, for every driver known: the SQLSTATE, and
-// the database's own number. Drivers have no common interface, and this package imports
-// none of them: pgx and lib/pq have a method SQLState, the MySQL driver has the fields
-// Number and SQLState, SQLite's drivers have a method Code, or a field.
+// codes returns the SQLSTATE and the database's own number of a driver's error. Drivers
+// have no common interface, and this package imports no driver: pgx and lib/pq have a
+// method SQLState, the MySQL driver has the fields Number and SQLState, SQLite's drivers
+// have a method Code or a field Code.
 func codes(err error) (state string, number int) {
 	var withState interface{ SQLState() string }
 	if errors.As(err, &withState) {

@@ -83,6 +83,7 @@ type Guard struct {
 	read   string // the mark, after a refusal
 	locked string // MySQL: the mark after the claim, by a read that sees the present
 	assert string // the mark, held until the transaction ends
+	hold   string // SQLite: changes one row if the mark is the token, and holds the mark; else ""
 
 	highest string // the highest mark
 }
@@ -150,7 +151,7 @@ func (g *Guard) write() {
 		g.claim = `INSERT INTO {table} AS f ({resource}, {token}) VALUES ($one, $two)
 ON CONFLICT ({resource}) DO UPDATE SET {token} = EXCLUDED.{token} WHERE f.{token} <= EXCLUDED.{token}
 RETURNING {token}`
-		// Not KEY SHARE, which does not hold off a claim.
+		// Not KEY SHARE: a claim does not wait for KEY SHARE.
 		g.assert = g.read + " FOR SHARE"
 		if g.table.InRow {
 			g.claim = "UPDATE {table} SET {token} = $two WHERE {resource} = $one AND {token} <= $two RETURNING {token}"
@@ -167,13 +168,18 @@ RETURNING {token}`
 			g.assert = g.read + " FOR UPDATE"
 		}
 	case SQLite:
-		g.schema = "CREATE TABLE IF NOT EXISTS {table} ({resource} TEXT NOT NULL PRIMARY KEY, {token} INTEGER NOT NULL) WITHOUT ROWID"
+		// Not WITHOUT ROWID: hold would write a page of such a table.
+		g.schema = "CREATE TABLE IF NOT EXISTS {table} ({resource} TEXT NOT NULL PRIMARY KEY, {token} INTEGER NOT NULL)"
 		g.claim = `INSERT INTO {table} ({resource}, {token}) VALUES ($one, $two)
 ON CONFLICT ({resource}) DO UPDATE SET {token} = excluded.{token} WHERE {token} <= excluded.{token}
 RETURNING {token}`
-		// A write, so that the transaction has the database's write lock from its first
-		// statement: one that reads first must often be run again.
+		// An update takes the write lock of the database file, and a select does not.
+		// After a select, a transaction that writes to another attached file could commit
+		// although a later holder has claimed. If mark and data are in one file, a select
+		// is safe, but under contention SQLite often refuses the write that follows.
 		g.assert = "UPDATE {table} SET {token} = {token} WHERE {resource} = $one RETURNING {token}"
+		// Without RETURNING: in SQLite RETURNING costs more than the update.
+		g.hold = named("UPDATE {table} SET {token} = {token} WHERE {resource} = $one AND {token} = $two")
 		if g.table.InRow {
 			g.claim = "UPDATE {table} SET {token} = ?2 WHERE {resource} = ?1 AND {token} <= ?2 RETURNING {token}"
 		}
@@ -200,8 +206,8 @@ func (g *Guard) ClaimSQL() string { return g.claim }
 
 // AssertSQL returns the first statement of each write transaction, for callers without
 // database/sql. Its parameter is the resource. The transaction may go on if the
-// statement returns the writer's token. A larger token says that the writer is stale, a
-// smaller one or no row that the token was not claimed.
+// statement returns the writer's token. A larger token means that the writer is stale. A
+// smaller token, or no row, means that the token was not claimed.
 func (g *Guard) AssertSQL() string { return g.assert }
 
 // HighestSQL returns the statement of Highest, for callers without database/sql. It has
@@ -227,8 +233,8 @@ func (g *Guard) Highest(ctx context.Context, db *sql.DB) (fence.Token, error) {
 }
 
 // Claim raises the mark of the resource to t, and waits for the write transactions of
-// the earlier holder. Call Claim once for each grant, before the first read. A claim
-// of the mark itself is admitted, so that a claim can be repeated.
+// the earlier holder. Call Claim once for each grant, before the first read. Claim admits
+// a token equal to the mark, so that a caller can repeat its claim.
 //
 // Claim fails with a *fence.StaleError if a higher token was claimed, with
 // fence.ErrUnfenced for token zero, with a *LimitError for a bad name, and with ErrNoRow;
@@ -259,8 +265,8 @@ func (g *Guard) Claim(ctx context.Context, db *sql.DB, resource string, t fence.
 	})
 }
 
-// claimMySQL reads the mark back: MySQL does not tell a stale claim from one that has
-// changed nothing.
+// claimMySQL claims and reads the mark back, because MySQL reports "0 rows affected" for
+// a stale claim and also for a repeated claim.
 func (g *Guard) claimMySQL(ctx context.Context, db *sql.DB, resource string, t fence.Token) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -290,10 +296,9 @@ func (g *Guard) claimMySQL(ctx context.Context, db *sql.DB, resource string, t f
 }
 
 // inline puts the parameters of a MySQL statement into its text, names as hexadecimal
-// literals. By default MySQL's driver prepares a statement with parameters for each
-// call, which costs a round trip more than the call itself. A table of the user's own,
-// with names in a text column, keeps its parameters: a literal of bytes would not use
-// that column's index.
+// literals. By default MySQL's driver prepares each statement with parameters, at the
+// cost of one more round trip. With Table.InRow the parameters stay: a literal of bytes
+// would not use the index of a text column.
 func (g *Guard) inline(statement string, params ...any) (string, []any) {
 	if g.dialect != MySQL || g.table.InRow {
 		return statement, params
@@ -312,13 +317,19 @@ func (g *Guard) inline(statement string, params ...any) (string, []any) {
 // and keeps every claim waiting until the transaction ends. Assert must be the first
 // statement of the transaction. Assert fails like Do; roll back after any error.
 func (g *Guard) Assert(ctx context.Context, tx *sql.Tx, resource string, t fence.Token) error {
-	return g.asserted(ctx, tx, g.assert, resource, t)
-}
-
-// asserted runs an assert statement, and judges the mark.
-func (g *Guard) asserted(ctx context.Context, tx *sql.Tx, statement, resource string, t fence.Token) error {
 	if err := check(resource, t); err != nil {
 		return err
+	}
+	statement := g.assert
+	if g.hold != "" {
+		result, err := tx.ExecContext(ctx, g.hold, resource, int64(t))
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err == nil && n > 0 {
+			return nil
+		}
+		statement = g.read // the transaction has the write lock
 	}
 	var mark int64
 	assert, args := g.inline(statement, resource)
@@ -340,7 +351,11 @@ func (g *Guard) asserted(ctx context.Context, tx *sql.Tx, statement, resource st
 // failures, deadlocks and a busy database roll back and run write again in a new
 // transaction until ctx ends, so write must change nothing but the database.
 //
-// Do returns the error of write as it is, after a rollback; a *fence.StaleError if a
+// Write must return the error of every statement that fails. MySQL and SQLite end a
+// transaction at some errors, a deadlock for example: a further statement of write would
+// run alone, outside the transaction and without the fence.
+//
+// Do returns the error of write unchanged, after a rollback; a *fence.StaleError if a
 // higher token was claimed; an error that matches ErrNotClaimed if t was not claimed;
 // fence.ErrUnfenced for token zero; a *LimitError. In all these cases nothing was
 // changed, and a stale token stays stale: end the grant. An error that matches
@@ -349,24 +364,15 @@ func (g *Guard) asserted(ctx context.Context, tx *sql.Tx, statement, resource st
 //
 // A panic of write rolls back and goes on.
 func (g *Guard) Do(ctx context.Context, db *sql.DB, resource string, t fence.Token, write func(tx *sql.Tx) error) error {
-	statement := g.assert
-	if g.dialect == SQLite {
-		// The first try only reads, which is cheaper. The mark cannot rise before the
-		// transaction's first write: SQLite refuses to let a transaction write that has
-		// read what is no longer there. Under contention that happens often, so the next
-		// tries take the write lock first.
-		statement = g.read
-	}
 	return again(ctx, func() error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }() // after a commit: nothing
-		if err := g.asserted(ctx, tx, statement, resource, t); err != nil {
+		if err := g.Assert(ctx, tx, resource, t); err != nil {
 			return err
 		}
-		statement = g.assert
 		if err := write(tx); err != nil {
 			return err
 		}

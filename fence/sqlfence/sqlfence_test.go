@@ -166,7 +166,7 @@ func TestWhichErrorsPass(t *testing.T) {
 	}
 }
 
-// A script is a database that answers as it is told, and notes what it is asked.
+// A script is a database with prepared answers. The log has the calls.
 type script struct {
 	marks   []any   // by assert: an int64, an error, or nil for no row
 	commits []error // by commit
@@ -270,8 +270,7 @@ func TestHighest(t *testing.T) {
 	}
 }
 
-// A database that never stops to conflict is asked until ctx ends, in ever longer
-// pauses, and the conflict is the error.
+// Do tries again until ctx ends, in ever longer pauses, and returns the conflict.
 func TestDoTriesAgainUntilItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{marks: slices.Repeat([]any{stateError("40P01")}, 1000)}

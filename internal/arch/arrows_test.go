@@ -171,6 +171,7 @@ var arrows = []arrow{
 	{"internal/raftstore", "github.com/hashicorp/raft", "the store has raft's interfaces"},
 	{"internal/raftstore", "github.com/hashicorp/raft-boltdb", "the durable log"},
 	{"internal/raftstore", "github.com/hashicorp/go-hclog", "raft's snapshot store wants this logger"},
+	{"internal/raftstore", "golang.org/x/sys/unix", "the log's files are allocated at once, and flushed without their times"},
 	{"internal/raftstore", "go.etcd.io/bbolt", "damage is found before raft-boltdb opens the file"},
 
 	{"internal/founding", "internal/refused", refusals},

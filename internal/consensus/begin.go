@@ -45,6 +45,13 @@ func (s *Seat) Resume() error {
 	if rec.RetiredHere() || rec.Stored && s.stamped() {
 		return s.finishDeparture(rec)
 	}
+	if rec.Stored && rec.Unflushed != "" && rec.Unflushed != s.cfg.HostBoot() {
+		// The host went down with writes that were not flushed, or the directory came
+		// from another host. Votes and acknowledgements of this ID may be lost.
+		s.cfg.Self.Log.Warn("raft store not flushed before its host went down, joining as a new generation", "raft", id,
+			"next", "nothing, if the host was restarted; this member votes again once it has caught up")
+		return s.renew()
+	}
 	var first []string // the configuration of the first entry
 	if !rec.Stored {
 		if first = rec.Founding.Voters; !slices.Contains(first, id) {
@@ -140,7 +147,7 @@ func (s *Seat) open(id string, first []string) (*Raft, error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("cluster: %w", err)
 		}
-		if store, err = raftstore.OpenDurable(dir); err != nil {
+		if store, err = s.openStore(dir); err != nil {
 			return nil, err
 		}
 		if snapshots, err = raftstore.OpenSnapshots(dir, logger); err == nil {
@@ -159,6 +166,34 @@ func (s *Seat) open(id string, first []string) (*Raft, error) {
 		}
 	}
 	return startRaft(id, s.cfg.NewTable(), store, snapshots, dir, &s.cfg, logger)
+}
+
+// openStore opens the store in Dir. The record tells of unflushed writes before the first
+// of them, and until a flush of all of them.
+func (s *Seat) openStore(dir string) (*raftstore.Store, error) {
+	mark := ""
+	if s.cfg.Store.Unflushed {
+		mark = s.cfg.HostBoot()
+	}
+	note := func() error {
+		if s.cfg.Record.Get().Unflushed == mark {
+			return nil
+		}
+		return s.cfg.Record.Update(func(rec *identity.Record) { rec.Unflushed = mark })
+	}
+	if mark != "" {
+		if err := note(); err != nil {
+			return nil, err
+		}
+	}
+	store, err := raftstore.OpenDurable(dir, s.cfg.Store)
+	if err != nil {
+		return nil, err
+	}
+	if err := note(); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
 }
 
 // bootstrap writes the founding configuration as the first entry, the same bytes on
@@ -190,7 +225,7 @@ func (s *Seat) renew() error {
 	before := s.cfg.Record.Get()
 	err := s.cfg.Record.Update(func(rec *identity.Record) {
 		rec.Generation = max(rec.Generation+1, uint64(max(s.cfg.Self.Clock.Wall().UnixNano(), 0)))
-		rec.Stored = false
+		rec.Stored, rec.Unflushed = false, ""
 	})
 	if err != nil {
 		return err

@@ -368,7 +368,7 @@ func TestAVoterComesBackAfterALeapOfTheTerms(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"n1", "n2"} {
-			store, err := raftstore.OpenDurable(filepath.Join(dir, name, raftDir))
+			store, err := raftstore.OpenDurable(filepath.Join(dir, name, raftDir), raftstore.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -404,7 +404,7 @@ func TestAPoisonedTermHeals(t *testing.T) {
 			if err := b.stop(sick); err != nil {
 				t.Fatal(err)
 			}
-			store, err := raftstore.OpenDurable(filepath.Join(dir, sick, raftDir))
+			store, err := raftstore.OpenDurable(filepath.Join(dir, sick, raftDir), raftstore.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

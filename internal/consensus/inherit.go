@@ -95,7 +95,7 @@ func (s *Seat) inherit(from asideStore, id string) error {
 // rewrite turns the copied store into the store of a cluster with the one voter.
 func (s *Seat) rewrite(dir, id string) error {
 	logger := logging.HashiCorp(s.cfg.Self.Log)
-	store, err := raftstore.OpenDurable(dir)
+	store, err := raftstore.OpenDurable(dir, raftstore.Options{BoltLog: s.cfg.Store.BoltLog})
 	if err != nil {
 		return err
 	}

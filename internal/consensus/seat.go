@@ -23,7 +23,10 @@ type Config struct {
 	Self   member.Self
 	Dir    string           // of the member; "": in memory
 	Record *identity.Store  // the member's memory: whether and as which generation it votes
-	Engine raftstore.Engine // for tests with a bad disk; nil: a bolt file in Dir, or memory
+	Engine raftstore.Engine // for tests with a bad disk; nil: a store in Dir, or memory
+
+	Store    raftstore.Options // of the store in Dir
+	HostBoot func() string     // identity.HostBoot; called for a store with unflushed writes alone
 
 	Disk *host.Disk // under the store; nil: does as the Engine says
 
@@ -189,6 +192,11 @@ func (s *Seat) Stop() error {
 	if s.cfg.Dir == "" || err == ErrDiskStalled {
 		return err
 	}
-	kept := s.cfg.Record.Update(func(rec *identity.Record) { rec.Token = max(rec.Token, last) })
+	kept := s.cfg.Record.Update(func(rec *identity.Record) {
+		rec.Token = max(rec.Token, last)
+		if err == nil {
+			rec.Unflushed = "" // closing the store has flushed it
+		}
+	})
 	return errors.Join(err, kept)
 }

@@ -85,6 +85,77 @@ func TestALostStoreBecomesANewGeneration(t *testing.T) {
 	})
 }
 
+// A store with unflushed writes is trusted for as long as its host has not gone down. A
+// stop flushes it.
+func TestUnflushedWritesCountUntilTheHostGoesDown(t *testing.T) {
+	for name, test := range map[string]struct {
+		crash, reboot, flush bool // the process is killed, the host is booted, the next process flushes
+		sameID               bool
+	}{
+		"stop":                   {false, false, false, true},
+		"stop and boot":          {false, true, false, true},
+		"kill":                   {true, false, false, true},
+		"kill and boot":          {true, true, false, false},
+		"kill, then flushed":     {true, false, true, true},
+		"kill, boot and flushed": {true, true, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, boot := t.TempDir(), "boot 1"
+			lazy := func(c *Config) {
+				inDirs(dir)(c)
+				c.Store.Unflushed, c.HostBoot = true, func() string { return boot }
+			}
+			onBench(t, func(b *bench) {
+				b.found(lazy)
+				b.commit("a")
+				own := filepath.Join(dir, "n1")
+				if mark := b.all["n1"].record.Get().Unflushed; mark != "boot 1" {
+					t.Errorf("the record says %q", mark)
+				}
+				killed := filepath.Join(t.TempDir(), "killed") // what a kill would leave now
+				if err := os.CopyFS(killed, os.DirFS(own)); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.stop("n1"); err != nil {
+					t.Error(err)
+				}
+				if test.crash {
+					if err := errors.Join(os.RemoveAll(own), os.Rename(killed, own)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if test.reboot {
+					boot = "boot 2"
+				}
+				n1 := b.start("n1", lazy, func(c *Config) { c.Store.Unflushed = !test.flush })
+				rec := n1.record.Get()
+				if !test.sameID {
+					if n1.seat.Current() != nil || rec.Generation <= 1 || rec.Stored || rec.Unflushed != "" {
+						t.Fatalf("votes on, record %+v", rec)
+					}
+					if id := b.invite(n1); id == "n1#1" {
+						t.Error("votes under the ID of the lost store")
+					}
+				} else if n1.seat.Current() == nil || n1.raft().ID() != "n1#1" {
+					t.Fatal("the store was given up")
+				}
+				want := "boot 2"
+				if !test.reboot {
+					want = "boot 1"
+				}
+				if test.flush {
+					want = ""
+				}
+				if mark := n1.record.Get().Unflushed; mark != want {
+					t.Errorf("afterwards the record says %q, want %q", mark, want)
+				}
+				b.commit("b")
+				b.agree("a", "b")
+			})
+		})
+	}
+}
+
 // A founding voter removes a store that its record does not know: of another
 // generation, or of a founding that a crash cut short.
 func TestAStoreNeverPutToUseIsBegunAnew(t *testing.T) {

@@ -1,8 +1,8 @@
-// Package fences runs the guards of package fence against the real thing: PostgreSQL,
-// MariaDB and SQLite, by the drivers that people use. It is a module of its own, since
-// its drivers are no business of the library.
+// Package fences tests the guards of package fence against real servers: PostgreSQL,
+// MariaDB, SQLite and Redis, with the common drivers. The package is a module of its own,
+// so that users of wardmote do not depend on the drivers.
 //
-// The servers are started by the tests, with a directory and a port of their own, and
-// ended with them, even if the tests are killed. A server that is not installed leaves its tests out; with
-// WARDMOTE_FENCES=all, as in CI, it fails them.
+// The tests start each server with a directory and a port of its own. The servers end with
+// the tests, even if the tests are killed. If a server is not installed, its tests are
+// skipped; with WARDMOTE_FENCES=all, as in CI, its tests fail.
 package fences

@@ -25,7 +25,7 @@ const (
 	orphan   = "WARDMOTE_FENCES_ORPHAN"    // start redis and wait to be killed
 )
 
-// keeperOf returns a command that runs a server until its input ends.
+// keeperOf returns the command of a keeper, which runs the server until its input ends.
 func keeperOf(server *exec.Cmd, dir string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -98,7 +98,7 @@ func TestServersEndWithKilledTests(t *testing.T) {
 	}
 	tests := exec.CommandContext(ctx, self)
 	tests.Env = append(os.Environ(), orphan+"=1")
-	// The keeper shares this pipe, so that it ends with the keeper.
+	// The keeper shares this pipe, so the end of the pipe is the end of the keeper.
 	ends, pipe, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func recipes(tb testing.TB) map[string]string {
 	return scripts
 }
 
-// redisValue is a value in Redis, changed by the scripts that the documentation gives.
+// redisValue is a value in Redis, changed by the scripts of docs/fencing.md.
 type redisValue struct {
 	client       *goredis.Client
 	claim, write string

@@ -24,11 +24,10 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "github.com/lib/pq"
-	_ "modernc.org/sqlite"
 )
 
-// TestMain ends the servers that the tests have started, or is one of the processes
-// that the tests start.
+// TestMain runs the tests and ends their servers. In a process started by the tests
+// TestMain is the keeper or the orphan.
 func TestMain(m *testing.M) {
 	var err error
 	switch dir := os.Getenv(keptDir); {
@@ -54,7 +53,7 @@ func runTests(m *testing.M) int {
 	return code
 }
 
-// A server is a database server that is started once for all tests.
+// A server is a database server, started once for all tests.
 type server struct {
 	name  string
 	start func(dir string, port int) (*exec.Cmd, error)
@@ -68,7 +67,7 @@ type server struct {
 	err    error
 }
 
-// require starts the server, and returns its port.
+// require starts the server and returns the port.
 func (s *server) require(tb testing.TB) (port int) {
 	tb.Helper()
 	s.once.Do(func() { s.err = s.begin() })
@@ -149,8 +148,8 @@ func find(program string, patterns ...string) (string, error) {
 	return exec.LookPath(program)
 }
 
-// asUser returns a command that runs as a user of this host if the test is root: some
-// servers refuse root. The directory is given to that user.
+// asUser returns a command. If the test is root, the command runs as a user of this host,
+// who becomes the owner of the directory: some servers refuse to run as root.
 func asUser(name, dir, program string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir

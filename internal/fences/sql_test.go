@@ -15,18 +15,21 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"modernc.org/sqlite"
+
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/fence/fencetest"
 	"github.com/wardmote/wardmote/fence/sqlfence"
 )
 
-// A database is one way to a database: a server and a driver.
+// A database is a server with a driver.
 type database struct {
 	name    string
 	dialect sqlfence.Dialect
 	driver  string
 	dsn     func(tb testing.TB, address string) string
 	server  *server // nil: a file
+	marks   string  // the schema of the guard's table, with a dot
 }
 
 var databases = []database{
@@ -56,9 +59,35 @@ var databases = []database{
 		dsn: func(tb testing.TB, _ string) string {
 			return "file:" + filepath.Join(tb.TempDir(), "db") + "?_pragma=busy_timeout(10000)"
 		}},
+	{name: "SQLite, the marks in another file", dialect: sqlfence.SQLite, driver: "sqlite", marks: attached + ".",
+		dsn: func(tb testing.TB, _ string) string {
+			return "file:" + filepath.Join(tb.TempDir(), "db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&" + attached + "=1"
+		}},
 }
 
-// open opens the database at the address, or at that of its server.
+// attached is the name of a second file of an SQLite database, attached to each
+// connection if the address has this parameter.
+const attached = "marks"
+
+func init() {
+	sqlite.RegisterConnectionHook(func(conn sqlite.ExecQuerierContext, dsn string) error {
+		path, parameters, _ := strings.Cut(strings.TrimPrefix(dsn, "file:"), "?")
+		if !strings.HasSuffix(parameters, attached+"=1") {
+			return nil
+		}
+		for _, statement := range []string{
+			"ATTACH DATABASE '" + path + "." + attached + "' AS " + attached,
+			"PRAGMA " + attached + ".journal_mode = wal",
+		} {
+			if _, err := conn.ExecContext(context.Background(), statement, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// open opens the database at the address.
 func (d database) open(tb testing.TB, address string) *sql.DB {
 	tb.Helper()
 	db, err := sql.Open(d.driver, d.dsn(tb, address))
@@ -95,6 +124,14 @@ type form struct {
 }
 
 var forms = []form{{"guard table", false}, {"in the row", true}}
+
+// forms returns the ways to keep marks in this database.
+func (d database) forms() []form {
+	if d.marks != "" {
+		return forms[:1]
+	}
+	return forms
+}
 
 var keys atomic.Int64
 
@@ -145,7 +182,7 @@ func (r *row) Reopen(testing.TB) fencetest.Resource {
 	return &row{r.guard, r.db, r.form, r.key, r.read, r.set, r.unset, nil}
 }
 
-// losing is a row behind a line that can lose the answer to a commit.
+// losing is a row behind a line, which can lose the answer to a commit.
 type losing struct{ *row }
 
 func (r losing) LoseAnswer() { r.line.lose.Store(true) }
@@ -162,6 +199,9 @@ func (d database) newRow(tb testing.TB, db *sql.DB, f form) *row {
 	}
 	r := &row{db: db, form: f, key: fmt.Sprint("doc/", keys.Add(1))}
 	table := sqlfence.Table{}
+	if d.marks != "" {
+		table.Name = d.marks + "wardmote_fence"
+	}
 	key, value := "VARCHAR(255)", "VARCHAR(255)"
 	if d.dialect == sqlfence.MySQL {
 		key = "VARBINARY(255)"
@@ -192,7 +232,7 @@ func (d database) newRow(tb testing.TB, db *sql.DB, f form) *row {
 	return r
 }
 
-// bind numbers the parameters where the dialect wants it.
+// bind numbers the parameters for PostgreSQL.
 func (d database) bind(statement string) string {
 	if d.dialect != sqlfence.PostgreSQL {
 		return statement
@@ -205,7 +245,7 @@ func (d database) bind(statement string) string {
 
 func TestDatabases(t *testing.T) {
 	for _, d := range databases {
-		for _, f := range forms {
+		for _, f := range d.forms() {
 			t.Run(d.name+", "+f.name, func(t *testing.T) {
 				address := d.address(t)
 				if d.server == nil {
@@ -249,8 +289,8 @@ func TestTheHighestMark(t *testing.T) {
 	}
 }
 
-// A line forwards connections to a server. It can lose the answer to one commit: the
-// server has it, and the connection breaks before the answer is through.
+// A line forwards connections to a server, and can lose the answer to a commit: the server
+// gets the commit, and the connection breaks before the answer.
 type line struct {
 	listener net.Listener
 	to       string

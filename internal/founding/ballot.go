@@ -31,7 +31,7 @@ func (r *Runner) tryBallot(ctx context.Context, group []member.Sighting, round u
 	// Each half of the ballot has its own time: a founder that is seen and does not
 	// answer uses up the time of the promises, and the others found without it.
 	asks, cancel := context.WithTimeout(ctx, timing.Dial)
-	promises, round := r.collectPromises(asks, at, r.prepareRequest(ballot))
+	promises, round := r.collectPromises(asks, at, r.prepareRequest(ballot, floor))
 	cancel()
 	ctx, cancel = context.WithTimeout(ctx, timing.Dial)
 	defer cancel()
@@ -136,6 +136,10 @@ func (r *Runner) collectPromises(ctx context.Context, group []member.Process, re
 		}
 		if r.value.Load() == nil && p.Token > r.highest()+maxAhead {
 			p.Refused = "it tells of a token more than a day ahead of this member's clock"
+		}
+		if p.Value != nil && req.Word == wire.WordNone && p.Refused == "" {
+			// Nobody would accept the value again, so this member could repeat it for ever.
+			p.Refused = r.refuseFloor(ctx, *p.Value)
 		}
 		r.tell(at, p.Differs)
 		round = nextRound(round, p.Promised.Round, r.cfg.Self.Clock.Wall())

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/wire"
 )
@@ -94,5 +95,74 @@ func TestAnEarlierClockSpendsNoTokenTwice(t *testing.T) {
 	floor := floorOf(now.AddDate(0, -1, 0), 0, map[string]wire.PrepareAnswer{"a": {}, "b": {Token: seen}}, nil)
 	if floor <= seen {
 		t.Errorf("%d after %d", floor, seen)
+	}
+}
+
+// A proposer that lies, and a founder that says that it has accepted a value, raise the
+// first token by a day at most: guards remember tokens, so a cluster that spends most of
+// them costs each later cluster the same.
+func TestNoWordSpendsTheFirstTokens(t *testing.T) {
+	far := func(voters ...string) wire.Founding {
+		return wire.Founding{Cluster: machine.ClusterID{9}, Voters: voters, Floor: mostFloor, TTL: 1000}
+	}
+	founded := func(t *testing.T, m *moot) {
+		t.Helper()
+		time.Sleep(time.Minute)
+		if a := m.alive["a"]; a.Value() == nil || a.Value().Floor > tokenOf(time.Now().Add(time.Hour)) {
+			t.Errorf("founded %+v: %s", a.Value(), a.Progress())
+		}
+	}
+	t.Run("of a proposer", func(t *testing.T) {
+		inMoot(t, func(m *moot) {
+			d := m.start("d", nil)
+			d.stop()
+			for _, name := range abc {
+				p := m.start(name, nil)
+				b := wire.Ballot{Round: uint64(time.Now().UnixMilli()), Name: "d", Boot: d.self.Boot}
+				p.Step(t.Context(), d.self.Process(), wire.Prepare, wire.Marshal(&wire.PrepareRequest{Ballot: b, Size: 3}))
+				code, body := p.Step(t.Context(), d.self.Process(), wire.Accept, wire.Marshal(&wire.AcceptRequest{Ballot: b, Value: far("a#1", "b#1", "c#1")}))
+				if code != wire.CodeNo || p.Accepted() != nil || !strings.Contains(string(body), "set the clocks of the hosts right") {
+					t.Errorf("%s answers %v: %s", name, code, body)
+				}
+			}
+			founded(t, m)
+		})
+	})
+	t.Run("of an acceptor", func(t *testing.T) {
+		inMoot(t, func(m *moot) {
+			d := m.start("d", nil)
+			d.stop()
+			v := far("a#2", "b#3", "c#4")
+			d.setLies(func(a *wire.PrepareAnswer) {
+				a.Value, a.Accepted = &v, wire.Ballot{Round: uint64(time.Now().UnixMilli()), Name: "d", Boot: 1}
+			})
+			for _, name := range abc {
+				m.start(name, nil)
+			}
+			founded(t, m)
+		})
+	})
+}
+
+// Founders with a clock that is years ahead among them found by the other clocks, whoever
+// proposes first.
+func TestAClockAheadHoldsNoFounding(t *testing.T) {
+	for _, wrong := range abc {
+		inMoot(t, func(m *moot) {
+			for _, name := range abc {
+				m.start(name, nil, func(c *Config) {
+					if name == wrong {
+						c.Self.Clock = host.NewClock(0)
+						c.Self.Clock.Set(1, 3*365*24*time.Hour)
+					}
+				})
+			}
+			time.Sleep(time.Minute)
+			for _, name := range abc {
+				if p := m.alive[name]; p.Value() == nil || p.Value().Floor > tokenOf(time.Now().Add(time.Hour)) {
+					t.Errorf("%s is wrong: %s has founded %+v: %s", wrong, name, p.Value(), p.Progress())
+				}
+			}
+		})
 	}
 }

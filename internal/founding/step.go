@@ -87,6 +87,11 @@ func (r *Runner) stepPrepare(ctx context.Context, asker member.Process, body []b
 
 // refusePrepare returns why this member does not take part in a ballot, or "".
 func (r *Runner) refusePrepare(req wire.PrepareRequest, theirs, own terms) string {
+	if r.value.Load() == nil {
+		if why := checkFloor(wire.Founding{Floor: req.Floor}, 0, r.highest()); why != "" {
+			return why
+		}
+	}
 	if req.Word != wire.WordNone {
 		if theirs.declares() && own.declares() && exclude(theirs, own) {
 			return "its configuration differs"

@@ -112,19 +112,25 @@ func seenToken(a wire.RetireAnswer) uint64 {
 	return a.Token + (a.TokenAge/1000+1)<<tokenBits
 }
 
+// noClock is a time before which a clock was never set.
+var noClock = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // checkFloor returns why a member refuses the first token of a founding, or "". Guarded
 // is the answer of the member's TokenFloor, and seen the highest token that the member
 // knows otherwise, by its clock too.
 //
 // A token too far ahead would spend the tokens that are left. A cluster founded by a
 // clock years ahead has a successor all the same, since its members know its tokens. No
-// message of another member raises guarded or seen.
+// message of another member raises guarded or seen. A host without a clock stands at 1970
+// and judges no first founding.
 func checkFloor(v wire.Founding, guarded, seen uint64) string {
 	switch {
-	case v.Floor <= guarded:
+	case guarded > 0 && v.Floor <= guarded:
 		return fmt.Sprintf("the first token would be %d, and the protected resource has seen %d: set Recovery.TokenFloor on every founder, and restart the one that proposed without",
 			v.Floor, guarded)
 	case v.Floor <= seen+maxAhead+unseen+1:
+		return ""
+	case len(v.Predecessors) == 0 && seen < tokenOf(noClock):
 		return ""
 	case len(v.Predecessors) == 0:
 		return fmt.Sprintf("the first token would be %v ahead of this member's clock, a day at most is accepted: set the clocks of the hosts right", aheadOf(v.Floor, seen))

@@ -150,7 +150,7 @@ func (r *Runner) tryOnWord(ctx context.Context, s *search, w wire.Word, group []
 	ctx, cancel := context.WithTimeout(ctx, timing.Retirement)
 	defer cancel()
 	ballot := r.ballot(s.round + 1)
-	req := r.prepareRequest(ballot)
+	req := r.prepareRequest(ballot, floor)
 	req.Word, req.Group = w, groupMembers(group)
 	r.cfg.Self.Log.Debug("founding ballot", "round", ballot.Round, "word", w, "group", len(group))
 	var promises map[string]wire.PrepareAnswer

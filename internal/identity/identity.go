@@ -21,6 +21,7 @@ type Record struct {
 	Founding   *wire.Founding      // nil: the member is in no cluster yet
 	Generation uint64              // of the raft store that exists, or of the next one
 	Stored     bool                // a store of this generation has been put to use
+	Unflushed  string              // HostBoot while the store has writes that were not flushed; "": it has none
 	Promise    Promise             // kept while founding
 	Shunned    []machine.ClusterID // clusters ended by a founding that this member accepted
 	Peers      []string            // addresses of members seen last

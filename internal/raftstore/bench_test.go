@@ -20,12 +20,14 @@ func BenchmarkStoreLogs(b *testing.B) {
 			b.Cleanup(func() { s.Close() })
 			return s
 		},
-		"bolt/store":   func(b *testing.B) raft.LogStore { return openDurable(b, b.TempDir()) },
+		"bolt/store":   func(b *testing.B) raft.LogStore { return openWith(b, b.TempDir(), Options{BoltLog: true}) },
+		"segments":     func(b *testing.B) raft.LogStore { return openDurable(b, b.TempDir()) },
+		"unflushed":    func(b *testing.B) raft.LogStore { return openWith(b, b.TempDir(), Options{Unflushed: true}) },
 		"memory/bare":  func(b *testing.B) raft.LogStore { return raft.NewInmemStore() },
 		"memory/store": func(b *testing.B) raft.LogStore { return NewInMemory() },
 	}
 	for _, name := range slices.Sorted(maps.Keys(classes)) {
-		for _, n := range []int{1, 64} {
+		for _, n := range []int{1, 256} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				s := classes[name](b)
 				logs := make([]*raft.Log, n)

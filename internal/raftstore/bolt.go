@@ -20,9 +20,21 @@ import (
 
 // Reasons for which OpenDurable refuses a file.
 var (
-	ErrInUse   = errors.New("in use by another process")
-	ErrDamaged = errors.New("damaged")
+	ErrInUse    = errors.New("in use by another process")
+	ErrDamaged  = errors.New("damaged")
+	ErrOtherLog = errors.New("written with another kind of log")
 )
+
+// Options say how a durable Store is kept. A store keeps its kind of log for life.
+type Options struct {
+	// BoltLog keeps the log in the bolt file, beside the votes, and not in segments.
+	BoltLog bool
+
+	// Unflushed leaves flushing to the operating system: a write that returns nil outlives
+	// the process, and is lost with the host until Flush or Close has returned nil. The
+	// caller must not use the store again once its host has crashed.
+	Unflushed bool
+}
 
 // Limits of a durable Store's cache.
 const (
@@ -30,25 +42,36 @@ const (
 	cacheBytes   = 4 << 20
 )
 
-// OpenDurable opens the Store in dir, and makes the directory and the file if
-// they are missing; an empty file is a new Store. OpenDurable waits up to a
-// second for another process to close the file. The whole file is read, so that
+// OpenDurable opens the Store in dir, and makes the directory and the files if
+// they are missing; an empty bolt file is a new Store. OpenDurable waits up to a
+// second for another process to close the store. Each byte is read, so that
 // damage is an error here and not, later, a panic of bbolt or raft.
 //
-// The error matches ErrInUse if another process has the file open, ErrDamaged if
-// the file is damaged or belongs to another program, and neither if the
-// operating system refused. When OpenDurable fails, nothing stays open.
-func OpenDurable(dir string) (*Store, error) {
+// The error matches ErrInUse if another process has the store open, ErrDamaged if
+// a file is damaged or belongs to another program, ErrOtherLog if the store has the
+// other kind of log, and none of these if the operating system refused. When
+// OpenDurable fails, nothing stays open.
+func OpenDurable(dir string, o Options) (*Store, error) {
 	path := filepath.Join(dir, "raft.db")
-	engine, err := openBolt(path)
+	bolt, err := openBolt(path, o)
 	if err != nil {
 		return nil, unusable(path, err)
 	}
-	s, err := New(engine, cacheEntries, cacheBytes)
-	if err != nil {
-		_ = engine.Close()
-		return nil, unusable(path, err)
+	var engine Engine = bolt
+	if o.BoltLog {
+		err = bolt.holdsLog()
+	} else {
+		engine, err = openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), !o.Unflushed, segmentLen)
+		path = dir
 	}
+	var s *Store
+	if err == nil {
+		s, err = New(engine, cacheEntries, cacheBytes)
+	}
+	if err != nil {
+		return nil, errors.Join(unusable(path, err), bolt.Close())
+	}
+	s.unflushed = o.Unflushed
 	return s, nil
 }
 
@@ -57,7 +80,7 @@ func unusable(path string, err error) error {
 	var errno syscall.Errno
 	reason := ErrDamaged
 	switch {
-	case errors.Is(err, ErrDamaged), errors.As(err, &errno):
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrOtherLog), errors.As(err, &errno):
 		return fmt.Errorf("cluster: store %s: %w", path, err)
 	case errors.Is(err, bolterrors.ErrTimeout):
 		reason = ErrInUse
@@ -65,7 +88,8 @@ func unusable(path string, err error) error {
 	return fmt.Errorf("cluster: store %s: %w: %w", path, reason, err)
 }
 
-// boltOptions are the options for every open. Every commit is synced. The list
+// boltOptions are the options for every open. Every commit is synced, unless the
+// Store is Unflushed. The list
 // of free pages is not stored: bbolt would write the list with each commit, and
 // finds the same pages by reading the file at the start.
 func boltOptions() *bbolt.Options {
@@ -87,7 +111,7 @@ type boltEngine struct{ *raftboltdb.BoltStore }
 
 // openBolt checks the file at path, opens the file, and reads every entry and
 // value once, so that each checksum is compared.
-func openBolt(path string) (_ *boltEngine, err error) {
+func openBolt(path string, o Options) (_ *boltEngine, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -104,7 +128,7 @@ func openBolt(path string) (_ *boltEngine, err error) {
 		}
 	}
 
-	bolt, err := openToWrite(path)
+	bolt, err := openToWrite(path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -131,14 +155,21 @@ func openBolt(path string) (_ *boltEngine, err error) {
 			return nil, err
 		}
 	}
+	// A process that was killed between a commit and its flush has left a vote that is here
+	// and not on the disk. From now on the vote counts as stored, and is not written again.
+	if !o.Unflushed {
+		if err := e.flush(); err != nil {
+			return nil, err
+		}
+	}
 	return e, nil
 }
 
 // openToWrite opens a file that checkFile has accepted. bbolt panics on most
 // damage; checkFile should have found all damage, and this is the second net.
-func openToWrite(path string) (bolt *raftboltdb.BoltStore, err error) {
+func openToWrite(path string, o Options) (bolt *raftboltdb.BoltStore, err error) {
 	defer recoverPanic(&err)
-	return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+	return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions(), NoSync: o.Unflushed})
 }
 
 // recoverPanic turns a panic of bbolt into an error. It must be deferred
@@ -148,6 +179,9 @@ func recoverPanic(err *error) {
 		*err = fmt.Errorf("bbolt: %v", r)
 	}
 }
+
+// flush makes every commit durable.
+func (e *boltEngine) flush() error { return e.Sync() }
 
 const sumLen = 4
 

@@ -27,7 +27,7 @@ func TestAStoreInUseIsNotOpenedAgain(t *testing.T) {
 	t.Parallel() // waits a second for the lock on the file
 	dir := t.TempDir()
 	must(t, openDurable(t, dir).StoreLogs(entries(1, 1, 1)))
-	_, err := OpenDurable(dir)
+	_, err := OpenDurable(dir, Options{})
 	if !errors.Is(err, ErrInUse) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("opened twice: %v", err)
 	}
@@ -36,7 +36,7 @@ func TestAStoreInUseIsNotOpenedAgain(t *testing.T) {
 func TestARefusalOfTheSystemIsNeitherInUseNorDamaged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))
-	_, err := OpenDurable(file)
+	_, err := OpenDurable(file, Options{})
 	if err == nil || errors.Is(err, ErrInUse) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), file) {
 		t.Errorf("a file for a directory: %v", err)
 	}
@@ -51,7 +51,7 @@ func TestTheFileOfAnotherProgramIsRefused(t *testing.T) {
 		return err
 	}))
 	must(t, db.Close())
-	if _, err := OpenDurable(dir); !errors.Is(err, ErrDamaged) {
+	if _, err := OpenDurable(dir, Options{}); !errors.Is(err, ErrDamaged) {
 		t.Errorf("opened: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ import (
 func sampleFile(t testing.TB, n uint64) []byte {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := OpenDurable(dir)
+	s, err := OpenDurable(dir, Options{BoltLog: true})
 	must(t, err)
 	must(t, s.SetUint64([]byte("CurrentTerm"), 3))
 	must(t, s.SetUint64([]byte("LastVoteTerm"), 3))
@@ -47,7 +47,7 @@ func dump(t testing.TB, data []byte) (string, error) {
 	must(t, err)
 	defer os.RemoveAll(dir)
 	must(t, os.WriteFile(filepath.Join(dir, "raft.db"), data, 0o600))
-	s, err := OpenDurable(dir)
+	s, err := OpenDurable(dir, Options{BoltLog: true})
 	if err != nil {
 		return "", err
 	}
@@ -184,7 +184,7 @@ func TestADamagedMetaPageIsRefused(t *testing.T) {
 		data, err := os.ReadFile(path)
 		must(t, err)
 		older[0], older[1] = older[1], data
-		s, err := OpenDurable(dir)
+		s, err := OpenDurable(dir, Options{BoltLog: true})
 		must(t, err)
 		must(t, s.SetUint64([]byte("CurrentTerm"), uint64(len(older[0])+7)))
 		must(t, s.StoreLog(entry(8, 9, "later")))
@@ -266,7 +266,7 @@ func FuzzForgedMeta(f *testing.F) {
 		must(t, os.WriteFile(filepath.Join(dir, "raft.db"), data, 0o600))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		s, err := OpenDurable(dir)
+		s, err := OpenDurable(dir, Options{BoltLog: true})
 		runtime.ReadMemStats(&after)
 		if err == nil {
 			must(t, s.Close())

@@ -2,13 +2,15 @@
 // current term, the last vote, and the snapshots.
 //
 // A [Store] is the log and the stable store of a single raft. [OpenDurable]
-// keeps a Store in a bolt file, [NewInMemory] in memory, and [New] on any other
-// [Engine], which tests use to play a bad disk. [OpenSnapshots] and
+// keeps the log in segments, and terms and votes in a bolt file beside them, or
+// everything in the bolt file; [NewInMemory] keeps a Store in memory, and [New] on
+// any other [Engine], which tests use to play a bad disk. [OpenSnapshots] and
 // [NewMemorySnapshots] keep the snapshots beside a Store.
 //
 // Guarantees:
 //
-//   - A write that returns nil is on the disk, if the Store is durable.
+//   - A write that returns nil is on the disk, if the Store is durable, and outlives
+//     the process alone if the Store is unflushed.
 //   - After a write has failed, every later write fails, and Failed tells why.
 //   - A vote is stored whole, term and candidate together, or not at all.
 //   - A log never has a gap that a compaction or a crash made.

@@ -16,6 +16,10 @@ import (
 // TestMain sets the number of rapid's cases: 30, or 100 in a full run. Most of
 // them wait for the disk.
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		fmt.Fprintln(os.Stderr, child(dir, os.Getenv(childOptions)))
+		os.Exit(1)
+	}
 	testrounds.CollectRarely()
 	if err := flag.Set("rapid.checks", fmt.Sprint(testrounds.Rounds(30, 100))); err != nil {
 		panic(err)
@@ -41,16 +45,31 @@ func must(t testing.TB, err error) {
 
 func openDurable(t testing.TB, dir string) *Store {
 	t.Helper()
-	s, err := OpenDurable(dir)
+	return openWith(t, dir, Options{})
+}
+
+func openWith(t testing.TB, dir string, o Options) *Store {
+	t.Helper()
+	s, err := OpenDurable(dir, o)
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
 
-// eachClass runs a test on both classes of store.
+// durable are the kinds of durable stores.
+var durable = map[string]Options{
+	"segments":           {},
+	"segments/unflushed": {Unflushed: true},
+	"bolt":               {BoltLog: true},
+	"bolt/unflushed":     {BoltLog: true, Unflushed: true},
+}
+
+// eachClass runs a test on all classes of store.
 func eachClass(t *testing.T, run func(t *testing.T, s *Store)) {
 	t.Run("memory", func(t *testing.T) { run(t, NewInMemory()) })
-	t.Run("bolt", func(t *testing.T) { run(t, openDurable(t, t.TempDir())) })
+	for name, o := range durable {
+		t.Run(name, func(t *testing.T) { run(t, openWith(t, t.TempDir(), o)) })
+	}
 }
 
 func entry(index, term uint64, data string) *raft.Log {

@@ -6,9 +6,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxSlice is the most entries that one transaction of a compaction deletes:
-// the leader's next write waits for a single slice, not for the compaction.
-const maxSlice = 1024
+// maxSlice is the most entries that one transaction of a compaction deletes in a bolt file:
+// the leader's next write waits for a single slice, not for the compaction. In segments a
+// deletion is a few bytes, so the slices are larger.
+const (
+	maxSlice        = 1024
+	maxSegmentSlice = 64 << 10
+)
 
 // FirstIndex returns the index of the oldest entry, or 0 if the log is empty.
 func (s *Store) FirstIndex() (uint64, error) { return s.engine.FirstIndex() }
@@ -96,7 +100,7 @@ func (s *Store) deleteSlice(from, to uint64) (more bool, err error) {
 	}
 	if from <= first && to < last {
 		from = first
-		if end := first + maxSlice - 1; end < to {
+		if end := first + s.slice - 1; end < to {
 			to, more = end, true
 		}
 		s.cache.dropTo(to)

@@ -36,7 +36,16 @@ func TestAStoreAnswersAsTwoMaps(t *testing.T) {
 	t.Parallel() // waits for the disk
 	engines := map[string]func(dir string) func() (Engine, error){
 		"bolt": func(dir string) func() (Engine, error) {
-			return func() (Engine, error) { return openBolt(filepath.Join(dir, "raft.db")) }
+			return func() (Engine, error) { return openBolt(filepath.Join(dir, "raft.db"), Options{}) }
+		},
+		"segments": func(dir string) func() (Engine, error) {
+			return func() (Engine, error) {
+				bolt, err := openBolt(filepath.Join(dir, "raft.db"), Options{})
+				if err != nil {
+					return nil, err
+				}
+				return openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), true, 700)
+			}
 		},
 		"memory": func(string) func() (Engine, error) {
 			engine := NewMemoryEngine()

@@ -109,20 +109,22 @@ func TestRaftRunsAndRestartsOnAStore(t *testing.T) {
 		s, snapshots := NewInMemory(), NewMemorySnapshots()
 		run(t, s, snapshots, func() (*Store, raft.SnapshotStore) { return s, snapshots })
 	})
-	t.Run("bolt", func(t *testing.T) {
-		dir := t.TempDir()
-		open := func() (*Store, raft.SnapshotStore) {
-			s := openDurable(t, dir)
-			snapshots, err := OpenSnapshots(dir, nil)
-			must(t, err)
-			return s, snapshots
-		}
-		s, snapshots := open()
-		run(t, s, snapshots, func() (*Store, raft.SnapshotStore) {
-			must(t, s.Close())
-			return open()
+	for name, o := range durable {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			open := func() (*Store, raft.SnapshotStore) {
+				s := openWith(t, dir, o)
+				snapshots, err := OpenSnapshots(dir, nil)
+				must(t, err)
+				return s, snapshots
+			}
+			s, snapshots := open()
+			run(t, s, snapshots, func() (*Store, raft.SnapshotStore) {
+				must(t, s.Close())
+				return open()
+			})
 		})
-	})
+	}
 }
 
 // A disk that fails under a leader ends the leadership. Raft goes on trying, but

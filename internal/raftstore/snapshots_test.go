@@ -240,7 +240,7 @@ func TestSnapshotFilesSurviveARestart(t *testing.T) {
 // never meets the missing entries.
 func TestALogWithoutItsBeginningIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	store, err := OpenDurable(dir)
+	store, err := OpenDurable(dir, Options{})
 	must(t, err)
 	defer store.Close()
 	open := func() raft.SnapshotStore {

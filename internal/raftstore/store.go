@@ -28,6 +28,9 @@ type Engine interface {
 // text.
 var ErrNotFound = errors.New("not found")
 
+// flusher is an Engine with writes that are not durable yet.
+type flusher interface{ flush() error }
+
 var errClosed = errors.New("closed")
 
 // newFailure returns the result of the first write that failed, and of every
@@ -60,7 +63,11 @@ type Store struct {
 	// are served in turn, so a compaction lets the leader's write pass between
 	// two slices.
 	writer chan struct{}
-	closed bool         // guarded by writer
+	closed bool // guarded by writer
+
+	unflushed bool   // see Options
+	slice     uint64 // see maxSlice
+
 	before func() error // see Before; guarded by writer
 
 	opened  time.Time    // the origin of began, on the monotonic clock
@@ -89,6 +96,10 @@ func New(engine Engine, cacheEntries, cacheBytes int) (*Store, error) {
 		writer: make(chan struct{}, 1),
 		before: func() error { return nil },
 		opened: time.Now(),
+		slice:  maxSlice,
+	}
+	if _, ok := engine.(*segmentEngine); ok {
+		s.slice = maxSegmentSlice
 	}
 	switch record, err := engine.Get(keyVote); {
 	case errors.Is(err, ErrNotFound):
@@ -149,14 +160,39 @@ func (s *Store) Failed() error {
 	return nil
 }
 
-// Close waits for the running write, however long the write hangs, and closes
-// the engine. Later writes fail. A second Close does nothing.
+// Flush makes everything durable that was written without a flush.
+func (s *Store) Flush() error {
+	s.lockWriter()
+	defer s.unlockWriter()
+	return s.flushAll()
+}
+
+// flushAll is Flush. The caller holds writer.
+func (s *Store) flushAll() error {
+	f, ok := s.engine.(flusher)
+	if !ok {
+		return s.Failed()
+	}
+	return s.transact(f.flush)
+}
+
+// Close waits for the running write, however long the write hangs, makes an unflushed
+// Store durable, and closes the engine. Later writes fail. A second Close does nothing.
 func (s *Store) Close() error {
 	s.lockWriter()
 	defer s.unlockWriter()
 	if s.closed {
 		return nil
 	}
+	if s.unflushed && s.Failed() == nil {
+		if err := s.flushAll(); err != nil {
+			return errors.Join(err, s.close())
+		}
+	}
+	return s.close()
+}
+
+func (s *Store) close() error {
 	s.closed = true
 	s.failure.CompareAndSwap(nil, newFailure(errClosed))
 	s.cache.dropFrom(0)

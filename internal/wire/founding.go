@@ -48,6 +48,7 @@ type PrepareRequest struct {
 	Voters   int      // the asker's number of voters, 0 for automatic; all must agree
 	TTL      uint64   // the asker's TTL in milliseconds; a difference is told
 	Complete bool     // the asker's Join is complete; all founders must agree
+	Floor    uint64   // the first token would be so high at least
 	Word     Word
 	Group    []GroupMember // empty without a Word
 }

@@ -57,7 +57,7 @@ var samples = []any{
 	&ConfirmRequest{Term: 3, Voter: "ann#1"},
 	&filledFounding,
 	&PrepareRequest{
-		Ballot: Ballot{1, "ann", 7}, Size: 3, Founders: []string{"ann"}, Voters: 3, TTL: 300, Complete: true,
+		Ballot: Ballot{1, "ann", 7}, Size: 3, Founders: []string{"ann"}, Voters: 3, TTL: 300, Complete: true, Floor: 9,
 		Word: WordComplete, Group: []GroupMember{{"ann", 7, "10.0.0.1:7000"}},
 	},
 	&PrepareAnswer{

@@ -1,5 +1,5 @@
-// Command matrix plays the suite of package fencetest on every guard, and prints which
-// guard has passed which case, as a table in Markdown. Run it in internal/fences:
+// Command matrix plays the suite of package fencetest on every guard, and prints the
+// results, by guard and case, as a table in Markdown. In internal/fences:
 //
 //	WARDMOTE_FENCES=all go run ./matrix
 package main
@@ -65,7 +65,7 @@ func main() {
 	}
 }
 
-// read tells the result of each case: "yes", "NO", or "-" for one that is left out.
+// read tells the result of each case: "yes", "NO", or "-" if the case was left out.
 func read(out io.Reader, tell func(guard, name, result string)) (ok bool) {
 	leftOut := make(map[string]bool)
 	ok = true
