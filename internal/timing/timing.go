@@ -142,6 +142,13 @@ const (
 	FoundingYield      = 3 * time.Second  // a member that promised a ballot on a word proposes none for so long
 	SuccessionPatience = 5 * time.Second  // a cluster without a leader for so long may be ended
 	Retirement         = 10 * time.Second // a ballot with retirements, and the end of a member's part in its cluster
+
+	FloorAnswer = 1500 * time.Millisecond // a member waits so long for Recovery.TokenFloor before it refuses a ballot
+	FloorAsk    = 5 * time.Second         // one call of Recovery.TokenFloor
+	FloorFresh  = 10 * time.Second        // an answer of Recovery.TokenFloor counts for so long
+	FloorAgain  = time.Second             // first pause after a call without an answer
+	FloorAtMost = 15 * time.Second        // longest pause after a call without an answer
+	FloorTold   = time.Minute             // trouble of Recovery.TokenFloor is logged once in so long
 )
 
 // Log lines (internal/logging, cluster, internal/port).

@@ -46,6 +46,8 @@ func TestInequalities(t *testing.T) {
 		{FoundersPatience > 2*FoundingTurn, "two founders that fail to propose do not make the others found without the rest"},
 		{GhostQuiet >= 3*GhostPatience, "the waits for listed processes that do not answer leave most of the time to foundings"},
 		{FoundingYield > 2*ConfirmRound, "a ballot that asks for leaders ends before another member proposes"},
+		{FloorAnswer < Dial, "a member that waits in vain for its token floor refuses before the proposer gives it up"},
+		{FloorAsk < FloorFresh && FloorAgain < FloorAtMost && FloorAtMost < FloorTold, "an answer that took all of its time counts for a while, and pauses grow"},
 		{Retirement > RaftStop+Dial, "a member's raft can stop while a ballot waits for the retirement"},
 		{SuccessionPatience >= QuorumPatience(longTTL), "a cluster whose quorum only seems lost is not ended"},
 		{Reconcile <= StableMember, "a member is seen by several looks before it may vote"},
