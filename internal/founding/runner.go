@@ -218,7 +218,7 @@ func (r *Runner) look(ctx context.Context, s *search) time.Duration {
 		s.since, s.failed = time.Time{}, 0
 		clear(s.unheard)
 		r.setNote("")
-		return timing.FoundingRetry
+		return r.cfg.Self.Grid.Next(time.Now(), timing.FoundingRetry)
 	}
 	if r.adoptConfirmed(ctx) {
 		return timing.FoundingRetry
