@@ -20,11 +20,11 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// deep returns n keys of many levels, of as many bytes in all as a set may have.
+// deep returns n keys of as many levels and bytes in all as a set may have.
 func deep(i, n int) (keys []string) {
 	for j := range n {
-		head := fmt.Sprintf("%02d/%04d", i, j)
-		keys = append(keys, head+strings.Repeat("/a", (MaxKeyBytes/n-len(head))/2))
+		key := fmt.Sprintf("%02d/%04d%s", i, j, strings.Repeat("/a", MaxLevels/n-1))
+		keys = append(keys, key+strings.Repeat("a", MaxKeyBytes/n-len(key)))
 	}
 	return keys
 }
