@@ -70,13 +70,20 @@ func (r *Raft) tune() {
 // load sets raft's heartbeat and election timeouts. The leader's lease cannot be
 // changed in a running raft, and stays below both.
 func (r *Raft) load(timeout time.Duration) {
-	c := r.raft.ReloadableConfig()
-	if c.HeartbeatTimeout == timeout {
+	r.reload(func(c *raft.ReloadableConfig) { c.HeartbeatTimeout, c.ElectionTimeout = timeout, timeout })
+}
+
+// reload changes the configuration of the running raft.
+func (r *Raft) reload(change func(c *raft.ReloadableConfig)) {
+	r.reloading.Lock()
+	defer r.reloading.Unlock()
+	old := r.raft.ReloadableConfig()
+	c := old
+	if change(&c); c == old {
 		return
 	}
-	c.HeartbeatTimeout, c.ElectionTimeout = timeout, timeout
 	if err := r.raft.ReloadConfig(c); err != nil {
-		r.cfg.Self.Log.Debug("raft refuses a timeout", "timeout", timeout, "error", err)
+		r.cfg.Self.Log.Debug("raft refuses a setting", "setting", c, "error", err)
 	}
 }
 

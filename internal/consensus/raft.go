@@ -57,9 +57,12 @@ type Raft struct {
 	contacts *contacts
 	commits  timing.Latest // how long the latest commits took
 
+	snapshots raft.SnapshotStore
+	reloading sync.Mutex // held from reading to writing raft's configuration
+
 	stopLead context.CancelFunc // ends the ctx of Config.Lead, attend and stand
 	leadDone chan struct{}      // closed when Config.Lead has returned
-	watching sync.WaitGroup     // attend and stand
+	watching sync.WaitGroup     // attend, stand and compact
 
 	transferring atomic.Bool               // a leadership transfer is under way
 	refusedSince atomic.Pointer[time.Time] // since when raft refuses entries for a transfer; nil: raft takes entries
@@ -68,7 +71,7 @@ type Raft struct {
 // startRaft runs raft on the given stores, of which dir is the directory, or "". The
 // Raft closes the store, even if startRaft fails.
 func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.SnapshotStore, dir string, seat *Config, logger hclog.Logger) (*Raft, error) {
-	r := &Raft{id: id, table: table, store: store, reach: newReach(), contacts: newContacts(), cfg: seat,
+	r := &Raft{id: id, table: table, store: store, snapshots: snapshots, reach: newReach(), contacts: newContacts(), cfg: seat,
 		news: wakeup.NewOne(), coldNews: wakeup.NewOne(), silence: wakeup.NewOne()}
 	r.fsm = newFSM(table, snapshots, r.news.Wake)
 	r.trans = newTransport(r, dir)
@@ -133,6 +136,7 @@ func (r *Raft) startLead(lead func(context.Context, *Raft)) {
 	r.stopLead, r.leadDone = cancel, make(chan struct{})
 	r.watching.Go(func() { r.attend(ctx) })
 	r.watching.Go(func() { r.stand(ctx) })
+	r.watching.Go(func() { r.compact(ctx) })
 	go func() {
 		defer close(r.leadDone)
 		lead(ctx, r)

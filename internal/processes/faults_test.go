@@ -155,7 +155,7 @@ func TestAFullDiskEndsAVoterAndNothingElse(t *testing.T) {
 	w.change = func(i int, s *settings) {
 		s.Dir = w.dirs[i]
 		if i == 2 {
-			s.FileLimit = 160 << 10
+			s.FileLimit = 300 << 10 // the log's second file is larger
 		}
 	}
 	all := w.startAll()

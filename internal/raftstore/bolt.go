@@ -61,7 +61,7 @@ func OpenDurable(dir string, o Options) (*Store, error) {
 	if o.BoltLog {
 		err = bolt.holdsLog()
 	} else {
-		engine, err = openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), !o.Unflushed, segmentLen)
+		engine, err = openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), !o.Unflushed, firstSegment, segmentLen)
 		path = dir
 	}
 	var s *Store

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"math"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -54,6 +55,7 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	}
 	s.appends.note(first, last, time.Since(began))
 	s.cache.add(logs)
+	s.weights.add(logs)
 	return nil
 }
 
@@ -104,8 +106,10 @@ func (s *Store) deleteSlice(from, to uint64) (more bool, err error) {
 			to, more = end, true
 		}
 		s.cache.dropTo(to)
+		s.weights.drop(0, to)
 	} else {
 		s.cache.dropFrom(from)
+		s.weights.drop(from, math.MaxUint64)
 	}
 	return more, s.transact(func() error { return s.engine.DeleteRange(from, to) })
 }

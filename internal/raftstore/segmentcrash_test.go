@@ -187,7 +187,7 @@ type testLog struct {
 }
 
 func (l *testLog) config(limit int64) segmentConfig {
-	return segmentConfig{l.disk, logID{7}, true, limit, func(n uint64) error {
+	return segmentConfig{l.disk, logID{7}, true, limit, limit, func(n uint64) error {
 		if err := l.disk.call(); err != nil {
 			return err
 		}

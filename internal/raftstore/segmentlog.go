@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	segmentLen    = 8 << 20   // of a file, unless a batch needs more
+	firstSegment  = 256 << 10 // length of a log's first file; each further one is twice as long
+	segmentLen    = 8 << 20   // at most, unless a batch needs more
 	zeroAhead     = 256 << 10 // bytes that are written as zeros in front of the batches
 	keptBuffer    = 1 << 20
 	segmentSuffix = ".segment"
@@ -44,7 +45,8 @@ type segmentConfig struct {
 	disk  logDisk
 	id    logID
 	sync  bool                      // flush each batch
-	limit int64                     // length of a segment
+	first int64                     // length of the first segment
+	limit int64                     // length of a segment, at most
 	note  func(number uint64) error // makes durable that the log has a segment, before its first batch
 }
 
@@ -310,11 +312,12 @@ func (l *segmentLog) room(n int64) error {
 // extend begins a segment with room for n bytes. The name and the head of the segment are
 // durable when extend returns.
 func (l *segmentLog) extend(n int64) error {
-	info := segmentInfo{id: l.id, number: 1, oldest: 1, size: max(l.limit, segmentHead+aligned(n))}
+	info := segmentInfo{id: l.id, number: 1, oldest: 1, size: l.first}
 	if len(l.segments) > 0 {
 		info.number, info.oldest = l.tail().number+1, l.segments[0].number
-		info.end, info.last = l.end.end, l.end.last
+		info.end, info.last, info.size = l.end.end, l.end.last, min(2*l.tail().size, l.limit)
 	}
+	info.size = max(info.size, segmentHead+aligned(n))
 	name := segmentName(info.number)
 	file, err := l.disk.create(name+newSuffix, info.size)
 	if err != nil {

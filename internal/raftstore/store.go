@@ -75,6 +75,7 @@ type Store struct {
 	flush   flush
 	writes  *meter.Latency // nil: nobody reads
 	appends appends
+	weights weights
 	failure atomic.Pointer[error]
 
 	vote    atomic.Pointer[vote]   // as stored; nil: none
