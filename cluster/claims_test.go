@@ -148,6 +148,65 @@ func TestAForgedRemovalRemovesNobody(t *testing.T) {
 	})
 }
 
+// A process with the voter role that says that it leads, while a voter is cut off from all
+// others, moves no store aside: nobody bears witness for it.
+func TestALoneLeadersWordRemovesNobody(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.form()
+		liar := b.join("n4")
+		victim := b.followers()[0]
+		id, v := victim.seat.Current().ID(), *victim.founding.Value()
+		const term = 1 << 40
+		answers := func(t wire.Type) any {
+			switch t {
+			case wire.Attach:
+				return &wire.AttachAnswer{Term: term, TTL: v.TTL, Members: 2, Voters: []string{liar.self.Addr}}
+			case wire.Vouch:
+				return &wire.VouchAnswer{Founding: v, Leader: liar.Name(), Term: term, Voters: []wire.VoterAt{{Raft: member.RaftID(liar.Name(), 1), Addr: liar.self.Addr}}}
+			case wire.Who:
+				return &wire.WhoAnswer{Name: liar.Name(), Boot: liar.self.Boot, Addr: liar.self.Addr, Founding: &v,
+					Hint: wire.Hint{Term: term, Leader: liar.Name(), Addr: liar.self.Addr, Votes: true}}
+			}
+			return nil
+		}
+		asked := 0
+		for _, kind := range []port.Kind{port.KindMember, port.KindControl} {
+			liar.port.Handle(kind, func(c *port.Conn) {
+				s := stream.New(c, func(q *stream.Request) {
+					switch a := answers(q.Type); {
+					case q.Type == wire.InConfig:
+						asked++
+						q.Answer(wire.CodeNo, nil)
+					case a != nil:
+						if q.Type == wire.Vouch {
+							asked++
+						}
+						q.Answer(wire.CodeOK, wire.Marshal(a))
+					default:
+						q.Answer(wire.CodeNo, nil)
+					}
+				})
+				s.Start()
+				s.Wait()
+			})
+		}
+		for _, n := range b.nodes {
+			if n != victim && n != liar {
+				b.net.Cut(b.host(n.Name()), b.host(victim.Name()))
+			}
+		}
+		liar.gossip.Update(func(m *member.Metadata) { m.Leads = term })
+		time.Sleep(3 * timing.OrphanedVoter)
+		if r := victim.seat.Current(); r == nil || r.ID() != id {
+			t.Error("the voter has given up its store")
+		}
+		name, _, attached := victim.link.Leader()
+		if !attached || name != liar.Name() || asked == 0 {
+			t.Errorf("the liar was not believed to lead: %q, %t, asked %d times", name, attached, asked)
+		}
+	})
+}
+
 // A member whose end gossip invents says on its own stream that it stays; a member that
 // ends does not.
 func TestAForgedEndIsAsked(t *testing.T) {

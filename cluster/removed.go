@@ -22,6 +22,10 @@ import (
 // answers no has a configuration without this member whose majority follows the
 // leader, and no other configuration can come but by that majority.
 //
+// Any process with the voter role can say that it leads, and serves this member while
+// raft follows nobody. So a leader that raft does not follow needs witnesses: a majority
+// of the voters that it names follow it, on their own streams.
+//
 // A voter that leads and lies can remove a member by the log itself. The store
 // moved aside is not deleted: see consensus.
 
@@ -66,6 +70,13 @@ func (n *Node) removedSays(ctx context.Context, raftID string) (removed, known b
 			return false, false
 		}
 		leader = member.Process{Name: name, Addr: addr}
+		v := n.founding.Value()
+		if v == nil {
+			return false, false
+		}
+		if _, witnessed := n.founding.Witnessed(ctx, leader, v.Cluster, n.oldVoters()); !witnessed {
+			return false, false
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
 	defer cancel()

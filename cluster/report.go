@@ -260,9 +260,10 @@ type MemberReport struct {
 	TTL     Duration `json:"ttl,omitempty"`     // its Config.TTL
 	Foreign bool     `json:"foreign,omitempty"` // of another cluster, or of none yet
 
-	// Clock is how far the leader's clock was ahead of this host's when its last summary
-	// came, negative if it was behind; nil for other members. ClockError bounds the error
-	// of the reading.
+	// Clock is how far the member's wall clock is ahead of this host's, negative if it is
+	// behind: by the leader's last summary, and for other living members by what they have told
+	// about their clocks and the leader's. nil without a leader's word. ClockError bounds
+	// the error of the reading, unless a clock was set since the member's last word.
 	Clock      *Duration `json:"clock,omitempty"`
 	ClockError Duration  `json:"clockError,omitempty"`
 }

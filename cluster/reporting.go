@@ -222,6 +222,7 @@ func (n *Node) keepConfirmed() {
 	var least time.Duration // before the next question, after a failed one
 	for n.ctx.Err() == nil {
 		changed := n.link.Changed()
+		n.tellClock(n.link.Report())
 		again.Reset(max(least, n.confirmDue()))
 		select {
 		case <-changed:
@@ -305,6 +306,7 @@ func (n *Node) memberReports(now time.Time, l link.Report, p port.Report) []Memb
 	set, told := n.voterSet()
 	own := n.founding.Cluster()
 	all := n.gossip.All()
+	base, within, measured := n.leaderAhead(l)
 	out := []MemberReport{}
 	for _, s := range all {
 		m := MemberReport{
@@ -325,8 +327,12 @@ func (n *Node) memberReports(now time.Time, l link.Report, p port.Report) []Memb
 			m.Heard = p.Heard[port.Peer{Name: s.Name, Boot: s.Boot}]
 			m.Age = since(now, m.Heard)
 		}
-		if m.Leader && !m.Self && !l.Told.IsZero() {
-			m.Clock, m.ClockError = clockAhead(l)
+		if measured && s.Alive && !m.Self && !m.Foreign {
+			m.Clock, m.ClockError = new(base), within
+			if !m.Leader {
+				*m.Clock += Duration(toldAhead(s.Meta))
+				m.ClockError += Duration(clockStep)
+			}
 		}
 		switch {
 		case m.Self:
@@ -348,12 +354,48 @@ func (n *Node) memberReports(now time.Time, l link.Report, p port.Report) []Memb
 	return out
 }
 
-// clockAhead reads how far the leader's clock was ahead of this host's at the last summary,
-// which the leader made between the question and its answer.
-func clockAhead(l link.Report) (ahead *Duration, within Duration) {
+// A member tells the others by gossip how far its wall clock is ahead of the leader's, and
+// tells it anew after a change of clockStep. So everybody knows whose clock is off, and
+// members with good clocks say nothing.
+const (
+	clockStep = 250 * time.Millisecond
+	mostAhead = 100 * 365 * 24 * time.Hour // the difference of two clocks fits a Duration
+)
+
+// leaderAhead reads how far the leader's clock was ahead of this host's at the last summary,
+// which the leader made between the question and its answer. Known is false if the present
+// leader has not answered yet.
+func (n *Node) leaderAhead(l link.Report) (ahead, within Duration, known bool) {
+	switch {
+	case n.leading.Load() != nil:
+		return 0, 0, true
+	case !l.Reached || l.Told.IsZero() || l.Told.Before(l.Since):
+		return 0, 0, false
+	}
 	half := l.Told.Sub(l.Sent) / 2
-	d := Duration(time.Unix(0, l.Summary.Clock).Sub(l.Wall.Add(-half)))
-	return &d, Duration(half)
+	d := time.Unix(0, l.Summary.Clock).Sub(l.Wall.Add(-half))
+	return Duration(max(-mostAhead, min(d, mostAhead))), Duration(half), true
+}
+
+// tellClock tells the others of this host's clock, if what they know is wrong by more than
+// clockStep and the error of the reading.
+func (n *Node) tellClock(l link.Report) {
+	ahead, within, known := n.leaderAhead(l)
+	if !known {
+		return
+	}
+	own := -time.Duration(ahead)
+	n.gossip.Update(func(m *member.Metadata) {
+		if off := own - toldAhead(*m); max(off, -off) > clockStep+time.Duration(within) {
+			m.Ahead = own.Milliseconds()
+		}
+	})
+}
+
+// toldAhead is how far a member says that its clock is ahead of the leader's.
+func toldAhead(m member.Metadata) time.Duration {
+	const most = int64(mostAhead / time.Millisecond)
+	return time.Duration(max(-most, min(m.Ahead, most))) * time.Millisecond
 }
 
 // eventHistory keeps the latest events for reports.

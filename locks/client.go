@@ -159,6 +159,9 @@ func (c *Client) closeAll() {
 // answer, or when the caller's context has ended already.
 const closeGrace = 5 * time.Second
 
+// sliceGrace is the time for each further slice of a session with thousands of keys.
+const sliceGrace = 250 * time.Millisecond
+
 // grace returns the bound of such a message for a session with the given TTL:
 // after the TTL the message would change nothing.
 func grace(ttl time.Duration) time.Duration { return min(ttl, closeGrace) }

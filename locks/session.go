@@ -51,6 +51,7 @@ type session struct {
 	nextCheck  time.Time // when run plans to read the clocks
 	cleanups   cleanups
 	enlisted   map[uint64]*enlistment // by the seqs of their Enlists
+	lostKeys   int                    // at the end of the session
 	own        *ownIndex              // nil until the first page of it is read
 	hooks      map[*lossHook]struct{} // of lost locks, until they have returned
 }
@@ -175,6 +176,7 @@ func (s *session) loseGrants(reason Reason) []func() {
 	grants := slices.SortedFunc(maps.Values(s.grants), func(a, b *grant) int { return cmp.Compare(a.token, b.token) })
 	var cancels []func()
 	for _, g := range grants {
+		s.lostKeys += len(g.keys())
 		cancels = g.markLost(reason, cancels)
 	}
 	return cancels
@@ -235,11 +237,15 @@ func (s *session) awaitWork() bool {
 
 // proposeClose closes the session in the cluster, and waits until all of its keys are
 // free: at once, or with thousands of keys some entries later. A time limit bounds the
-// call, since a session without beats expires anyway; no caller's context does, since
-// Close continues after the caller has left.
+// call, since a session without beats expires anyway; with thousands of keys the limit is
+// longer, since each slice is an entry. No caller's context bounds the call, since Close
+// continues after the caller has left.
 func (s *session) proposeClose() error {
 	s.awaitCancels()
-	ctx, cancel := context.WithTimeout(context.Background(), grace(s.ttl))
+	s.mu.Lock()
+	more := s.lostKeys / machine.MaxSlice
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), grace(s.ttl)+time.Duration(more)*sliceGrace)
 	defer cancel()
 	s.proposeOwed(ctx)
 	out, err := s.c.rep.Propose(ctx, machine.Close{Session: s.id})
@@ -250,7 +256,7 @@ func (s *session) proposeClose() error {
 		if ctx.Err() != nil {
 			err = notInTime(err)
 		}
-		return fmt.Errorf("locks: close: the cluster could not be told, keys may stay taken for up to %v: %w", s.ttl, err)
+		return fmt.Errorf("locks: close: the cluster did not confirm that all keys are free, keys may stay taken for up to %v: %w", s.ttl, err)
 	}
 	return nil
 }

@@ -233,7 +233,8 @@ func membersCommand() *command {
 Members prints the members as one of them knows them. REACH is "self"; "reached" if a
 message came within the last seconds; "seen" if gossip counts the member as alive; "lost"
 if gossip counts it as dead; "ended" if its process has ended for certain. CLOCK is how
-far the member's clock is ahead of the clock of the member that answers.`,
+far the member's wall clock is ahead of that of the member that answers, and the error of
+the reading. Locks do not depend on it; logs and times in tables do.`,
 		ways: readFlags,
 		prepare: func(fs *flag.FlagSet) func(*program, *way, []string) error {
 			return func(p *program, w *way, rest []string) error {
@@ -302,7 +303,7 @@ func (p *program) printMembers(n cluster.Report) {
 		}
 		clock := "-"
 		if m.Clock != nil {
-			clock = fmt.Sprintf("%+.3fs", time.Duration(*m.Clock).Seconds())
+			clock = fmt.Sprintf("%+.2fs ±%.2f", time.Duration(*m.Clock).Seconds(), time.Duration(m.ClockError).Seconds())
 		}
 		t.row(m.Name, m.Addr, part, m.Reach, heard, m.Version, clock, m.Zone)
 	}

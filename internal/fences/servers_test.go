@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 func runTests(m *testing.M) int {
 	code := m.Run()
-	for _, s := range []*server{postgres, mariadb, redis} {
+	for _, s := range []*server{postgres, mariadb, redis, objects} {
 		s.end()
 	}
 	return code

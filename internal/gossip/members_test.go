@@ -166,7 +166,7 @@ func TestTheLargestDescriptionFits(t *testing.T) {
 	meta := member.Metadata{
 		Version: math.MaxUint8, Generation: math.MaxUint64, Voter: true, Founder: true, Durable: true, Leaving: true, Ending: true,
 		Thin: true, Zone: strings.Repeat("z", member.MaxName), Leads: math.MaxUint64, TTL: math.MaxUint64, Format: math.MaxUint8,
-		Release: strings.Repeat("r", member.MaxRelease),
+		Release: strings.Repeat("r", member.MaxRelease), Ahead: math.MinInt64,
 	}
 	for i := range meta.Cluster {
 		meta.Cluster[i] = 0xff

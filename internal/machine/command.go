@@ -238,7 +238,8 @@ type Close struct{ Session SessionID }
 // Forget ends the sessions that the process Boot of Node has opened, and no other:
 // a later process of the node knows that this one has ended. From then on the table
 // refuses to open sessions for Boot and for earlier processes of Node, within
-// MaxEnded.
+// MaxEnded. The outcome is Unfinished while sessions of the process have keys left: see
+// EndSlice.
 type Forget struct {
 	Node string
 	Boot uint64

@@ -28,16 +28,35 @@ func (s *State) forget(c Forget) Outcome {
 		return bad("Boot", 0)
 	}
 	var gone []*session
+	finished := true
 	for _, o := range s.sessions.all {
-		if o.node == c.Node && o.boot == c.Boot && o.ending == 0 {
+		switch {
+		case o.node != c.Node || o.boot != c.Boot:
+		case o.ending == 0:
 			gone = append(gone, o)
+		default:
+			finished = false // by an earlier copy of the Forget, or by its client
 		}
 	}
 	// In the order of the IDs, so that nothing depends on the order of a map.
 	slices.SortFunc(gone, func(a, b *session) int { return compareSessions(a.id, b.id) })
-	s.endSessions(gone, Ended, workPerKey*s.slice)
+	finished = s.endSessions(gone, Ended, workPerKey*s.slice) && finished
 	s.noteEnded(endedBoot{c.Node, c.Boot})
+	if !finished {
+		return Outcome{Code: Unfinished}
+	}
 	return Outcome{Code: OK}
+}
+
+// UnfinishedOf returns, in ascending order, the sessions of one process that are ending.
+func (s *State) UnfinishedOf(node string, boot uint64) (list []SessionID) {
+	for id, o := range s.sessions.all {
+		if o.node == node && o.boot == boot && o.ending != 0 {
+			list = append(list, id)
+		}
+	}
+	slices.SortFunc(list, compareSessions)
+	return list
 }
 
 // noteEnded makes a new list: the present one may belong to an image.

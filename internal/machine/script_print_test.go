@@ -171,7 +171,11 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 	case WrongVersion:
 		p("refused: another version")
 	case Unfinished:
-		p("more of %s is left", name(id))
+		who := name(id)
+		if id == (SessionID{}) {
+			who = "the process"
+		}
+		p("more of %s is left", who)
 	case NoSuchSession:
 		p("refused: no such session")
 	case NoCaller:

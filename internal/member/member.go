@@ -72,6 +72,7 @@ type Metadata struct {
 	Format     uint8             // the newest format of log entries that the member reads; 0 means LeastFormat
 	Release    string            // of the member's program, such as "v1.2.0", for people to read
 	Keys       string            // the IDs of the secrets that the member knows, the newest first: see KeyIDs
+	Ahead      int64             // milliseconds by which its wall clock is ahead of its leader's, for people to read; 0 also if that is little, or not known
 }
 
 // ProtocolVersion is the version of this program's messages.

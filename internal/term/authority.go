@@ -2,6 +2,7 @@ package term
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/refused"
@@ -73,19 +74,37 @@ func (k *shown) leave(id machine.SessionID, open bool) {
 }
 
 // opened notes that the session of a shown key is open.
-func (k *shown) opened(id machine.SessionID, table *Table) {
+func (k *shown) opened(id machine.SessionID) {
 	delete(k.fresh, id)
 	delete(k.left, id)
 	k.open[id] = struct{}{}
-	if len(k.open) < k.sweep {
+}
+
+// sweepShown forgets the ended sessions that s has shown, when there are many. An ended session stays
+// until Detach: late requests of its client may be on their way, and are no theft. Without
+// the sweep, a member that never detaches would fill the memory with sessions of the past.
+// The table is read without Term.mu, for which beats would wait.
+func (t *Term) sweepShown(s *Subscriber) {
+	t.mu.Lock()
+	k := t.subscribers[s]
+	if k == nil || len(k.open) < k.sweep {
+		t.mu.Unlock()
 		return
 	}
-	// An ended session stays until Detach: late requests of its client may be on their
-	// way, and are no theft. Without the sweep, a member that never detaches would fill
-	// the memory with sessions of the past.
-	table.View(func(m *machine.State) {
-		maps.DeleteFunc(k.open, func(id machine.SessionID, _ struct{}) bool { return !m.Opened(id) })
+	k.sweep = 2 * len(k.open)
+	ids := slices.Collect(maps.Keys(k.open))
+	t.mu.Unlock()
+	t.table.View(func(m *machine.State) {
+		ids = slices.DeleteFunc(ids, m.Opened)
 	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.subscribers[s] != k {
+		return // Quit reads k
+	}
+	for _, id := range ids {
+		delete(k.open, id)
+	}
 	k.sweep = max(wire.MaxAttach, 2*len(k.open))
 }
 
@@ -106,25 +125,39 @@ func (t *Term) show(s *Subscriber, keys []machine.SessionKey, fresh bool) (ids [
 		}
 	})
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	k := t.subscribers[s]
 	if k == nil {
+		t.mu.Unlock()
 		return nil, true // the answer is the end of the stream
 	}
+	room := k.show(ids, open)
+	sweep := len(k.open) >= k.sweep
+	t.mu.Unlock()
+	if sweep {
+		t.sweepShown(s)
+	}
+	if fresh && !room {
+		return nil, false
+	}
+	return ids, true
+}
+
+// show notes the sessions of shown keys. room is false if there were too many that are not
+// open.
+func (k *shown) show(ids []machine.SessionID, open []bool) (room bool) {
+	room = true
 	for i, id := range ids {
 		switch {
 		case open[i]:
-			k.opened(id, t.table)
+			k.opened(id)
 		case k.has(id):
 		case len(k.fresh) >= wire.MaxAttach:
-			if fresh {
-				return nil, false
-			}
+			room = false
 		default:
 			k.fresh[id] = struct{}{}
 		}
 	}
-	return ids, true
+	return room
 }
 
 // acts returns the standing of s to an open session. The events of the session are
@@ -169,9 +202,13 @@ func (t *Term) takes(s *Subscriber, id machine.SessionID, counted bool) standing
 		t.mu.Unlock()
 		return gone
 	}
-	k.opened(id, t.table)
+	k.opened(id)
+	sweep := len(k.open) >= k.sweep
 	t.sessions[id] = s
 	t.mu.Unlock()
+	if sweep {
+		t.sweepShown(s)
+	}
 	var missed []machine.Event
 	t.table.View(func(m *machine.State) {
 		open = m.Opened(id)

@@ -22,6 +22,10 @@ func (k *keeper) receive(id machine.SessionID, b beat) {
 	k.mu.Lock()
 	d := k.sessions[id]
 	switch {
+	case k.stopped:
+		k.mu.Unlock()
+		b.done(wire.CodeNotLeader)
+		return
 	case d == nil:
 		k.mu.Unlock()
 		// A deposed leader may lack a newer session: only a confirmed leader
@@ -70,6 +74,10 @@ func (k *keeper) confirmed(id machine.SessionID, b beat, ok bool) {
 	k.mu.Lock()
 	d := k.sessions[id]
 	switch {
+	case k.stopped:
+		k.mu.Unlock()
+		b.done(wire.CodeNotLeader)
+		return
 	case d == nil:
 		k.mu.Unlock()
 		b.done(wire.CodeNoSession)

@@ -46,6 +46,40 @@
 //   - Memory for waiting commands and answers is bounded, for each term and for
 //     each member.
 //
+// # The order of stopping
+//
+// Stop comes while entries are in flight, beats wait and rounds run, and the next leader
+// may be established as soon as Stop has returned. An entry in flight may end a session or
+// revoke it, and from then on no beat of the session may be acknowledged. The keeper learns
+// this from the watch on the table. So the order is:
+//
+//  1. No subscriber joins any more, and events are told to nobody: the next leader tells
+//     them.
+//  2. The keeper acknowledges no beat any more, and says so of every beat that waits or
+//     comes. From here on the entries in flight cannot contradict an answer, whatever their
+//     verdict.
+//  3. The context of the Term ends. A round under way confirms nothing, also if a majority
+//     has answered, and the next round does not begin. So no read is answered either.
+//  4. The proposer answers every command that is in no entry; the entry in flight is
+//     answered by its verdict. Every wait for the end of a session ends: whoever waits asks
+//     the next leader, since a wait must not be answered from memory alone.
+//  5. The goroutines are joined. The proposer's may wait for a disk.
+//  6. Only then is the table watched no more: until the last answer is given, the parts of
+//     the Term see each entry before they see the entry's outcome.
+//
+// Not taken: to stop watching the table first, so that a stopping Term is left alone by
+// raft. An order to end a session was applied behind such a Term's back; the order's
+// outcome let the beats that waited for the order go on, and a round that ended at that
+// moment acknowledged them.
+//
+// # What waits for the table
+//
+// The table's lock is held while an entry is applied, for milliseconds. A beat of a routed
+// session takes Term.mu and the keeper's mu, and no holder of these waits for the table; the
+// answer's summary is read from Table.latest. The first beat of a session on a new stream
+// routes the session's events and looks at the table. So do reads, which a stream handles
+// in turn with its beats.
+//
 // A Term owns five goroutines: the proposer's, the rounds', the watches', the planner's
 // and the ticker's. Start begins and Stop joins all five. ServeMember joins the
 // goroutines of the stream before returning. Subpackage termtest runs a real

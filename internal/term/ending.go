@@ -3,6 +3,7 @@ package term
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -15,9 +16,10 @@ import (
 // wait for more than that: they do not wait for the table at all, once their session is
 // routed.
 //
-// For the clients a session is over with the entry that marks it as ending. Only two
-// callers wait for the last slice: the client that has closed the session, which may say
-// that its keys are free, and an operator who waits for the end (see Term.Sessions).
+// For the clients a session is over with the entry that marks it as ending. Only three
+// callers wait for the last slice: the client that has closed the session, and a later
+// process of a member that forgets the sessions of an earlier one, which both may say that
+// the keys are free; and an operator who waits for the end (see Term.Sessions).
 //
 // A new leader finds the unfinished sessions in its table and goes on. Two leaders do no
 // harm: each slice takes what is left.
@@ -131,6 +133,37 @@ func (e *endings) closed(id machine.SessionID, done func(machine.Outcome, wire.C
 				done(machine.Outcome{}, wire.CodeUnknown) // the session is over, and its keys are not free yet
 			}
 		})
+	}
+}
+
+// forgotten returns done for a Forget. As with a Close, the answer waits until the last key
+// of the process is free: the caller says then that they are.
+func (e *endings) forgotten(c machine.Forget, done func(machine.Outcome, wire.Code)) func(machine.Outcome, wire.Code) {
+	return func(o machine.Outcome, code wire.Code) {
+		if code != wire.CodeOK || o.Code != machine.Unfinished {
+			done(o, code)
+			return
+		}
+		left := view(e.t.table, func(m *machine.State) []machine.SessionID { return m.UnfinishedOf(c.Node, c.Boot) })
+		var waits atomic.Int64
+		var failed atomic.Bool
+		waits.Store(int64(len(left)) + 1)
+		one := func(ended bool) {
+			if !ended {
+				failed.Store(true)
+			}
+			switch {
+			case waits.Add(-1) > 0:
+			case failed.Load():
+				done(machine.Outcome{}, wire.CodeUnknown)
+			default:
+				done(machine.Outcome{Code: machine.OK}, wire.CodeOK)
+			}
+		}
+		for _, id := range left {
+			e.await(id, one)
+		}
+		one(true)
 	}
 }
 

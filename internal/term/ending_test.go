@@ -312,3 +312,85 @@ func TestASliceIsProposedAgain(t *testing.T) {
 		}
 	})
 }
+
+// A Forget is answered when the last key of the process is free, as is a copy of it.
+func TestAForgetIsAnsweredAtTheEnd(t *testing.T) {
+	onStage(t, func(s *stage) {
+		const sets = 4
+		s.SetCheck(false)
+		earlier := opening(1)
+		earlier.Node, earlier.Boot = "m", 6
+		s.Must(earlier)
+		for i := range sets {
+			s.Must(machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Keys: many(1000*i, machine.MaxSlice)})
+		}
+		later := &term.Subscriber{Node: "m", Boot: 7, Event: func(machine.Event) {}}
+		s.Term().Join(later)
+		forget := func() <-chan machine.Outcome {
+			ch := make(chan machine.Outcome, 1)
+			s.Term().Propose(later, machine.Forget{Node: "m", Boot: 6}, func(o machine.Outcome, c wire.Code) {
+				if c != wire.CodeOK {
+					o.Code = machine.Code(200 + c)
+				}
+				ch <- o
+			})
+			return ch
+		}
+		s.HoldEntries()
+		first := forget()
+		s.Decide(termtest.Committed)
+		synctest.Wait()
+		again := forget()
+		for left := sets - 1; left > 0; left-- {
+			if c := said(first); c != 0 {
+				t.Fatalf("code %d, and %d sets are left", c, left)
+			}
+			if c := said(again); c != 0 {
+				t.Fatalf("the copy: code %d, and %d sets are left", c, left)
+			}
+			s.Decide(termtest.Committed)
+		}
+		s.ReleaseEntries()
+		if c := said(first); c != machine.OK {
+			t.Errorf("code %d", c)
+		}
+		if c := said(again); c != machine.OK {
+			t.Errorf("the copy: code %d", c)
+		}
+		if n := s.Counts(); n.Sessions != 0 || n.Grants != 0 {
+			t.Errorf("left %+v", n)
+		}
+		if c := said(forget()); c != machine.OK {
+			t.Errorf("nothing is left: code %d", c)
+		}
+	})
+}
+
+// A Forget whose slices outlive the term is asked again.
+func TestAForgetIsNotAnsweredByAnEndingTerm(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
+		earlier := opening(1)
+		earlier.Node, earlier.Boot = "m", 6
+		s.Must(earlier)
+		for i := range 3 {
+			s.Must(machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Keys: many(1000*i, machine.MaxSlice)})
+		}
+		later := &term.Subscriber{Node: "m", Boot: 7, Event: func(machine.Event) {}}
+		s.Term().Join(later)
+		s.HoldEntries()
+		code := make(chan wire.Code, 1)
+		s.Term().Propose(later, machine.Forget{Node: "m", Boot: 6}, func(_ machine.Outcome, c wire.Code) { code <- c })
+		s.Decide(termtest.Committed)
+		synctest.Wait()
+		s.Decide(termtest.Dropped)
+		led := make(chan struct{})
+		go func() { defer close(led); s.Lead() }()
+		s.Decide(termtest.Committed) // LeaderStart
+		<-led
+		s.ReleaseEntries()
+		if c := verdict(code); c != wire.CodeUnknown {
+			t.Errorf("code %v", c)
+		}
+	})
+}

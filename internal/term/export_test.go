@@ -10,6 +10,7 @@ import (
 
 // Limits filled by the tests.
 const (
+	MaxViews          = maxViews
 	MaxMemberSessions = maxMemberSessions
 	MaxHeld           = maxHeld
 	MaxMetas          = metaRoom
@@ -164,3 +165,27 @@ func Expect(t *Table, entry []byte, commands []machine.Command) { t.expect(entry
 
 // KeysAtOnce is the number of keys that the planner reads at a time.
 const KeysAtOnce = keysAtOnce
+
+// Locked runs f while the table is being changed.
+func (t *Table) Locked(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f()
+}
+
+// EncodedSummary returns the body of the answer to a beat.
+func (t *Term) EncodedSummary(c wire.Code) []byte { return t.encodedSummary(c) }
+
+// Views returns the number of groups that the readers of the table share, and of their
+// callers.
+func (t *Table) Views() (views, callers int) {
+	t.groups.mu.Lock()
+	defer t.groups.mu.Unlock()
+	for _, v := range t.groups.views {
+		callers += len(v.status.Callers)
+	}
+	if callers != t.groups.callers {
+		return len(t.groups.views), -1
+	}
+	return len(t.groups.views), callers
+}

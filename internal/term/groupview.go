@@ -17,19 +17,29 @@ import (
 // The memory of changes is the leader's own and no part of the table: a reader that
 // comes from another leader, or comes late, gets the whole list.
 type groupsRead struct {
-	mu    sync.Mutex
-	of    *machine.State // the table that the views are of
-	views map[string]*groupView
+	mu      sync.Mutex
+	of      *machine.State // the table that the views are of
+	views   map[string]*groupView
+	callers int    // of all views
+	reads   uint64 // so far
 }
 
-// keptVersions is the number of versions of a group from which a reader can go on.
-const keptVersions = 64
+const (
+	// keptVersions is the number of versions of a group from which a reader can go on.
+	keptVersions = 64
+
+	// maxViews and maxViewCallers bound the views. The views that were read least recently
+	// are forgotten: the next reader gets the whole list.
+	maxViews       = 1 << 10
+	maxViewCallers = 1 << 16
+)
 
 // groupView is a group as the last reader saw it, and how it came there.
 type groupView struct {
 	status  machine.GroupStatus // readers share the callers: they never change
 	changed []uint64            // by caller: the seen version that the caller came or changed with
 	seen    []seenVersion       // ascending, at most keptVersions: the versions that readers may have
+	read    uint64              // the read of groupsRead that was the last of this view
 }
 
 // seenVersion is a version that a reader was told of, and the callers that had gone by
@@ -49,22 +59,47 @@ func (r *groupsRead) read(m *machine.State, name string, since uint64) (st *mach
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.of != m {
-		r.of, r.views = m, make(map[string]*groupView)
+		r.of, r.views, r.callers = m, make(map[string]*groupView), 0
 	}
+	r.reads++
 	v := r.views[name]
 	if v == nil || v.status.Version != version {
 		st, ok := m.Group(name)
 		if !ok {
-			delete(r.views, name)
+			r.forget(name)
 			return nil, 0, nil
 		}
 		if v == nil {
 			v = &groupView{}
 			r.views[name] = v
 		}
+		r.callers += len(st.Callers) - len(v.status.Callers)
 		v.advance(st)
 	}
+	v.read = r.reads
+	for len(r.views) > maxViews || len(r.views) > 1 && r.callers > maxViewCallers {
+		r.forgetOldest()
+	}
 	return v.tell(since)
+}
+
+// forget forgets the view of a group, if there is one.
+func (r *groupsRead) forget(name string) {
+	if v := r.views[name]; v != nil {
+		r.callers -= len(v.status.Callers)
+		delete(r.views, name)
+	}
+}
+
+// forgetOldest forgets the view that was read least recently.
+func (r *groupsRead) forgetOldest() {
+	oldest, read := "", r.reads+1
+	for name, v := range r.views {
+		if v.read < read {
+			oldest, read = name, v.read
+		}
+	}
+	r.forget(oldest)
 }
 
 // advance makes st the state of the view.
@@ -92,6 +127,14 @@ func (v *groupView) advance(st machine.GroupStatus) {
 		v.seen = slices.Delete(v.seen, 0, 1)
 	}
 	v.status, v.changed, v.seen = st, changed, append(v.seen, seen)
+	// A reader of a version before so many departures gets the whole list in any case.
+	gone := 0
+	for i := len(v.seen) - 1; i > 0; i-- {
+		if gone += len(v.seen[i].gone); gone >= len(st.Callers) {
+			v.seen = slices.Delete(v.seen, 0, i)
+			break
+		}
+	}
 }
 
 // tell answers a reader as read does.

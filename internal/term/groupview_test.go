@@ -9,6 +9,7 @@ import (
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/internal/wire"
 )
@@ -118,4 +119,38 @@ func TestReadersOfAGroupKeepUp(t *testing.T) {
 func (g *troupe) state() (st machine.GroupStatus) {
 	g.View(func(m *machine.State) { st, _ = m.Group("g") })
 	return st
+}
+
+// Readers of more groups than the leader keeps in mind, and of large groups, are answered
+// all the same.
+func TestTheLeaderKeepsTheGroupsThatAreRead(t *testing.T) {
+	onStage(t, func(s *stage) {
+		const groups, sessions = term.MaxViews + 50, 8
+		s.SetCheck(false)
+		for n := byte(1); n <= sessions; n++ {
+			s.open(n)
+		}
+		name := func(i int) string { return fmt.Sprint("g", i) }
+		for i := range groups {
+			s.Must(machine.Enlist{Session: sid(byte(1 + i%sessions)), Seq: uint64(i + 1), Group: name(i), Shards: 1, Weight: 100})
+		}
+		synctest.Wait()
+		for i := range groups {
+			if a := s.read(replica.Query{Group: name(i)}); a.Group == nil || len(a.Group.Callers) != 1 {
+				t.Fatalf("%+v", a.Group)
+			}
+			s.read(replica.Query{Group: name(0)}) // the one that is read again and again stays
+		}
+		views, callers := s.Table().Views()
+		if views != term.MaxViews || callers != views {
+			t.Errorf("%d views with %d callers", views, callers)
+		}
+		a := s.read(replica.Query{Group: name(0)})
+		if a := s.read(replica.Query{Group: name(0), Since: a.Group.Version}); a.Since == 0 {
+			t.Error("the group that is read most is forgotten")
+		}
+		if a := s.read(replica.Query{Group: name(2), Since: a.Group.Version}); a.Since != 0 || len(a.Group.Callers) != 1 {
+			t.Errorf("a forgotten group: since %d, %+v", a.Since, a.Group)
+		}
+	})
 }

@@ -53,6 +53,7 @@ type keeper struct {
 	delays   map[machine.Token]*delay
 	due      dueHeap
 	lastTick time.Time
+	stopped  bool // no beat is acknowledged any more
 }
 
 // A deadline is a session as seen by the keeper.
@@ -307,9 +308,12 @@ func (k *keeper) endDelay(token machine.Token) {
 	})
 }
 
-// stop answers every waiting beat with CodeNotLeader.
+// stop answers every waiting beat, and every beat whose answer is still to come, with
+// CodeNotLeader. Once stop has returned, the keeper acknowledges no beat, whatever verdict
+// on a round or on a command comes later.
 func (k *keeper) stop() {
 	k.mu.Lock()
+	k.stopped = true
 	var waiting []beat
 	for _, d := range k.sessions {
 		waiting = append(waiting, d.waiting...)

@@ -29,21 +29,27 @@ import (
 // Beats do not wait for the order of a session that is revoked itself: the table refuses
 // it, and such orders in a row would keep the beats of a living session waiting for ever.
 func (k *keeper) holdBeats(order machine.EndSession, done func(machine.Outcome, wire.Code)) func(machine.Outcome, wire.Code) {
-	var st, by machine.SessionStatus
-	open := false
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	var st machine.SessionStatus
+	held := false
 	k.t.table.View(func(m *machine.State) {
+		open := false
 		st, open = m.SessionOf(order.Ref)
-		by, _ = m.Session(order.Session)
+		by, _ := m.Session(order.Session)
+		if !open || st.Ending || by.Revoked || by.Ending {
+			return
+		}
+		held = true
+		// The table first and mu second: a caller that waits for the table must not keep
+		// beats waiting. The keeper may be about to hear that the session is open. It cannot
+		// have heard of the end: the session is in the table, and ended comes after the entry.
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.addLocked(newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, k.t.table.Clock.Now()))
+		k.sessions[st.ID].orders++
 	})
-	if !open || st.Ending || by.Revoked || by.Ending {
+	if !held {
 		return done
 	}
-	// The keeper may be about to hear that the session is open. It cannot have heard of
-	// the end: the session is in the table, and ended comes after the entry.
-	k.addLocked(newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, k.t.table.Clock.Now()))
-	k.sessions[st.ID].orders++
 	return func(o machine.Outcome, c wire.Code) {
 		k.orderDecided(st.ID, c)
 		done(o, c)

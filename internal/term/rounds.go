@@ -108,14 +108,15 @@ func (t *Term) round(ctx context.Context) bool {
 
 // confirmTerm is a round. confirmTerm reports true if a majority of the voters says
 // "my term is not above this leader's" and the configuration does not change
-// meanwhile. A single voter asks nobody.
+// meanwhile. A single voter asks nobody. Once ctx has ended, the answer is false: the Term
+// has stopped, or the round has taken too long.
 func (t *Term) confirmTerm(ctx context.Context) bool {
 	before := t.cfg.Log.Voters()
 	if !t.cfg.Log.Leads(t.cfg.Term) {
 		return false
 	}
 	if len(before) == 1 && before[0] == t.cfg.Log.ID() {
-		return true
+		return ctx.Err() == nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, timing.ConfirmRound)
 	defer cancel()
@@ -139,5 +140,5 @@ func (t *Term) confirmTerm(ctx context.Context) bool {
 		}
 	}
 	after := t.cfg.Log.Voters()
-	return yes >= need && t.cfg.Log.Leads(t.cfg.Term) && slices.Equal(before, after)
+	return yes >= need && t.cfg.Log.Leads(t.cfg.Term) && slices.Equal(before, after) && ctx.Err() == nil
 }

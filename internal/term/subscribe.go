@@ -223,6 +223,10 @@ func (t *Term) AnnounceBound(ttl uint64) {
 // subscriber is told when the member attaches.
 func (t *Term) tell(e machine.Event) {
 	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return // the member is told by the next leader
+	}
 	s := t.sessions[e.Session]
 	if e.Kind == machine.EventEnding {
 		e.Kind = machine.EventEnded // the rest of the end is of no interest to the client
@@ -288,6 +292,7 @@ func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done fu
 			done(machine.Outcome{}, code)
 			return
 		}
+		done = t.endings.forgotten(c, done)
 	default:
 		id, ok := clientCommand(cmd)
 		if !ok {

@@ -1,7 +1,6 @@
 package term
 
 import (
-	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
@@ -21,13 +20,11 @@ func (t *Term) Summarize(done func(wire.Summary, wire.Code)) {
 // Rounds describes how long the latest rounds took that confirmed the leader.
 func (t *Term) Rounds() timing.Quantiles { return t.rounds.took.Quantiles() }
 
-// summary counts what the table has now.
+// summary counts what the table has now. summary does not wait for the table.
 func (t *Term) summary() wire.Summary {
-	var m machine.Summary
-	var granting bool
-	t.table.View(func(s *machine.State) { m, granting = s.Summary(), s.Lifted() })
+	m := t.table.latest.Load()
 	return wire.Summary{
-		Term: t.Number(), Clock: t.table.Clock.Wall().UnixNano(), Commands: m.Commands, Granting: granting, Members: uint32(t.Members()),
+		Term: t.Number(), Clock: t.table.Clock.Wall().UnixNano(), Commands: m.Commands, Granting: m.lifted, Members: uint32(t.Members()),
 		Keys: uint32(m.Keys), Grants: uint32(m.Grants), Waits: uint32(m.Waits), Sessions: uint32(m.Sessions),
 		Values: uint32(m.Values), Groups: uint32(m.Groups), Shards: uint32(m.Shards),
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/host"
@@ -36,9 +37,20 @@ type Table struct {
 
 	groups groupsRead // has a mutex of its own, which is locked after mu
 
+	// The table's sizes after the last entry, to be read without mu: an answer to a beat
+	// has the sizes, and must not wait while an entry is applied.
+	latest atomic.Pointer[sizes]
+
 	expecting sync.Mutex
 	expected  entry         // of the term's proposer
 	took      time.Duration // to apply the last entry
+}
+
+// sizes are facts of the table after an entry. They never change.
+type sizes struct {
+	machine.Summary
+	lifted bool   // the founding wait is over
+	bound  uint64 // of sessions' TTLs, in milliseconds
 }
 
 // applied is the effect of a log entry.
@@ -56,7 +68,14 @@ type entry struct {
 
 // NewTable returns the table of a cluster before founding.
 func NewTable() *Table {
-	return &Table{m: machine.New(), marks: make(map[machine.SessionID]time.Time)}
+	t := &Table{m: machine.New(), marks: make(map[machine.SessionID]time.Time)}
+	t.publishLocked()
+	return t
+}
+
+// publishLocked makes the present sizes the latest.
+func (t *Table) publishLocked() {
+	t.latest.Store(&sizes{Summary: t.m.Summary(), lifted: t.m.Lifted(), bound: t.m.Bound()})
 }
 
 // Apply applies a log entry and returns the outcomes of the commands as
@@ -90,6 +109,7 @@ func (t *Table) Apply(data []byte, at time.Time) any {
 		t.rose = now
 	}
 	watch := t.watch
+	t.publishLocked() // before the watch hears of the entry
 	t.took = t.Clock.Now().Sub(now)
 	t.mu.Unlock()
 	if watch != nil {
@@ -169,9 +189,7 @@ func (t *Table) lastApply() time.Duration {
 
 // Bound returns the bound of sessions' TTLs, or 0 before the founding.
 func (t *Table) Bound() time.Duration {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return time.Duration(t.m.Bound()) * time.Millisecond
+	return time.Duration(t.latest.Load().bound) * time.Millisecond
 }
 
 // ErrBeyond means: this table has parted from the tables of the other voters:
@@ -290,5 +308,6 @@ func (t *Table) Restore(r io.Reader) error {
 	defer t.mu.Unlock()
 	t.m, t.marks, t.founded, t.rose = m, marks, now, now
 	t.config = max(t.config, binary.BigEndian.Uint64(head[:]))
+	t.publishLocked()
 	return nil
 }

@@ -168,16 +168,17 @@ func (t *Term) Start() {
 // Stop ends the term on this node and joins the Term's goroutines. Every waiting request
 // is answered, and every subscriber's Stop is called. Stop waits for the verdict
 // on the entry in flight.
+//
+// The order is part of the safety argument: see the package's documentation.
 func (t *Term) Stop() {
-	t.table.setWatch(nil)
 	t.mu.Lock()
 	t.closed = true
 	subscribers, ready := t.subscribers, t.ready
 	t.subscribers, t.ready = nil, nil
 	t.mu.Unlock()
+	t.keeper.stop()
 	t.cancel()
 	t.proposer.stop()
-	t.keeper.stop()
 	t.endings.stop()
 	for s := range subscribers {
 		if s.Stop != nil {
@@ -188,7 +189,7 @@ func (t *Term) Stop() {
 		(*done)(wire.CodeNotLeader)
 	}
 	t.wg.Wait()
-	t.keeper.stop() // beats received during the first call
+	t.table.setWatch(nil)
 }
 
 // Number returns the number of the term.
@@ -249,9 +250,10 @@ func (t *Term) tick() {
 // lift proposes the end of the founding wait, if the wait is over.
 func (t *Term) lift(now time.Time) {
 	t.table.mu.RLock()
-	lifted, bound, founded := t.table.m.Lifted(), t.table.m.Bound(), t.table.founded
+	founded := t.table.founded
 	t.table.mu.RUnlock()
-	if lifted || !t.cfg.Alone && now.Sub(founded) < foundingWait(time.Duration(bound)*time.Millisecond) {
+	bound := t.Bound()
+	if t.Lifted() || !t.cfg.Alone && now.Sub(founded) < foundingWait(time.Duration(bound)*time.Millisecond) {
 		return
 	}
 	if t.cfg.MayLift != nil && !t.cfg.MayLift() {
@@ -376,10 +378,10 @@ func (t *Term) Depart(name string, boot uint64, done func(wire.Code)) {
 }
 
 // Bound returns the largest TTL allowed to a session, in milliseconds.
-func (t *Term) Bound() uint64 { return view(t.table, (*machine.State).Bound) }
+func (t *Term) Bound() uint64 { return t.table.latest.Load().bound }
 
 // Lifted reports whether the founding wait is over.
-func (t *Term) Lifted() bool { return view(t.table, (*machine.State).Lifted) }
+func (t *Term) Lifted() bool { return t.table.latest.Load().lifted }
 
 // Queue returns the number of commands that wait for the next entry, and their bytes.
 func (t *Term) Queue() (commands, bytes int) {

@@ -22,7 +22,8 @@ import (
 // suites are the tests that play the suite, by directory.
 var suites = []struct{ dir, packages, tests string }{
 	{"../..", "./fence/...", "^(TestGuard|TestFile|TestMemory|TestDurable|TestManifest)$"},
-	{".", ".", "^(TestDatabases|TestRedis)$"},
+	{".", ".", "^(TestDatabases|TestRedis|TestS3)$"},
+	{"../../examples/stores", "./...", "^TestManifestInADirectory$"},
 }
 
 func main() {
@@ -98,6 +99,7 @@ func read(out io.Reader, tell func(guard, name, result string)) (ok bool) {
 		}
 		guard := event.Package[strings.LastIndex(event.Package, "/")+1:] + ": " +
 			strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(event.Test[:i], "Test"), "Databases/"), "_", " ")
+		guard = strings.ReplaceAll(guard, "/", ", ")
 		tell(strings.TrimPrefix(guard, "fences: "), name, result)
 	}
 	return ok
