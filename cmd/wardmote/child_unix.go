@@ -132,7 +132,9 @@ func (c *child) follow() {
 		var why string
 		switch verb, rest, _ := strings.Cut(lines.Text(), " "); verb {
 		case "stopped":
-			c.stop()
+			var by int
+			_, _ = fmt.Sscan(rest, &by)
+			c.stop(syscall.Signal(by))
 		case "ended":
 			_, _ = fmt.Sscan(rest, &e.code, &why)
 			e.trust, e.killed = why == "trust", why == "kill"
@@ -220,8 +222,19 @@ func (c *child) close() {
 // stop follows a command that was stopped from the terminal: run stops too, so that the
 // shell comes back, and the command goes on when run does. Meanwhile nothing confirms the
 // lock, and after its trust has ended the guard ends the command.
-func (c *child) stop() {
+func (c *child) stop(by syscall.Signal) {
 	pid := c.group()
+	if by == syscall.SIGTTIN || by == syscall.SIGTTOU {
+		// A command that used the terminal before begin gave it the terminal goes on.
+		giveTerminal(pid)
+		if tty, group, ok := terminal(); ok {
+			tty.Close()
+			if group == pid {
+				c.order(fmt.Sprint("signal ", int(syscall.SIGCONT)))
+				return
+			}
+		}
+	}
 	if !takeTerminal(pid) && !hasTerminal() {
 		return // stopped by somebody else, who will let it go on
 	}

@@ -136,7 +136,7 @@ func readOrders(from io.Reader, orders chan<- order) {
 
 // A change is a change of the command's process: stopped or ended.
 type change struct {
-	stopped bool
+	stopped syscall.Signal // by this signal; 0: ended
 	status  syscall.WaitStatus
 }
 
@@ -155,8 +155,8 @@ func (g *guard) watch(orders <-chan order) {
 			}
 			g.obey(o)
 		case c := <-changes:
-			if c.stopped {
-				g.report("stopped")
+			if c.stopped != 0 {
+				g.report("stopped %d", int(c.stopped))
 				continue
 			}
 			g.endGroup()
@@ -245,7 +245,7 @@ func awaitChanges(pid int, changes chan<- change) {
 		case !ws.Stopped():
 			changes <- change{status: ws}
 		case ws.StopSignal() != syscall.SIGSTOP: // which is not the terminal's
-			changes <- change{stopped: true}
+			changes <- change{stopped: ws.StopSignal()}
 		}
 	}
 }
