@@ -205,6 +205,9 @@ func readBatches(data []byte) (batches []batch, end chain, dirty int64, err erro
 				return nil, c, 0, fmt.Errorf("%w: batch %d, at byte %d, does not match its checksum", ErrDamaged, c.number+1, at)
 			}
 			dirty, err := c.cut(data, at)
+			if err == nil && dirty > begin+length {
+				err = fmt.Errorf("%w: batch %d, at byte %d, has lost bytes, and there are bytes behind it", ErrDamaged, c.number+1, at)
+			}
 			return batches, c, dirty, err
 		}
 		if padding := data[begin+length : min(next.end, int64(len(data)))]; !allZero(padding) {
