@@ -8,13 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// zookeeperJars are the files of Debian's package zookeeper.
+// zookeeperJars names the libraries of Debian's package zookeeper.
 const zookeeperJars = "/usr/share/java/zookeeper.jar"
 
 func zookeeperThere() error {
@@ -31,14 +30,10 @@ func zookeeperThere() error {
 type zookeeper struct {
 	servers []*server
 	clients []*zk.Conn
-	ready   string // the version, from the servers
-
-	mu    sync.Mutex
-	conns map[int]*zk.Conn // of callers that contend
 }
 
 func startZooKeeper(ctx context.Context, dir string) (system, error) {
-	z := &zookeeper{conns: make(map[int]*zk.Conn)}
+	z := new(zookeeper)
 	ports, err := freePorts(9)
 	if err != nil {
 		return nil, err
@@ -75,7 +70,6 @@ func startZooKeeper(ctx context.Context, dir string) (system, error) {
 		}
 		z.clients = append(z.clients, c)
 	}
-	z.ready = "ZooKeeper (Debian's package), go-zookeeper " + moduleVersion("github.com/go-zookeeper/zk")
 	return z, nil
 }
 
@@ -116,7 +110,9 @@ func (z *zookeeper) pids() []int {
 	return pids
 }
 
-func (z *zookeeper) version() string { return z.ready }
+func (z *zookeeper) version() string {
+	return "Debian's package, go-zookeeper " + moduleVersion("github.com/go-zookeeper/zk")
+}
 
 func (z *zookeeper) stop() error {
 	for _, c := range z.clients {
