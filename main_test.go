@@ -15,6 +15,7 @@ import (
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/locks"
+	"github.com/wardmote/wardmote/transport"
 )
 
 // appEnv names the app of a child process. Main must not take the variable for one of
@@ -53,7 +54,17 @@ var apps = map[string]App{
 	},
 }
 
+// networks are the networks of apps that have one of their own.
+var networks = map[string]transport.Network{}
+
+// bares are child processes without Main.
+var bares = map[string]func(){}
+
 func TestMain(m *testing.M) {
+	if run, ok := bares[os.Getenv(appEnv)]; ok {
+		run()
+		return
+	}
 	app, child := apps[os.Getenv(appEnv)]
 	if !child {
 		os.Exit(m.Run())
@@ -62,7 +73,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(appEnv) == idleApp {
 		founders = 3
 	}
-	if err := Main(cluster.Config{Bind: "127.0.0.1:0", InitialSize: founders}, app); err != nil {
+	if err := Main(cluster.Config{Bind: "127.0.0.1:0", InitialSize: founders, Network: networks[os.Getenv(appEnv)]}, app); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -211,11 +211,22 @@ type Recovery struct {
 	// clusters may grant one lock. 0, the default, means never. In memory only.
 	AssumeGone time.Duration
 
-	// TokenFloor, if set, is asked before a cluster is founded or succeeded: the
-	// first token is above the result. While TokenFloor fails, nothing is founded.
-	// A result above 2^53 - 2^46 is refused, and Health tells so. A member accepts a
-	// first token more than a day ahead of its clock only if its own TokenFloor
-	// explains it: set TokenFloor on all members.
+	// TokenFloor, if set, tells the highest token that the protected resources have
+	// seen, so that tokens rise although every process and every Dir was lost and the
+	// founders' clocks are wrong. fence.File.Highest is one, sqlfence.Guard.Highest
+	// nearly. Set TokenFloor on every member that may found.
+	//
+	// TokenFloor is asked before a cluster is founded, succeeded or recovered, by each
+	// member that takes part. The first token is above all results, and never waits for
+	// a clock. Where a clock is behind the result, the first token is above by 2^32, since
+	// a former holder may have a token that it has not shown yet.
+	//
+	// While TokenFloor fails or does not return, this member takes no part in a founding:
+	// Health says so, a line in the log warns, and TokenFloor is called again, within 15 s
+	// at the latest. Each call has a ctx of 5 s and must return when ctx ends: Stop waits
+	// for it. A result more than a day ahead of this host's clock and of the tokens that
+	// this member has seen itself counts as a failure, since no later founding could give
+	// the skipped tokens back.
 	TokenFloor func(ctx context.Context) (fence.Token, error)
 
 	_ struct{}

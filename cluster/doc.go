@@ -102,6 +102,10 @@
 // ever told to any member, and its tokens are above all tokens seen by any member.
 // Clients go on with new sessions.
 //
+// A first founding after the loss of everything has no such memory: its tokens rise if no
+// founder's clock is behind the clock of an earlier founder, or if Recovery.TokenFloor
+// tells a token of the last cluster.
+//
 // If a leader of the old cluster answers after all, confirmed by a majority of its
 // voters, the word was not true: the successor's members go back. A leader that the
 // members do not know as a voter needs a second voter as witness. Two clusters of a

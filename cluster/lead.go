@@ -88,6 +88,7 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 		Deny:    n.denyCommand(),
 		Refused: n.self.Refused,
 		Meter:   n.self.Meter,
+		Grid:    n.self.Grid,
 	}, r.Barrier, n.founding.Value(), func() int {
 		return voters.Readable(r.Servers(), n.gossip.All(), machine.MaxFormat)
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
+	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wakeup"
 )
 
@@ -134,6 +135,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		Log:     cfg.Logger.With("member", n.cfg.Name),
 		Clock:   at.Clock,
 		Meter:   new(meter.Node),
+		Grid:    new(timing.Grid),
 	}
 	n.self.Refused = refused.New(n.self.Log)
 	n.tellNarrowed()

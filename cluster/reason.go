@@ -82,6 +82,9 @@ func (s *situation) explain() (reason, next string) {
 		if strings.Contains(s.progress, founding.Stranded) {
 			return s.progress, "restart the members of that cluster, or call Node.Recover on one of them; Health there says which way"
 		}
+		if strings.Contains(s.progress, founding.NoFloor) {
+			return s.progress, letFloorAnswer
+		}
 		return s.progress, "start the missing members, or correct Join, Founders, InitialSize, Cluster and Security of those that run"
 	case !s.led:
 		return s.explainSilence()
@@ -103,6 +106,9 @@ func (s *situation) explain() (reason, next string) {
 	}
 	return s.keys, s.keysNext
 }
+
+// letFloorAnswer is the action while a founding waits for Recovery.TokenFloor.
+const letFloorAnswer = "let the resource behind Recovery.TokenFloor answer, on each member that is named, or correct what the text says"
 
 // explainSilence is for a member of a cluster without a leader.
 func (s *situation) explainSilence() (reason, next string) {
@@ -143,6 +149,9 @@ func (s *situation) explainSilence() (reason, next string) {
 		// The members that refuse are alive: to restart them or to name them as gone
 		// would be wrong, however little of them is seen.
 		return reason + "; " + s.unproved, "give this member the same Security and Cluster as the members that refuse it; they live, so do not call Recover"
+	}
+	if strings.Contains(s.progress, founding.NoFloor) {
+		next, s.outlook = letFloorAnswer, ""
 	}
 	if s.hopeless {
 		reason = "this cluster cannot come back by itself: " + reason

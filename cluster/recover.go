@@ -45,7 +45,8 @@ type RecoverOptions struct {
 //     locks.ClusterReplaced, before the successor is founded;
 //   - the successor grants nothing for the largest TTL ever told to any of them, so
 //     holders outside the group have lost their trust by then;
-//   - its tokens are above every token seen by any of them.
+//   - its tokens are above every token seen by any of them, and above the answer of each
+//     one's Recovery.TokenFloor, for which Recover waits.
 //
 // No process ends. Clients open new sessions by themselves. The successor begins with the
 // voters that are left, with a Dir with one: until others have joined it bears fewer

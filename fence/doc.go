@@ -5,7 +5,8 @@
 // lock, and its next instruction may be a write. No lock can prevent that write.
 // The resource can, because every grant of a lock carries a token larger than
 // every token granted before: the resource remembers the highest token shown to
-// it and refuses lower ones.
+// it and refuses lower ones. Tokens rise across clusters too, with one condition: see
+// "When everything is lost".
 //
 // There are three types:
 //
@@ -63,6 +64,18 @@
 // fenced. Give each operation an idempotency key instead, and check the lock's
 // remaining time before each side effect. The check makes accidents rarer and
 // does not exclude them.
+//
+// # When everything is lost
+//
+// After the loss of every member of a cluster, and of every Dir, the next cluster's
+// tokens begin at its founders' clocks. If these are behind the former founders' clocks,
+// the guard refuses the rightful holders. The guard itself can tell the next cluster how
+// high the tokens were:
+//
+//	cfg.Recovery.TokenFloor = file.Highest
+//
+// The next cluster then begins above every token that the guard has seen. See
+// docs/fencing.md.
 //
 // # Testing your own
 //

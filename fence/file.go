@@ -2,6 +2,7 @@ package fence
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -225,6 +226,21 @@ func (f *File) Current() (Token, error) {
 	return f.latest.token, nil
 }
 
+// Highest returns the highest token that the file has seen, or zero. In contrast to
+// Current it waits for no write, whose process may be stopped: a claim that is under way
+// may be missing. Highest is a cluster.Recovery.TokenFloor:
+//
+//	cfg.Recovery.TokenFloor = file.Highest
+//
+// Highest fails with a *CorruptError if the mark is damaged, with the error of the file
+// system, and with ctx's error if ctx has ended. After Close it still answers.
+func (f *File) Highest(ctx context.Context) (Token, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	return peekMark(f.path)
+}
+
 // Close closes the File after a running write has returned. The mark file and the
 // lock file stay. Later calls fail with os.ErrClosed; a second Close does nothing.
 func (f *File) Close() error {
@@ -326,6 +342,33 @@ func (f *File) readMark() error {
 		f.latest, f.durable = r, false
 	}
 	return nil
+}
+
+// peekMark returns the mark on disk without the lock. A store under way may tear both
+// copies of the record that it writes, for a moment: so damage is looked at again.
+func peekMark(path string) (Token, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, &CorruptError{Path: path, Reason: "removed or replaced while in use"}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("fence: %w", err)
+	}
+	defer file.Close()
+	var buffer [markSize + 1]byte
+	for tries := 1; ; tries++ {
+		n, err := file.ReadAt(buffer[:], 0)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, fmt.Errorf("fence: %w", err)
+		}
+		r, err := decodeMark(buffer[:n])
+		if err == nil {
+			return r.token, nil
+		}
+		if tries == 3 {
+			return 0, &CorruptError{Path: path, Reason: err.Error()}
+		}
+	}
 }
 
 // storeMark writes t as the mark on disk, durably. On an error the mark on disk is

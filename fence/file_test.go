@@ -2,6 +2,7 @@ package fence
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -418,5 +419,70 @@ func TestClaimCostsOneSync(t *testing.T) {
 	steps, writes, syncs = d.step-steps, d.writes-writes, d.syncs-syncs
 	if steps != 20 || writes != 10 || syncs != 10 {
 		t.Errorf("10 tokens cost %d writes, %d syncs and %d steps in all, want 10, 10 and 20", writes, syncs, steps)
+	}
+}
+
+// Highest answers while a write of another process hangs, from a closed File too, and
+// tells damage.
+func TestHighestWaitsForNoWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mark")
+	f := openTest(t, path)
+	highest := func(want Token) {
+		t.Helper()
+		if got, err := f.Highest(t.Context()); err != nil || got != want {
+			t.Errorf("the highest token is %d, %v; want %d", got, err, want)
+		}
+	}
+	highest(0)
+	if err := f.Do(7, func() error { highest(7); return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	highest(7)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Highest(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of ctx: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var damage *CorruptError
+	if _, err := f.Highest(t.Context()); !errors.As(err, &damage) {
+		t.Errorf("of a damaged mark: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Highest(t.Context()); !errors.As(err, &damage) {
+		t.Errorf("of a lost mark: %v", err)
+	}
+}
+
+// Highest reads while others store: it sees no torn mark, and never a lower one than before.
+func TestHighestBesideClaims(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mark")
+	f, reader := openTest(t, path), openTest(t, path)
+	const last = 300
+	claimed := make(chan error, 1)
+	go func() {
+		var err error
+		for token := Token(1); token <= last && err == nil; token++ {
+			err = f.Claim(token)
+		}
+		claimed <- err
+	}()
+	for was := Token(0); was < last; {
+		got, err := reader.Highest(t.Context())
+		if err != nil || got < was {
+			t.Errorf("%d after %d, %v", got, was, err)
+			break
+		}
+		was = got
+	}
+	if err := <-claimed; err != nil {
+		t.Error(err)
 	}
 }

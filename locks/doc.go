@@ -23,7 +23,7 @@
 //     every process and every Dir this rests on the wall clock of the process that
 //     founds the next cluster: if that clock is behind the earlier founder's, tokens
 //     may fall, and a fence then refuses the rightful holder until they have caught
-//     up. cluster.Recovery.TokenFloor takes the clock out of it: the founder asks the
+//     up. cluster.Recovery.TokenFloor takes the clock out of it: the founders ask the
 //     protected resource for the largest token it has seen.
 //   - Loss is told first. While a process runs, the context of its grant ends
 //     before Acquire returns the key's next grant to anybody.

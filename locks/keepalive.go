@@ -77,7 +77,7 @@ func (s *session) planCheck(now instant, d time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.grants)+len(s.waiters) > 0 {
-		d = min(d, sleepCheck)
+		d = min(d, s.c.rep.NextLook(now.at, sleepCheck))
 	}
 	s.nextCheck = now.at.Add(d)
 	return d

@@ -10,7 +10,8 @@ import (
 )
 
 // BenchmarkReports measures reports and pages of 256 keys beside 10,000 keys of the client,
-// on a voter and on a thin member.
+// on a voter and on a thin member. A report takes 0.08 ms of CPU time, whose wall time is up
+// to a millisecond on two cores with thirty other processes.
 func BenchmarkReports(b *testing.B) {
 	one, err := cluster.Start(b.Context(), cluster.Config{Name: "m1", InitialSize: 1, TTL: time.Second})
 	if err != nil {

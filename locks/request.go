@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -95,7 +96,7 @@ func checkSet(keys []string) error {
 	case len(keys) > machine.MaxKeys:
 		return configError("keys", "%d exceed %d", len(keys), machine.MaxKeys)
 	}
-	size := 0
+	size, levels := 0, 0
 	for i, key := range keys {
 		if err := checkKey(key); err != nil {
 			return err
@@ -104,9 +105,13 @@ func checkSet(keys []string) error {
 			return configError("keys", "%q is there twice", key)
 		}
 		size += len(key)
+		levels += strings.Count(key, "/")
 	}
 	if size > machine.MaxKeyBytes {
 		return configError("keys", "%d bytes in all exceed %d", size, machine.MaxKeyBytes)
+	}
+	if levels > machine.MaxLevels {
+		return configError("keys", "%d slashes in all exceed %d", levels, machine.MaxLevels)
 	}
 	return nil
 }

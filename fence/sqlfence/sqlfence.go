@@ -84,6 +84,8 @@ type Guard struct {
 	locked string // MySQL: the mark after the claim, by a read that sees the present
 	assert string // the mark, held until the transaction ends
 	hold   string // SQLite: changes one row if the mark is the token, and holds the mark; else ""
+
+	highest string // the highest mark
 }
 
 // New returns a guard for a table, or a *LimitError. New does not touch a database.
@@ -142,6 +144,7 @@ func (g *Guard) write() {
 			"$one", one, "$two", two).Replace(text)
 	}
 	g.read = named("SELECT {token} FROM {table} WHERE {resource} = $one")
+	g.highest = named("SELECT COALESCE(MAX({token}), 0) FROM {table}")
 	switch g.dialect {
 	case PostgreSQL:
 		g.schema = "CREATE TABLE IF NOT EXISTS {table} ({resource} VARCHAR(255) NOT NULL PRIMARY KEY, {token} BIGINT NOT NULL)"
@@ -206,6 +209,28 @@ func (g *Guard) ClaimSQL() string { return g.claim }
 // statement returns the writer's token. A larger token means that the writer is stale. A
 // smaller token, or no row, means that the token was not claimed.
 func (g *Guard) AssertSQL() string { return g.assert }
+
+// HighestSQL returns the statement of Highest, for callers without database/sql. It has
+// no parameters.
+func (g *Guard) HighestSQL() string { return g.highest }
+
+// Highest returns the highest mark of all resources, or zero if there is none. It waits
+// for no transaction, so a claim that is under way may be missing. Highest reads every
+// mark: where there are many rows and no index on the token, it takes a while.
+//
+// The next cluster should grant no token twice. So give Highest to the members:
+//
+//	cfg.Recovery.TokenFloor = func(ctx context.Context) (fence.Token, error) { return guard.Highest(ctx, db) }
+//
+// Ask the database that takes the claims: a replica may be behind. Highest changes
+// nothing, and fails with the error of the database or of ctx.
+func (g *Guard) Highest(ctx context.Context, db *sql.DB) (fence.Token, error) {
+	var mark int64
+	if err := db.QueryRowContext(ctx, g.highest).Scan(&mark); err != nil {
+		return 0, fmt.Errorf("sqlfence: the highest mark: %w", err)
+	}
+	return fence.Token(max(mark, 0)), nil
+}
 
 // Claim raises the mark of the resource to t, and waits for the write transactions of
 // the earlier holder. Call Claim once for each grant, before the first read. Claim admits

@@ -93,6 +93,7 @@ func TestTheStatements(t *testing.T) {
 		{g.Schema(), ""},
 		{g.ClaimSQL(), "UPDATE app.account SET fence = $2 WHERE id = $1 AND fence <= $2 RETURNING fence"},
 		{g.AssertSQL(), "SELECT fence FROM app.account WHERE id = $1 FOR NO KEY UPDATE"},
+		{g.HighestSQL(), "SELECT COALESCE(MAX(fence), 0) FROM app.account"},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s\nwant %s", test.got, test.want)
@@ -100,7 +101,7 @@ func TestTheStatements(t *testing.T) {
 	}
 	for _, d := range []Dialect{PostgreSQL, MySQL, SQLite} {
 		g := newGuard(t, d)
-		for _, s := range []string{g.Schema(), g.ClaimSQL(), g.AssertSQL()} {
+		for _, s := range []string{g.Schema(), g.ClaimSQL(), g.AssertSQL(), g.HighestSQL()} {
 			if s == "" || strings.ContainsAny(s, "{}") {
 				t.Errorf("%v: %q", d, s)
 			}
@@ -251,6 +252,21 @@ func TestDo(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestHighest(t *testing.T) {
+	for _, test := range []struct {
+		mark any
+		want fence.Token
+	}{{int64(7), 7}, {int64(0), 0}, {int64(-1), 0}, {io.ErrUnexpectedEOF, 0}} {
+		s := &script{marks: []any{test.mark}}
+		db := sql.OpenDB(s)
+		got, err := newGuard(t, MySQL).Highest(t.Context(), db)
+		if _, fails := test.mark.(error); got != test.want || (err != nil) != fails || fails && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("of %v: %d, %v", test.mark, got, err)
+		}
+		_ = db.Close()
 	}
 }
 

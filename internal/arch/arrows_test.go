@@ -222,6 +222,7 @@ var arrows = []arrow{
 	{"internal/refused", "internal/logging", "a line that repeats itself is limited"},
 	{"internal/refused", "internal/timing", durations},
 	{"internal/member", "internal/refused", refusals},
+	{"internal/member", "internal/timing", "every room of a node takes its looks at the moments of one grid"},
 	{"internal/member", "internal/host", "every room of a node reads the same clock"},
 	{"internal/gossip", "internal/refused", refusals},
 	{"internal/port", "internal/refused", refusals},

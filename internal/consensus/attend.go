@@ -17,24 +17,30 @@ import (
 //     every voter, and never this member's own configuration. The timeout is
 //     longer on a host that runs its processes late. Raft's own timer is set a
 //     little later than the timeout, and works if the voters cannot ask each other.
-//   - A leader keeps the shortest timeout, because the timeout gives a leader its
-//     heartbeat interval. So heartbeats come every 50 to 100 ms, whatever timeout
-//     a follower has, and no host's patience slows them.
+//   - A leader's timeout gives the interval of its heartbeats, from a tenth to a fifth
+//     of the timeout. A leader takes the timeout of a follower on a host in time: a
+//     follower hears five heartbeats in its timeout at least, and no host's patience
+//     slows them. While a server does not answer, the leader takes the shortest timeout,
+//     so that the server's return is noticed soon: see reach.
 //   - A candidate keeps the shortest timeout: nobody leads while it waits, and its
 //     next attempt after a failed one must not wait for long.
 func (r *Raft) attend(ctx context.Context) {
-	tick := time.NewTicker(timing.Attend)
+	next := func(now time.Time) time.Duration { return r.cfg.Self.Grid.Next(now, timing.Attend) }
+	now := time.Now()
+	due := now.Add(next(now))
+	tick := time.NewTimer(time.Until(due))
 	defer tick.Stop()
-	due := time.Now().Add(timing.Attend)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.news:
 		case <-tick.C:
-			now := time.Now()
+			now = time.Now()
 			r.patience.note(max(now.Sub(due), 0), now)
-			due = now.Add(timing.Attend)
+			wait := next(now)
+			due = now.Add(wait)
+			tick.Reset(wait)
 			if r.silent() {
 				r.silence.Wake()
 			}
@@ -52,13 +58,18 @@ func (r *Raft) timeout() time.Duration {
 	if r.LeaderID() == "" {
 		return timing.LeastElection
 	}
-	return r.patience.stretch(timing.Election(time.Duration(r.fsm.bound.Load())))
+	return r.patience.stretch(r.election())
 }
+
+// election returns the election timeout of the committed bound of TTLs.
+func (r *Raft) election() time.Duration { return timing.Election(time.Duration(r.fsm.bound.Load())) }
 
 // tune loads the timeouts that fit raft's present state.
 func (r *Raft) tune() {
-	switch {
-	case r.raft.State() != raft.Follower:
+	switch state := r.raft.State(); {
+	case state == raft.Leader && !r.missing():
+		r.load(r.election())
+	case state != raft.Follower:
 		r.load(timing.LeastElection)
 	case r.cold():
 		r.load(timing.ColdElection)

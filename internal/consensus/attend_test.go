@@ -12,8 +12,8 @@ import (
 
 func (r *Raft) loaded() time.Duration { return r.raft.ReloadableConfig().HeartbeatTimeout }
 
-// Followers take their timeout from the committed bound, at its Apply, and a leader
-// keeps the interval of its heartbeats.
+// Followers take their timeout from the committed bound, at its Apply, and a leader takes
+// the interval of its heartbeats from the bound.
 func TestTimeoutsFollowTheCommittedTTL(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.found()
@@ -33,15 +33,15 @@ func TestTimeoutsFollowTheCommittedTTL(t *testing.T) {
 					t.Errorf("%s: %s waits %v", c.entry, f.name, got)
 				}
 			}
-			if got := b.leader().raft().loaded(); got != timing.LeastElection {
+			if got := b.leader().raft().loaded(); got != c.want {
 				t.Errorf("%s: the leader's timeout is %v", c.entry, got)
 			}
 		}
-		// A snapshot brings the bound, too, and every new leader speeds up.
+		// Every new leader takes the interval from the bound, too.
 		for range 3 {
 			b.leader().raft().Transfer(context.Background())
 			time.Sleep(time.Second)
-			if got := b.leader().raft().loaded(); got != timing.LeastElection {
+			if got := b.leader().raft().loaded(); got != 600*time.Millisecond {
 				t.Errorf("a new leader's timeout is %v", got)
 			}
 		}
@@ -87,10 +87,39 @@ func TestPatienceNeverSlowsALeader(t *testing.T) {
 			c.raft().tune()
 			want := mostPatience*timing.MostElection + 2*timing.Attend
 			if c.raft().raft.State() == raft.Leader {
-				want = timing.LeastElection
+				want = timing.MostElection
 			}
 			if got := c.raft().loaded(); got != want {
 				t.Errorf("%s waits %v, want %v", c.name, got, want)
+			}
+		}
+	})
+}
+
+// While a server does not answer, the leader's heartbeats come as often as ever, and so a
+// server that returns is noticed soon. A server that was removed is not waited for.
+func TestALeaderIsQuickWhileAServerIsMissing(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.found()
+		b.commit("ttl 10s")
+		time.Sleep(time.Second)
+		leader, away := b.leader().raft(), b.followers()[0]
+		for _, remove := range []bool{false, true} {
+			b.separate(away.name, true)
+			time.Sleep(time.Second)
+			if got := leader.loaded(); got != timing.LeastElection {
+				t.Errorf("without a server: %v", got)
+			}
+			if remove {
+				if err := leader.Remove(away.raft().ID(), b.leader().tape().prev()); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				b.separate(away.name, false)
+			}
+			time.Sleep(time.Second)
+			if got := leader.loaded(); got != timing.MostElection {
+				t.Errorf("removed: %t, all servers answer: %v", remove, got)
 			}
 		}
 	})

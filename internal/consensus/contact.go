@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -96,6 +97,12 @@ func (r *Raft) Contact(id string) member.Contact {
 	r.contacts.mu.Lock()
 	defer r.contacts.mu.Unlock()
 	return r.contacts.last[id]
+}
+
+// missing reports whether the latest exchange with a server of the latest configuration
+// had no answer.
+func (r *Raft) missing() bool {
+	return slices.ContainsFunc(r.Servers(), func(s member.Server) bool { return r.Contact(s.ID).Failing })
 }
 
 // ContactChanged receives when a server has answered for the first time or again,

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,7 +183,7 @@ func (b *bench) dial(from string) func(context.Context, string) (net.Conn, error
 			dialler.Boot = f.boot
 		}
 		b.wg.Go(func() { c.seat.Accept(far, dialler, true, generation) })
-		p := &pipe{near, b, from, to, make(chan struct{})}
+		p := &pipe{Conn: near, b: b, from: from, to: to, old: make(chan struct{})}
 		b.dialled = append(b.dialled, p)
 		return p, nil
 	}
@@ -256,6 +257,8 @@ type pipe struct {
 	from string
 	to   string
 	old  chan struct{}
+
+	writes atomic.Int64
 }
 
 // Renew is as of a connection of package port.
@@ -280,6 +283,7 @@ func (p *pipe) Read(data []byte) (int, error) {
 }
 
 func (p *pipe) Write(data []byte) (int, error) {
+	p.writes.Add(1)
 	if p.lost(p.b.lostSends) {
 		return len(data), nil
 	}

@@ -42,6 +42,15 @@ func (r *reach) started(serves func(server string, term uint64) bool) {
 	r.changed.Wake()
 }
 
+// serving reports whether this member leads in the term and the server is in the latest
+// configuration.
+func (r *reach) serving(server string, term uint64) bool {
+	r.mu.Lock()
+	serves := r.serves
+	r.mu.Unlock()
+	return serves != nil && serves(server, term)
+}
+
 // note takes the result of a heartbeat.
 func (r *reach) note(server string, ok bool) {
 	r.mu.Lock()

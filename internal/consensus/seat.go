@@ -126,7 +126,8 @@ func (s *Seat) running(generation uint64) *Raft {
 // looks after the running Raft, until ctx ends. A Raft that runs then keeps
 // running: see Stop.
 func (s *Seat) Run(ctx context.Context) {
-	t := time.NewTicker(timing.VoterCheck)
+	next := func() time.Duration { return s.cfg.Self.Grid.Next(time.Now(), timing.VoterCheck) }
+	t := time.NewTimer(next())
 	defer t.Stop()
 	for {
 		select {
@@ -136,6 +137,7 @@ func (s *Seat) Run(ctx context.Context) {
 			f()
 		case <-t.C:
 			s.check(ctx)
+			t.Reset(next())
 		}
 	}
 }

@@ -6,7 +6,9 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/wardmote/wardmote/internal/raftstore"
 	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wakeup"
 )
 
 // told answers, in the place of a server, a message without entries that the server has
@@ -20,18 +22,25 @@ import (
 // commit index anew, has broken the stream of the process before: the next heartbeat fails
 // or has a new stream, and in any case the message is sent again after timing.Told.
 //
+// While the server has acknowledged the whole log, and all of the log is committed, the
+// answer waits until there is news or the message is due again: see settle. Raft asks
+// again after each answer, and each of its timers wakes the process for nothing.
+//
 // What raft learns from real messages stays true:
 //
 //   - Heartbeats are always sent. They keep the followers from standing for election, so an
 //     election begins no sooner and no later than before.
 //   - Raft takes every answer for a sign of life of the server, and a leader without such
 //     signs from a majority steps down after timing.LeaderLease. So nothing is answered
-//     here unless the server has really answered within timing.ToldContact: a leader that
-//     is cut off steps down later by that time at most. No session depends on it: beats are
-//     acknowledged by rounds of their own (package term).
+//     here unless the server has really answered within timing.ToldContact. A leader that
+//     is cut off steps down later by that time at most, and only if it writes in that time.
+//     Neither a session nor an entry depends on the moment: beats are acknowledged by
+//     rounds of their own (package term), and entries are committed by a majority.
 //   - A failed exchange ends it: the next message is sent.
 //   - The choice of voters rests on contacts, which count real exchanges alone.
 type told struct {
+	news wakeup.All // an entry was stored, or an exchange failed
+
 	mu      sync.Mutex
 	servers map[raft.ServerID]*toldServer
 }
@@ -54,6 +63,7 @@ func (t *told) note(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raf
 	switch {
 	case err != nil || !isHeartbeat(args) && !resp.Success || resp.Term > args.Term:
 		delete(t.servers, id)
+		t.news.Wake()
 		return
 	case s == nil:
 		if len(t.servers) >= maxContacts {
@@ -74,22 +84,71 @@ func (t *told) note(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raf
 	}
 }
 
-// answers fills resp if the server need not be asked.
-func (t *told) answers(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) bool {
+// settle fills resp and returns true if the server need not be asked. Before, settle waits
+// for as long as there is nothing to tell the server: until an entry is stored, an exchange
+// with the server fails, the message is due again, or done is closed. The next leader's
+// first entry, and the entry that removes the server, are stored here too. last returns
+// the index of the newest entry stored here; serves reports whether this node leads in the
+// term and replicates to the server.
+func (t *told) settle(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,
+	last func() (uint64, error), serves func(string, uint64) bool, done <-chan struct{}) bool {
+	for {
+		news := t.news.Wait() // first: news from here on is not missed
+		again, ok := t.answers(id, args, resp)
+		if !ok {
+			return false
+		}
+		// Raft asks in the order of its log. An entry stored since raft wrote the message
+		// has its trigger behind this call, and an entry that is not committed may be
+		// committed by the answer of another server.
+		if newest, err := last(); err != nil || newest != args.PrevLogEntry || args.LeaderCommitIndex != newest || !serves(string(id), args.Term) {
+			return true
+		}
+		due := time.NewTimer(again)
+		select {
+		case <-news:
+		case <-due.C:
+			return !serves(string(id), args.Term) // a deposed leader has nothing to say
+		case <-done:
+			return false
+		}
+		due.Stop()
+	}
+}
+
+// answers fills resp if the server need not be asked before again has passed.
+func (t *told) answers(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (again time.Duration, ok bool) {
 	if len(args.Entries) > 0 || isHeartbeat(args) {
-		return false
+		return 0, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.servers[id]
 	if s == nil || s.term == 0 || s.term != args.Term ||
 		s.prev != args.PrevLogEntry || s.prevTerm != args.PrevLogTerm || s.commit != args.LeaderCommitIndex {
-		return false
+		return 0, false
 	}
 	now := time.Now()
-	if now.Sub(s.at) >= timing.Told || now.Sub(s.contact) >= timing.ToldContact {
-		return false
+	again = timing.Told - now.Sub(s.at)
+	if again <= 0 || now.Sub(s.contact) >= timing.ToldContact {
+		return 0, false
 	}
 	resp.RPCHeader, resp.Term, resp.LastLog, resp.Success = args.RPCHeader, args.Term, s.last, true
-	return true
+	return again, true
+}
+
+// watch returns the store as raft's log, which ends the waits of settle with each entry.
+func (t *told) watch(store *raftstore.Store) raft.LogStore { return toldLog{store, t} }
+
+// toldLog tells of an entry as soon as it is stored. Raft tells its replication later.
+type toldLog struct {
+	*raftstore.Store
+	told *told
+}
+
+// StoreLogs implements raft.LogStore.
+func (l toldLog) StoreLogs(logs []*raft.Log) error {
+	err := l.Store.StoreLogs(logs)
+	l.told.news.Wake()
+	return err
 }

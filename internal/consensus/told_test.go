@@ -2,6 +2,8 @@ package consensus
 
 import (
 	"errors"
+	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/wardmote/wardmote/internal/timing"
+	"github.com/wardmote/wardmote/internal/wire"
 )
 
 // TestAServerIsNotAskedTwice: a message without entries that the server has acknowledged is
@@ -52,7 +55,7 @@ func TestAServerIsNotAskedTwice(t *testing.T) {
 					tc.then(x)
 				}
 				var resp raft.AppendEntriesResponse
-				if got := x.answers(tc.id, &tc.ask, &resp); got != tc.want || got && (resp.Term != 3 || resp.LastLog != 9 || !resp.Success) {
+				if _, got := x.answers(tc.id, &tc.ask, &resp); got != tc.want || got && (resp.Term != 3 || resp.LastLog != 9 || !resp.Success) {
 					t.Errorf("%t, %+v", got, resp)
 				}
 			})
@@ -65,5 +68,148 @@ func beats(x *told, heartbeat *raft.AppendEntriesRequest, d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		time.Sleep(timing.ToldContact / 2)
 		x.note("a", heartbeat, &raft.AppendEntriesResponse{Term: 3, Success: true}, time.Now(), nil)
+	}
+}
+
+// TestAnAnswerWaitsForNews: the answer to a message that says nothing new is due when there
+// is something to say, and not before.
+func TestAnAnswerWaitsForNews(t *testing.T) {
+	message := raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 2, LeaderCommitIndex: 7}
+	heartbeat := raft.AppendEntriesRequest{Term: 3}
+	yes := raft.AppendEntriesResponse{Term: 3, LastLog: 7, Success: true}
+	const never = time.Hour
+	type stage struct {
+		*told
+		newest atomic.Uint64
+		serves atomic.Bool
+		done   chan struct{}
+	}
+	for name, tc := range map[string]struct {
+		commit uint64
+		change func(*stage) // after 100 ms; nil: before the call
+		before func(*stage)
+		takes  time.Duration
+		want   bool
+	}{
+		"nothing":                   {takes: timing.Told},
+		"heartbeats":                {change: func(s *stage) { s.note("a", &heartbeat, &yes, time.Now(), nil) }, takes: timing.Told},
+		"another server's failure":  {change: func(s *stage) { s.note("b", &heartbeat, &yes, time.Now(), errors.New("gone")) }, takes: timing.Told},
+		"a failure":                 {change: func(s *stage) { s.note("a", &heartbeat, &yes, time.Now(), errors.New("gone")) }, takes: 100 * time.Millisecond},
+		"an entry":                  {change: func(s *stage) { s.newest.Add(1); s.news.Wake() }, takes: 100 * time.Millisecond, want: true},
+		"an entry before":           {before: func(s *stage) { s.newest.Add(1); s.news.Wake() }, want: true},
+		"an entry not committed":    {commit: 6, want: true},
+		"an entry of the others":    {commit: 8, before: func(s *stage) { s.newest.Add(1) }, want: true},
+		"the end of the term":       {change: func(s *stage) { s.serves.Store(false) }, takes: timing.Told, want: true},
+		"the end of the term began": {before: func(s *stage) { s.serves.Store(false) }, want: true},
+		"the end":                   {change: func(s *stage) { close(s.done) }, takes: 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &stage{told: newTold(), done: make(chan struct{})}
+				s.newest.Store(7)
+				s.serves.Store(true)
+				m := message
+				if tc.commit != 0 {
+					m.LeaderCommitIndex = tc.commit
+				}
+				began := time.Now()
+				s.note("a", &m, &yes, began, nil)
+				if tc.before != nil {
+					tc.before(s)
+				}
+				if tc.change != nil {
+					time.AfterFunc(100*time.Millisecond, func() { tc.change(s) })
+				}
+				var resp raft.AppendEntriesResponse
+				got := s.settle("a", &m, &resp, func() (uint64, error) { return s.newest.Load(), nil },
+					func(string, uint64) bool { return s.serves.Load() }, s.done)
+				if took := time.Since(began); got != tc.want || took != tc.takes || got && !resp.Success {
+					t.Errorf("%t after %v, %+v; want %t after %v", got, took, resp, tc.want, tc.takes)
+				}
+				time.Sleep(never)
+			})
+		})
+	}
+}
+
+// TestEntriesAfterARest: an answer that waits holds no entry up.
+func TestEntriesAfterARest(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.found()
+		b.commit("ttl 10s")
+		leader := b.leader().raft()
+		for i := range 200 {
+			time.Sleep(rand.N(3 * timing.Told))
+			began := time.Now()
+			if _, code := leader.Commit([]byte("a")); code != wire.CodeOK {
+				t.Fatalf("entry %d: code %v", i, code)
+			}
+			if took := time.Since(began); took > time.Millisecond {
+				t.Errorf("entry %d was committed after %v", i, took)
+			}
+		}
+	})
+}
+
+// TestAnIdleLeaderSends: heartbeats, and each message once in a while. The rest is quiet.
+func TestAnIdleLeaderSends(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.found()
+		b.commit("ttl 10s")
+		time.Sleep(10 * time.Second)
+		const seconds int64 = 60
+		leader := b.leader()
+		before := b.sent(leader.name)
+		time.Sleep(time.Duration(seconds) * time.Second)
+		// Two servers, each with a heartbeat every 100 to 200 ms, and a message a second.
+		if got, most := b.sent(leader.name)-before, 2*seconds*(7+1)+2; got > most || got < 2*seconds*(5+1)-2 {
+			t.Errorf("%d messages in %d s", got, seconds)
+		}
+	})
+}
+
+// sent returns the number of messages so far that a member has sent as a leader or a
+// candidate.
+func (b *bench) sent(name string) (n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.dialled {
+		if p.from == name {
+			n += p.writes.Load()
+		}
+	}
+	return n
+}
+
+// TestACutOffLeaderStepsDown: at the end of its lease, and later by ToldContact at most if
+// it writes meanwhile.
+func TestACutOffLeaderStepsDown(t *testing.T) {
+	for _, writes := range []bool{false, true} {
+		onBench(t, func(b *bench) {
+			b.found()
+			b.commit("ttl 10s")
+			for range 20 {
+				leader := b.leader()
+				time.Sleep(2*timing.Told + rand.N(timing.Told))
+				began := time.Now()
+				b.lose(b.lostSends, leader.name, true)
+				if writes {
+					time.Sleep(rand.N(timing.ToldContact))
+					b.wg.Go(func() { leader.raft().Commit([]byte("a")) })
+				}
+				most := timing.LeaderLease
+				if writes {
+					most += timing.ToldContact
+				}
+				for leader.raft().raft.State() == raft.Leader && time.Since(began) < time.Minute {
+					time.Sleep(time.Millisecond)
+				}
+				if took := time.Since(began); took > most+10*time.Millisecond {
+					t.Errorf("writes: %t: a leader that is cut off steps down after %v", writes, took)
+				}
+				b.lose(b.lostSends, leader.name, false)
+				time.Sleep(10 * time.Second)
+			}
+		})
 	}
 }

@@ -132,7 +132,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		t.told.note(id, args, resp, began, err)
 		return err
 	}
-	if t.store.StalledFor() <= timing.StoreStalled && t.told.answers(id, args, resp) {
+	if t.store.StalledFor() <= timing.StoreStalled && t.told.settle(id, args, resp, t.store.LastIndex, t.reach.serving, t.done) {
 		return nil
 	}
 	if isHeartbeat(args) {

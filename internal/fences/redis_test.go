@@ -73,16 +73,31 @@ func (r *redisValue) Read(ctx context.Context) (string, error) {
 
 func (r *redisValue) Reopen(testing.TB) fencetest.Resource { return r }
 
-func TestRedis(t *testing.T) {
-	client := goredis.NewClient(&goredis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", redis.require(t)), MaxRetries: -1})
-	t.Cleanup(func() { _ = client.Close() })
-	scripts := recipes(t)
+// newRedis returns an open function for values in Redis, and a client.
+func newRedis(tb testing.TB) (*goredis.Client, func(testing.TB) fencetest.Resource) {
+	tb.Helper()
+	client := goredis.NewClient(&goredis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", redis.require(tb)), MaxRetries: -1})
+	tb.Cleanup(func() { _ = client.Close() })
+	scripts := recipes(tb)
 	if scripts["claim"] == "" || scripts["write"] == "" {
-		t.Fatalf("docs/fencing.md has the scripts %v", scripts)
+		tb.Fatalf("docs/fencing.md has the scripts %v", scripts)
 	}
-	fencetest.Run(t, func(testing.TB) fencetest.Resource {
+	return client, func(testing.TB) fencetest.Resource {
 		n := keys.Add(1)
 		return &redisValue{client: client, claim: scripts["claim"], write: scripts["write"],
 			keys: []string{fmt.Sprintf("fence:{doc:%d}", n), fmt.Sprintf("{doc:%d}", n)}}
-	})
+	}
+}
+
+func TestRedis(t *testing.T) {
+	_, open := newRedis(t)
+	fencetest.Run(t, open)
+}
+
+// One holder's writes in turns, as BenchmarkHolder.
+func BenchmarkRedis(b *testing.B) {
+	client, open := newRedis(b)
+	r := open(b)
+	bare := func(value string) error { return client.Set(b.Context(), "bare", value, 0).Err() }
+	holder(b, bare, r)
 }

@@ -264,6 +264,31 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
+// The highest mark of a table is the token floor of the next cluster.
+func TestTheHighestMark(t *testing.T) {
+	for _, d := range databases {
+		for _, f := range forms {
+			t.Run(d.name+", "+f.name, func(t *testing.T) {
+				db := d.open(t, d.address(t))
+				r := d.newRow(t, db, f)
+				was, err := r.guard.Highest(t.Context(), db) // of earlier tests, where there is a server
+				if err != nil || d.server == nil && was != 0 {
+					t.Errorf("at first: %d, %v", was, err)
+				}
+				was = max(was, 1<<53)
+				for _, token := range []fence.Token{was + 1, was + 2} {
+					if err := r.Claim(t.Context(), token); err != nil {
+						t.Fatal(err)
+					}
+					if got, err := r.guard.Highest(t.Context(), db); err != nil || got != token {
+						t.Errorf("after a claim of %d: %d, %v", token, got, err)
+					}
+				}
+			})
+		}
+	}
+}
+
 // A line forwards connections to a server, and can lose the answer to a commit: the server
 // gets the commit, and the connection breaks before the answer.
 type line struct {

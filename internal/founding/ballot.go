@@ -19,8 +19,9 @@ import (
 // chooses any. At least so many members must promise. The result is the highest round mentioned by any answer, or the
 // ballot's own.
 func (r *Runner) tryBallot(ctx context.Context, group []member.Sighting, round uint64, least int) uint64 {
-	floor, ok := r.tokenFloor(ctx)
-	if !ok {
+	floor, trouble := r.tokenFloor(ctx)
+	if trouble != nil {
+		r.setNote("") // Progress tells
 		return round - 1
 	}
 	ballot := r.ballot(round)
@@ -62,7 +63,7 @@ func (r *Runner) tryBallot(ctx context.Context, group []member.Sighting, round u
 		}
 	}
 	value := propose(promises, named, m, r.cfg.Voters, func(voters []string, promises map[string]wire.PrepareAnswer) wire.Founding {
-		return freshValue(voters, max(floor, floorOf(r.cfg.Self.Clock.Wall(), promises, nil)), silenceOf(promises, nil), nil)
+		return freshValue(voters, floorOf(r.cfg.Self.Clock.Wall(), floor, promises, nil), silenceOf(promises, nil), nil)
 	})
 	if value == nil {
 		r.setNote("%d of %d founders promised, too few%s%s", len(promises), m, whoSees(promises, r.declaredSize(len(group))), refusals)
@@ -74,6 +75,7 @@ func (r *Runner) tryBallot(ctx context.Context, group []member.Sighting, round u
 	}
 	accepted := r.collectAcceptances(ctx, at, wire.AcceptRequest{Ballot: ballot, Value: *value}, promises)
 	if chosen(*value, accepted, named, m) {
+		r.tellFloor(*value)
 		r.spread(ctx, at, r.cfg.Self.Name, *value)
 	}
 	return round
@@ -88,26 +90,6 @@ func processes(group []member.Sighting) (at []member.Process) {
 		at = append(at, s.Process)
 	}
 	return at
-}
-
-// tokenFloor asks Config.TokenFloor. It returns the least first token, and false
-// while the floor is unknown.
-func (r *Runner) tokenFloor(ctx context.Context) (uint64, bool) {
-	if r.cfg.TokenFloor == nil {
-		return 0, true
-	}
-	ctx, cancel := context.WithTimeout(ctx, timing.Retirement)
-	defer cancel()
-	token, err := r.cfg.TokenFloor(ctx)
-	if err != nil {
-		r.setNote("Recovery.TokenFloor failed: %v", err)
-		return 0, false
-	}
-	if token >= mostFloor {
-		r.setNote("Recovery.TokenFloor returns %d, and no token can be as high: correct the function", token)
-		return 0, false
-	}
-	return token + 1, true
 }
 
 // spread passes a founding on that was chosen or decided, to everyone of the group
@@ -152,9 +134,8 @@ func (r *Runner) collectPromises(ctx context.Context, group []member.Process, re
 			// refusal and its numbers count, and no promise of it.
 			p.Thin, p.Durable, p.Value, p.Accepted = true, false, nil, wire.Ballot{}
 		}
-		if limit := max(tokenOf(r.cfg.Self.Clock.Wall()), r.cfg.Record.Get().Token); r.value.Load() == nil && p.Token > limit+maxAhead {
-			// A first founding has no other bound, and one promise would spend all tokens.
-			p.Refused = "it tells of a token far ahead of this member's clock"
+		if r.value.Load() == nil && p.Token > r.highest()+maxAhead {
+			p.Refused = "it tells of a token more than a day ahead of this member's clock"
 		}
 		if p.Value != nil && req.Word == wire.WordNone && p.Refused == "" {
 			// Nobody would accept the value again, so this member could repeat it for ever.

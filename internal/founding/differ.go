@@ -39,13 +39,14 @@ func termsOf(req wire.PrepareRequest) terms {
 
 // prepareRequest is this member's request to promise a ballot without a word.
 //
-// The first token is above floor. The members refuse a first token that is too high now:
+// The first token will be as high at least, floor being the answer of the own
+// TokenFloor. The members refuse a first token that is too high now:
 // a value accepted by some of them, and refused by others for ever, would hold every
 // later ballot.
 func (r *Runner) prepareRequest(b wire.Ballot, floor uint64) wire.PrepareRequest {
 	t := r.terms()
 	return wire.PrepareRequest{Ballot: b, Size: t.size, Founders: t.founders, Voters: t.voters, TTL: t.ttl, Complete: t.complete,
-		Floor: max(floor, tokenOf(r.cfg.Self.Clock.Wall()), r.cfg.Record.Get().Token)}
+		Floor: floorOf(r.cfg.Self.Clock.Wall(), max(floor, r.cfg.Record.Get().Token), nil, nil)}
 }
 
 // declares reports whether the terms are those of a declared founder. A member

@@ -42,6 +42,9 @@
 //     may answer yet: heard.go has the bound. Processes proved to have
 //     ended do not count as living, even if gossip sees them. With a complete Join
 //     in memory, the first founding too rests on the list.
+//   - The first token of a founding is above the answer of every TokenFloor in the
+//     quorum that chose the founding, and at most a day and half an hour ahead of what
+//     each member of the quorum knows by its clock and its own memory.
 //   - The word of one member founds nothing and stops no founding for ever, the word
 //     of a lying proposer excepted: claims.go has the bounds and their limits. A
 //     member gives up a cluster that serves only to a leader with witnesses:
@@ -75,7 +78,8 @@
 //
 // A successor's first token rests on the tokens that its members saw. After the loss
 // of every member at once the next founding rests on the founders' clocks, on the
-// Dirs that are left, and on Recovery.TokenFloor.
+// Dirs that are left, and on Recovery.TokenFloor: floor.go has the rules. A resource
+// tells only the tokens that were shown to it.
 //
 // # Why a founded cluster waits
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -101,6 +102,7 @@ func TestAtMostOneFoundingIsChosen(t *testing.T) {
 		s := schedule{t: t,
 			m:    rapid.IntRange(1, 7).Draw(t, "members"),
 			want: rapid.SampledFrom([]int{1, 3, 5}).Draw(t, "voters"),
+			told: make(map[string]uint64),
 		}
 		s.durable = rapid.Bool().Draw(t, "durable")
 		s.promises, s.generations = make([]identity.Promise, s.m), make([]int, s.m)
@@ -121,8 +123,93 @@ func TestAtMostOneFoundingIsChosen(t *testing.T) {
 	})
 }
 
+// Whichever quorum chooses a founding: its first token is above what the resource had
+// told each of its guarded members, and no liar raises it by more than a day above the
+// clock of an honest acceptor. Members' clocks are off by days, and the resource sees
+// further tokens all the time.
+func TestTheFirstTokenIsAboveWhatTheQuorumWasTold(t *testing.T) {
+	chosen := 0
+	rapid.Check(t, func(t *rapid.T) {
+		s := schedule{t: t, durable: true,
+			m:     rapid.IntRange(1, 5).Draw(t, "members"),
+			want:  rapid.SampledFrom([]int{1, 3}).Draw(t, "voters"),
+			liar:  memberName(rapid.IntRange(0, 9).Draw(t, "liar")),
+			guard: tokenOf(noon), told: make(map[string]uint64),
+		}
+		s.promises, s.generations = make([]identity.Promise, s.m), make([]int, s.m)
+		for range s.m {
+			s.guarded = append(s.guarded, rapid.IntRange(0, 3).Draw(t, "guarded") > 0)
+			s.clocks = append(s.clocks, noon.Add(time.Duration(rapid.IntRange(-30, 6).Draw(t, "clock"))*time.Hour))
+		}
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			case 0:
+				s.begin()
+			case 9:
+				s.guard += uint64(rapid.IntRange(1, 1<<36).Draw(t, "seen"))
+			default:
+				if len(s.ballots) > 0 {
+					s.deliver(rapid.SampledFrom(s.ballots).Draw(t, "ballot"), rapid.IntRange(0, s.m-1).Draw(t, "member"))
+				}
+			}
+		}
+		if s.chosen != nil {
+			chosen++
+		}
+	})
+	if chosen == 0 {
+		t.Error("no schedule chose a founding")
+	}
+}
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+// ask is the answer of member i's TokenFloor; ok is false while it does not count.
+func (s *schedule) ask(i int) (told uint64, ok bool) {
+	if s.guarded != nil && s.guarded[i] {
+		told = s.guard
+	}
+	return told, s.guarded == nil || told <= tokenOf(s.clocks[i])+maxAhead
+}
+
+// tells is the token that member i tells, and whether the proposer p takes the promise.
+func (s *schedule) tells(i, p int, told uint64) (uint64, bool) {
+	if s.guarded == nil {
+		return 0, true
+	}
+	if memberName(i) == s.liar {
+		told = uint64(rapid.Int64Range(0, 1<<53).Draw(s.t, "lie"))
+	}
+	return told, told <= tokenOf(s.clocks[p])+maxAhead
+}
+
+// checkFirstToken is the property of a founding that the members of accepted have chosen.
+func (s *schedule) checkFirstToken(v wire.Founding, accepted map[string]wire.PrepareAnswer) {
+	bound := uint64(0)
+	for i := range s.guarded {
+		name := memberName(i)
+		if _, ok := accepted[name]; !ok || name == s.liar {
+			continue
+		}
+		if s.guarded[i] && v.Floor <= s.told[name] {
+			s.t.Fatalf("%s was told of token %d, and the first token is %d", name, s.told[name], v.Floor)
+		}
+		if limit := tokenOf(s.clocks[i].Add(25 * time.Hour)); bound == 0 || limit < bound {
+			bound = limit
+		}
+	}
+	if bound > 0 && v.Floor > bound {
+		s.t.Fatalf("the first token is %v ahead of what an honest member accepts", aheadOf(v.Floor, bound))
+	}
+}
+
 // schedule is a random order of messages and restarts among m members.
 type schedule struct {
+	guarded     []bool            // by member: it has a TokenFloor; nil: no floors are played
+	clocks      []time.Time       // by member
+	guard       uint64            // the highest token that the resource has seen
+	told        map[string]uint64 // by member: the resource's answer at its last acceptance
+	liar        string
 	t           *rapid.T
 	m, want     int
 	durable     bool
@@ -159,14 +246,32 @@ func (s *schedule) begin() {
 func (s *schedule) deliver(a *attempt, i int) {
 	name := memberName(i)
 	var ok bool
+	var by int // the proposer
+	fmt.Sscanf(a.ballot.Name, "m%d", &by)
+	told, counts := s.ask(i)
+	if !counts {
+		return
+	}
 	if a.value == nil {
 		if s.promises[i], ok = prepare(s.promises[i], a.ballot); ok {
-			a.promises[name] = wire.PrepareAnswer{Accepted: s.promises[i].Accepted, Value: s.promises[i].Value, Raft: s.raftID(i), Durable: s.durable}
+			if token, sound := s.tells(i, by, told); sound {
+				a.promises[name] = wire.PrepareAnswer{Accepted: s.promises[i].Accepted, Value: s.promises[i].Value, Raft: s.raftID(i), Durable: s.durable, Token: token}
+			}
 		}
-		a.value = propose(a.promises, true, s.m, s.want, func(voters []string, _ map[string]wire.PrepareAnswer) wire.Founding {
-			return wire.Founding{Cluster: machine.ClusterID{byte(a.ballot.Round), 1}, Voters: voters}
+		a.value = propose(a.promises, true, s.m, s.want, func(voters []string, promises map[string]wire.PrepareAnswer) wire.Founding {
+			v := wire.Founding{Cluster: machine.ClusterID{byte(a.ballot.Round), 1}, Voters: voters}
+			if s.guarded != nil {
+				own, _ := s.ask(by)
+				v.Floor = floorOf(s.clocks[by], own, promises, nil)
+			}
+			return v
 		})
 		return
+	}
+	if s.guarded != nil && name != s.liar {
+		if checkFloor(*a.value, told, tokenOf(s.clocks[i])) != "" {
+			return
+		}
 	}
 	p, promised := a.promises[name]
 	if !promised {
@@ -174,12 +279,14 @@ func (s *schedule) deliver(a *attempt, i int) {
 	}
 	if s.promises[i], ok = accept(s.promises[i], a.ballot, *a.value); ok {
 		a.accepts[name] = p
+		s.told[name] = told
 	}
 	if chosen(*a.value, a.accepts, true, s.m) {
 		if s.chosen != nil && s.chosen.Cluster != a.value.Cluster {
 			s.t.Fatalf("two foundings chosen: %v and %v", s.chosen, a.value)
 		}
 		s.chosen = a.value
+		s.checkFirstToken(*a.value, a.accepts)
 	}
 }
 

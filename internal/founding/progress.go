@@ -18,12 +18,19 @@ func (r *Runner) Progress() string {
 	r.mu.Lock()
 	note := r.note
 	r.mu.Unlock()
+	floor := r.floors.text()
 	if r.value.Load() != nil {
-		return note
+		if note != "" && floor != "" {
+			note += "; "
+		}
+		return note + floor
 	}
 	texts := []string{NoCluster + r.seen()}
 	if note != "" {
 		texts = append(texts, note)
+	}
+	if floor != "" {
+		texts = append(texts, floor)
 	}
 	if r.cfg.Tried != nil {
 		for _, t := range r.cfg.Tried() {

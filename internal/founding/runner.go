@@ -94,7 +94,8 @@ type Config struct {
 	AssumeGone time.Duration
 
 	// TokenFloor returns a token that the first token of a new cluster must
-	// exceed. While it fails, this member founds nothing.
+	// exceed. While it fails, this member takes no part in a founding: see floor.go.
+	// It must return when ctx ends.
 	TokenFloor func(ctx context.Context) (uint64, error)
 
 	// Leaderless returns for how long no leader of its cluster has answered this
@@ -127,7 +128,8 @@ func (c Config) Declared() bool {
 type Runner struct {
 	cfg Config
 
-	known acquaintances // asked for themselves
+	known  acquaintances // asked for themselves
+	floors *floorAsker
 
 	adopting chan struct{}                 // has a value while Adopt or Change runs; not a mutex, because Change waits for others
 	value    atomic.Pointer[wire.Founding] // nil: in no cluster yet
@@ -148,6 +150,7 @@ type Runner struct {
 func New(cfg Config) *Runner {
 	r := &Runner{cfg: cfg, adopting: make(chan struct{}, 1), told: make(map[member.Process]bool), wake: wakeup.NewOne()}
 	r.value.Store(cfg.Record.Get().Founding)
+	r.floors = newFloorAsker(cfg.TokenFloor, r.highest, r.warnFloor)
 	return r
 }
 
@@ -172,6 +175,11 @@ func (r *Runner) Declared() bool { return r.cfg.Declared() }
 // for Config.Joined: a member that founds before looking for other members could
 // found beside their cluster.
 func (r *Runner) Run(ctx context.Context) {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	if r.floors.ask != nil {
+		asking.Go(func() { r.floors.run(ctx) })
+	}
 	select {
 	case <-r.cfg.Joined:
 	case <-ctx.Done():
@@ -210,7 +218,7 @@ func (r *Runner) look(ctx context.Context, s *search) time.Duration {
 		s.since, s.failed = time.Time{}, 0
 		clear(s.unheard)
 		r.setNote("")
-		return timing.FoundingRetry
+		return r.cfg.Self.Grid.Next(time.Now(), timing.FoundingRetry)
 	}
 	if r.adoptConfirmed(ctx) {
 		return timing.FoundingRetry

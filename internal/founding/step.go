@@ -61,13 +61,18 @@ func (r *Runner) stepPrepare(ctx context.Context, asker member.Process, body []b
 		Members: r.foundersSeen(),
 		Differs: differences(own, theirs),
 	}
-	if answer.Refused = r.refusePrepare(ctx, req, theirs, own); answer.Refused != "" {
+	if answer.Refused = r.refusePrepare(req, theirs, own); answer.Refused != "" {
 		answer.Claimed = req.Word == wire.WordNone && r.value.Load() == nil && slices.ContainsFunc(r.claimants(), func(c claim) bool { return c.heard })
+		return wire.CodeNo, wire.Marshal(&answer)
+	}
+	floor, trouble := r.tokenFloor(ctx)
+	if trouble != nil {
+		answer.Refused = trouble.refusal()
 		return wire.CodeNo, wire.Marshal(&answer)
 	}
 	rec, ok := r.updatePromise(req.Word, nil, func(p identity.Promise) (identity.Promise, bool) { return prepare(p, b) })
 	answer.Promised, answer.Accepted, answer.Value = rec.Promise.Promised, rec.Promise.Accepted, rec.Promise.Value
-	answer.Raft, answer.Token = member.RaftID(r.cfg.Self.Name, rec.Generation), rec.Token
+	answer.Raft, answer.Token = member.RaftID(r.cfg.Self.Name, rec.Generation), max(rec.Token, floor)
 	if !ok {
 		return wire.CodeNo, wire.Marshal(&answer)
 	}
@@ -81,9 +86,9 @@ func (r *Runner) stepPrepare(ctx context.Context, asker member.Process, body []b
 }
 
 // refusePrepare returns why this member does not take part in a ballot, or "".
-func (r *Runner) refusePrepare(ctx context.Context, req wire.PrepareRequest, theirs, own terms) string {
+func (r *Runner) refusePrepare(req wire.PrepareRequest, theirs, own terms) string {
 	if r.value.Load() == nil {
-		if why := r.refuseFloor(ctx, wire.Founding{Floor: req.Floor}); why != "" {
+		if why := checkFloor(wire.Founding{Floor: req.Floor}, 0, r.highest()); why != "" {
 			return why
 		}
 	}
@@ -128,7 +133,10 @@ func (r *Runner) stepAccept(ctx context.Context, from member.Process, body []byt
 	if wire.Unmarshal(body, &req) != nil || Check(req.Value) != nil || !checkGroupSizes(req.Group) || r.refusesBallot(from, req.Ballot) {
 		return wire.CodeBad, nil
 	}
-	refused := r.refuseAccept(ctx, req)
+	refused := r.refuseAccept(req)
+	if refused == "" {
+		refused = r.refuseFloor(ctx, req.Value)
+	}
 	if refused == "" {
 		rec, ok := r.updatePromise(req.Word, &req.Value, func(p identity.Promise) (identity.Promise, bool) { return accept(p, req.Ballot, req.Value) })
 		if ok {
@@ -140,7 +148,7 @@ func (r *Runner) stepAccept(ctx context.Context, from member.Process, body []byt
 }
 
 // refuseAccept returns why this member does not accept a value, or "".
-func (r *Runner) refuseAccept(ctx context.Context, req wire.AcceptRequest) string {
+func (r *Runner) refuseAccept(req wire.AcceptRequest) string {
 	own := r.value.Load()
 	if req.Word == wire.WordNone {
 		switch {
@@ -149,41 +157,22 @@ func (r *Runner) refuseAccept(ctx context.Context, req wire.AcceptRequest) strin
 		case !r.Declared():
 			return "it is no founder"
 		}
-		return r.refuseFloor(ctx, req.Value)
+		return ""
 	}
 	if own != nil && (!r.hasRetired() || votes(r.cfg.Record.Get()) || !slices.Contains(req.Value.Predecessors, own.Cluster)) {
 		return "it has not retired from cluster " + clusterText(own.Cluster)
 	}
-	if why := r.refuseFloor(ctx, req.Value); why != "" {
-		return why
-	}
 	return r.refuseWord(req.Word, req.Group)
 }
 
-// refuseFloor returns why this member does not accept the first token of a value, or "".
-// A token too far above the clock and above all tokens seen is accepted only if
-// Config.TokenFloor explains it.
+// refuseFloor returns why this member does not accept the first token of a founding, or
+// "".
 func (r *Runner) refuseFloor(ctx context.Context, v wire.Founding) string {
-	seen := r.seenFloor()
-	why := checkFloor(v, r.cfg.Self.Clock.Wall(), seen)
-	if why == "" || r.cfg.TokenFloor == nil {
-		return why
+	floor, trouble := r.tokenFloor(ctx)
+	if trouble != nil {
+		return trouble.refusal()
 	}
-	if token, err := r.cfg.TokenFloor(ctx); err == nil {
-		why = checkFloor(v, r.cfg.Self.Clock.Wall(), max(seen, token))
-	}
-	return why
-}
-
-// seenFloor returns the highest token that this member knows to be spent.
-func (r *Runner) seenFloor() uint64 {
-	seen := r.cfg.Record.Get().Token
-	if own := r.value.Load(); own != nil {
-		seen = max(seen, own.Floor)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return max(seen, r.spent)
+	return checkFloor(v, floor, r.highest())
 }
 
 // pledge is a promise to take part in a ballot on a word.

@@ -63,8 +63,8 @@ import (
 //  7. An accepted value is repeated as in kernel.go, unless a majority of its voters
 //     are gone. A voter outside the group is gone, by the word.
 
-// maxAhead is how far the first token of a successor may be ahead of a member's
-// own clock: a day.
+// maxAhead is how far a token that is told may be ahead of a member's own clock and of
+// the tokens that the member has seen: a day.
 const maxAhead = uint64(24*time.Hour/time.Second) << tokenBits
 
 // tokenBits is the number of a token's bits below the seconds since 1970: a
@@ -79,15 +79,23 @@ func tokenOf(t time.Time) uint64 {
 }
 
 // floorOf returns the first token of a new cluster: above the tokens of the
-// clock, above the tokens remembered by fresh members, and above each token that
+// clock, above the tokens that fresh members or their TokenFloors told, above guarded,
+// the answer of the proposer's TokenFloor, and above each token that
 // a retired member saw plus the number of tokens that the former cluster could have
 // granted since. The last part rests on no wall clock: a founder whose clock is a
 // month behind still begins above all tokens seen. Only after a total loss, with
 // nobody left to tell a token, does the floor rest on a wall clock alone.
-func floorOf(now time.Time, promises map[string]wire.PrepareAnswer, retired map[string]wire.RetireAnswer) uint64 {
-	floor := tokenOf(now)
+//
+// A told token may not be the highest granted, so unseen is added. But only if the
+// clock is behind: else a cluster founded within half an hour after another would
+// begin ahead of a right clock, and the next one, founded by the clock alone, below.
+func floorOf(now time.Time, guarded uint64, promises map[string]wire.PrepareAnswer, retired map[string]wire.RetireAnswer) uint64 {
+	floor, told := tokenOf(now), guarded
 	for _, p := range promises {
-		floor = max(floor, p.Token+1)
+		told = max(told, p.Token)
+	}
+	if told >= floor {
+		floor = told + unseen + 1
 	}
 	for _, a := range retired {
 		floor = max(floor, seenToken(a))
@@ -104,24 +112,41 @@ func seenToken(a wire.RetireAnswer) uint64 {
 	return a.Token + (a.TokenAge/1000+1)<<tokenBits
 }
 
-// checkFloor returns why a member refuses the first token of a founding, or "": a token
-// too far ahead would spend the tokens that are left, in every later cluster too, since
-// guards remember tokens. Now is the member's clock, and seen the highest token that it
-// knows to be spent: a cluster founded by a clock years ahead has a successor too, since
-// its members know its tokens. No message of another member raises either. A host without
-// a clock stands at 1970 and judges no first founding.
-func checkFloor(v wire.Founding, now time.Time, seen uint64) string {
-	limit := max(tokenOf(now), seen)
+// noClock is a time before which a clock was never set.
+var noClock = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// checkFloor returns why a member refuses the first token of a founding, or "". Guarded
+// is the answer of the member's TokenFloor, and seen the highest token that the member
+// knows otherwise, by its clock too.
+//
+// A token too far ahead would spend the tokens that are left. A cluster founded by a
+// clock years ahead has a successor all the same, since its members know its tokens. No
+// message of another member raises guarded or seen. A host without a clock stands at 1970
+// and judges no first founding.
+func checkFloor(v wire.Founding, guarded, seen uint64) string {
 	switch {
-	case v.Floor <= limit || v.Floor-limit <= maxAhead:
-	case len(v.Predecessors) > 0:
-		return fmt.Sprintf("the successor's first token is %v ahead of this member's clock and of the tokens that it has seen, a day at most is accepted: set the clocks of the hosts right; "+
-			"if they are right, the former cluster was founded by a wrong clock: stop this member, and start it again after the recovery", aheadOf(v.Floor, limit))
-	case now.Year() >= 1980:
-		return fmt.Sprintf("the first token is %v ahead of this member's clock, a day at most is accepted: set the clocks of the hosts right; "+
-			"if they are right, have Recovery.TokenFloor tell the tokens that are spent", aheadOf(v.Floor, limit))
+	case guarded > 0 && v.Floor <= guarded:
+		return fmt.Sprintf("the first token would be %d, and the protected resource has seen %d: set Recovery.TokenFloor on every founder, and restart the one that proposed without",
+			v.Floor, guarded)
+	case v.Floor <= seen+maxAhead+unseen+1:
+		return ""
+	case len(v.Predecessors) == 0 && seen < tokenOf(noClock):
+		return ""
+	case len(v.Predecessors) == 0:
+		return fmt.Sprintf("the first token would be %v ahead of this member's clock, a day at most is accepted: set the clocks of the hosts right", aheadOf(v.Floor, seen))
 	}
-	return ""
+	return fmt.Sprintf("the successor's first token is %v ahead of this member's clock and of the tokens that it has seen, a day at most is accepted: set the clocks of the hosts right; "+
+		"if they are right, the former cluster was founded by a wrong clock: stop this member, and start it again after the recovery", aheadOf(v.Floor, seen))
+}
+
+// tellFloor warns of a founding whose tokens are ahead of this member's clock by more
+// than a former cluster's grants can explain. The tokens rise all the same, but after the
+// loss of every process the clock alone would be too low.
+func (r *Runner) tellFloor(v wire.Founding) {
+	if now := tokenOf(r.cfg.Self.Clock.Wall()); v.Floor > now+unseen {
+		r.cfg.Self.Log.Warn("the first token is ahead of this host's clock", "token", v.Floor, "ahead", aheadOf(v.Floor, now),
+			"next", "set the clocks of the founders right; set Recovery.TokenFloor on all of them")
+	}
 }
 
 // aheadOf returns how far a token is above a limit, as time.

@@ -142,8 +142,9 @@ func (r *Runner) gatherComplete(ctx context.Context) (group []member.Process, cl
 
 // tryOnWord runs a ballot on a word.
 func (r *Runner) tryOnWord(ctx context.Context, s *search, w wire.Word, group []member.Process) {
-	floor, ok := r.tokenFloor(ctx)
-	if !ok {
+	floor, trouble := r.tokenFloor(ctx)
+	if trouble != nil {
+		r.setNote("") // Progress tells
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, timing.Retirement)
@@ -182,7 +183,7 @@ func (r *Runner) tryOnWord(ctx context.Context, s *search, w wire.Word, group []
 	want := automatic(r.cfg.Voters, len(group), promises)
 	lineage := lineageOf(decided)
 	value, why := proposeOnWord(promises, lineage, electorate(promises, retired, only, least, want), func(voters []string) wire.Founding {
-		return freshValue(voters, max(floor, floorOf(r.cfg.Self.Clock.Wall(), promises, retired)), silenceOf(promises, retired), lineage)
+		return freshValue(voters, floorOf(r.cfg.Self.Clock.Wall(), floor, promises, retired), silenceOf(promises, retired), lineage)
 	})
 	if value == nil {
 		r.setNote("%s", why)
@@ -191,6 +192,7 @@ func (r *Runner) tryOnWord(ctx context.Context, s *search, w wire.Word, group []
 	voices := slices.DeleteFunc(slices.Clone(group), func(p member.Process) bool { return w == wire.WordOperator && r.guest(p) })
 	accepted := r.collectAcceptances(ctx, voices, wire.AcceptRequest{Ballot: ballot, Value: *value, Word: w, Group: groupMembers(group)}, promises)
 	if len(accepted) == len(voices) {
+		r.tellFloor(*value)
 		r.spread(ctx, group, r.cfg.Self.Name, *value)
 	}
 }

@@ -326,7 +326,7 @@ func TestNothingIsFoundedWhileTheTokenFloorIsUnknown(t *testing.T) {
 				if !up.Load() {
 					return 0, errors.New("the guard is down")
 				}
-				return 1 << 52, nil
+				return tokenOf(time.Now().Add(time.Hour)), nil
 			}
 		}
 		for _, name := range abc {
@@ -337,9 +337,9 @@ func TestNothingIsFoundedWhileTheTokenFloorIsUnknown(t *testing.T) {
 			t.Errorf("value %v, %s", p.Value(), p.Progress())
 		}
 		up.Store(true)
-		time.Sleep(10 * time.Second)
+		time.Sleep(30 * time.Second)
 		m.granting()
-		if v := m.alive["a"].Value(); v.Floor != 1<<52+1 {
+		if v := m.alive["a"].Value(); v.Floor <= tokenOf(time.Now().Add(time.Hour-time.Minute))+unseen {
 			t.Errorf("the first token is %d", v.Floor)
 		}
 	})
@@ -550,19 +550,23 @@ func TestTheFloorIsAboveEveryTokenThatTheFormerClusterCouldHaveGranted(t *testin
 		want     uint64
 	}{
 		{nil, nil, 1000 << 21},
-		{map[string]wire.PrepareAnswer{"a": {Token: 2000 << 21}}, nil, 2000<<21 + 1},
+		{map[string]wire.PrepareAnswer{"a": {Token: 2000 << 21}}, nil, 2000<<21 + unseen + 1},
+		{map[string]wire.PrepareAnswer{"a": {Token: 999 << 21}}, nil, 1000 << 21}, // the clock is not behind
 		{nil, map[string]wire.RetireAnswer{"a": {Token: 2000 << 21, TokenAge: 2500}, "b": {Token: 1}}, 2003 << 21},
 	} {
-		if got := floorOf(now, tt.promises, tt.retired); got != tt.want {
+		if got := floorOf(now, 0, tt.promises, tt.retired); got != tt.want {
 			t.Errorf("%+v: %d, want %d", tt, got, tt.want)
 		}
 	}
 	far := wire.Founding{Floor: tokenOf(now.Add(25 * time.Hour)), Predecessors: []machine.ClusterID{{1}}}
-	if checkFloor(far, now, 0) == "" || checkFloor(far, time.Unix(0, 0), tokenOf(now)) == "" {
+	if checkFloor(far, 0, tokenOf(now)) == "" {
 		t.Error("a floor of tomorrow was accepted")
 	}
-	if far.Floor = tokenOf(now.Add(23 * time.Hour)); checkFloor(far, now, 0) != "" || checkFloor(far, time.Unix(0, 0), tokenOf(now)) != "" {
+	if far.Floor = tokenOf(now.Add(24 * time.Hour)); checkFloor(far, 0, tokenOf(now)) != "" || checkFloor(far, far.Floor-1, tokenOf(now)) != "" {
 		t.Error("a floor within a day was refused")
+	}
+	if checkFloor(far, far.Floor, tokenOf(now)) == "" {
+		t.Error("a token was accepted that the resource has seen")
 	}
 }
 

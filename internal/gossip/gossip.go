@@ -170,6 +170,7 @@ func (g *Gossip) Start() error {
 		g.transport.close()
 		return fmt.Errorf("cluster: gossip: %w", err)
 	}
+	g.cfg.Self.Grid.Begin() // with memberlist's tickers, which have just begun and cannot be moved
 	return nil
 }
 

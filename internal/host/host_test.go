@@ -72,24 +72,6 @@ func TestTimersFollowTheClock(t *testing.T) {
 	})
 }
 
-func TestTickersKeepTimeAndDropTicks(t *testing.T) {
-	for name, c := range map[string]*Clock{"package time": nil, "a clock": NewClock(0)} {
-		synctest.Test(t, func(t *testing.T) {
-			if c != nil {
-				c = NewClock(0) // in the bubble
-			}
-			began := time.Now()
-			ticker := c.NewTicker(time.Second)
-			defer ticker.Stop()
-			<-ticker.C
-			time.Sleep(3500 * time.Millisecond)
-			<-ticker.C // of second 2; those of 3 and 4 are dropped
-			<-ticker.C
-			within(t, name, time.Since(began), 5*time.Second)
-		})
-	}
-}
-
 func TestAFrozenClockStandsAndThenJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewClock(time.Hour)

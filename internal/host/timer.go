@@ -5,20 +5,16 @@ import (
 	"time"
 )
 
-// Timer sends the time on C, as a time.Timer or a time.Ticker does, by the clock that made
-// the Timer. After Stop and Reset the channel is empty.
+// Timer sends the time on C, as a time.Timer does, by the clock that made the Timer. After
+// Stop and Reset the channel is empty.
 type Timer struct {
 	C <-chan time.Time
 
-	real interface { // of package time; nil if the clock is replaced
-		Stop() bool
-	}
-	reset func(time.Duration)
+	real *time.Timer // of package time; nil if the clock is replaced
 
 	clock *Clock
 	ch    chan time.Time // size 1
 	due   time.Time      // by clock
-	every time.Duration  // of a ticker; else 0
 	wake  *time.Timer    // calls fire; nil before the timer was armed
 }
 
@@ -27,28 +23,9 @@ type Timer struct {
 func (c *Clock) NewTimer(d time.Duration) *Timer {
 	if c == nil {
 		t := time.NewTimer(d)
-		return &Timer{C: t.C, real: t, reset: func(d time.Duration) { t.Reset(d) }}
+		return &Timer{C: t.C, real: t}
 	}
-	return c.newTimer(d, 0)
-}
-
-// NewTicker returns a Timer that sends the time again and again, each time that d has
-// passed, and drops a time which is not received before the next one. The caller calls
-// Stop in the end, and Reset never.
-func (c *Clock) NewTicker(d time.Duration) *Timer {
-	if c == nil {
-		t := time.NewTicker(d)
-		return &Timer{C: t.C, real: ticker{t}}
-	}
-	return c.newTimer(d, d)
-}
-
-type ticker struct{ *time.Ticker }
-
-func (t ticker) Stop() bool { t.Ticker.Stop(); return true }
-
-func (c *Clock) newTimer(d, every time.Duration) *Timer {
-	t := &Timer{clock: c, ch: make(chan time.Time, 1), every: every}
+	t := &Timer{clock: c, ch: make(chan time.Time, 1)}
 	t.C = t.ch
 	t.Reset(d)
 	return t
@@ -57,7 +34,7 @@ func (c *Clock) newTimer(d, every time.Duration) *Timer {
 // Reset makes the timer send the time once, when d has passed.
 func (t *Timer) Reset(d time.Duration) {
 	if t.real != nil {
-		t.reset(d)
+		t.real.Reset(d)
 		return
 	}
 	c := t.clock
@@ -136,10 +113,5 @@ func (t *Timer) fire() {
 	case t.ch <- now:
 	default:
 	}
-	if t.every == 0 {
-		delete(c.armed, t)
-		return
-	}
-	t.due = t.due.Add((now.Sub(t.due)/t.every + 1) * t.every)
-	t.arm()
+	delete(c.armed, t)
 }

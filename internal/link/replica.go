@@ -24,6 +24,11 @@ func (k *Link) Boot() uint64 { return k.cfg.Self.Boot }
 // Clock implements replica.Replica.
 func (k *Link) Clock() *member.Clock { return k.cfg.Self.Clock }
 
+// NextLook implements replica.Replica.
+func (k *Link) NextLook(now time.Time, every time.Duration) time.Duration {
+	return k.cfg.Self.Grid.Next(now, every)
+}
+
 // Log implements replica.Replica.
 func (k *Link) Log() *slog.Logger { return k.cfg.Self.Log }
 

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -75,7 +76,7 @@ func (c *Acquire) check() Outcome {
 	if len(c.Keys) > MaxKeys {
 		return bad("Keys", MaxKeys)
 	}
-	bytes := 0
+	bytes, levels := 0, 0
 	for i, key := range c.Keys {
 		if !validKey(key) {
 			return bad("Key", MaxKey)
@@ -84,12 +85,19 @@ func (c *Acquire) check() Outcome {
 			return bad("Keys", 0)
 		}
 		bytes += len(key)
+		levels += levelsOf(key)
 	}
 	if bytes > MaxKeyBytes {
 		return bad("Keys", MaxKeyBytes)
 	}
+	if levels > MaxLevels {
+		return bad("Keys", MaxLevels)
+	}
 	return Outcome{}
 }
+
+// levelsOf returns the number of keys above key.
+func levelsOf(key string) int { return strings.Count(key, "/") }
 
 func validKey(key string) bool { return key != "" && len(key) <= MaxKey && utf8.ValidString(key) }
 

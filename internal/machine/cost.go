@@ -22,7 +22,8 @@ func (s *State) Cost(c Command) int {
 	case Acquire:
 		return s.costOfAcquire(&c)
 	case Upgrade:
-		return len(c.Seen)/seenPerUnit + s.costOfSearch(s.keyOf(c.Session, c.Token))
+		key, tree := s.keyOf(c.Session, c.Token)
+		return len(c.Seen)/seenPerUnit + s.costOfLevels(tree, key) + s.costOfSearch(tree, key)
 	case Downgrade:
 		return 1 + len(c.Seen)/seenPerUnit + s.costOfFreeing(c.Session, c.Token)
 	case Release:
@@ -82,8 +83,9 @@ const seenPerUnit = 4 // entries of a Seen list
 func (s *State) costOfAcquire(c *Acquire) int {
 	cost := 1 + len(c.Seen)/seenPerUnit + len(c.Under)/seenPerUnit
 	if c.Key != "" {
+		cost += s.costOfLevels(c.Tree, c.Key)
 		if len(c.Under) > 0 {
-			cost += s.costOfSearch(c.Key)
+			cost += s.costOfSearch(c.Tree, c.Key)
 		}
 		r := s.keys.get(c.Key)
 		if n := len(r.holders); n > 0 && !(r.holders[0].contended && r.holders[n-1].contended) {
@@ -91,20 +93,39 @@ func (s *State) costOfAcquire(c *Acquire) int {
 		}
 		return cost
 	}
-	cost += 2 * len(c.Keys)
+	cost += 2*len(c.Keys) + s.costOfLevels(c.Tree, c.Keys...)
 	if len(c.Under) > 0 {
-		cost += s.costOfSearch(c.Keys...)
+		cost += s.costOfSearch(c.Tree, c.Keys...)
+	}
+	return cost
+}
+
+// costOfLevels is the cost of a look at all keys above keys: see conflict.go. Only trees
+// need it.
+func (s *State) costOfLevels(tree bool, keys ...string) (cost int) {
+	if !tree && s.keys.trees == 0 {
+		return 0
+	}
+	for _, key := range keys {
+		cost += levelsOf(key) / 2
 	}
 	return cost
 }
 
 // costOfSearch is the cost of a request for keys that keeps other grants: small where the
 // keys are free. The waits of others may lead anywhere, so the latest searches count.
-func (s *State) costOfSearch(keys ...string) int {
+// A tree may meet every waiter of the table below its keys.
+func (s *State) costOfSearch(tree bool, keys ...string) int {
 	near := 0
 	for _, key := range keys {
 		r := s.keys.get(key)
 		near += len(r.holders) + len(r.queue)
+		if tree && near < MaxCost {
+			for range s.keys.keysBelow(key, waitersBelow(tree)) {
+				near += s.keys.waiters
+				break
+			}
+		}
 	}
 	if near == 0 && s.keys.trees == 0 {
 		return 1
@@ -116,13 +137,14 @@ func (s *State) costOfSearch(keys ...string) int {
 // for some time.
 func (s *State) noteSearch(steps int) { s.searched = max(steps, s.searched-s.searched/16) }
 
-// keyOf returns the key of a grant of a session, or "".
-func (s *State) keyOf(id SessionID, token Token) string {
+// keyOf returns the key of a grant of a session, or "", and whether the grant is of a tree.
+func (s *State) keyOf(id SessionID, token Token) (key string, tree bool) {
 	if o := s.sessions.get(id); o != nil {
-		_, at, _ := s.grantOf(o, token)
-		return at.key
+		if _, at, g := s.grantOf(o, token); g != nil {
+			return at.key, g.Tree
+		}
 	}
-	return ""
+	return "", false
 }
 
 // costOfFreeing counts the keys of a grant, and the waiters that may be granted then.
@@ -141,7 +163,7 @@ func (s *State) costOfFreeing(id SessionID, token Token) int {
 // costOfKeys counts keys that become free, and the waiters that may be granted then: a
 // request for many keys, or many readers and permits at once.
 func (s *State) costOfKeys(keys []string) int {
-	cost := 2 * len(keys)
+	cost := 2*len(keys) + 2*s.costOfLevels(false, keys...)
 	for _, key := range keys {
 		r := s.keys.get(key)
 		if len(r.queue) == 0 {

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -137,4 +138,40 @@ func BenchmarkCost(b *testing.B) {
 			list[i].s.Cost(list[i].c)
 		}
 	}
+}
+
+// TestCostSeesTheLevelsAndWaitersOfTrees: commands for trees are counted with the keys above
+// and the waiters below theirs, and a set of deep keys is refused.
+func TestCostSeesTheLevelsAndWaitersOfTrees(t *testing.T) {
+	s := founded()
+	a, c := session16("a"), session16("c")
+	for _, id := range []SessionID{a, c} {
+		apply(t, s, Open{Session: id, Client: "client", TTL: 5000}, OK)
+	}
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
+	for i := range 5000 {
+		s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Key: fmt.Sprint("r/", i%2500)})
+	}
+	search := Acquire{Session: a, Seq: 2, Key: "r", Spec: Spec{Tree: true}, Under: []Token{out.Token}}
+	if cost := s.Cost(search); cost < 2500 {
+		t.Errorf("a search above thousands of waiters costs %d", cost)
+	}
+	far := search
+	far.Key = "elsewhere"
+	if cost := s.Cost(far); cost > MaxCost/MaxCommands {
+		t.Errorf("a search where nobody waits costs %d", cost)
+	}
+	apply(t, s, Acquire{Session: c, Seq: 6000, Key: "tree", Spec: Spec{Tree: true}}, Granted)
+	deep := "k" + strings.Repeat("/a", 250)
+	if cost := s.Cost(Acquire{Session: a, Seq: 2, Key: deep}); cost < 100 {
+		t.Errorf("a look at 250 keys above costs %d", cost)
+	}
+	set := make([]string, 17)
+	for i := range set {
+		set[i] = fmt.Sprintf("%02d%s", i, strings.Repeat("/a", 250))
+	}
+	if out, _ := apply(t, s, Acquire{Session: a, Seq: 2, Keys: set}, BadCommand); out.Field != "Keys" || out.Limit != MaxLevels {
+		t.Errorf("%+v", out)
+	}
+	apply(t, s, Acquire{Session: a, Seq: 2, Keys: set[:16]}, Granted)
 }

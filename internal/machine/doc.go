@@ -94,7 +94,7 @@
 // a process named by Forget is refused.
 //
 // A token is a number of one table. Across foundings tokens rise only if the
-// founders choose the floor well.
+// founders choose the floor well: internal/founding/floor.go says how.
 //
 // An Enlist and a Resize spend a seq too, and the table remembers no answer to them but
 // the caller itself: the answer to a copy of a refused one is Withdrawn.

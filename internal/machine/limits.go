@@ -5,6 +5,7 @@ const (
 	MaxKey      = 512     // bytes of valid UTF-8 in a key; at least 1
 	MaxKeys     = 1024    // keys of one Acquire
 	MaxKeyBytes = 1 << 18 // bytes of all keys of one Acquire
+	MaxLevels   = 4096    // slashes in all keys of one Acquire for several: trees look at each level
 	MaxName     = 128     // bytes of valid UTF-8 in a client's or node's name
 	MaxMeta     = 4 << 10 // bytes of a session's or a grant's meta
 	MaxValue    = 64 << 10

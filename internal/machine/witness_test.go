@@ -362,7 +362,7 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 			w.process[c.Session] = endedBoot{c.Node, c.Boot}
 		}
 	case Forget:
-		if out.Code == OK {
+		if out.Code == OK || out.Code == Unfinished {
 			w.forgot[c.Node] = max(w.forgot[c.Node], c.Boot)
 			for id, p := range w.process {
 				if p == (endedBoot{c.Node, c.Boot}) {

@@ -16,6 +16,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/meter"
 	"github.com/wardmote/wardmote/internal/refused"
+	"github.com/wardmote/wardmote/internal/timing"
 )
 
 // MaxName is the limit of a member's name and of a cluster's name, in bytes.
@@ -31,6 +32,7 @@ type Self struct {
 	Refused *refused.Log // counts and tells messages that were refused; may be nil
 	Clock   *Clock       // nil: package time; see package host for the readings that take it
 	Meter   *meter.Node  // counts for the metrics; a room that may be given nil makes one of its own
+	Grid    *timing.Grid // for the looks that the rooms take again and again; nil: each for itself
 }
 
 // Clock is the clock of a member's host.

@@ -33,6 +33,11 @@ type Replica interface {
 	// Clock returns the clock of this process's host. nil: package time.
 	Clock() *host.Clock
 
+	// NextLook returns the time from now to the next moment of a look that is taken again
+	// and again: above zero, and every at most. All such looks of the process share these
+	// moments, and with them the wake-ups of an idle process.
+	NextLook(now time.Time, every time.Duration) time.Duration
+
 	// Log returns the node's logger, which discards if the node has none.
 	Log() *slog.Logger
 

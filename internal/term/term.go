@@ -76,6 +76,9 @@ type Config struct {
 
 	// Meter counts rounds and entries. Nil: nobody reads the counts.
 	Meter *meter.Node
+
+	// Grid has the moments of the ticks. Nil: any moments.
+	Grid *timing.Grid
 }
 
 // A Term is this node while leading in a term. A Term takes the commands, beats and
@@ -225,16 +228,17 @@ func (t *Term) commit(entry []byte) ([]machine.Outcome, wire.Code) {
 
 // tick drives the keeper, watches the store and ends the founding wait.
 func (t *Term) tick() {
-	ticker := t.table.Clock.NewTicker(timing.KeeperTick)
-	defer ticker.Stop()
+	timer := t.table.Clock.NewTimer(t.cfg.Grid.Next(t.table.Clock.Now(), timing.KeeperTick))
+	defer timer.Stop()
 	for {
 		select {
 		case <-t.ctx.Done():
 			return
-		case <-ticker.C:
-			// Not the ticker's own time, the moment when the ticker fired: a
+		case <-timer.C:
+			// Not the timer's own time, the moment when the timer fired: a
 			// goroutine kept from running must see how late the tick is.
 			now := t.table.Clock.Now()
+			timer.Reset(t.cfg.Grid.Next(now, timing.KeeperTick))
 			t.keeper.tick(now)
 			t.endings.next()
 			if t.cfg.Log.Stalled() > timing.StoreStalled {

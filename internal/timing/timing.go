@@ -142,6 +142,13 @@ const (
 	FoundingYield      = 3 * time.Second  // a member that promised a ballot on a word proposes none for so long
 	SuccessionPatience = 5 * time.Second  // a cluster without a leader for so long may be ended
 	Retirement         = 10 * time.Second // a ballot with retirements, and the end of a member's part in its cluster
+
+	FloorAnswer = 1500 * time.Millisecond // a member waits so long for Recovery.TokenFloor before it refuses a ballot
+	FloorAsk    = 5 * time.Second         // one call of Recovery.TokenFloor
+	FloorFresh  = 10 * time.Second        // an answer of Recovery.TokenFloor counts for so long
+	FloorAgain  = time.Second             // first pause after a call without an answer
+	FloorAtMost = 15 * time.Second        // longest pause after a call without an answer
+	FloorTold   = time.Minute             // trouble of Recovery.TokenFloor is logged once in so long
 )
 
 // Log lines (internal/logging, cluster, internal/port).
@@ -168,14 +175,21 @@ const (
 //
 // A tenth of the TTL, from LeastElection up to MostElection. Below LeastElection a
 // pause of the garbage collector or of a throttled CPU deposes a healthy leader.
-// Above MostElection nothing is gained: heartbeats come every LeastElection/10 to
-// LeastElection/5, so ten of them in a row are lost already.
+// Above MostElection nothing is gained: of the heartbeats, which come every Election/10
+// to Election/5, five in a row are lost already.
+//
+// The lease of a leader does not grow with the timeout. At MostElection heartbeats are
+// 200 ms apart at most, so one packet that TCP sends again after 200 ms costs no lease. A
+// leader whose local answers extend its lease (ToldContact) steps down later than its
+// followers elect the next one when the timeout is the least. No promise depends on the
+// order: entries need a majority, and beats a round of the voters. A lease in time only
+// spares the members of the cut-off part a wait.
 //
 // With a TTL of 3 s a living holder survives a leader that falls silent. The
 // holder beats every TTL/3, so the last acknowledged beat is at most 1 s old, and
 // is trusted for TTL minus 130 ms: 1.87 s are left. A follower notices after
 // Election, 500 ms, and at most 2*Attend, since the last heartbeats of two followers
-// and their looks differ; a vote and a new term take four writes and three
+// and their looks differ by Attend each; a vote and a new term take four writes and three
 // exchanges; and even one attempt that fails costs no more than 2*LeastElection.
 // Together 1.7 s, and attaching takes the rest.
 func Election(ttl time.Duration) time.Duration {

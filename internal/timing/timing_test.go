@@ -19,7 +19,12 @@ func TestInequalities(t *testing.T) {
 		holds  bool
 		reason string
 	}{
-		{LeaderLease <= LeastElection, "a leader steps down before its followers elect the next one; raft refuses less"},
+		{LeaderLease <= LeastElection, "a leader that writes nothing steps down before its followers elect the next one; raft refuses less"},
+		{LeaderLease+ToldContact < MostElection, "the same for a leader that writes, at the default TTL"},
+		{LeastElection/5 <= Attend, "the last heartbeats of two followers differ by no more than their looks, at the least timeout"},
+		{MostElection/5 < ToldContact, "a server that answers every heartbeat counts as living"},
+		{MostElection/5+200*time.Millisecond < LeaderLease, "a heartbeat that TCP sends again costs a leader nothing"},
+		{Told > ToldContact && Told < RaftIO, "a message that may be needed again comes before an exchange would have failed"},
 		{LeastElection <= MostElection, "the election timeout has room"},
 		{MostElection < RaftIO, "an exchange that hangs does not end before an election can"},
 		{MostElection < ColdElection, "a voter that never heard of a leader asks the others before it stands blindly"},
@@ -46,6 +51,8 @@ func TestInequalities(t *testing.T) {
 		{FoundersPatience > 2*FoundingTurn, "two founders that fail to propose do not make the others found without the rest"},
 		{GhostQuiet >= 3*GhostPatience, "the waits for listed processes that do not answer leave most of the time to foundings"},
 		{FoundingYield > 2*ConfirmRound, "a ballot that asks for leaders ends before another member proposes"},
+		{FloorAnswer < Dial, "a member that waits in vain for its token floor refuses before the proposer gives it up"},
+		{FloorAsk < FloorFresh && FloorAgain < FloorAtMost && FloorAtMost < FloorTold, "an answer that took all of its time counts for a while, and pauses grow"},
 		{Retirement > RaftStop+Dial, "a member's raft can stop while a ballot waits for the retirement"},
 		{SuccessionPatience >= QuorumPatience(longTTL), "a cluster whose quorum only seems lost is not ended"},
 		{Reconcile <= StableMember, "a member is seen by several looks before it may vote"},

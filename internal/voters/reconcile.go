@@ -194,7 +194,7 @@ func (r *Reconciler) reconcileVoters(ctx context.Context) (stepped bool, pause t
 	g := goal{want: r.size.want(servers, list, now), least: r.Least}
 	r.tell(servers, list, g)
 	r.answerDeparted(servers)
-	pause = timing.Reconcile
+	pause = r.Self.Grid.Next(now, timing.Reconcile)
 	if sc.next > 0 {
 		pause = min(pause, sc.next)
 	}

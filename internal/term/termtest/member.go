@@ -66,6 +66,9 @@ var _ replica.Replica = (*Member)(nil)
 // Clock implements replica.Replica.
 func (m *Member) Clock() *host.Clock { return nil }
 
+// NextLook implements replica.Replica.
+func (m *Member) NextLook(_ time.Time, every time.Duration) time.Duration { return every }
+
 // Log implements replica.Replica.
 func (m *Member) Log() *slog.Logger {
 	if l := m.log.Load(); l != nil {

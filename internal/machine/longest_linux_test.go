@@ -1,0 +1,116 @@
+package machine
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpu returns the time that this thread has run.
+func cpu(b *testing.B) time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(t.Nano())
+}
+
+// deep returns n keys of as many levels and bytes in all as a set may have.
+func deep(i, n int) (keys []string) {
+	for j := range n {
+		key := fmt.Sprintf("%02d/%04d%s", i, j, strings.Repeat("/a", MaxLevels/n-1))
+		keys = append(keys, key+strings.Repeat("a", MaxKeyBytes/n-len(key)))
+	}
+	return keys
+}
+
+// treeCommands are commands that meet many keys above and below theirs.
+func treeCommands(t testing.TB) []costly {
+	a, b, c := session16("a"), session16("b"), session16("c")
+	table := func() *State {
+		s := founded()
+		for _, id := range []SessionID{a, b, c} {
+			apply(t, s, Open{Session: id, Client: "client", TTL: 5000}, OK)
+		}
+		return s
+	}
+	tree := Spec{Tree: true}
+	var list []costly
+	add := func(name string, s *State, c Command, work int) { list = append(list, costly{name, s, c, work}) }
+
+	s := table()
+	add("a set of deep keys", s, Acquire{Session: a, Seq: 1, Keys: deep(0, MaxKeys)}, MaxKeys)
+	s = table()
+	add("a set of deep trees", s, Acquire{Session: a, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, MaxKeys)
+	s = table()
+	apply(t, s, Acquire{Session: c, Seq: 1, Key: "other", Spec: tree}, Granted)
+	add("a set of deep keys beside a tree", s, Acquire{Session: a, Seq: 1, Keys: deep(0, MaxKeys)}, MaxKeys)
+	s = table()
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, Queued)
+	add("the release of a set of deep trees", s, Release{Session: a, Token: out.Token}, MaxKeys)
+	s = table()
+	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
+	apply(t, s, Acquire{Session: c, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, Queued)
+	add("a search for a set of deep trees", s, Acquire{Session: a, Seq: 2, Keys: deep(0, MaxKeys), Spec: tree, Under: []Token{out.Token}}, MaxKeys)
+
+	// Thousands of waiters below a key, and of a tree's.
+	s = table()
+	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
+	for i := range 2 * MaxWaiters {
+		s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Key: fmt.Sprint("r/", i%4000)})
+	}
+	add("a search above thousands of waiters", s, Acquire{Session: a, Seq: 2, Key: "r", Spec: tree, Under: []Token{out.Token}}, 4000)
+	s = table()
+	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
+	out2, _ := apply(t, s, Acquire{Session: c, Seq: 1, Key: "r", Spec: tree}, Granted)
+	for i := range MaxWaiters {
+		s.Apply(Acquire{Session: c, Seq: uint64(i + 2), Key: fmt.Sprint("r/", i%100, "/x"), Spec: Spec{Tree: i%2 == 0}, Under: []Token{out2.Token}})
+	}
+	add("a search among thousands of trees", s, Acquire{Session: a, Seq: 2, Key: "r", Spec: tree, Under: []Token{out.Token}}, MaxWaiters)
+	return list
+}
+
+// longSteps are other commands whose work grows with the table.
+func longSteps(t testing.TB) []costly {
+	s := founded()
+	for i := range 16_384 {
+		apply(t, s, Open{Session: SessionID{1, byte(i), byte(i >> 8)}, Client: "client", Node: "n", Boot: 6, TTL: 5000}, OK)
+	}
+	return []costly{{"a Forget of many sessions", s, Forget{Node: "n", Boot: 6}, 16_384}}
+}
+
+// BenchmarkLongestApply reports the CPU time of the costliest commands, each alone in its
+// entry. 5 ms is the most that a leader's entry should take.
+func BenchmarkLongestApply(b *testing.B) {
+	makers := []func(testing.TB) []costly{costlyCommands, treeCommands, longSteps}
+	for m, maker := range makers {
+		for i, tt := range maker(b) {
+			b.Run(strings.ReplaceAll(tt.name, " ", "_"), func(b *testing.B) {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				var took []time.Duration
+				cost := 0
+				for b.Loop() {
+					b.StopTimer()
+					again := makers[m](b)[i]
+					cost = again.s.Cost(again.c)
+					b.StartTimer()
+					start := cpu(b)
+					again.s.Apply(again.c)
+					took = append(took, cpu(b)-start)
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)-1].Microseconds()), "longest-cpu-µs")
+				b.ReportMetric(float64(took[len(took)/2].Microseconds()), "median-cpu-µs")
+				b.ReportMetric(float64(cost), "cost")
+			})
+		}
+	}
+}
