@@ -233,9 +233,9 @@ func TestForgedCommandsOfALeaderAreRefused(t *testing.T) {
 			return o
 		}
 		b.open(nodes[0], 2)
-		accepted(nodes[0], machine.Ask{Session: sid(2), Key: "k", Token: token})
 		accepted(nodes[0], machine.Break{Session: sid(2), Key: "k", Token: token})
 		held := accepted(nodes[0], shared(2, 1, "k", ""))
+		accepted(nodes[0], machine.Ask{Session: sid(2), Key: "k", Token: held.Token}) // in a delay there is nobody to ask
 		up := accepted(nodes[0], machine.Upgrade{Session: sid(2), Seq: 2, Token: held.Token})
 		accepted(nodes[0], machine.SetValue{Session: sid(2), Token: up.Token, Rev: 1, Value: []byte("v")})
 		accepted(nodes[0], machine.Downgrade{Session: sid(2), Token: up.Token})
