@@ -452,9 +452,9 @@ var mutants = []mutant{
 		pkg: "internal/consensus", run: "Ageing",
 	},
 	{
-		name: "a leader's slow heartbeats", breaks: "a leader keeps the shortest interval",
-		file: "internal/consensus/attend.go", old: "case r.raft.State() != raft.Follower:", new: "case false:",
-		pkg: "internal/consensus", run: "Timeouts|Patience",
+		name: "a leader's slow heartbeats", breaks: "a leader is quick while a voter does not answer",
+		file: "internal/consensus/attend.go", old: "state == raft.Leader && !r.missing():", new: "state == raft.Leader:",
+		pkg: "internal/consensus", run: "ALeaderIsQuick",
 	},
 	{
 		name: "silence forgotten by short leaders", breaks: "leaders that flap hand the age of silence on",
