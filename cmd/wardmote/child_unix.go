@@ -225,11 +225,12 @@ func (c *child) close() {
 func (c *child) stop(by syscall.Signal) {
 	pid := c.group()
 	if by == syscall.SIGTTIN || by == syscall.SIGTTOU {
-		// A command that used the terminal before begin gave it the terminal goes on.
+		// A command that used the terminal before begin gave it the terminal goes on; it may
+		// have ended by now.
 		giveTerminal(pid)
 		if tty, group, ok := terminal(); ok {
 			tty.Close()
-			if group == pid {
+			if group == pid || group == syscall.Getpgrp() {
 				c.order(fmt.Sprint("signal ", int(syscall.SIGCONT)))
 				return
 			}
@@ -278,7 +279,7 @@ func giveTerminal(pid int) {
 	if group != syscall.Getpgrp() {
 		return
 	}
-	_ = unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPGRP, pid)
+	setForeground(tty, pid)
 	_ = syscall.Kill(-pid, syscall.SIGCONT) // it may have stopped at a read meanwhile
 }
 
@@ -292,9 +293,21 @@ func takeTerminal(pid int) bool {
 	if group != pid {
 		return false
 	}
-	// A process in the background is stopped when it does this, unless:
-	signal.Ignore(syscall.SIGTTOU)
-	defer signal.Reset(syscall.SIGTTOU)
-	_ = unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPGRP, syscall.Getpgrp())
+	setForeground(tty, syscall.Getpgrp())
 	return true
 }
+
+// setForeground makes a group the foreground group of the terminal. A process in the
+// background is stopped when it does this, unless it ignores SIGTTOU: and run may have
+// come to the background since it looked.
+func setForeground(tty *os.File, group int) {
+	foreground.Lock()
+	defer foreground.Unlock()
+	signal.Ignore(syscall.SIGTTOU)
+	defer signal.Reset(syscall.SIGTTOU)
+	_ = unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPGRP, group) // a group that has ended needs no terminal
+}
+
+// foreground guards the handling of SIGTTOU: begin and stop may give the terminal away at
+// the same time.
+var foreground sync.Mutex

@@ -67,7 +67,7 @@ func runTests(m *testing.M) int {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	}
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("6")
+		_ = f.Value.Set("10")
 	}
 	dir, err := os.MkdirTemp("", "wardmote")
 	if err != nil {
