@@ -301,8 +301,9 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 				w.named[c.Key] = w.set[c.Key]
 			}
 			w.set[c.Key] = c.Of
-			w.done[q] = true
 		}
+		// Every later command of this number is a copy, and the answer is the first one's.
+		w.done[q] = w.done[q] || out.Code == OK || out.Code == WrongCapacity || out.Code == TooManyCapacities
 	case Downgrade:
 		if out.Code == OK {
 			w.mode[held] = Shared
