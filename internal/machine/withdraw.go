@@ -88,10 +88,14 @@ func (s *State) withdrawWaiting(owner *session, seqs []uint64) {
 		waits[at.key][seq] = true
 	}
 	for _, key := range keys {
+		leaves := func(w waiter) bool { return w.session == owner.id && w.upgrade == 0 && waits[key][w.seq] }
+		if !slices.ContainsFunc(s.keys.get(key).queue, leaves) {
+			continue // upgrades alone: the key does not change
+		}
 		tree := false
 		var removed []waiter
 		s.change(key, func(r *record) {
-			removed = r.removeWaitersIf(func(w *waiter) bool { return w.session == owner.id && w.upgrade == 0 && waits[key][w.seq] })
+			removed = r.removeWaitersIf(func(w *waiter) bool { return leaves(*w) })
 		})
 		for i := range removed {
 			w := &removed[i]
