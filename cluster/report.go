@@ -89,6 +89,8 @@ type ConfigReport struct {
 	Voters         int      `json:"voters,omitempty"` // 0: the default
 	Thin           bool     `json:"thin,omitempty"`
 	Zone           string   `json:"zone,omitempty"`
+	Sync           string   `json:"sync,omitempty"` // with a Dir
+	Log            string   `json:"log,omitempty"`  // with a Dir
 	JoinIsComplete bool     `json:"joinIsComplete,omitempty"`
 	AssumeGone     Duration `json:"assumeGone,omitempty"`
 	TokenFloor     bool     `json:"tokenFloor,omitempty"`

@@ -123,6 +123,9 @@ func (n *Node) configReport() ConfigReport {
 		Voters: cfg.Voting.Voters, Thin: cfg.Voting.Thin, Zone: cfg.Voting.Zone,
 		JoinIsComplete: cfg.Recovery.JoinIsComplete, AssumeGone: Duration(cfg.Recovery.AssumeGone), TokenFloor: cfg.Recovery.TokenFloor != nil,
 	}
+	if cfg.Dir != "" {
+		r.Sync, r.Log = cfg.Voting.Sync.String(), cfg.Voting.Log.String()
+	}
 	if n.keyring != nil {
 		ids := n.keyring.IDs()
 		r.Secrets = len(ids)

@@ -32,9 +32,8 @@ import (
 //     old one was not touched. No write has run under the new mark.
 //   - Crash after the sync: the new mark stands.
 //
-// A store costs one write of 8 KiB in place and one sync. Not a temporary file and a
-// rename, with a second sync for the directory: with eight owners on one disk such a claim
-// took 104 ms.
+// A store costs one write of 8 KiB in place and one sync, without the rename of
+// a temporary file and its second sync for the directory.
 //
 // The operating system frees the lock of a dead process, so nobody ever has to
 // clean up.

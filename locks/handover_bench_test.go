@@ -23,8 +23,8 @@ import (
 // a file of the same disk, and of a single entry: an Acquire of a free key by a client on
 // the leader. A planned gap is one entry and a push; the gap of a caller that leaves is
 // three entries, since nobody waits for its shards before it has left: they are assigned
-// then, and acquired. An entry is two syncs of the leader and then
-// two of a follower, on one disk here: see go.etcd.io/bbolt.
+// then, and acquired. An entry is one sync of the leader and then one
+// of a follower, on one disk here.
 func BenchmarkPlannedHandOver(b *testing.B) {
 	for _, load := range []int{0, 16} {
 		b.Run(fmt.Sprintf("load=%d", load), func(b *testing.B) {

@@ -1,6 +1,6 @@
 // Package s3store keeps the manifests of package objectfence in S3, or in a server that
-// speaks S3 and honours If-Match and If-None-Match in a put: Amazon's own, versitygw,
-// MinIO, Ceph, R2. Copy the package, or import it.
+// speaks S3 and honours If-Match and If-None-Match in a put: Amazon's own, or
+// versitygw, on which it is tested. Copy the package, or import it.
 //
 //	client := s3.NewFromConfig(cfg)
 //	m, err := objectfence.New(s3store.Store{Client: client, Bucket: "jobs"}, "nightly.json")
