@@ -173,7 +173,9 @@ func (s *Seat) open(id string, first []string) (*Raft, error) {
 func (s *Seat) openStore(dir string) (*raftstore.Store, error) {
 	mark := ""
 	if s.cfg.Store.Unflushed {
-		mark = s.cfg.HostBoot()
+		if mark = s.cfg.HostBoot(); mark == "" {
+			return nil, errors.New("cluster: this host tells no boot ID at the moment, which unflushed writes need")
+		}
 	}
 	note := func() error {
 		if s.cfg.Record.Get().Unflushed == mark {

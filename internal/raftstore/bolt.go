@@ -61,15 +61,18 @@ func OpenDurable(dir string, o Options) (*Store, error) {
 	if o.BoltLog {
 		err = bolt.holdsLog()
 	} else {
-		engine, err = openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), !o.Unflushed, firstSegment, segmentLen)
+		var segments *segmentEngine
 		path = dir
+		if segments, err = openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), !o.Unflushed, firstSegment, segmentLen); err == nil {
+			engine = segments // and bolt
+		}
 	}
 	var s *Store
 	if err == nil {
 		s, err = New(engine, cacheEntries, cacheBytes)
 	}
 	if err != nil {
-		return nil, errors.Join(unusable(path, err), bolt.Close())
+		return nil, errors.Join(unusable(path, err), engine.Close())
 	}
 	s.unflushed = o.Unflushed
 	return s, nil
@@ -157,10 +160,9 @@ func openBolt(path string, o Options) (_ *boltEngine, err error) {
 	}
 	// A process that was killed between a commit and its flush has left a vote that is here
 	// and not on the disk. From now on the vote counts as stored, and is not written again.
-	if !o.Unflushed {
-		if err := e.flush(); err != nil {
-			return nil, err
-		}
+	// An unflushed store is flushed too: the kernel tells here of a write that failed since.
+	if err := e.flush(); err != nil {
+		return nil, err
 	}
 	return e, nil
 }

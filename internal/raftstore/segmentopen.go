@@ -41,11 +41,10 @@ func openLog(c segmentConfig, noted uint64) (_ *segmentLog, err error) {
 		}
 	}
 	// A process that was killed between a write and its flush has left bytes that are here
-	// and not on the disk. From now on they count as stored.
-	if l.sync {
-		if err := l.flush(); err != nil {
-			return nil, err
-		}
+	// and not on the disk. From now on they count as stored. An unflushed log is flushed too:
+	// the kernel tells here of a write that failed since.
+	if err := l.flush(); err != nil {
+		return nil, err
 	}
 	for ; dead > 0; dead-- { // after the flush: their deletion is on the disk
 		if err := l.dropOldest(); err != nil {

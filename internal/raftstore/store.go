@@ -178,19 +178,23 @@ func (s *Store) flushAll() error {
 }
 
 // Close waits for the running write, however long the write hangs, makes an unflushed
-// Store durable, and closes the engine. Later writes fail. A second Close does nothing.
+// Store durable, and closes the engine. Later writes fail. A second Close does nothing. If
+// Close returns nil, every write of an unflushed Store is on the disk: so Close returns the
+// error of an earlier write too.
 func (s *Store) Close() error {
 	s.lockWriter()
 	defer s.unlockWriter()
 	if s.closed {
 		return nil
 	}
-	if s.unflushed && s.Failed() == nil {
-		if err := s.flushAll(); err != nil {
-			return errors.Join(err, s.close())
-		}
+	if !s.unflushed {
+		return s.close()
 	}
-	return s.close()
+	err := s.Failed()
+	if err == nil {
+		err = s.flushAll()
+	}
+	return errors.Join(err, s.close())
 }
 
 func (s *Store) close() error {

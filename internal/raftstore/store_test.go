@@ -247,3 +247,21 @@ func TestAStoreIsEmptyUntilItsFirstWrite(t *testing.T) {
 		}
 	}
 }
+
+// A nil error of Close means that every write is on the disk: the store of a SyncBoot
+// member counts after the host has gone down.
+func TestCloseTellsOfAnEarlierFailedWrite(t *testing.T) {
+	disk := &faultyEngine{Engine: NewMemoryEngine()}
+	s, err := New(disk, 8, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.unflushed = true
+	disk.fail.Store(true)
+	if err := s.Set([]byte("key"), []byte("value")); err == nil {
+		t.Fatal("a failed write returned nil")
+	}
+	if err := s.Close(); !errors.Is(err, errDisk) {
+		t.Errorf("Close returned %v", err)
+	}
+}
