@@ -115,6 +115,7 @@ func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.Snap
 		switch o.Data.(type) {
 		case raft.RaftState, raft.LeaderObservation, raft.PeerObservation:
 			r.reach.changed.Wake()
+			r.trans.told.news.Wake()
 			r.news.Wake()
 		}
 		return false

@@ -39,7 +39,7 @@ import (
 //   - A failed exchange ends it: the next message is sent.
 //   - The choice of voters rests on contacts, which count real exchanges alone.
 type told struct {
-	news wakeup.All // an entry was stored, or an exchange failed
+	news wakeup.All // an entry was stored, an exchange failed, or raft's state changed
 
 	mu      sync.Mutex
 	servers map[raft.ServerID]*toldServer
@@ -86,8 +86,10 @@ func (t *told) note(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raf
 
 // settle fills resp and returns true if the server need not be asked. Before, settle waits
 // for as long as there is nothing to tell the server: until an entry is stored, an exchange
-// with the server fails, the message is due again, or done is closed. The next leader's
-// first entry, and the entry that removes the server, are stored here too. last returns
+// with the server fails, raft's state changes, the message is due again, or done is closed.
+// Raft sends the heartbeats of a term for as long as its replication to the server runs, so
+// a leader that steps down must not wait here. The entry that removes the server is stored
+// here too. last returns
 // the index of the newest entry stored here; serves reports whether this node leads in the
 // term and replicates to the server.
 func (t *told) settle(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,

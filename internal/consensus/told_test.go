@@ -99,7 +99,8 @@ func TestAnAnswerWaitsForNews(t *testing.T) {
 		"an entry before":           {before: func(s *stage) { s.newest.Add(1); s.news.Wake() }, want: true},
 		"an entry not committed":    {commit: 6, want: true},
 		"an entry of the others":    {commit: 8, before: func(s *stage) { s.newest.Add(1) }, want: true},
-		"the end of the term":       {change: func(s *stage) { s.serves.Store(false) }, takes: timing.Told, want: true},
+		"the end of the term":       {change: func(s *stage) { s.serves.Store(false); s.news.Wake() }, takes: 100 * time.Millisecond, want: true},
+		"another state":             {change: func(s *stage) { s.news.Wake() }, takes: timing.Told},
 		"the end of the term began": {before: func(s *stage) { s.serves.Store(false) }, want: true},
 		"the end":                   {change: func(s *stage) { close(s.done) }, takes: 100 * time.Millisecond},
 	} {
