@@ -21,11 +21,13 @@ func newTable(to io.Writer, heads ...string) *table {
 	return t
 }
 
+// row leaves cells as they are: the heads of some tables are of the whole program.
 func (t *table) row(cells ...string) {
+	cleaned := make([]string, len(cells))
 	for i, c := range cells {
-		cells[i] = clean(c)
+		cleaned[i] = clean(c)
 	}
-	fmt.Fprintln(t.w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+	fmt.Fprintln(t.w, strings.TrimRight(strings.Join(cleaned, "\t"), "\t"))
 }
 
 func (t *table) print() { t.w.Flush() }
