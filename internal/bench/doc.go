@@ -17,18 +17,17 @@
 // rounds.
 //
 // Each turn begins with a run-in that does not count. A sample has the cycles, the
-// latencies, the CPU time of the system's processes, the time that the host's
-// hypervisor took away, the flushes of the disk and the bytes written. Flushes are the
-// disk's own count, so they include those of other programs on the same disk.
+// latencies, the CPU time of the system's processes, the CPU time stolen by the host's
+// hypervisor, the flushes of the disk and the bytes written. The disk counts flushes of
+// all programs.
 //
 // # What is compared
 //
 // A cycle is an acquire and a release, each awaited. The table of equal guarantees has
-// systems that keep a lock through the loss of a minority, tell tokens that rise, and
-// expire a dead holder's locks. A durable system flushes its log to a majority's disks
-// before it answers. Systems that guarantee less are in a table apart.
+// systems with locks that survive the loss of a minority, rising tokens, and expiry of a
+// dead holder's locks. A durable system flushes its log to a majority's disks before the
+// answer. Systems with weaker guarantees have a table of their own.
 //
-// Peers get the client library that their users have, with one connection for each
-// member: etcd's concurrency package, go-zookeeper's lock, SET NX with a deleting script
+// Each peer has its usual client library, with one connection for each member: etcd's concurrency package, go-zookeeper's lock, SET NX with a deleting script
 // on Redis.
 package main

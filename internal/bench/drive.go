@@ -126,7 +126,7 @@ func (p plan) choose() (chosen []kind, left map[string]error, err error) {
 }
 
 // startPlayer starts the process of a system, and waits until the system is up. The
-// player is to be stopped even with an error.
+// caller must stop the player even after an error.
 func startPlayer(k kind, dir string) (*player, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

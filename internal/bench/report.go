@@ -97,7 +97,7 @@ func (r report) ratios(w io.Writer, title string, ours, theirs class) {
 	}
 }
 
-// details writes what each system did, which no ratio is to be taken from.
+// details writes the samples of each system. No ratio may be computed from them.
 func (r report) details(w io.Writer) {
 	fmt.Fprint(w, "\n## Samples\n\nMedians of the rounds; CPU, flushes, entries and bytes are means for one cycle. Fairness is the count of the caller with the fewest cycles, as a share of the mean.\n\n")
 	fmt.Fprintln(w, "| workload | system | cycles/s | p50 | p99 | longest | CPU | flushes | entries | written | fairness | stolen |")

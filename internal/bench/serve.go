@@ -20,7 +20,7 @@ type job struct {
 	PerSecond float64 // of an open loop
 }
 
-// A sample is what came of a job, a line of JSON too. The first line of a system has
+// A sample is the outcome of a job, a line of JSON too. The first line of a system has
 // only Version, or Err.
 type sample struct {
 	Version string `json:",omitempty"`

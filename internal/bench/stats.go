@@ -29,7 +29,7 @@ func ratios(a, b []sample, f func(sample) float64) []float64 {
 	return out
 }
 
-// mean returns the mean of f over the cycles of all samples.
+// perCycle returns the mean of f over the cycles of all samples.
 func perCycle(samples []sample, f func(sample) float64) float64 {
 	sum, cycles := 0.0, 0.0
 	for _, s := range samples {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A class is what a system guarantees. Only systems of one class are equals.
+// A class is a guarantee. Only systems of one class are equals.
 type class string
 
 const (
@@ -17,13 +17,13 @@ const (
 	weaker  class = "weaker"  // a lock is lost, or held twice, with the loss of one server
 )
 
-// errNotHad is returned for something that a system does not have.
+// errNotHad means that the system lacks the feature.
 var errNotHad = errors.New("not to be had")
 
 // A caller is one goroutine's way to a system. Its methods are called by one goroutine
 // at a time.
 type caller interface {
-	// acquire takes key, and waits for it. release gives it back.
+	// acquire waits for key. release frees key.
 	acquire(ctx context.Context, key string) (release func(context.Context) error, err error)
 }
 
@@ -37,7 +37,7 @@ type sharedCaller interface {
 	acquireShared(ctx context.Context, key string) (release func(context.Context) error, err error)
 }
 
-// A place is where callers are, as seen from the leader.
+// A place is the members that callers are connected to.
 type place string
 
 const (
@@ -49,8 +49,8 @@ const (
 
 // A system is a running lock service with members of its own.
 type system interface {
-	// caller returns caller i. Callers of one number are the same at every call.
-	// Callers with separate sessions contend with each other for one key.
+	// caller returns the caller of number i at a place. contends: the callers need
+	// sessions of their own, because they compete for one key.
 	caller(ctx context.Context, at place, i int, contends bool) (caller, error)
 	entries() uint64 // log entries that have been committed, 0 if unknown
 	pids() []int     // server processes apart from this one
@@ -63,7 +63,7 @@ type kind struct {
 	name  string
 	class class
 	title string // of the report
-	// there tells why the system cannot run on this host, or nil.
+	// there returns the reason why the system cannot run on this host, or nil.
 	there func() error
 	start func(ctx context.Context, dir string) (system, error)
 }

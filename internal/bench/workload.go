@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// A workload is what the callers do.
+// A workload is the program of the callers.
 type workload struct {
 	name    string
 	title   string
 	callers int
 	at      place
-	contend bool // callers of different numbers meet at one key, so they need sessions of their own
+	contend bool // several callers compete for one key, and need sessions of their own
 
 	// cycle runs one cycle of caller i and returns the time of its acquire.
 	cycle func(ctx context.Context, c caller, i int, r *rand.Rand) (time.Duration, error)
@@ -141,14 +141,14 @@ func readers(n int, p float64) func(context.Context, caller, int, *rand.Rand) (t
 	}
 }
 
-// A result is what a turn's callers did.
+// A result is the outcome of one turn.
 type result struct {
 	each     []uint64 // cycles of each caller
 	acquires histogram
 	err      error // the first
 }
 
-// run has the callers work until ctx ends. A cycle that has begun is ended, and counts.
+// run runs the callers until ctx ends. A cycle that has begun is completed and counted.
 // perSecond is the rate of an open loop, 0 for a closed one.
 func (w workload) run(ctx context.Context, callers []caller, perSecond float64) result {
 	if perSecond > 0 {
@@ -180,9 +180,9 @@ func (w workload) run(ctx context.Context, callers []caller, perSecond float64) 
 	return out
 }
 
-// runOpen begins a cycle at the times of a Poisson process, whatever the cycles before
-// take, and counts the time from that moment. So a system that stands still pays for
-// every request that would have come meanwhile.
+// runOpen begins cycles at the times of a Poisson process, however long earlier cycles
+// take, and measures from the planned begin. So a system that stands still pays for every
+// request planned for the time of the standstill.
 func (w workload) runOpen(ctx context.Context, callers []caller, perSecond float64) result {
 	type request struct{ due time.Time }
 	due := make(chan request, 1<<16)
