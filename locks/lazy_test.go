@@ -98,6 +98,7 @@ func TestLazyReleaseOfAWantedKeyIsSentAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
 		b, m := w.client(t, "b")
+		release(t, acquire(t, b, "other")) // its session is open
 		for name, want := range map[string]func(l *Lock) *call[*Lock]{
 			"a waiter": func(*Lock) *call[*Lock] { return waiting(t, bg, b, "k") },
 			"an ask":   func(*Lock) *call[*Lock] { _ = b.Ask(bg, "k"); settle(); return nil },
