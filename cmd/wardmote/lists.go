@@ -77,7 +77,7 @@ the cluster keeps the grant if no further beat arrives; only the leader knows.`,
 					lockRows(t, k)
 				}
 				t.print()
-				fmt.Fprintf(p.out, "%d keys, ", len(doc.Keys))
+				fmt.Fprintf(p.out, "%s, ", number(len(doc.Keys), "key"))
 				printHead(p.out, doc.Head)
 				return nil
 			}
@@ -104,7 +104,7 @@ func (s *source) locks(prefix string) (all documents.Locks, err error) {
 	}
 }
 
-var lockHeads = []string{"KEY", "HOLDER", "ON", "TOKEN", "MODE", "HELD", "LEFT", "WAITERS", ""}
+var lockHeads = []string{"KEY", "HOLDER", "ON", "TOKEN", "MODE", "HELD", "LEFT", "WAITERS", "NOTE"}
 
 // lockRows prints a row for each holder of a key, or one without a holder.
 func lockRows(t *table, k documents.Key) {
@@ -300,7 +300,11 @@ names. With -join it needs a NAME: a member without a vote does not know all of 
 						t.row(g.Name, "nobody", "-", "-", strconv.Itoa(g.Shards), "-", "-", g.Orphans)
 					}
 				}
-				t.print()
+				if len(doc.Groups) == 0 {
+					fmt.Fprint(p.out, "no shards: nobody calls Spread, ")
+				} else {
+					t.print()
+				}
 				if doc.More {
 					fmt.Fprintln(p.out, "there are more names: give NAME")
 				}
@@ -339,7 +343,7 @@ func sessionsCommand() *command {
 					t.row(x.Client, x.Node, strconv.Itoa(x.Keys), strconv.Itoa(x.Waits), since(time.Duration(x.TTL)), age(x.Age), age(x.Left), x.Ref)
 				}
 				t.print()
-				fmt.Fprintf(p.out, "%d sessions, ", len(doc.Sessions))
+				fmt.Fprintf(p.out, "%s, ", number(len(doc.Sessions), "session"))
 				printHead(p.out, doc.Head)
 				return nil
 			}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -187,20 +188,32 @@ func codeOfDocument(code string) int {
 	return exitFailed
 }
 
-// act posts an action to the first page, and returns the answer.
+// act posts an action to the first page that can be dialled, and returns the answer. A page
+// that was dialled may have done the action, whatever it answers: no other page is asked then.
 func (s *source) act(form url.Values) (documents.Action, error) {
 	var doc documents.Action
 	form.Set("timeout", min(max(s.limit, 100*time.Millisecond), 2*time.Minute).String())
 	ctx, cancel := context.WithTimeout(context.Background(), s.limit+time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.pages[0]+"action", strings.NewReader(form.Encode()))
-	if err != nil {
-		return doc, err
+	var resp *http.Response
+	var failed []error
+	for _, page := range s.pages {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, page+"action", strings.NewReader(form.Encode()))
+		if err != nil {
+			return doc, err
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if resp, err = s.client.Do(req); err == nil {
+			break
+		}
+		var op *net.OpError
+		if !errors.As(err, &op) || op.Op != "dial" {
+			return doc, fail(exitUnavailable, "look at the key before you try again: the action may have been done", "%v", unwrapURL(err))
+		}
+		failed = append(failed, fail(exitUnavailable, "nothing was done: see whether the process lives, or give another -url", "%v", unwrapURL(err)))
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return doc, fail(exitUnavailable, "look at the key before you try again: the action may have been done", "%v", unwrapURL(err))
+	if resp == nil {
+		return doc, allFailed(failed)
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))

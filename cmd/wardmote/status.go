@@ -166,7 +166,8 @@ func (p *program) printStatus(r locks.Report) {
 	line("voters", "%d of %d, %d reachable, %d caught up; %d more may fail", v.Present, v.Wanted, v.Reachable, v.CaughtUp, v.Bears)
 	line("members", "%d", h.Members)
 	if sum := n.Summary; sum != nil {
-		line("table", "%d keys, %d grants, %d waits, %d sessions, %d shards; %s old", sum.Keys, sum.Grants, sum.Waits, sum.Sessions, sum.Shards, since(time.Duration(sum.Age)))
+		line("table", "%s, %s, %s, %s, %s; %s old", number(sum.Keys, "key"), number(sum.Grants, "grant"), number(sum.Waits, "wait"),
+			number(sum.Sessions, "session"), number(sum.Shards, "shard"), since(time.Duration(sum.Age)))
 	}
 	line("seen by", "%s (%s), up %s; last confirmed %s", n.Own.Name, n.Own.Role, since(time.Duration(n.Own.Up)), confirmed(n))
 	for _, c := range h.Conflicts {

@@ -56,6 +56,14 @@ func printJSON(to io.Writer, document any) error {
 	return err
 }
 
+// number is so many things, for people.
+func number[N int | int64 | uint64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // since is a duration for people.
 func since(d time.Duration) string {
 	switch {

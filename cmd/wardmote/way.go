@@ -83,6 +83,9 @@ func (w *way) check(c *command) error {
 		if c.ways&byURL == 0 {
 			return usageError(c.name, "no way to a cluster: give -join HOST:PORT")
 		}
+		if c.ways&byJoin == 0 {
+			return usageError(c.name, "no way to a cluster: give -url, the page of the member that is to do it")
+		}
 		return usageError(c.name, "no way to a cluster: give -url or -join")
 	}
 	if (w.certFile == "") != (w.keyFile == "") || w.certFile != "" && w.caFile == "" {
