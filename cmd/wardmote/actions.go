@@ -138,7 +138,10 @@ func (p *program) recover(w *way, gone []string) error {
 		if !m.Voter {
 			state += ", no voter"
 		}
-		if slices.Contains(gone, m.Name) {
+		switch {
+		case slices.Contains(gone, m.Name) && m.Foreign:
+			state += ", a new process of a name that is gone: it joins the successor"
+		case slices.Contains(gone, m.Name):
 			state += ", named as gone"
 		}
 		fmt.Fprintf(p.err, "  %s at %s: %s\n", clean(m.Name), clean(m.Addr), clean(state))
@@ -160,7 +163,7 @@ func awaitSilence(s *source, first locks.Report, gone []string) (locks.Report, e
 	for r := first; ; {
 		quiet := true
 		for _, m := range r.Node.Members {
-			if !slices.Contains(gone, m.Name) {
+			if !slices.Contains(gone, m.Name) || m.Foreign { // a process started anew is in no cluster yet
 				continue
 			}
 			if m.Reach == "self" || m.Reach == "reached" && !m.Heard.Equal(heard[m.Boot]) {
