@@ -69,6 +69,8 @@ func (s checker) checkTables() error {
 
 func (s checker) checkHeader() error {
 	switch {
+	case !noExtra.isEmpty(), plainTerms != terms{}, sharedTerms != terms{Spec: Spec{Mode: Shared}}:
+		return broken(11, "what records and grants share has changed")
 	case s.format < 1 || s.format > uint64(s.formats.max):
 		return broken(9, "format %d", s.format)
 	case s.forgotten > s.last:
@@ -207,6 +209,9 @@ func (s checker) checkRecord(key string, r *record) error {
 	case len(r.queue) > MaxWaiters+1: // an upgrade comes on top
 		return broken(5, "%q has %d waiters", key, len(r.queue))
 	}
+	if r.extra != &noExtra && r.extra.isEmpty() {
+		return broken(11, "%q has an empty extra", key)
+	}
 	if err := r.checkPermits(key); err != nil {
 		return err
 	}
@@ -220,7 +225,7 @@ func (s checker) checkRecord(key string, r *record) error {
 			return err
 		}
 	}
-	counted := record{holders: r.holders, queue: r.queue}
+	counted := record{holders: r.holders, extra: &extra{queue: r.queue}}
 	counted.recount()
 	if r.ghosts != counted.ghosts || r.trees != counted.trees || r.conditions != counted.conditions ||
 		r.permits != counted.permits || r.permitWaiters != counted.permitWaiters {

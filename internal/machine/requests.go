@@ -16,6 +16,9 @@ type requests struct {
 	byToken places32
 }
 
+// smallRequests is the number of requests whose memory is used again once there are none.
+const smallRequests = 64
+
 // request is an element of requests. The grant's token, below MaxToken, leaves room for the
 // rest of the location.
 type request struct {
@@ -110,11 +113,14 @@ func (r *requests) remove(seq uint64) {
 	r.forgetToken(uint32(i))
 	r.bySeq.remove(uint32(i), mix(seq), r.seqHash)
 	r.list[i] = request{}
-	if r.bySeq.n == 0 {
+	switch {
+	case r.bySeq.n > 0:
+		r.free = append(r.free, uint32(i))
+	case len(r.list) > smallRequests:
 		*r = requests{}
-		return
+	default:
+		r.list, r.free = r.list[:0], r.free[:0]
 	}
-	r.free = append(r.free, uint32(i))
 }
 
 func (r *requests) noteToken(i uint32) {

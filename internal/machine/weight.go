@@ -3,7 +3,7 @@ package machine
 // weight is the part of a session in the memory of every voter: the keys that the
 // session holds or waits for, and their bytes. The index of the session has the sum.
 //
-// A key costs each voter about 600 bytes, and its own: a member could fill the memory
+// A plain key costs each voter about 250 bytes, its own included (BenchmarkHeapOfAKey): a member could fill the memory
 // of all voters by requests. MaxHeld and MaxHeldBytes keep a session below 100 MB. A
 // client with more keys than that opens several sessions.
 type weight struct {
