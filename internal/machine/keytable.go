@@ -237,8 +237,9 @@ func (t *keyTable) idleList(p *part) *idleList {
 	return &t.past
 }
 
-// derive fills the empty sums, sets and lists from the records.
-func (t *keyTable) derive() {
+// derive fills the empty sums, sets and lists from the records, and returns the records in
+// the order of their keys.
+func (t *keyTable) derive() []*record {
 	list := make([]*record, 0, t.n)
 	for _, r := range t.all {
 		list = append(list, r)
@@ -250,4 +251,5 @@ func (t *keyTable) derive() {
 	}
 	t.past.sort()
 	t.fadingIdle.sort()
+	return list
 }

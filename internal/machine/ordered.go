@@ -35,11 +35,16 @@ func (o *ordered) add(k string) {
 		o.chunks = append(o.chunks, []string{k})
 		return
 	}
-	i := o.chunk(k)
+	i := len(o.chunks) - 1
 	c := o.chunks[i]
-	at, found := slices.BinarySearch(c, k)
-	if found {
-		return
+	at := len(c)
+	if k <= c[at-1] { // strings that come in order need no search
+		i = o.chunk(k)
+		c = o.chunks[i]
+		var found bool
+		if at, found = slices.BinarySearch(c, k); found {
+			return
+		}
 	}
 	if len(c) == maxChunkLen {
 		if i == len(o.chunks)-1 && at == len(c) {

@@ -193,7 +193,7 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"counts":           func(s *State) { s.keys.n++ },
 		"key \"\\xff\"":    func(s *State) { s.keys.set("\xff", &record{version: 1, last: 1, idle: 1, extra: &noExtra}) },
 		"under one number": func(s *State) { s.writable("rest 1").idle = s.writable("rest 2").idle },
-		"2 keys too many":  func(s *State) { s.sets.del(requestID{d, 6}) },
+		"not among its":    func(s *State) { s.sets.del(requestID{d, 6}) },
 		"is not at":        func(s *State) { s.sets.set(requestID{d, 6}, []string{"set/1", "set/2", "set/3"}) },
 		"set of no keys":   func(s *State) { s.sets.set(requestID{d, 6}, nil) },
 		"keys of a set":    func(s *State) { s.sets.set(requestID{d, 6}, []string{"set/2", "set/1"}) },

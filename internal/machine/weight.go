@@ -32,10 +32,15 @@ func weightOf(keys []string, meta string, under []Token) weight {
 
 // weigh returns the weight of a waiter: an upgrade waits for a key that it holds.
 func (s *State) weigh(owner *session, w *waiter) weight {
+	return s.weighAt(owner, w, owner.index.requests.at(w.seq))
+}
+
+// weighAt is weigh of a waiter whose location is at hand.
+func (s *State) weighAt(owner *session, w *waiter, at location) weight {
 	if w.upgrade != 0 {
 		return weightOf(nil, "", w.under)
 	}
-	return weightOf(s.keysOf(owner, w.seq, owner.index.requests.at(w.seq)), w.Meta, w.under)
+	return weightOf(s.keysOf(owner, w.seq, at), w.Meta, w.under)
 }
 
 // roomFor returns the refusal of a request that would make a session too heavy, and the
