@@ -82,6 +82,9 @@ const seenPerUnit = 4 // entries of a Seen list
 // costOfAcquire counts each key of a set twice: the set may be taken back in the same entry.
 func (s *State) costOfAcquire(c *Acquire) int {
 	cost := 1 + len(c.Seen)/seenPerUnit + len(c.Under)/seenPerUnit
+	for _, token := range c.Freed {
+		cost += 1 + s.costOfFreeing(c.Session, token)
+	}
 	if c.Key != "" {
 		cost += s.costOfLevels(c.Tree, c.Key)
 		if len(c.Under) > 0 {

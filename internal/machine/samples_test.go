@@ -36,6 +36,7 @@ func everyCommand() []Command {
 		},
 		Acquire{Session: a, Seq: 7, Keys: []string{"invoices", "orders"}, Spec: Spec{Mode: Shared}},
 		Acquire{Session: a, Seq: 8, Keys: []string{"k"}},
+		Acquire{Session: a, Seq: 47, Key: "k", Freed: []Token{48, MaxToken}},
 		Acquire{Session: a, Seq: 9, Key: "k", Spec: Spec{Priority: 127}},
 		Upgrade{Session: a, Seq: 10, Token: 11, Under: []Token{12}, Seen: []uint64{13}},
 		Downgrade{Session: b, Token: 14, Seen: []uint64{15}},
@@ -251,7 +252,7 @@ func anyCommand() *rapid.Generator[Command] {
 		}
 		a := Acquire{
 			Session: session(), Seq: num("seq"), Key: text("key"), Try: flag("try"),
-			MaxWaiters: rapid.Uint32().Draw(t, "waiters"), Spec: Spec{Meta: text("meta")}, Seen: seen(),
+			MaxWaiters: rapid.Uint32().Draw(t, "waiters"), Spec: Spec{Meta: text("meta")}, Freed: tokens(), Seen: seen(),
 		}
 		// Each attribute alone now and then, for the sake of its bit.
 		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 9), 0, 4).Draw(t, "more") {
