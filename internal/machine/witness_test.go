@@ -360,15 +360,28 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 			return fmt.Errorf("opened with code %d, the process has ended: %t", out.Code, dead)
 		}
 		if out.Code == OK && !open {
-			w.process[c.Session] = endedBoot{c.Node, c.Boot}
+			w.process[c.Session] = endedBoot{node: c.Node, boot: c.Boot}
 		}
 	case Forget:
 		if out.Code == OK || out.Code == Unfinished {
 			w.forgot[c.Node] = max(w.forgot[c.Node], c.Boot)
+			for _, e := range events {
+				if (e.Kind == EventEnding || e.Kind == EventEnded) && w.process[e.Session] == (endedBoot{node: c.Node, boot: c.Boot}) {
+					w.leave(e.Session)
+					forgotten[e.Session] = true
+				}
+			}
 			for id, p := range w.process {
-				if p == (endedBoot{c.Node, c.Boot}) {
-					w.leave(id)
-					forgotten[id] = true
+				if p != (endedBoot{node: c.Node, boot: c.Boot}) || forgotten[id] {
+					continue
+				}
+				for first := range forgotten {
+					if out.Code == OK || compareSessions(id, first) < 0 {
+						return fmt.Errorf("the forget with code %d left %v, and not %v", out.Code, id, first)
+					}
+				}
+				if len(forgotten) == 0 {
+					return fmt.Errorf("the forget with code %d left %v, and ended none", out.Code, id)
 				}
 			}
 		}
