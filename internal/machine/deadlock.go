@@ -127,7 +127,7 @@ func (s *State) waitsForEver(owner *session, w *waiter, keys []string, i int) (o
 		return Outcome{}
 	}
 	q := w.requestID
-	owner.index.requests[w.seq] = location{key: keys[0], set: w.set, phase: waiting}
+	owner.index.requests.set(w.seq, location{key: keys[0], set: w.set, phase: waiting})
 	if w.set {
 		s.sets.set(q, keys)
 	}
@@ -159,7 +159,7 @@ func (s *State) waitsForEver(owner *session, w *waiter, keys []string, i int) (o
 		s.keys.drop(key)
 	}
 	s.sets.del(q)
-	delete(owner.index.requests, w.seq)
+	owner.index.requests.remove(w.seq)
 	return out
 }
 

@@ -94,5 +94,5 @@ func (d *search) links(way []vertex) []Link {
 // waiter returns a waiter's session and its first key.
 func (d *search) waiter(v vertex) (*session, string) {
 	owner := d.s.sessions.get(v.session)
-	return owner, owner.index.requests[v.seq].key
+	return owner, owner.index.requests.at(v.seq).key
 }

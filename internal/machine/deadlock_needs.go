@@ -52,7 +52,7 @@ func (d *search) neededByWaiter(q requestID) (lacks int) {
 		return 0 // a slice takes it out of its queues
 	}
 	var w *waiter
-	for _, key := range s.keysOf(owner, q.seq, owner.index.requests[q.seq]) {
+	for _, key := range s.keysOf(owner, q.seq, owner.index.requests.at(q.seq)) {
 		if d.tooLong() {
 			break
 		}

@@ -77,9 +77,14 @@ func least[E any](all iter.Seq[E], n int, compare func(a, b E) int) (list []E, m
 	return list, more
 }
 
-// IsLeft reports whether sessions of a process are open, though a Forget has named it.
+// IsLeft reports whether sessions of a process are open, for another Forget to end.
 func (s *State) IsLeft(node string, boot uint64) bool {
-	return slices.Contains(s.ended, endedBoot{node, boot, true})
+	for _, o := range s.sessions.all {
+		if o.node == node && o.boot == boot && o.ending == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // UnfinishedOf returns, in ascending order, the sessions of one process that are ending.

@@ -19,7 +19,7 @@ func again(t *rapid.T, s *State, c Command, step func(Command) []Event) {
 		return // takes the next slice
 	}
 	if f, ok := c.(Forget); ok && s.IsLeft(f.Node, f.Boot) {
-		return // ends more sessions
+		return // ends more of the sessions
 	}
 	before := content(s)
 	events := step(c)
@@ -57,7 +57,7 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 		plain.slice, logged.slice, copied.slice = slice, slice, slice
 		progress := make(map[SessionID]int)
 		step := func(c Command) []Event {
-			held := means(plain, c)
+			held, freed := means(plain, c), frees(plain, c)
 			out, events := plain.Apply(c)
 			t.Logf("%T%+v: %+v %+v", c, c, out, events)
 			if err := plain.Check(); err != nil {
@@ -66,7 +66,7 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 			if err := noteProgress(plain, c, out, progress); err != nil {
 				t.Fatalf("after %#v: %v", c, err)
 			}
-			if err := w.see(c, held, out, events); err != nil {
+			if err := w.see(c, held, freed, out, events); err != nil {
 				t.Fatalf("after %#v: %v", c, err)
 			}
 			if g.changes {
@@ -147,7 +147,7 @@ func noteProgress(s *State, c Command, out Outcome, left map[SessionID]int) erro
 			delete(left, id)
 			continue
 		}
-		n := len(o.index.requests) + len(o.index.enlisted)
+		n := o.index.requests.len() + len(o.index.enlisted)
 		e, slice := c.(EndSlice)
 		slice = slice && e.Session == id && o.begun
 		if known && (n > before || slice && n == before) {
