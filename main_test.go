@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/locks"
@@ -109,7 +110,9 @@ func startChildWith(t *testing.T, stdin *os.File, app string, environ ...string)
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	patience := time.AfterFunc(time.Minute, func() { _ = c.cmd.Process.Kill() }) // ends every wait for the child
 	t.Cleanup(func() {
+		patience.Stop()
 		_ = c.cmd.Process.Kill()
 		_ = c.cmd.Wait()
 	})

@@ -43,9 +43,6 @@ func (c *Client) warnFailed(key string, l *Lock, err error) {
 	if !ok {
 		return
 	}
-	attrs := []any{"key", key, "token", uint64(l.Token()), "client", c.name(), "error", err}
-	if left > 0 {
-		attrs = append(attrs, "more", left)
-	}
-	c.rep.Log().Warn("work failed", append(attrs, "next", "the work runs again after a pause; an error of locks.Final would end it")...)
+	c.rep.Log().Warn("work failed", "key", key, "token", uint64(l.Token()), "client", c.name(), "error", err, "more", left,
+		"next", "the work runs again after a pause; an error of locks.Final would end it")
 }

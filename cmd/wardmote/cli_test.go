@@ -42,6 +42,7 @@ func begin(t *testing.T, input string, args ...string) *running {
 	t.Helper()
 	r := &running{t: t, cmd: exec.Command(os.Args[0], args...), gone: make(chan struct{})}
 	r.cmd.Env = append(os.Environ(), roleEnv+"="+asCommand)
+	r.cmd.WaitDelay = patience // for a process that has left the group and keeps the streams
 	r.cmd.Stdin = strings.NewReader(input)
 	r.cmd.Stdout, r.cmd.Stderr = sink{r, &r.out}, sink{r, &r.err}
 	if err := r.cmd.Start(); err != nil {

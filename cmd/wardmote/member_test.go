@@ -21,6 +21,7 @@ import (
 
 	"github.com/wardmote/wardmote"
 	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/internal/testaddr"
 	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/locks/lockshttp"
@@ -102,10 +103,16 @@ func memberMain(args []string) error {
 	if err != nil {
 		return err
 	}
-	node, err := cluster.Start(context.Background(), cfg)
+	ctx, end := context.WithCancel(context.Background())
+	go func() {
+		defer end()
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	node, err := cluster.Start(ctx, cfg)
 	if err != nil {
 		return err
 	}
+	defer node.Stop()
 	client := locks.New(node, locks.Options{})
 	page, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -114,7 +121,7 @@ func memberMain(args []string) error {
 	allow := func(_ *http.Request, _ cluster.Verb, key string) error { return refuse(key, "unwanted") }
 	go http.Serve(page, http.StripPrefix("/wardmote", lockshttp.Handler(client, lockshttp.Options{Allow: allow})))
 	fmt.Printf("http://%s/wardmote/\n", page.Addr())
-	if err := node.Ready(context.Background()); err != nil {
+	if err := node.Ready(ctx); err != nil {
 		return err
 	}
 	if args[3] != "" { // not before: the founding would wait for so long
@@ -122,7 +129,7 @@ func memberMain(args []string) error {
 		if err != nil {
 			return err
 		}
-		patient, err := cluster.Start(context.Background(), cluster.Config{
+		patient, err := cluster.Start(ctx, cluster.Config{
 			Name: "patient", Bind: "127.0.0.1:0", TTL: ttl, Join: join, Voting: cluster.Voting{Thin: true}, Security: cfg.Security,
 		})
 		if err != nil {
@@ -131,10 +138,10 @@ func memberMain(args []string) error {
 		defer patient.Stop()
 	}
 	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	<-ctx.Done()
+	brief, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_ = client.Close(ctx)
+	_ = client.Close(brief)
 	return node.Stop()
 }
 
@@ -160,13 +167,40 @@ type memberProcess struct {
 	page string // its address
 	cmd  *exec.Cmd
 	in   io.WriteCloser
-	out  *bufio.Scanner
+	says chan string // the lines of its output; closed at their end
+}
+
+// memberLines is how many lines a member writes.
+const memberLines = 2
+
+// listen passes the lines of the output on.
+func (p *memberProcess) listen(out io.Reader) {
+	defer close(p.says)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		p.says <- lines.Text()
+	}
+}
+
+// line waits for the next line of the output.
+func (p *memberProcess) line(t *testing.T) string {
+	t.Helper()
+	select {
+	case line, ok := <-p.says:
+		if !ok {
+			t.Fatal("a member has died")
+		}
+		return line
+	case <-time.After(patience):
+		t.Fatalf("%q says nothing", p.cmd.Args[1:])
+	}
+	return ""
 }
 
 // shared are the towns that several tests use.
 var shared struct {
 	sync.Mutex
-	town *town
+	tried bool // to start the town
+	town  *town
 }
 
 // Times to live of sessions. A test that waits for the end of a session takes as long; all
@@ -181,8 +215,12 @@ func sharedTown(t *testing.T) *town {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
-	if shared.town == nil {
+	if !shared.tried {
+		shared.tried = true
 		shared.town = startTown(t, patientTTL) // ended by TestMain
+	}
+	if shared.town == nil {
+		t.Fatal("the town has not started: see another test's failure")
 	}
 	return shared.town
 }
@@ -204,8 +242,18 @@ func newTown(t *testing.T, ttl time.Duration) *town {
 func startTown(t *testing.T, ttl time.Duration) *town {
 	t.Helper()
 	w := &town{ttl: ttl}
+	defer func() {
+		if t.Failed() {
+			w.end()
+		}
+	}()
+	host := testaddr.Host()
 	for range 3 {
-		w.addrs = append(w.addrs, freeAddr(t, w.addrs))
+		addr, err := testaddr.Free(host, w.addrs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.addrs = append(w.addrs, addr)
 	}
 	for i := range w.addrs {
 		own := ""
@@ -226,15 +274,14 @@ func startTown(t *testing.T, ttl time.Duration) *town {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		w.procs = append(w.procs, &memberProcess{cmd: cmd, in: in, out: bufio.NewScanner(out)})
+		p := &memberProcess{cmd: cmd, in: in, says: make(chan string, memberLines)}
+		go p.listen(out)
+		w.procs = append(w.procs, p)
 	}
 	for _, p := range w.procs {
-		if !p.out.Scan() {
-			t.Fatal("a member has died")
-		}
-		p.page = p.out.Text()
-		if !p.out.Scan() || p.out.Text() != "ready" {
-			t.Fatalf("a member said %q", p.out.Text())
+		p.page = p.line(t)
+		if line := p.line(t); line != "ready" {
+			t.Fatalf("a member said %q", line)
 		}
 	}
 	await(t, "the town's TTL", func() bool {
@@ -267,28 +314,12 @@ func (w *town) kill(i int) {
 // join is the value of the flag.
 func (w *town) join() string { return strings.Join(w.addrs, ",") }
 
-func freeAddr(t *testing.T, taken []string) string {
+// freeAddr returns an address at which nobody listens.
+func freeAddr(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr := l.Addr().String()
-		u, err := net.ListenPacket("udp", addr)
-		l.Close()
-		if err != nil {
-			continue
-		}
-		u.Close()
-		free := true
-		for _, other := range taken {
-			free = free && other != addr
-		}
-		if free {
-			return addr
-		}
+	addr, err := testaddr.Free(testaddr.Host(), nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	return addr
 }

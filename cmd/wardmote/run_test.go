@@ -71,7 +71,7 @@ func TestExitCodesOfRun(t *testing.T) {
 		"not found":        {append(join, "k", "--", "/nonexistent/x"), exitNotFound, "no such command"},
 		"not in the path":  {append(join, "k", "--", "no-such-program-here"), exitNotFound, "no such command"},
 		"not executable":   {append(join, "k", "--", plain), exitNotExecutable, "permission denied"},
-		"unreachable":      {[]string{"run", "-timeout", "300ms", "-join", freeAddr(t, nil), "k", "--", "true"}, exitUnavailable, "wardmote status"},
+		"unreachable":      {[]string{"run", "-timeout", "300ms", "-join", freeAddr(t), "k", "--", "true"}, exitUnavailable, "wardmote status"},
 		"bad address":      {[]string{"run", "-join", "nowhere", "k", "--", "true"}, exitConfig, "not host:port"},
 		"no such secret":   {append(join, "-secret-file", "/nonexistent/secret", "k", "--", "true"), exitConfig, "WARDMOTE_SECRET_FILE"},
 		"another secret":   {append(join, "-timeout", "1s", "-secret-file", other, "k", "--", "true"), exitUnavailable, "wardmote status"},

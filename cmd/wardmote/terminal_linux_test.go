@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,11 +32,17 @@ func login(t *testing.T) *session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+	raw, err := keys.SyscallConn() // not Fd: a read must end when keys is closed
+	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
-	if err != nil {
+	var n int
+	var unlocked, numbered error
+	err = raw.Control(func(fd uintptr) {
+		unlocked = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0)
+		n, numbered = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+	})
+	if err := errors.Join(err, unlocked, numbered); err != nil {
 		t.Fatal(err)
 	}
 	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)

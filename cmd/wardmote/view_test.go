@@ -105,7 +105,7 @@ func TestExitCodesOfViewsAndActions(t *testing.T) {
 	t.Parallel()
 	w := sharedTown(t)
 	page := w.procs[1].page
-	dead := "http://" + freeAddr(t, nil) + "/"
+	dead := "http://" + freeAddr(t) + "/"
 	_, guarded := hold(t, w, "guarded/key")
 	_, unwanted := hold(t, w, "unwanted/key")
 	for name, c := range map[string]struct {
@@ -121,8 +121,8 @@ func TestExitCodesOfViewsAndActions(t *testing.T) {
 		"no page, two asked":   {[]string{"locks", "-url", dead + "," + dead}, exitUnavailable, "no answer from"},
 		"another page":         {[]string{"locks", "-url", strings.TrimSuffix(page, "wardmote/") + "elsewhere/"}, exitUnavailable, "lockshttp"},
 		"not an address":       {[]string{"locks", "-url", "127.0.0.1:80"}, exitUsage, "not the address of a page"},
-		"nobody to join":       {[]string{"status", "-timeout", "300ms", "-join", freeAddr(t, nil)}, exitUnavailable, "no member answered"},
-		"nobody to join, keys": {[]string{"locks", "-timeout", "300ms", "-join", freeAddr(t, nil)}, exitUnavailable, "wardmote status"},
+		"nobody to join":       {[]string{"status", "-timeout", "300ms", "-join", freeAddr(t)}, exitUnavailable, "no member answered"},
+		"nobody to join, keys": {[]string{"locks", "-timeout", "300ms", "-join", freeAddr(t)}, exitUnavailable, "wardmote status"},
 		"bad timeout":          {[]string{"locks", "-timeout", "-1s", "-url", page}, exitUsage, "-timeout"},
 		"join, all shards":     {[]string{"shards", "-join", w.join()}, exitUsage, "give NAME"},
 		"why nothing":          {[]string{"why", "-url", page}, exitUsage, "one KEY"},
@@ -154,7 +154,7 @@ func TestExitCodesOfViewsAndActions(t *testing.T) {
 func TestOneOfSeveralPagesAnswers(t *testing.T) {
 	t.Parallel()
 	w := sharedTown(t)
-	dead := "http://" + freeAddr(t, nil) + "/"
+	dead := "http://" + freeAddr(t) + "/"
 	out, err, code := runCLI(t, "", "status", "-v", "-url", dead+","+w.procs[0].page+","+w.procs[2].page)
 	if code > exitFailed || err != "" || !strings.Contains(out, "page:") || !strings.Contains(out, "\nm2 ") {
 		t.Errorf("code %d, stdout %s, stderr %q", code, out, err)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,11 +14,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/testaddr"
 	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/internal/wire"
 )
@@ -56,9 +55,6 @@ type town struct {
 
 func name(i int) string { return fmt.Sprint("m", i) }
 
-// towns counts the towns of this process, for hosts of their own.
-var towns atomic.Uint32
-
 // newTown returns a town of n members on loopback addresses of their own, none
 // started.
 func newTown(t *testing.T, n int, m mode) *town {
@@ -67,16 +63,13 @@ func newTown(t *testing.T, n int, m mode) *town {
 		t.Skip("needs Linux: loopback addresses without setup, and /proc")
 	}
 	w := &town{t: t, mode: m, host: watch(t), held: make(map[string]*house)}
-	base, pid := towns.Add(1), os.Getpid()
 	dir := t.TempDir()
 	for i := range n {
-		host := fmt.Sprintf("127.%d.%d.%d", 1+pid>>8%200, pid%256, 2+(base*10+uint32(i))%190)
-		l, err := net.Listen("tcp", host+":0")
+		addr, err := testaddr.Free(testaddr.Host(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.addrs = append(w.addrs, l.Addr().String())
-		l.Close()
+		w.addrs = append(w.addrs, addr)
 		w.dirs = append(w.dirs, filepath.Join(dir, name(i)))
 	}
 	w.told = slices.Clone(w.addrs)

@@ -45,6 +45,7 @@ type transport struct {
 	spool    *spool
 	rules    judge.Raft // this raft, as the judge sees it
 	admitted *admission
+	without  disproved // leaders that this raft does without
 	base     base
 
 	consume chan raft.RPC

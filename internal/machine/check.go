@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,13 +46,13 @@ func (s checker) checkTables() error {
 			return err
 		}
 	}
-	if err := s.checkNumbers(); err != nil {
-		return err
-	}
 	for q, keys := range s.sets.all {
 		if err := s.checkSet(q, keys); err != nil {
 			return err
 		}
+	}
+	if err := s.checkNumbers(); err != nil {
+		return err
 	}
 	if err := s.checkGroups(); err != nil {
 		return err
@@ -120,29 +119,31 @@ func (s checker) checkSession(id SessionID, o *session) error {
 	return s.checkRevoked(o)
 }
 
-// checkNumbers verifies that only the keys of a single request share a token, and
-// that no two idle keys share a number.
+// checkNumbers verifies that no two requests share a token, and no two idle keys a number.
+// All keys of one request have one token: see checkSet.
 func (s checker) checkNumbers() error {
-	type held struct {
-		token Token
-		q     requestID
-		set   bool
-	}
-	tokens := make([]held, 0, s.keys.n)
+	numbers := make([]uint64, 0, s.keys.n)
 	var idles []uint64
 	for _, r := range s.keys.all {
 		for i := range r.holders {
-			g := &r.holders[i]
-			tokens = append(tokens, held{g.token, g.requestID, g.set})
+			if g := &r.holders[i]; !g.set {
+				numbers = append(numbers, uint64(g.token))
+			}
 		}
 		if r.idle != 0 {
 			idles = append(idles, r.idle)
 		}
 	}
-	slices.SortFunc(tokens, func(a, b held) int { return cmp.Compare(a.token, b.token) })
-	for i := 1; i < len(tokens); i++ {
-		if a, b := tokens[i-1], tokens[i]; a.token == b.token && (a.q != b.q || !a.set) {
-			return broken(2, "token %d granted after token %d", b.token, a.token)
+	for q, keys := range s.sets.all {
+		r := s.keys.get(keys[0])
+		if i := slices.IndexFunc(r.holders, func(g grant) bool { return g.requestID == q }); i >= 0 {
+			numbers = append(numbers, uint64(r.holders[i].token))
+		}
+	}
+	slices.Sort(numbers)
+	for i := 1; i < len(numbers); i++ {
+		if numbers[i-1] == numbers[i] {
+			return broken(2, "token %d granted after token %d", numbers[i], numbers[i-1])
 		}
 	}
 	slices.Sort(idles)
@@ -269,6 +270,9 @@ func (s checker) checkGrant(key string, r *record, i int) error {
 	case i > 0 && (g.Mode == Exclusive || g.Mode != r.holders[0].Mode):
 		return broken(1, "%q has holders of modes %d and %d", key, r.holders[0].Mode, g.Mode)
 	}
+	if s.keys.trees == 0 {
+		return nil
+	}
 	for p := range above(key) {
 		over := s.keys.get(p)
 		for j := range over.holders {
@@ -304,7 +308,7 @@ func (s checker) checkWait(key string, r *record, w *waiter) error {
 		return broken(4, "session %x seq %d waits for %q, which was granted since", w.session, w.seq, key)
 	}
 	blocked := false
-	for _, k := range s.keysOf(owner, w.seq, owner.index.requests[w.seq]) {
+	for _, k := range s.keysOf(owner, w.seq, owner.index.requests.at(w.seq)) {
 		kr := s.keys.get(k)
 		blocked = blocked || s.keys.heldAgainst(k, kr, w, owner.client) || w.upgrade == 0 &&
 			(kr.waitsBehind(w, kr.find(w)) || s.keys.waitsBehindTree(k, w))
@@ -327,7 +331,7 @@ func (s checker) checkDerived() error {
 		c.index = newIndex()
 		fresh.sessions.set(id, &c)
 	}
-	fresh.keys.table, fresh.sets, fresh.answers, fresh.groups = s.keys.table, s.sets, s.answers, s.groups
+	fresh.keys.recordTable, fresh.sets, fresh.answers, fresh.groups = s.keys.recordTable, s.sets, s.answers, s.groups
 	if err := fresh.derive(); err != nil {
 		return err
 	}

@@ -77,9 +77,8 @@ const (
 	minWaiter = 16 + 6
 )
 
-func codeRecord(c *coder, key *string, v **record) {
-	c.texts(key)
-	k := element(c, v)
+func codeRecord(c *coder, k *record) {
+	c.texts(&k.key)
 	c.numbers(&k.version)
 	f := c.fields()
 	integer(&f, &k.last)

@@ -8,9 +8,8 @@ import (
 
 // index finds a session's requests. It is derived from the tables.
 type index struct {
-	requests map[uint64]location
-	tokens   map[Token]uint64    // of its grants, to their seqs
-	former   map[Token]uint64    // the same for the first tokens, and those before the last upgrade
+	requests requests
+	former   map[Token]uint64    // first tokens of grants, and those before the last upgrade, to their seqs
 	pending  map[uint64]struct{} // requests with something to tell the client: see State.Pending
 	enlisted map[uint64]string   // callers, by the seqs of their Enlists, to their groups; nil without any
 	held     int                 // keys of its grants
@@ -38,12 +37,12 @@ const (
 )
 
 func newIndex() *index {
-	return &index{requests: make(map[uint64]location), tokens: make(map[Token]uint64)}
+	return new(index)
 }
 
 // queued notes that the request of seq waits at a location.
 func (x *index) queued(seq uint64, at location, w weight) {
-	x.requests[seq] = at
+	x.requests.set(seq, at)
 	x.weight.add(w, 1)
 	x.waits++
 	x.unseen++
@@ -51,7 +50,7 @@ func (x *index) queued(seq uint64, at location, w weight) {
 
 // dequeued notes that the request of seq has left all queues without an outcome.
 func (x *index) dequeued(seq uint64, w weight) {
-	delete(x.requests, seq)
+	x.requests.remove(seq)
 	x.weight.add(w, -1)
 	x.waits--
 	x.unseen--
@@ -86,24 +85,37 @@ func (x *index) addFormer(former Token, seq uint64) {
 // states.
 func (s *State) derive() error {
 	s.keys.derive()
+	places := 0 // of requests for several keys
 	for key, r := range s.keys.all {
 		for i := range r.holders {
-			if err := s.deriveGrant(key, &r.holders[i]); err != nil {
+			g := &r.holders[i]
+			if g.set {
+				places++
+				continue
+			}
+			if err := s.deriveGrant(key, g); err != nil {
 				return err
 			}
 		}
 		for i := range r.queue {
 			w := &r.queue[i]
-			x, err := s.deriveRequest(w.requestID, location{key: key, set: w.set, phase: waiting})
-			if err != nil {
+			if w.set {
+				places++
+				continue
+			}
+			if err := s.deriveWaiter(key, w); err != nil {
 				return err
 			}
-			if x != nil {
-				x.waits++
-				x.weight.add(s.weigh(s.sessions.get(w.session), w), 1)
-				s.lineage.add(w.under, w.requestID)
-			}
 		}
+	}
+	for q, keys := range s.sets.all {
+		places -= len(keys)
+		if err := s.deriveSet(q, keys); err != nil {
+			return err
+		}
+	}
+	if places > 0 { // if there are too few, checkSet finds which
+		return broken(8, "requests for several keys are at %d keys too many", places)
 	}
 	for q, a := range s.answers.all {
 		x, err := s.deriveRequest(q, location{key: a.key, phase: answered})
@@ -144,7 +156,7 @@ func (s *State) deriveGroups() error {
 			if o == nil || !o.spent.has(c.seq) {
 				return broken(13, "session %x seq %d of a caller of %q is not open, or not spent", c.session, c.seq, name)
 			}
-			_, requested := o.index.requests[c.seq]
+			_, requested := o.index.requests.get(c.seq)
 			if _, enlisted := o.index.enlisted[c.seq]; requested || enlisted {
 				return broken(8, "session %x seq %d is a caller of %q, and another request", c.session, c.seq, name)
 			}
@@ -164,16 +176,21 @@ func (s *State) deriveGrant(key string, g *grant) error {
 		at.phase = granted
 	}
 	x, err := s.deriveRequest(g.requestID, at)
-	if x == nil {
+	if err != nil {
 		return err
 	}
 	if g.pends() {
 		x.addPending(g.seq)
 	}
-	x.tokens[g.token] = g.seq
-	keys := s.keysOf(s.sessions.get(g.session), g.seq, at)
-	x.held += len(keys)
-	x.weight.add(weightOf(keys, g.Meta, nil), 1)
+	keys := 1
+	if g.set {
+		list := s.sets.get(g.requestID)
+		keys = len(list)
+		x.weight.add(weightOf(list, g.Meta, nil), 1)
+	} else {
+		x.weight.add(weight{1, len(key) + len(g.Meta)}, 1)
+	}
+	x.held += keys
 	if g.former != 0 {
 		x.addFormer(g.former, g.seq)
 		x.addFormer(g.first, g.seq)
@@ -181,31 +198,44 @@ func (s *State) deriveGrant(key string, g *grant) error {
 	return nil
 }
 
-// deriveRequest puts a request in the index of its session, and returns the index. A
-// request for several keys is in the index under the first of them: for the others
-// the index is nil.
-func (s *State) deriveRequest(q requestID, at location) (*index, error) {
-	if at.set {
-		keys := s.sets.get(q)
-		if !slices.Contains(keys, at.key) {
-			return nil, broken(8, "session %x seq %d is at %q, which is not among its keys", q.session, q.seq, at.key)
-		}
-		if keys[0] != at.key {
-			return nil, nil
-		}
+func (s *State) deriveWaiter(key string, w *waiter) error {
+	x, err := s.deriveRequest(w.requestID, location{key: key, set: w.set, phase: waiting})
+	if err != nil {
+		return err
 	}
+	x.waits++
+	x.weight.add(s.weigh(s.sessions.get(w.session), w), 1)
+	s.lineage.add(w.under, w.requestID)
+	return nil
+}
+
+// deriveSet puts a request for several keys in the index of its session, under the first of
+// them. checkSet verifies that the request is at all of them.
+func (s *State) deriveSet(q requestID, keys []string) error {
+	r := s.keys.get(keys[0])
+	if i := slices.IndexFunc(r.holders, func(g grant) bool { return g.requestID == q && g.set }); i >= 0 {
+		return s.deriveGrant(keys[0], &r.holders[i])
+	}
+	if i := r.position(q); i >= 0 && r.queue[i].set {
+		return s.deriveWaiter(keys[0], &r.queue[i])
+	}
+	return broken(8, "session %x seq %d is not at %q", q.session, q.seq, keys[0])
+}
+
+// deriveRequest puts a request in the index of its session, and returns the index.
+func (s *State) deriveRequest(q requestID, at location) (*index, error) {
 	o := s.sessions.get(q.session)
 	if o == nil {
 		return nil, broken(3, "session %x of %q is not open", q.session, at.key)
 	}
 	x := o.index
-	if before, ok := x.requests[q.seq]; ok {
+	if before, ok := x.requests.get(q.seq); ok {
 		return nil, broken(8, "session %x seq %d is at %q and at %q", q.session, q.seq, before.key, at.key)
 	}
 	if q.seq == 0 || !o.spent.has(q.seq) {
 		return nil, broken(8, "session %x seq %d of %q is not spent", q.session, q.seq, at.key)
 	}
-	x.requests[q.seq] = at
+	x.requests.set(q.seq, at)
 	if at.phase != seen {
 		x.unseen++
 	}
@@ -218,10 +248,10 @@ func (s *State) deriveRequest(q requestID, at location) (*index, error) {
 // diff describes a difference from an index derived anew.
 func (x *index) diff(want *index) string {
 	switch {
-	case !maps.Equal(x.requests, want.requests):
-		return fmt.Sprintf("requests %v, derived %v", x.requests, want.requests)
-	case !maps.Equal(x.tokens, want.tokens):
-		return fmt.Sprintf("tokens %v, derived %v", x.tokens, want.tokens)
+	case !x.requests.found():
+		return "requests that are not found by seq or by token"
+	case !maps.Equal(maps.Collect(x.requests.all()), maps.Collect(want.requests.all())):
+		return fmt.Sprintf("requests %v, derived %v", x.requests.list, want.requests.list)
 	case !maps.Equal(x.former, want.former):
 		return fmt.Sprintf("former tokens %v, derived %v", x.former, want.former)
 	case !maps.Equal(x.pending, want.pending):

@@ -8,7 +8,7 @@ import "slices"
 // part before the change, and adds the part after. Check derives all parts anew and
 // compares.
 type keyTable struct {
-	table[string, *record]
+	recordTable
 	sums
 	inUse      ordered            // keys that are held or waited for
 	below      [belowSets]ordered // keys in use that are below another, by path
@@ -113,7 +113,7 @@ var noRecord record
 
 // get returns key's record for reading, noRecord if there is none.
 func (t *keyTable) get(key string) *record {
-	if r := t.table.get(key); r != nil {
+	if r := t.recordTable.get(key); r != nil {
 		return r
 	}
 	return &noRecord
@@ -123,7 +123,7 @@ func (t *keyTable) get(key string) *record {
 // record, and f must not edit. The result is the record, readable until the next
 // edit of the key.
 func (t *keyTable) edit(key string, f func(r *record)) *record {
-	return t.editRecord(key, t.table.get(key), f)
+	return t.editRecord(key, t.recordTable.get(key), f)
 }
 
 // editRecord is edit with the record at hand, which saves a search.
@@ -141,7 +141,7 @@ func (t *keyTable) editRecord(key string, r *record, f func(r *record)) *record 
 
 // use brings key into use, and returns the key's record, not an idle one.
 func (t *keyTable) use(key string) *record {
-	r := t.table.get(key)
+	r := t.recordTable.get(key)
 	switch {
 	case r == nil:
 		r = &record{epoch: t.epoch}
@@ -224,14 +224,14 @@ func (t *keyTable) idleList(p *part) *idleList {
 
 // derive fills the empty sums, sets and lists from the records.
 func (t *keyTable) derive() {
-	keys := make([]string, 0, t.n)
-	for key := range t.all {
-		keys = append(keys, key)
+	list := make([]*record, 0, t.n)
+	for _, r := range t.all {
+		list = append(list, r)
 	}
-	slices.Sort(keys) // an ordered set grows fastest in order
-	for _, key := range keys {
-		now := t.get(key).part()
-		t.replace(key, &part{}, &now)
+	sortRecords(list) // an ordered set grows fastest in order
+	for _, r := range list {
+		now := r.part()
+		t.replace(r.key, &part{}, &now)
 	}
 	t.past.sort()
 	t.fadingIdle.sort()

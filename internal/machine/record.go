@@ -9,6 +9,7 @@ import (
 // an epoch older than the table's belongs to an image, and is cloned before a
 // change: see keyTable.edit.
 type record struct {
+	key     string
 	epoch   uint64
 	version uint64   // command count at the last change
 	last    Token    // granted last; 0 if never

@@ -105,7 +105,7 @@ func (r *restorer) readTable(kind byte) error {
 	case chunkGroups:
 		return readShard(&c, &s.groups, shard, strings.Compare, codeGroup)
 	}
-	return readShard(&c, &s.keys.table, shard, strings.Compare, codeRecord)
+	return s.keys.readShard(&c, shard)
 }
 
 // readChunk reads a chunk's body and returns the kind, or io.EOF at the end of the
@@ -172,6 +172,37 @@ func readShard[K comparable, V any](c *coder, t *table[K, V], shard byte, compar
 		}
 		t.set(k, v)
 		last = k
+	}
+	return r.finish()
+}
+
+// readShard reads a shard's records: see the function readShard.
+func (t *recordTable) readShard(c *coder, shard byte) error {
+	r := &c.in
+	n := r.count(len(r.b))
+	if n == 0 {
+		r.fail(errors.New("empty shard"))
+	}
+	sh := &t.shards[shard]
+	sh.epoch = t.epoch
+	// A record takes far more than eight bytes, and a place in the shard not many more.
+	sh.resize(max(4, min(n, len(r.b)/8)*5/4))
+	last := ""
+	for range n {
+		k := new(record)
+		codeRecord(c, k)
+		if r.err != nil {
+			return r.err
+		}
+		if hashKey(k.key) != shard {
+			return errors.New("element in a foreign shard")
+		}
+		if last >= k.key && sh.n > 0 {
+			return errors.New("element out of order")
+		}
+		sh.add(k, tagOf(k.key))
+		t.n++
+		last = k.key
 	}
 	return r.finish()
 }

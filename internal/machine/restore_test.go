@@ -62,7 +62,7 @@ func TestLyingSizesAllocateLittle(t *testing.T) {
 	}
 }
 
-func readRecord(c *coder) { codeRecord(c, new(string), new(*record)) }
+func readRecord(c *coder) { codeRecord(c, new(record)) }
 
 func readSet(c *coder) { codeSet(c, new(requestID), new([]string)) }
 
@@ -179,7 +179,7 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		// Several of one number, told apart by the rest of the text.
 		"token 4503599627370496 granted after token 4503599627370496": func(s *State) { s.writable("orders").holders[0].token = 1 << 52 },
 		"is not spent":     func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = nil },
-		"element in a for": func(s *State) { m := s.keys.shards[hashKey("orders")].m; s.keys.shards[hashKey("orders")+1].m = m },
+		"element in a for": func(s *State) { s.keys.shards[hashKey("orders")+1] = s.keys.shards[hashKey("orders")] },
 		"spent seqs":       func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = spans{{1, 2}, {3, 9}} },
 		"answered with":    func(s *State) { s.answers.set(requestID{a, 2}, &answer{out: Outcome{Code: Queued}}) },
 		"before founding":  func(s *State) { s.founded = false },
@@ -189,7 +189,7 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"counts":           func(s *State) { s.keys.n++ },
 		"key \"\\xff\"":    func(s *State) { s.keys.set("\xff", &record{version: 1, last: 1, idle: 1}) },
 		"under one number": func(s *State) { s.writable("rest 1").idle = s.writable("rest 2").idle },
-		"not among its":    func(s *State) { s.sets.del(requestID{d, 6}) },
+		"2 keys too many":  func(s *State) { s.sets.del(requestID{d, 6}) },
 		"is not at":        func(s *State) { s.sets.set(requestID{d, 6}, []string{"set/1", "set/2", "set/3"}) },
 		"set of no keys":   func(s *State) { s.sets.set(requestID{d, 6}, nil) },
 		"keys of a set":    func(s *State) { s.sets.set(requestID{d, 6}, []string{"set/2", "set/1"}) },

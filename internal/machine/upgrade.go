@@ -64,7 +64,6 @@ func (s *State) makeExclusive(owner *session, key string, w *waiter, waited bool
 	s.last++
 	r := s.change(key, func(r *record) {
 		g := r.grant(w.upgrade)
-		delete(x.tokens, g.token)
 		if g.first == 0 {
 			g.first = g.token
 		}
@@ -75,11 +74,10 @@ func (s *State) makeExclusive(owner *session, key string, w *waiter, waited bool
 		r.last = g.token
 	})
 	g := r.grant(s.last)
-	x.tokens[g.token] = g.seq
 	x.addFormer(g.former, g.seq)
-	at := x.requests[g.seq]
+	at := x.requests.at(g.seq)
 	at.token = g.token
-	x.requests[g.seq] = at
+	x.requests.set(g.seq, at)
 	x.unseen-- // remember counts it again
 	out := Outcome{Code: Granted, Token: g.token, Waiters: uint32(len(r.queue))}
 	return s.remember(owner, w.seq, &answer{out: out, key: key, late: waited})

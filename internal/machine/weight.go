@@ -35,7 +35,7 @@ func (s *State) weigh(owner *session, w *waiter) weight {
 	if w.upgrade != 0 {
 		return weightOf(nil, "", w.under)
 	}
-	return weightOf(s.keysOf(owner, w.seq, owner.index.requests[w.seq]), w.Meta, w.under)
+	return weightOf(s.keysOf(owner, w.seq, owner.index.requests.at(w.seq)), w.Meta, w.under)
 }
 
 // roomFor returns the refusal of a request that would make a session too heavy, and the

@@ -423,12 +423,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "committed entries replaced", breaks: "an entry at or below the commit index stays",
-		file: "internal/judge/judge.go", old: "case mine != l.Term:", new: "case mine == 0:",
+		file: "internal/judge/judge.go", old: "case ok && mine != l.Term:", new: "case ok && mine == 0:",
 		pkg: "internal/judge", run: "Judge",
 	},
 	{
+		name: "a leader without the committed entries answered", breaks: "a false vote stops no cluster",
+		file: "internal/consensus/serve.go", old: "		t.without.note(m, err, t.voters)\n", new: "		_ = m\n",
+		pkg: "internal/consensus", run: "LacksCommitted",
+	},
+	{
 		name: "entries below a snapshot appended", breaks: "no entry that a snapshot covers is appended behind the log",
-		file: "internal/judge/judge.go", old: "case !ok:", new: "case !ok && l.Index == 0:",
+		file: "internal/judge/judge.go", old: "if _, ok := r.TermAt(l.Index); !ok {", new: "if _, ok := r.TermAt(l.Index); !ok && l.Index == 0 {",
 		pkg: "internal/judge", run: "Judge",
 	},
 	{

@@ -7,18 +7,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/testaddr"
 	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
@@ -57,52 +56,16 @@ func newTown(t *testing.T, n int, change func(i int, s *settings)) *town {
 		t.Fatal(err)
 	}
 	w := &town{t: t, bin: bin, change: change, tokens: make(map[string]uint64), stalls: watch(t)}
-	host := townHost()
+	host := testaddr.Host()
 	for range n {
-		w.addrs = append(w.addrs, freeAddr(t, host, w.addrs))
-		w.dirs = append(w.dirs, t.TempDir())
-	}
-	return w
-}
-
-// townHosts counts the towns of this process, for hosts of their own.
-var townHosts atomic.Uint32
-
-// townHost returns the loopback address of a new town. On Linux every town has its
-// own, so that no other socket of the machine can take a port between freeAddr's
-// look and the member's start: neither another town's member nor an outgoing
-// connection, which takes a port of 127.0.0.1.
-func townHost() string {
-	if runtime.GOOS != "linux" {
-		return "127.0.0.1"
-	}
-	n := townHosts.Add(1)
-	pid := os.Getpid()
-	return fmt.Sprintf("127.%d.%d.%d", 1+pid>>8%200, pid%256, 2+n%250)
-}
-
-// freeAddr returns an address of the host that is free for TCP and UDP at the
-// moment, and none of taken.
-func freeAddr(t *testing.T, host string, taken []string) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		addr, err := testaddr.Free(host, w.addrs)
 		if err != nil {
 			t.Fatal(err)
 		}
-		addr := l.Addr().String()
-		l.Close()
-		if slices.Contains(taken, addr) {
-			continue
-		}
-		u, err := net.ListenPacket("udp", addr)
-		if err == nil {
-			u.Close()
-			return addr
-		}
+		w.addrs = append(w.addrs, addr)
+		w.dirs = append(w.dirs, t.TempDir())
 	}
-	t.Fatal("no free port")
-	return ""
+	return w
 }
 
 // A house is a running process of member i.

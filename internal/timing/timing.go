@@ -30,6 +30,7 @@ const (
 	Follows         = 200 * time.Millisecond // a message of an unknown leader waits for the word of other voters
 	MostFollows     = time.Second            // longest pause before other voters are asked about the same leader again
 	Doubted         = 5 * time.Second        // a sender in doubt for so long is told to the operator
+	Disproved       = 5 * time.Second        // a leader that sent an entry of no sound leader has its heartbeats refused for so long
 	Enqueue         = 5 * time.Second        // an entry waits for room in raft's queue
 	Barrier         = 5 * time.Second        // a new leader waits until it has applied all earlier entries
 	ConfigChange    = 5 * time.Second        // one change of the raft configuration

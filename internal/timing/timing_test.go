@@ -36,6 +36,7 @@ func TestInequalities(t *testing.T) {
 			"at a TTL of 3 s a silent leader and one failed attempt leave a holder its lock"},
 		{TransferStuck > Transfer, "a transfer under way is not taken for a stuck one"},
 		{Follows < LeastElection && 2*Follows < RaftIO/2, "a message that waits for the word of other voters neither outlasts an election nor looks like a server out of reach"},
+		{Disproved > 2*(LeaderLease+MostElection), "a leader that a majority has disproved steps down before any of them answers it again"},
 		{StoreStalled > RaftIO, "one slow write does not end leadership"},
 		{StoreHung > StoreStalled, "leadership moves before the member gives up its vote"},
 		{OrphanedVoter > 2*MostElection+RaftIO, "an ordinary election does not make a voter ask whether it was removed"},
