@@ -17,39 +17,39 @@ import (
 
 type run struct {
 	member int
-	minute time.Time
+	tick   time.Time
 	token  fence.Token
 }
 
-// Two processes have a job for each minute. Each minute runs once, through a kill.
-func TestEachMinuteRunsOnce(t *testing.T) {
+// Two processes have a job for every ten seconds. Each tick runs once, through a kill.
+func TestEachTickRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := lockstest.New(t, 4, lockstest.TTL(10*time.Second))
+		c := lockstest.New(t, 4, lockstest.TTL(3*time.Second))
 		ctx, stop := context.WithCancel(t.Context())
 		runs, ended := make(chan run, 100), make(chan error, 2)
 		for i := range 2 {
 			go func() {
 				ended <- cronjobs.Run(ctx, c.Client(i), "cron", func(ctx context.Context, l *locks.Lock, c *cron.Cron) error {
-					_, err := c.AddFunc("* * * * *", func() {
+					_, err := c.AddFunc("*/10 * * * * *", func() {
 						if ctx.Err() == nil {
-							runs <- run{i, time.Now().Truncate(time.Minute), l.Token()}
+							runs <- run{i, time.Now().Truncate(10 * time.Second), l.Token()}
 						}
 					})
 					return err
-				})
+				}, cron.WithSeconds())
 			}()
 			c.WaitHeld("cron")
 		}
-		time.Sleep(4 * time.Minute)
+		time.Sleep(50 * time.Second)
 		killed := c.KillHolder("cron")
-		time.Sleep(4 * time.Minute)
-		if n := len(runs); n != 8 {
-			t.Errorf("%d runs in 8 minutes", n)
+		time.Sleep(50 * time.Second)
+		if n := len(runs); n < 9 || n > 10 {
+			t.Errorf("%d runs in 100 seconds, with a takeover of a TTL", n)
 		}
 		var last run
 		for n := range len(runs) {
 			r := <-runs
-			if !r.minute.After(last.minute) || r.token < last.token || (r.member == killed) != (n < 4) {
+			if !r.tick.After(last.tick) || r.token < last.token || (r.member == killed) != (n < 5) {
 				t.Errorf("run %d, %+v, after %+v", n, r, last)
 			}
 			last = r
