@@ -18,9 +18,10 @@ func (h *header) code(c *coder) {
 	c.flag(&h.founded)
 	c.flag(&h.lifted)
 	c.numbers(&h.term, &h.bound, (*uint64)(&h.last), &h.commands, &h.format, &h.at, &h.idles, (*uint64)(&h.forgotten))
-	for i := range elements(c, &h.ended, MaxEnded, 2) {
+	for i := range elements(c, &h.ended, MaxEnded, 3) {
 		c.texts(&h.ended[i].node)
 		c.numbers(&h.ended[i].boot)
+		c.flag(&h.ended[i].left)
 	}
 }
 
@@ -79,6 +80,10 @@ const (
 
 func codeRecord(c *coder, k *record) {
 	c.texts(&k.key)
+	if c.decoding {
+		c.extra = extra{}
+		k.extra = &c.extra
+	}
 	c.numbers(&k.version)
 	f := c.fields()
 	integer(&f, &k.last)
@@ -97,10 +102,15 @@ func codeRecord(c *coder, k *record) {
 	f.done()
 	if c.decoding {
 		k.recount()
+		k.extra = c.extra.kept()
 	}
 }
 
 func (g *grant) code(c *coder) {
+	if c.decoding {
+		c.terms = terms{}
+		g.terms = &c.terms
+	}
 	c.numbers((*uint64)(&g.token), &g.at)
 	f := c.fields()
 	f.flag(&g.set)
@@ -130,6 +140,9 @@ func (g *grant) code(c *coder) {
 	}
 	f.done()
 	g.Spec.code(c)
+	if c.decoding {
+		g.terms = c.terms.kept()
+	}
 }
 
 func (w *waiter) code(c *coder) {
