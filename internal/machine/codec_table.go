@@ -79,6 +79,10 @@ const (
 
 func codeRecord(c *coder, k *record) {
 	c.texts(&k.key)
+	if c.decoding {
+		c.extra = extra{}
+		k.extra = &c.extra
+	}
 	c.numbers(&k.version)
 	f := c.fields()
 	integer(&f, &k.last)
@@ -97,10 +101,15 @@ func codeRecord(c *coder, k *record) {
 	f.done()
 	if c.decoding {
 		k.recount()
+		k.extra = c.extra.kept()
 	}
 }
 
 func (g *grant) code(c *coder) {
+	if c.decoding {
+		c.terms = terms{}
+		g.terms = &c.terms
+	}
 	c.numbers((*uint64)(&g.token), &g.at)
 	f := c.fields()
 	f.flag(&g.set)
@@ -130,6 +139,9 @@ func (g *grant) code(c *coder) {
 	}
 	f.done()
 	g.Spec.code(c)
+	if c.decoding {
+		g.terms = c.terms.kept()
+	}
 }
 
 func (w *waiter) code(c *coder) {

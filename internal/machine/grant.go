@@ -15,7 +15,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 		set:       w.set,
 		unseen:    true,
 		waited:    waited,
-		Spec:      w.Spec,
+		terms:     (&terms{Spec: w.Spec}).kept(),
 	}
 	var r *record
 	for _, key := range keys {

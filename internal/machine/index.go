@@ -82,40 +82,59 @@ func (x *index) addFormer(former Token, seq uint64) {
 
 // derive fills all derived data, which must be empty. The error names a broken
 // invariant: a request without a session, without a spent seq of its own, or in two
-// states.
+// states, a request for several keys that is not at all of them, or two requests under one
+// token.
 func (s *State) derive() error {
-	s.keys.derive()
-	places := 0 // of requests for several keys
-	for key, r := range s.keys.all {
+	list := s.keys.derive()
+	sets := make(setCursors, s.sets.n)
+	tokens := make([]uint64, 0, len(list))
+	var idles []uint64
+	for _, r := range list {
+		if r.idle != 0 {
+			idles = append(idles, r.idle)
+		}
 		for i := range r.holders {
 			g := &r.holders[i]
 			if g.set {
-				places++
-				continue
+				if first, err := sets.visit(s, g.requestID, r.key, g.token, 0); err != nil {
+					return err
+				} else if !first {
+					continue
+				}
 			}
-			if err := s.deriveGrant(key, g); err != nil {
+			tokens = append(tokens, uint64(g.token))
+			if err := s.deriveGrant(r.key, g); err != nil {
 				return err
 			}
 		}
 		for i := range r.queue {
 			w := &r.queue[i]
 			if w.set {
-				places++
-				continue
+				if first, err := sets.visit(s, w.requestID, r.key, 0, w.order); err != nil {
+					return err
+				} else if !first {
+					continue
+				}
 			}
-			if err := s.deriveWaiter(key, w); err != nil {
+			if err := s.deriveWaiter(r.key, w); err != nil {
 				return err
 			}
 		}
 	}
 	for q, keys := range s.sets.all {
-		places -= len(keys)
-		if err := s.deriveSet(q, keys); err != nil {
-			return err
+		c := sets[q]
+		if c == nil {
+			c = &setCursor{rest: keys}
+		}
+		if len(c.rest) > 0 {
+			return broken(8, "session %x seq %d is not at %q", q.session, q.seq, c.rest[0])
 		}
 	}
-	if places > 0 { // if there are too few, checkSet finds which
-		return broken(8, "requests for several keys are at %d keys too many", places)
+	if token, twice := repeated(tokens); twice {
+		return broken(2, "token %d granted after token %d", token, token)
+	}
+	if _, twice := repeated(idles); twice {
+		return broken(10, "two keys became idle under one number")
 	}
 	for q, a := range s.answers.all {
 		x, err := s.deriveRequest(q, location{key: a.key, phase: answered})
@@ -124,6 +143,11 @@ func (s *State) derive() error {
 		}
 		if a.late {
 			x.addPending(q.seq)
+		}
+	}
+	for id, o := range s.sessions.all {
+		if a, b := o.index.requests.build(); a != nil {
+			return broken(8, "session %x seq %d is at %q and at %q", id, a.seq, a.key, b.key)
 		}
 	}
 	s.deriveRefs()
@@ -199,27 +223,58 @@ func (s *State) deriveGrant(key string, g *grant) error {
 }
 
 func (s *State) deriveWaiter(key string, w *waiter) error {
-	x, err := s.deriveRequest(w.requestID, location{key: key, set: w.set, phase: waiting})
+	at := location{key: key, set: w.set, phase: waiting}
+	x, err := s.deriveRequest(w.requestID, at)
 	if err != nil {
 		return err
 	}
 	x.waits++
-	x.weight.add(s.weigh(s.sessions.get(w.session), w), 1)
+	x.weight.add(s.weighAt(s.sessions.get(w.session), w, at), 1)
 	s.lineage.add(w.under, w.requestID)
 	return nil
 }
 
-// deriveSet puts a request for several keys in the index of its session, under the first of
-// them. checkSet verifies that the request is at all of them.
-func (s *State) deriveSet(q requestID, keys []string) error {
-	r := s.keys.get(keys[0])
-	if i := slices.IndexFunc(r.holders, func(g grant) bool { return g.requestID == q && g.set }); i >= 0 {
-		return s.deriveGrant(keys[0], &r.holders[i])
+// repeated sorts a list, and returns a number that it has twice.
+func repeated(list []uint64) (n uint64, twice bool) {
+	slices.Sort(list)
+	for i := 1; i < len(list); i++ {
+		if list[i-1] == list[i] {
+			return list[i], true
+		}
 	}
-	if i := r.position(q); i >= 0 && r.queue[i].set {
-		return s.deriveWaiter(keys[0], &r.queue[i])
+	return 0, false
+}
+
+// setCursors follow the requests for several keys through all keys in ascending order.
+type setCursors map[requestID]*setCursor
+
+// setCursor is a request for several keys and those of its keys that were not met yet. The
+// token and the order are the same at all keys.
+type setCursor struct {
+	rest  []string
+	token Token
+	order uint64
+}
+
+// visit notes that the request q is at key, and reports whether key is the first of its keys.
+func (l setCursors) visit(s *State, q requestID, key string, token Token, order uint64) (first bool, err error) {
+	c := l[q]
+	if c == nil {
+		c = &setCursor{s.sets.get(q), token, order}
+		l[q], first = c, true
 	}
-	return broken(8, "session %x seq %d is not at %q", q.session, q.seq, keys[0])
+	switch {
+	case len(c.rest) == 0 || key < c.rest[0]:
+		return false, broken(8, "session %x seq %d is at %q, which is not among its keys", q.session, q.seq, key)
+	case key > c.rest[0]:
+		return false, broken(8, "session %x seq %d is not at %q", q.session, q.seq, c.rest[0])
+	case token != c.token:
+		return false, broken(8, "session %x seq %d has token %d at %q and %d before", q.session, q.seq, token, key, c.token)
+	case order != c.order:
+		return false, broken(5, "session %x seq %d has order %d at %q and %d before", q.session, q.seq, order, key, c.order)
+	}
+	c.rest = c.rest[1:]
+	return first, nil
 }
 
 // deriveRequest puts a request in the index of its session, and returns the index.
@@ -229,13 +284,10 @@ func (s *State) deriveRequest(q requestID, at location) (*index, error) {
 		return nil, broken(3, "session %x of %q is not open", q.session, at.key)
 	}
 	x := o.index
-	if before, ok := x.requests.get(q.seq); ok {
-		return nil, broken(8, "session %x seq %d is at %q and at %q", q.session, q.seq, before.key, at.key)
-	}
 	if q.seq == 0 || !o.spent.has(q.seq) {
 		return nil, broken(8, "session %x seq %d of %q is not spent", q.session, q.seq, at.key)
 	}
-	x.requests.set(q.seq, at)
+	x.requests.append(q.seq, at)
 	if at.phase != seen {
 		x.unseen++
 	}

@@ -15,6 +15,7 @@ type keyTable struct {
 	valued     ordered            // keys with a value
 	past       idleList           // idle keys without a value
 	fadingIdle idleList           // idle keys with a fading value
+	scratch    extra              // of the record being edited, if it has none: see editRecord
 }
 
 // sums counts the records of all keys or, in a part, a single record.
@@ -109,7 +110,7 @@ func (s *sums) add(other *sums, n int) {
 }
 
 // noRecord stands for the record of a key without a record. It never changes.
-var noRecord record
+var noRecord = record{extra: &noExtra}
 
 // get returns key's record for reading, noRecord if there is none.
 func (t *keyTable) get(key string) *record {
@@ -132,7 +133,18 @@ func (t *keyTable) editRecord(key string, r *record, f func(r *record)) *record 
 		r = t.clone(key, r)
 	}
 	before := r.part()
-	f(r)
+	if r.extra != &noExtra {
+		f(r)
+	} else {
+		// f may write to an extra without asking for one.
+		t.scratch = extra{}
+		r.extra = &t.scratch
+		f(r)
+		r.extra = t.scratch.kept()
+	}
+	if r.extra.isEmpty() {
+		r.extra = &noExtra
+	}
 	if now := r.part(); now != before {
 		t.replace(key, &before, &now)
 	}
@@ -144,7 +156,7 @@ func (t *keyTable) use(key string) *record {
 	r := t.recordTable.get(key)
 	switch {
 	case r == nil:
-		r = &record{epoch: t.epoch}
+		r = &record{epoch: t.epoch, extra: &noExtra}
 		t.set(key, r)
 		now := r.part()
 		t.replace(key, &part{}, &now)
@@ -166,7 +178,10 @@ func (t *keyTable) clone(key string, r *record) *record {
 	c := *r
 	c.epoch = t.epoch
 	c.holders = slices.Clone(r.holders)
-	c.queue = slices.Clone(r.queue)
+	if r.extra != &noExtra {
+		c.extra = new(*r.extra)
+		c.queue = slices.Clone(r.queue)
+	}
 	t.set(key, &c)
 	return &c
 }
@@ -222,8 +237,9 @@ func (t *keyTable) idleList(p *part) *idleList {
 	return &t.past
 }
 
-// derive fills the empty sums, sets and lists from the records.
-func (t *keyTable) derive() {
+// derive fills the empty sums, sets and lists from the records, and returns the records in
+// the order of their keys.
+func (t *keyTable) derive() []*record {
 	list := make([]*record, 0, t.n)
 	for _, r := range t.all {
 		list = append(list, r)
@@ -235,4 +251,5 @@ func (t *keyTable) derive() {
 	}
 	t.past.sort()
 	t.fadingIdle.sort()
+	return list
 }

@@ -26,6 +26,9 @@ type recordShard struct {
 	list  []*record // nil: an empty place
 }
 
+// smallShard is the number of places that an empty shard keeps.
+const smallShard = 16
+
 // freeze returns a copy for an image: see table.freeze.
 func (t *recordTable) freeze() recordTable {
 	frozen := *t
@@ -173,7 +176,7 @@ func (sh *recordShard) remove(hole int) {
 		}
 	}
 	sh.tags[hole], sh.list[hole] = 0, nil
-	if sh.n--; sh.n == 0 {
+	if sh.n--; sh.n == 0 && len(sh.list) > smallShard {
 		sh.tags, sh.list = nil, nil
 	}
 }

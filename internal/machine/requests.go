@@ -16,6 +16,9 @@ type requests struct {
 	byToken places32
 }
 
+// smallRequests is the number of requests whose memory is used again once there are none.
+const smallRequests = 64
+
 // request is an element of requests. The grant's token, below MaxToken, leaves room for the
 // rest of the location.
 type request struct {
@@ -101,6 +104,33 @@ func (r *requests) set(seq uint64, at location) {
 	r.noteToken(i)
 }
 
+// append adds a request, to be found after the next call of build: a restored table has a
+// million requests, of all sessions by turns, and builds the tables of one session at a time.
+func (r *requests) append(seq uint64, at location) {
+	r.list = append(r.list, request{seq: seq, token: pack(at), key: at.key})
+}
+
+// build makes the appended requests known. If two of them have one seq, they are returned.
+func (r *requests) build() (one, other *request) {
+	grants := 0
+	for i := range r.list {
+		if r.list[i].hasGrant() {
+			grants++
+		}
+	}
+	r.bySeq.reserve(len(r.list))
+	r.byToken.reserve(grants)
+	for i := range r.list {
+		e := &r.list[i]
+		if j := r.find(e.seq); j >= 0 {
+			return &r.list[j], e
+		}
+		r.bySeq.add(uint32(i), mix(e.seq), r.seqHash)
+		r.noteToken(uint32(i))
+	}
+	return nil, nil
+}
+
 // remove forgets the request of seq, if there is one.
 func (r *requests) remove(seq uint64) {
 	i := r.find(seq)
@@ -110,11 +140,14 @@ func (r *requests) remove(seq uint64) {
 	r.forgetToken(uint32(i))
 	r.bySeq.remove(uint32(i), mix(seq), r.seqHash)
 	r.list[i] = request{}
-	if r.bySeq.n == 0 {
+	switch {
+	case r.bySeq.n > 0:
+		r.free = append(r.free, uint32(i))
+	case len(r.list) > smallRequests:
 		*r = requests{}
-		return
+	default:
+		r.list, r.free = r.list[:0], r.free[:0]
 	}
-	r.free = append(r.free, uint32(i))
 }
 
 func (r *requests) noteToken(i uint32) {
@@ -214,6 +247,9 @@ func (p *places32) add(i uint32, hash uint64, hashOf func(uint32) uint64) {
 	p.put(i, hash)
 	p.n++
 }
+
+// reserve makes an empty table large enough for n numbers.
+func (p *places32) reserve(n int) { p.table = make([]uint32, n+n/4+1) }
 
 func (p *places32) put(i uint32, hash uint64) {
 	at := p.home(hash)

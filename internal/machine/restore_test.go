@@ -156,8 +156,12 @@ func TestStrangeElementsAreRefused(t *testing.T) {
 
 // writable returns key's record for a change behind the back of all derived data.
 func (s *State) writable(key string) *record {
-	r := s.keys.get(key)
-	return s.keys.clone(key, r)
+	r := s.keys.clone(key, s.keys.get(key))
+	r.extra = new(*r.extra)
+	for i := range r.holders {
+		r.holders[i].terms = new(*r.holders[i].terms)
+	}
+	return r
 }
 
 // TestImpossibleImagesAreRefused: the checksums are right and the state is not.
@@ -184,12 +188,12 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"answered with":    func(s *State) { s.answers.set(requestID{a, 2}, &answer{out: Outcome{Code: Queued}}) },
 		"before founding":  func(s *State) { s.founded = false },
 		"no cluster":       func(s *State) { s.cluster = ClusterID{} },
-		"nothing is known": func(s *State) { s.keys.set("free", &record{version: 1, idle: 1}) },
+		"nothing is known": func(s *State) { s.keys.set("free", &record{version: 1, idle: 1, extra: &noExtra}) },
 		"bound of":         func(s *State) { s.bound = 1 },
 		"counts":           func(s *State) { s.keys.n++ },
-		"key \"\\xff\"":    func(s *State) { s.keys.set("\xff", &record{version: 1, last: 1, idle: 1}) },
+		"key \"\\xff\"":    func(s *State) { s.keys.set("\xff", &record{version: 1, last: 1, idle: 1, extra: &noExtra}) },
 		"under one number": func(s *State) { s.writable("rest 1").idle = s.writable("rest 2").idle },
-		"2 keys too many":  func(s *State) { s.sets.del(requestID{d, 6}) },
+		"not among its":    func(s *State) { s.sets.del(requestID{d, 6}) },
 		"is not at":        func(s *State) { s.sets.set(requestID{d, 6}, []string{"set/1", "set/2", "set/3"}) },
 		"set of no keys":   func(s *State) { s.sets.set(requestID{d, 6}, nil) },
 		"keys of a set":    func(s *State) { s.sets.set(requestID{d, 6}, []string{"set/2", "set/1"}) },
@@ -210,7 +214,7 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"above it": func(s *State) {
 			s.last++
 			s.writable("area").last = s.last
-			s.writable("area").holders = []grant{{requestID: requestID{session16("b"), 40}, token: s.last}}
+			s.writable("area").holders = []grant{{requestID: requestID{session16("b"), 40}, token: s.last, terms: &plainTerms}}
 		},
 		"and 1 before":     func(s *State) { s.writable("set/2").queue[0].order = 1 },
 		"under 258 grants": func(s *State) { key(s).queue[0].under = make([]Token, MaxUnder+2) },

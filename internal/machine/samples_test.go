@@ -536,13 +536,14 @@ func anyRecord() *rapid.Generator[*record] {
 			}
 		}
 		k := &record{
-			key: text(), version: num(), last: Token(num()), idle: num(), value: text(), fade: flag(), unclean: flag(),
-			capacity: rapid.Uint16().Draw(t, "capacity"), fixed: flag(),
+			key: text(), version: num(), last: Token(num()), idle: num(),
+			extra: &extra{value: text(), fade: flag(), unclean: flag(), capacity: rapid.Uint16().Draw(t, "capacity"), fixed: flag()},
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "holders") {
 			g := grant{
-				token: Token(num()), first: Token(num()), former: Token(num()), rev: num(), full: flag(), at: num(),
-				set: flag(), unseen: flag(), waited: flag(), asked: flag(), contended: flag(), broken: flag(), Spec: spec(),
+				token: Token(num()), full: flag(), at: num(),
+				set: flag(), unseen: flag(), waited: flag(), asked: flag(), contended: flag(), broken: flag(),
+				terms: &terms{first: Token(num()), former: Token(num()), rev: num(), Spec: spec()},
 			}
 			if flag() {
 				g.ghost = &ghost{client: text(), node: text()}

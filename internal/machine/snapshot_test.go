@@ -39,6 +39,7 @@ func TestImageHasAllOfTheTables(t *testing.T) {
 	unset := make(map[string]bool)
 	var setsOf func(name string, v reflect.Value)
 	setsOf = func(of string, v reflect.Value) {
+		v = reflect.Indirect(v)
 		for i := range v.NumField() {
 			name := of + "." + v.Type().Field(i).Name
 			if v.Type().Field(i).Anonymous {
@@ -56,7 +57,7 @@ func TestImageHasAllOfTheTables(t *testing.T) {
 	sets := func(v reflect.Value) { setsOf(v.Type().String(), v) }
 	sameTable(t, s.keys.count(), s.keys.all, r.keys.all, func(k *record) record {
 		c := *k
-		c.epoch = 1
+		c.epoch, c.extra = 1, new(*k.extra)
 		sets(reflect.ValueOf(c))
 		for _, g := range c.holders {
 			sets(reflect.ValueOf(g))

@@ -64,13 +64,16 @@ func (s *State) makeExclusive(owner *session, key string, w *waiter, waited bool
 	s.last++
 	r := s.change(key, func(r *record) {
 		g := r.grant(w.upgrade)
-		if g.first == 0 {
-			g.first = g.token
-		}
 		if g.former != g.first {
 			delete(x.former, g.former)
 		}
-		g.former, g.token, g.Mode = g.token, s.last, Exclusive
+		g.amend(func(t *terms) {
+			if t.first == 0 {
+				t.first = g.token
+			}
+			t.former, t.Mode = g.token, Exclusive
+		})
+		g.token = s.last
 		r.last = g.token
 	})
 	g := r.grant(s.last)
@@ -101,7 +104,7 @@ func (s *State) downgrade(owner *session, c Downgrade) Outcome {
 // exclusive part like a clean release.
 func (s *State) makeShared(at location, released bool) {
 	r := s.change(at.key, func(r *record) {
-		r.grant(at.token).Mode = Shared
+		r.grant(at.token).amend(func(t *terms) { t.Mode = Shared })
 		if released {
 			r.unclean = false
 		}
