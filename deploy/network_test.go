@@ -113,8 +113,7 @@ func (p *place) remove() {
 	_ = os.RemoveAll(p.resolv)
 }
 
-// cut drops all that leads to the place and from it, without a word. The place itself
-// sees its cable plugged in.
+// cut drops all packets to and from the place. The place sees its cable plugged in.
 func (p *place) cut() error  { return ip("-n %s link set %s nomaster", p.n.hub, p.port) }
 func (p *place) heal() error { return ip("-n %s link set %s master br0", p.n.hub, p.port) }
 

@@ -129,7 +129,8 @@ func (w *town) logf(format string, args ...any) {
 	w.t.Logf("%5.1f s: %s", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// await waits until what holds, and returns how long that took. what runs under w.mu.
+// await waits until holds returns true, and returns the time that passed. The function
+// holds runs under w.mu.
 func (w *town) await(text string, most time.Duration, holds func() bool) time.Duration {
 	w.t.Helper()
 	began, late := time.Now(), time.NewTimer(most)
@@ -159,7 +160,7 @@ func (w *town) state() string {
 	return b.String()
 }
 
-// living are the pods that exist, also those that are about to end.
+// living returns the pods that exist, pods about to end included.
 func (w *town) living() (pods []*pod) {
 	for _, p := range w.pods {
 		if !p.gone {
@@ -176,8 +177,8 @@ func (w *town) minReady() time.Duration {
 	return time.Duration(w.m.statefulSet.Spec.MinReadySeconds) * time.Second
 }
 
-// lookup is the headless service's part of DNS. The addresses are those of all pods that
-// exist, if the manifest says so, else of the ready ones.
+// lookup answers for the headless service: the addresses of all pods that exist if the
+// manifest says so, else of the ready pods.
 func (w *town) lookup(name string) ([]string, bool) {
 	service := w.m.members()
 	if name != service.Name+".default.svc.cluster.local." {
@@ -250,8 +251,8 @@ func (w *town) control() {
 	}
 }
 
-// deployment deletes the pods that the strategy lets go, and returns the names of those
-// to create.
+// deployment deletes pods as the strategy allows, and returns a name "" for each pod to
+// create.
 func (w *town) deployment() (create []string) {
 	strategy := w.m.deployment.Spec.Strategy.RollingUpdate
 	var current, old, available []*pod
