@@ -4,7 +4,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
 COUNT       ?= 50
 
-.PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci bench fuzz stress kills deploy
+.PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci bench fuzz stress kills deploy release
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,10 @@ recording: ## record the quickstart anew for the README (Linux; takes half a min
 
 ci: ## everything that CI runs, as CI runs it
 	bash .ci/run
+
+release: ## the command for every system, in dist/, after a check that two clones give the same bytes
+	WARDMOTE_RELEASE=1 go test -count=1 ./internal/release
+	go run ./internal/release -o dist
 
 bench: ## compare with etcd, ZooKeeper and Redis, as far as they are there; takes a quarter of an hour
 	cd internal/bench && go run . -o $(CURDIR)/docs/benchmark.md

@@ -145,8 +145,14 @@ func (s *session) acquire(ctx, parent context.Context, req acquireRequest) (*Loc
 func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
 	wctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := s.awaitCleanups(wctx, req.allKeys()); err != nil {
-		return nil, callError("acquire", req.key, err)
+	keys := req.allKeys()
+	s.mu.Lock()
+	canTake := s.cleanups.canTake(keys)
+	s.mu.Unlock()
+	if !canTake {
+		if err := s.awaitCleanups(wctx, keys); err != nil {
+			return nil, callError("acquire", req.key, err)
+		}
 	}
 	cmd := req.command()
 	if !req.cmd.Try { // a TryAcquire waits for nobody
@@ -157,8 +163,13 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		cmd.Under = held
 	}
 	w := &waiter{acquireRequest: req, parent: parent, cancel: cancel}
-	if err := s.register(w); err != nil {
+	freed, err := s.register(w, keys)
+	if err != nil {
 		return nil, err
+	}
+	if len(freed) > 0 {
+		cmd.Freed = freedTokens(freed)
+		s.awaitCancels()
 	}
 	cmd.Session, cmd.Seq = s.id, w.seq
 	ask := func() (machine.Outcome, error) {
@@ -174,6 +185,7 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		cmd.Under = nil
 		out, err = ask()
 	}
+	s.noteFreed(freed, out, err)
 	return s.lockOrError(wctx, w, s.awaitVerdict(wctx, w, out, err))
 }
 

@@ -101,6 +101,41 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
+// BenchmarkLazy compares cycles of one caller on a follower with and without the option
+// Lazy, in turns, so that noise of the host meets both. lazy/awaited is the throughput of
+// Lazy, awaited releases being 1.
+func BenchmarkLazy(b *testing.B) {
+	for _, durable := range []bool{false, true} {
+		store := "memory"
+		if durable {
+			store = "durable"
+		}
+		b.Run(store, func(b *testing.B) {
+			_, c := benchCluster(b, durable)
+			run := func(opts ...locks.Option) time.Duration {
+				begun := time.Now()
+				for range 100 {
+					l, err := c.Acquire(b.Context(), "k", opts...)
+					if err == nil {
+						err = l.Release(b.Context())
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				return time.Since(begun)
+			}
+			var awaited, lazy time.Duration
+			for b.Loop() {
+				awaited += run()
+				lazy += run(locks.Lazy())
+			}
+			b.ReportMetric(awaited.Seconds()/lazy.Seconds(), "lazy/awaited")
+			b.ReportMetric(lazy.Seconds()*1e4/float64(b.N), "µs/lazy-cycle")
+		})
+	}
+}
+
 // BenchmarkSecret compares two clusters in memory, with and without a secret, on cycles
 // that 32 goroutines of a follower run. The clusters take turns, so that noise of the
 // host meets both. secret/plain is the throughput under the secret, plain text being 1.

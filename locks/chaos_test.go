@@ -270,7 +270,7 @@ var visits = []func(*visitor, context.Context){
 }
 
 func (v *visitor) acquire(ctx context.Context) {
-	opts := [][]Option{nil, {Shared()}, {Shared()}, {Permits(1, 2)}, {Priority(1)}, {Delay(time.Second)}}[v.rng.IntN(6)]
+	opts := [][]Option{nil, {Shared()}, {Shared()}, {Permits(1, 2)}, {Priority(1)}, {Delay(time.Second)}, {Lazy()}, {Lazy(), Shared()}}[v.rng.IntN(8)]
 	l, err := v.c.Acquire(ctx, v.key(), opts...)
 	v.b.ended(ctx, "Acquire", err)
 	if err == nil {
@@ -290,7 +290,7 @@ func (v *visitor) tryAcquire(ctx context.Context) {
 }
 
 func (v *visitor) acquireAll(ctx context.Context) {
-	s, err := v.c.AcquireAll(ctx, []string{"k2", "k0", "k1"})
+	s, err := v.c.AcquireAll(ctx, []string{"k2", "k0", "k1"}, Lazy())
 	v.b.ended(ctx, "AcquireAll", err)
 	if err == nil {
 		v.nap()

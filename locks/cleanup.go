@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
@@ -28,6 +29,8 @@ type cleanup struct {
 	upgraded    *grant            // the grant that the withdrawn request was to upgrade
 	hooks       []*lossHook       // to return before the grant is released
 	more        []*cleanup        // further withdrawals that go in the same command
+	since       time.Time         // of a lazy release: when it was noted
+	noted       bool              // a lazy release that waits to be taken along or sent
 	done        chan struct{}     // closed when the cluster has answered or the session has ended
 }
 
@@ -120,9 +123,11 @@ const (
 // mu.
 type cleanups struct {
 	queue       []*cleanup                       // not yet taken by a worker
+	lazy        []*cleanup                       // noted releases, the oldest first: see lazy.go
+	lazyDue     time.Time                        // when run looks at lazy next; zero: not before another release is noted
 	workers     int                              // goroutines that run runCleanups
 	withdrawing int                              // commands under way that withdraw waits
-	byKey       map[string]map[*cleanup]struct{} // by each of their keys, queued and running
+	byKey       map[string]map[*cleanup]struct{} // by each of their keys: noted, queued and running
 	owed        map[*machine.SetValue]struct{}   // values of cleanups without an answer
 }
 
@@ -137,23 +142,29 @@ func (s *session) startCleanup(d *cleanup) {
 		s.mu.Unlock()
 		return
 	}
+	s.cleanups.register(d)
+	s.unlockAndSend([]*cleanup{d})
+}
+
+// register makes d known to requests for its keys, until settle.
+func (cl *cleanups) register(d *cleanup) {
 	d.done = make(chan struct{})
-	cl := &s.cleanups
-	cl.queue = append(cl.queue, d)
 	for _, key := range d.keys {
 		if cl.byKey[key] == nil {
 			cl.byKey[key] = make(map[*cleanup]struct{})
 		}
 		cl.byKey[key][d] = struct{}{}
 	}
-	start := cl.workers < maxCleanupWorkers
-	if start {
+}
+
+// enqueue puts d, which is registered, into the queue, and reports whether the caller must
+// start another worker.
+func (cl *cleanups) enqueue(d *cleanup) (start bool) {
+	cl.queue = append(cl.queue, d)
+	if start = cl.workers < maxCleanupWorkers; start {
 		cl.workers++
 	}
-	s.mu.Unlock()
-	if start {
-		s.c.goTask(s.runCleanups)
-	}
+	return start
 }
 
 // runCleanups applies the cleanups of the queue, until the queue is empty.
@@ -281,15 +292,16 @@ func (s *session) releaseIsPending(key string, token fence.Token) bool {
 }
 
 // awaitCleanups waits until the cluster has answered all of this session's
-// cleanups for keys: a new request must not meet the remains of an earlier one.
+// cleanups for keys: a new request must not meet the remains of an earlier one. Noted
+// releases of the keys are sent.
 func (s *session) awaitCleanups(ctx context.Context, keys []string) error {
-	var pending []*cleanup
+	pending := make(map[*cleanup]struct{})
 	s.mu.Lock()
 	for _, key := range keys {
-		pending = slices.AppendSeq(pending, maps.Keys(s.cleanups.byKey[key]))
+		maps.Copy(pending, s.cleanups.byKey[key])
 	}
-	s.mu.Unlock()
-	for _, d := range pending {
+	s.unlockAndSend(s.cleanups.removeLazy(func(d *cleanup) bool { _, is := pending[d]; return is }))
+	for d := range pending {
 		select {
 		case <-d.done:
 		case <-s.ctx.Done():

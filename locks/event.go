@@ -87,6 +87,7 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 		token:      fence.Token(out.Token),
 		mode:       w.cmd.Mode,
 		call:       w.call,
+		lazy:       w.options&optLazy != 0,
 		unclean:    out.Unclean,
 	}
 	g.lock = &Lock{g: g, parent: w.parent}
@@ -134,8 +135,13 @@ func (s *session) handleRefused(seq uint64, out machine.Outcome) {
 // client has called Ask.
 func (s *session) handleNotice(e machine.Event) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	g, w := s.grants[e.Seq], s.waiters[e.Seq]
+	if g == nil && w == nil && len(s.cleanups.lazy) > 0 {
+		s.mu.Unlock()
+		s.sendLazyOf(e.Token)
+		return
+	}
+	defer s.mu.Unlock()
 	if g != nil {
 		g.raiseToken(e.Token)
 	}

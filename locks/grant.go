@@ -30,6 +30,7 @@ type grant struct {
 	call        Call // of its request
 	downgrading bool // exclusive, but the cluster may have made it shared already
 	tokenUnsure bool // an upgrade was given up, and may have raised the token
+	lazy        bool // of the option Lazy
 	unclean     bool // the previous exclusive holder did not release
 	asked       bool // a client asked for the key by Ask
 	contended   bool // another request waits

@@ -143,7 +143,12 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 						mu.Unlock()
 						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+r.IntN(3000))*time.Millisecond)
 						call := now()
-						l, err := client.TryAcquire(ctx, key)
+						var opts []locks.Option
+						lazy := r.IntN(3) == 0 // some time after Release returns
+						if lazy {
+							opts = append(opts, locks.Lazy())
+						}
+						l, err := client.TryAcquire(ctx, key, opts...)
 						cancel()
 						op := porcupine.Operation{ClientId: w, Input: keyOp{opTry, id}, Call: call, Return: now()}
 						switch {
@@ -166,8 +171,11 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 							err := l.Release(ctx)
 							cancel()
 							op.Output, op.Return = keyResult{}, now()
-							if err != nil {
+							if err != nil || lazy {
 								op.Output, op.Return = keyResult{unknown: true}, math.MaxInt64
+							}
+							if lazy {
+								op.ClientId = 1000 + id
 							}
 							record(k, op)
 						}

@@ -39,6 +39,7 @@ func (s *session) run() {
 			last = now
 			s.sendBeat(now)
 		}
+		s.sendLazy(now.at)
 		left := s.trustLeft(now)
 		if left == 0 {
 			break
@@ -72,12 +73,16 @@ func (s *session) run() {
 }
 
 // planCheck returns how long run may sleep after now: d, the time until the
-// trust ends or the next beat is due, but not past the next sleepCheck.
+// trust ends or the next beat is due, but not past the next sleepCheck and the time of
+// the next sendLazy.
 func (s *session) planCheck(now instant, d time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.grants)+len(s.waiters) > 0 {
 		d = min(d, s.c.rep.NextLook(now.at, sleepCheck))
+	}
+	if due := s.cleanups.lazyDue; !due.IsZero() {
+		d = min(d, max(due.Sub(now.at), 0))
 	}
 	s.nextCheck = now.at.Add(d)
 	return d

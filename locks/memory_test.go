@@ -32,7 +32,7 @@ func TestHundredThousandLocksAreCheap(t *testing.T) {
 		// Grants as they come from the cluster, without its tables.
 		for i, key := range keys {
 			wt := &waiter{acquireRequest: acquireRequest{key: key, began: time.Now()}, parent: bg, answered: make(chan struct{}), cancel: func(error) {}}
-			if err := s.register(wt); err != nil {
+			if _, err := s.register(wt, nil); err != nil {
 				t.Fatal(err)
 			}
 			s.handleGranted(wt.seq, machine.Outcome{Code: machine.Granted, Token: machine.Token(first.Token()) + 1 + machine.Token(i)})

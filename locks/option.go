@@ -128,6 +128,23 @@ func MaxWaiters(n int) Option {
 	}
 }
 
+// Lazy makes Release return as soon as the lock has ended here, without waiting for the
+// cluster. The client's next Acquire, of any key, takes the release along in the same
+// message. So a caller that acquires and releases in a loop waits once in a cycle, instead
+// of twice. Without a next Acquire the release is sent a millisecond later, and at once if
+// another request waits for the key.
+//
+// The lock ends like any other: its context has ended when Release returns, and nobody is
+// granted the key before. But when Release returns, others may find the key held for that
+// millisecond and the time of a message, and if the cluster cannot be told, Release does
+// not fail: the client keeps telling, reports to Trace.CleanupFailed, and the key stays
+// taken for a TTL at most. If the process dies before the release was sent, the key is free
+// after the TTL, as if it were held. Do with Lazy does not wait for the cluster either.
+// HandOver waits, as for any lock. Lazy cannot be used with Elect.
+func Lazy() Option {
+	return func(r *acquireRequest) { r.options |= optLazy }
+}
+
 // Meta attaches m to the grant, for Inspect and Watch to show. m is copied, and
 // may have up to 4 KiB when encoded; the encoding adds a few bytes to each key
 // and value.
@@ -147,7 +164,7 @@ func Meta(m map[string]string) Option {
 
 // optionSet is a set of options, with a bit for each option that cannot be
 // combined with all others, in the order of reporting.
-type optionSet uint8
+type optionSet uint16
 
 const (
 	optPermits optionSet = 1 << iota
@@ -157,10 +174,11 @@ const (
 	optReentrant
 	optTree
 	optShared
+	optLazy
 )
 
 // optionNames lists the names of the options, in the order of their bits.
-var optionNames = [...]string{"Permits", "Priority", "Delay", "IfToken", "Reentrant", "Tree", "Shared"}
+var optionNames = [...]string{"Permits", "Priority", "Delay", "IfToken", "Reentrant", "Tree", "Shared", "Lazy"}
 
 // applyOptions calls opts and refuses contradictory ones. The lock table would
 // refuse most of them too, but only after a command was sent.

@@ -193,6 +193,9 @@ func at(key string) *held { return &held{keys: []string{key}} }
 func (c *contender) acquire(h *held, opts ...locks.Option) *held {
 	ctx, cancel := c.wait()
 	defer cancel()
+	if c.r.IntN(3) == 0 {
+		opts = append(opts, locks.Lazy())
+	}
 	l, err := c.client.Acquire(ctx, h.keys[0], opts...)
 	if err != nil {
 		return nil

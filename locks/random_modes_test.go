@@ -234,6 +234,9 @@ func (u *player) run(lineage context.Context, depth int) {
 			if u.rng.IntN(8) == 0 {
 				opts = append(opts, Delay(time.Duration(1+u.rng.IntN(3000))*time.Millisecond))
 			}
+			if u.rng.IntN(3) == 0 {
+				opts = append(opts, Lazy())
+			}
 			call := u.c.Acquire
 			if u.rng.IntN(5) == 0 {
 				call = u.c.TryAcquire
@@ -257,7 +260,11 @@ func (u *player) run(lineage context.Context, depth int) {
 		case 5:
 			var s *Set
 			h.keys = [][]string{{"a", "b"}, {"b", "rw"}, {"a", "t/x"}}[u.rng.IntN(3)]
-			if s, err = u.c.AcquireAll(ctx, h.keys); err == nil {
+			var opts []Option
+			if u.rng.IntN(3) == 0 {
+				opts = append(opts, Lazy())
+			}
+			if s, err = u.c.AcquireAll(ctx, h.keys, opts...); err == nil {
 				h.l = s
 			}
 		case 6:

@@ -172,7 +172,11 @@ func use(t *testing.T, stop context.Context, c *Client, b *ledger, rng *rand.Ran
 		if rng.IntN(4) == 0 {
 			call = c.TryAcquire
 		}
-		l, err := call(ctx, key)
+		var opts []Option
+		if rng.IntN(2) == 0 {
+			opts = append(opts, Lazy())
+		}
+		l, err := call(ctx, key, opts...)
 		cancel()
 		if err != nil {
 			if l != nil {

@@ -22,6 +22,9 @@ import (
 // ErrSessionLost. If the lock was lost before, Release returns the *LostError;
 // if the lock was released before, ErrReleased. In both cases Release has no
 // effect on any later grant of the key.
+//
+// With the option Lazy, Release waits for nothing, and its only errors are those of a lock
+// that has ended before.
 func (l *Lock) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
 // HandOver releases the key to the first waiter of the client with the given
@@ -76,12 +79,21 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 		s.c.trace.released(g.traceCtx(), g.event(LockEvent{Took: held}))
 	}
 	d := g.releaseCleanup(to)
+	lazy, wanted := last && g.lazy && to == "", g.contended || g.asked
 	s.unlockAndCancel(cancels)
 	if last && closed != nil && d.value != nil {
 		s.startCleanup(d)
 	}
 	if !last || closed != nil {
 		return nil // the owner has other locks, or the client's Close is about to free the key
+	}
+	switch {
+	case lazy && (wanted || d.value != nil):
+		s.startCleanup(d)
+		return nil
+	case lazy:
+		s.releaseLater(d)
+		return nil
 	}
 	return s.proposeRelease(ctx, d)
 }

@@ -121,7 +121,7 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 		return machine.Outcome{}, err
 	}
 	w := &waiter{acquireRequest: acquireRequest{key: g.key, call: g.call, began: time.Now()}, parent: ctx, upgrades: g, cancel: cancel}
-	if err := s.register(w); err != nil {
+	if _, err := s.register(w, nil); err != nil {
 		return machine.Outcome{}, err
 	}
 	out, err := s.propose(ctx, func(seen []uint64) machine.Command {

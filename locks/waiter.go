@@ -39,12 +39,15 @@ type earlyEvents struct {
 
 // register completes w, with a new seq, and adds w to the session's waiters. This
 // comes before the proposal, since the event of the grant may overtake the
-// answer.
-func (s *session) register(w *waiter) error {
+// answer. The proposal of an Acquire, for keys, takes the releases freed along.
+func (s *session) register(w *waiter, keys []string) (freed []*cleanup, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.refusal(); err != nil {
-		return err
+		return nil, err
+	}
+	if w.upgrades == nil {
+		freed = s.cleanups.takeLazy(keys)
 	}
 	s.lastSeq++
 	w.seq, w.answered = s.lastSeq, make(chan struct{})
@@ -56,7 +59,7 @@ func (s *session) register(w *waiter) error {
 		default:
 		}
 	}
-	return nil
+	return freed, nil
 }
 
 // awaitVerdict handles out and err, the results of the proposal of w, and

@@ -23,7 +23,8 @@
 //
 // # What is compared
 //
-// A cycle is an acquire and a release, each awaited. The table of equal guarantees has
+// A cycle is an acquire and a release, each awaited; in the workloads named lazy, wardmote's
+// releases are of the option Lazy, and its peers' are awaited. The table of equal guarantees has
 // systems with locks that survive the loss of a minority, rising tokens, and expiry of a
 // dead holder's locks. A durable system flushes its log to a majority's disks before the
 // answer. Systems with weaker guarantees have a table of their own.

@@ -37,6 +37,11 @@ type sharedCaller interface {
 	acquireShared(ctx context.Context, key string) (release func(context.Context) error, err error)
 }
 
+// A lazyCaller acquires a key whose release waits for nothing.
+type lazyCaller interface {
+	acquireLazy(ctx context.Context, key string) (release func(context.Context) error, err error)
+}
+
 // A place is the members that callers are connected to.
 type place string
 

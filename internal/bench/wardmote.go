@@ -121,6 +121,14 @@ func (w wardmoteCaller) acquireShared(ctx context.Context, key string) (func(con
 	return l.Release, nil
 }
 
+func (w wardmoteCaller) acquireLazy(ctx context.Context, key string) (func(context.Context) error, error) {
+	l, err := w.c.Acquire(ctx, key, locks.Lazy())
+	if err != nil {
+		return nil, err
+	}
+	return l.Release, nil
+}
+
 func (w wardmoteCaller) acquireAll(ctx context.Context, keys []string) (func(context.Context) error, error) {
 	s, err := w.c.AcquireAll(ctx, keys)
 	if err != nil {

@@ -40,6 +40,9 @@ func allWorkloads() []workload {
 	for _, n := range []int{2, 16, 64, 256} {
 		all = append(all, workload{name: fmt.Sprint("hot/", n), title: fmt.Sprintf("one hot key, %d contenders", n), callers: n, contend: true, cycle: hot})
 	}
+	for _, n := range []int{1, 256} {
+		all = append(all, workload{name: fmt.Sprint("lazy/", n), title: fmt.Sprintf("own keys, %s; release not awaited where the system can", callersText(n)), callers: n, cycle: ownLazy})
+	}
 	all = append(all,
 		workload{name: "zipf/64", title: "Zipf 0.99 over 10,000 keys, 64 callers", callers: 64, contend: true, cycle: zipf(10_000)},
 		workload{name: "set/16", title: "AcquireAll of 8 own keys, 16 callers", callers: 16, cycle: set(8)},
@@ -89,6 +92,16 @@ func timed(ctx context.Context, acquire func() (func(context.Context) error, err
 
 func own(ctx context.Context, c caller, i int, _ *rand.Rand) (time.Duration, error) {
 	return timed(ctx, func() (func(context.Context) error, error) { return c.acquire(ctx, fmt.Sprint("own-", i)) })
+}
+
+// ownLazy is own, with a release that goes with the next request. A system without such a
+// release waits for it.
+func ownLazy(ctx context.Context, c caller, i int, r *rand.Rand) (time.Duration, error) {
+	l, ok := c.(lazyCaller)
+	if !ok {
+		return own(ctx, c, i, r)
+	}
+	return timed(ctx, func() (func(context.Context) error, error) { return l.acquireLazy(ctx, fmt.Sprint("own-", i)) })
 }
 
 func hot(ctx context.Context, c caller, _ int, _ *rand.Rand) (time.Duration, error) {

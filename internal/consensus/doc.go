@@ -21,6 +21,8 @@
 //     pass. Damage, strangers and old leaders end no process and change no log. A
 //     leader that this voter does not know is followed once a majority of voters says
 //     that it leads: see Raft.inquire.
+//   - A leader that lacks committed entries, elected by a false vote, does not lead for
+//     long: see disproved.
 //   - Raft hears of a snapshot when the snapshot has arrived whole and can be
 //     restored: see spool.
 //   - A leader whose disk does not answer sends no heartbeats, so that the

@@ -127,10 +127,25 @@ func (t *transport) judge(from judge.Sender, request any) error {
 	if errors.As(err, &doubt) && t.admitted.settle(doubt) {
 		err = judge.Judge(t.rules, from, request)
 	}
+	if m, ok := request.(*raft.AppendEntriesRequest); ok {
+		t.without.note(m, err, t.voters)
+	}
 	if err != nil && (!errors.As(err, &doubt) || t.admitted.lasts(doubt)) {
 		t.refused.Note(refused.Raft, from.Name, err.Error())
 	}
 	return err
+}
+
+// voters returns the voters of the latest and of the committed configuration here.
+func (t *transport) voters() (ids []string) {
+	for _, c := range []raft.Configuration{t.rules.Latest(), t.rules.Committed()} {
+		for _, s := range c.Servers {
+			if s.Suffrage == raft.Voter {
+				ids = append(ids, string(s.ID))
+			}
+		}
+	}
+	return ids
 }
 
 // judged shows this raft to the judge.
@@ -179,3 +194,5 @@ func (j *judged) TermAt(index uint64) (uint64, bool) {
 func (j *judged) Base() (index, term uint64) { return j.trans.base.get() }
 
 func (j *judged) Confirmed(d judge.Doubt) bool { return j.admitted.confirmed(d) }
+
+func (j *judged) Disproved(leader string, term uint64) bool { return j.trans.without.is(leader, term) }

@@ -51,7 +51,9 @@
 //     have room above them.
 //   - An entry at or below the commit index has the term of the own entry, since a
 //     leader's log has all committed entries. A leader loses nothing by the refusal
-//     of another entry. An entry that only a snapshot covers here is refused too: raft
+//     of another entry. The refusal disproves the sender, and so does an entry that is
+//     malformed: its heartbeats in the term are refused for a while, so that the voters that
+//     have the committed entries elect another leader. See Refusal.Entry. An entry that only a snapshot covers here is refused too: raft
 //     appends such an entry behind a log that ends below the snapshot, and takes over
 //     its configuration. Nothing but a message that the network delivers late has such
 //     entries, since a voter names the snapshot's end as the end of its log.
@@ -69,7 +71,8 @@
 //   - A voter stands for election at once for the leader that it follows, or for its
 //     own process, and only as a voter of its latest configuration.
 //
-// A message that passes cannot end the process. Against a voter that lies with care
+// A message that passes cannot end the process. A false vote that elects a leader without
+// the committed entries costs an election. Against a voter that lies with care
 // no raft is safe: the rules are about strangers, damage and accidents.
 //
 // The package has no clock, goroutine or I/O but the bytes of a frame. Package

@@ -32,14 +32,29 @@ type Raft interface {
 	// Confirmed reports whether the other voters have confirmed the sender of a
 	// Doubt.
 	Confirmed(Doubt) bool
+
+	// Disproved reports whether the leader of a term has sent an entry a moment ago
+	// that no leader of the term has: see Refusal.Entry.
+	Disproved(leader string, term uint64) bool
 }
 
 // Refusal is a message that raft must not see.
-type Refusal struct{ Reason string }
+type Refusal struct {
+	Reason string
+
+	// Entry is not zero if the message disproves its sender: the entry of this index in
+	// the message is in the log of no sound leader of the message's term.
+	Entry uint64
+}
 
 func (r *Refusal) Error() string { return r.Reason }
 
-func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) error { return &Refusal{Reason: fmt.Sprintf(format, args...)} }
+
+// disprove is refuse for a message with an entry that no sound leader has.
+func disprove(entry uint64, format string, args ...any) error {
+	return &Refusal{fmt.Sprintf(format, args...), entry}
+}
 
 // Doubt is a message that raft must not see unless other voters confirm the sender:
 // as the leader of the term; for a vote, that the term is near to theirs; for the vote of
@@ -117,33 +132,27 @@ func judgeEntries(r Raft, m *raft.AppendEntriesRequest) error {
 	last := m.PrevLogTerm
 	for _, l := range m.Entries {
 		if l.Term < last || l.Term == 0 || l.Term > m.Term {
-			return refuse("entry %d of term %d behind term %d in term %d", l.Index, l.Term, last, m.Term)
+			return disprove(l.Index, "entry %d of term %d behind term %d in term %d", l.Index, l.Term, last, m.Term)
 		}
 		last = l.Term
 		switch l.Type {
 		case raft.LogCommand, raft.LogNoop, raft.LogBarrier:
 		case raft.LogConfiguration:
 			if _, err := Configuration(l.Data); err != nil {
-				return refuse("entry %d: %v", l.Index, err)
+				return disprove(l.Index, "entry %d: %v", l.Index, err)
 			}
 		default:
-			return refuse("entry %d of the type %d", l.Index, l.Type)
+			return disprove(l.Index, "entry %d of the type %d", l.Index, l.Type)
 		}
 	}
 	if stale, err := judgeLeader(r, m.ID, m.Term); stale || err != nil {
 		return err
 	}
-	commit := r.CommitIndex()
-	for _, l := range m.Entries {
-		if l.Index > commit {
-			break
-		}
-		switch mine, ok := r.TermAt(l.Index); {
-		case !ok:
-			return refuse("entry %d, which a snapshot covers here", l.Index)
-		case mine != l.Term:
-			return refuse("entry %d of term %d in place of the committed entry of term %d", l.Index, l.Term, mine)
-		}
+	if m.PrevLogEntry == 0 && len(m.Entries) == 0 && r.Disproved(string(m.ID), m.Term) {
+		return refuse("heartbeat of %q, whose entries in term %d were refused a moment ago", m.ID, m.Term)
+	}
+	if err := judgeCommitted(r, m.Entries); err != nil {
+		return err
 	}
 	m.LeaderCommitIndex = min(m.LeaderCommitIndex, m.PrevLogEntry+uint64(len(m.Entries)))
 	// Raft looks for the entry before in its log, and finds the snapshot's last entry
@@ -155,6 +164,45 @@ func judgeEntries(r Raft, m *raft.AppendEntriesRequest) error {
 		m.PrevLogEntry, m.PrevLogTerm = 0, 0
 	}
 	return nil
+}
+
+// judgeCommitted compares entries with the committed ones.
+//
+// The log of a leader has all entries committed before its term, and keeps them. So an
+// entry in place of a committed one disproves the leader, also if the message is old or
+// comes twice. The committed entry may be known by nothing but the order of terms: an
+// entry of a later term than a committed entry behind it is in no log with the committed
+// one. A leader that lacks committed entries has such an entry: the first of its own term.
+func judgeCommitted(r Raft, entries []*raft.Log) error {
+	commit := r.CommitIndex()
+	if len(entries) == 0 || entries[0].Index > commit {
+		return nil
+	}
+	newest, known := committedTerm(r, commit)
+	for _, l := range entries {
+		if l.Index > commit {
+			break
+		}
+		switch mine, ok := committedTerm(r, l.Index); {
+		case ok && mine != l.Term:
+			return disprove(l.Index, "entry %d of term %d in place of the committed entry of term %d", l.Index, l.Term, mine)
+		case known && l.Term > newest:
+			return disprove(l.Index, "entry %d of term %d in front of the committed entry %d of term %d", l.Index, l.Term, commit, newest)
+		}
+		if _, ok := r.TermAt(l.Index); !ok {
+			return refuse("entry %d, which a snapshot covers here", l.Index)
+		}
+	}
+	return nil
+}
+
+// committedTerm returns the term of a committed entry, if the log or the snapshot in the
+// table shows it.
+func committedTerm(r Raft, index uint64) (term uint64, ok bool) {
+	if base, term := r.Base(); index == base && base != 0 {
+		return term, true
+	}
+	return r.TermAt(index)
 }
 
 func judgeSnapshot(r Raft, m *raft.InstallSnapshotRequest) error {

@@ -20,6 +20,7 @@ type voter struct {
 	committed raft.Configuration
 	confirmed []Doubt
 	base      uint64 // of term 3
+	disproved string // in term 6
 }
 
 func (v *voter) ID() string                    { return "a#1" }
@@ -53,6 +54,8 @@ func (v *voter) Confirmed(d Doubt) bool {
 	}
 	return false
 }
+
+func (v *voter) Disproved(leader string, term uint64) bool { return v.disproved == leader && term == 6 }
 
 // config returns a configuration: upper-case names vote.
 func config(names ...string) (c raft.Configuration) {
@@ -161,6 +164,10 @@ func TestJudge(t *testing.T) {
 		{"also if this raft is the leader", func(v *voter) { v.leader = "a#1" }, c, entries("c#1", 5, 0, 0), refuses},
 		{"a voter may have been elected", nil, c, entries("c#1", 6, 20, 5, of(6)), passes},
 		{"in the term in which this raft has voted too", func(v *voter) { v.leader = "" }, c, entries("c#1", 5, 0, 0), passes},
+		{"a leader that was disproved hears nothing from a heartbeat", func(v *voter) { v.leader, v.disproved = "", "c#1" }, c, entries("c#1", 6, 0, 0), refuses},
+		{"its entries are judged", func(v *voter) { v.leader, v.disproved = "", "c#1" }, c, entries("c#1", 6, 20, 5, of(6)), passes},
+		{"it may lead another term", func(v *voter) { v.leader, v.disproved = "", "c#1" }, c, entries("c#1", 7, 0, 0), passes},
+		{"and another voter the same", func(v *voter) { v.leader, v.disproved = "", "c#1" }, b, entries("b#1", 6, 0, 0), passes},
 		{"a learner may have become a voter while this one was away", nil, d, entries("d#1", 6, 0, 0), doubts},
 		{"a stranger may be a voter since this one was away", nil, e, entries("e#1", 6, 0, 0), doubts},
 		{"another generation of a voter is another server", nil, b, entries("b#2", 6, 0, 0), doubts},
@@ -491,6 +498,51 @@ func TestRaftVotesForTheStrangersAddress(t *testing.T) {
 		}
 		if h := m.GetRPCHeader(); !votes(v.latest, string(h.ID)) || string(h.Addr) != "e#1" {
 			t.Errorf("%T of %s at %s", m, h.ID, h.Addr)
+		}
+	}
+}
+
+// An entry that no sound leader of its term can have disproves the sender. A message that
+// is late, comes twice, or cannot be compared does not.
+func TestWhatDisprovesALeader(t *testing.T) {
+	snapshot := func(v *voter) { v.base, v.commit = 40, 40 } // the log ends at 25
+	for _, row := range []struct {
+		why    string
+		change func(*voter)
+		m      *raft.AppendEntriesRequest
+		want   uint64 // Refusal.Entry
+	}{
+		{"a committed entry once more", nil, entries("b#1", 5, 19, 5, of(5)), 0},
+		{"an old message", nil, entries("b#1", 5, 9, 3, of(3), of(5), of(5)), 0},
+		{"an old message, compacted here", nil, entries("b#1", 5, 1, 3, of(3)), 0},
+		{"an old message, in front of the log and in it", nil, entries("b#1", 5, 1, 3, of(3), of(3)), 0},
+		{"an old message that a snapshot covers", snapshot, entries("b#1", 5, 26, 3, of(3)), 0},
+		{"another entry in place of a committed one", nil, entries("c#1", 6, 4, 3, of(5)), 5},
+		{"the second of two", nil, entries("c#1", 6, 9, 3, of(3), of(6)), 11},
+		{"a new leader's first entry in place of a committed one", nil, entries("c#1", 6, 19, 5, of(6)), 20},
+		{"behind the committed ones", nil, entries("c#1", 6, 20, 5, of(6)), 0},
+		{"an entry in front of the log, of a term behind the committed ones", nil, entries("c#1", 6, 1, 3, of(6)), 2},
+		{"the last entry of a snapshot, in another term", snapshot, entries("b#1", 5, 39, 2, of(2)), 40},
+		{"the same in its own", snapshot, entries("b#1", 5, 39, 3, of(3)), 0},
+		{"an unknown type", nil, entries("b#1", 5, 20, 5, of(5), raft.Log{Term: 5, Type: 99}), 22},
+		{"terms that fall", nil, entries("b#1", 5, 20, 5, of(4)), 21},
+		{"a configuration that does not decode", nil, entries("b#1", 5, 20, 5, configured(5, []byte{0xc1})), 21},
+		{"another leader of the term", nil, entries("c#1", 5, 4, 3, of(5)), 0},
+		{"a deposed leader's", nil, entries("c#1", 4, 12, 3, of(4)), 0},
+		{"a heartbeat", nil, entries("b#1", 5, 0, 0), 0},
+	} {
+		v := quiet()
+		if row.change != nil {
+			row.change(v)
+		}
+		var got uint64
+		var no *Refusal
+		err := Judge(v, Sender{Name: strings.TrimSuffix(string(row.m.ID), "#1"), Voter: true}, row.m)
+		if errors.As(err, &no) {
+			got = no.Entry
+		}
+		if got != row.want {
+			t.Errorf("%s: entry %d (%v), want %d", row.why, got, err, row.want)
 		}
 	}
 }

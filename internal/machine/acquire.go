@@ -10,6 +10,11 @@ import (
 // queued.
 
 func (s *State) acquire(owner *session, c *Acquire) Outcome {
+	if len(c.Freed) > 0 {
+		if out := s.freeFirst(owner, c.Freed); out.Code != 0 {
+			return out
+		}
+	}
 	if out, isCopy := s.answerCopy(owner, c.Seq); isCopy {
 		return out
 	}

@@ -45,6 +45,7 @@ const (
 	acquireKeys
 	acquireMaxWaiters
 	acquireUnder
+	acquireFreed
 	acquireBits = 1<<iota - 1 // all of them
 )
 
@@ -134,7 +135,8 @@ func appendAcquire(b []byte, c *Acquire) []byte {
 	set := bit(c.Try, acquireTry) |
 		bit(len(c.Keys) > 0, acquireKeys) |
 		bit(c.MaxWaiters != 0, acquireMaxWaiters) |
-		bit(len(c.Under) > 0, acquireUnder)
+		bit(len(c.Under) > 0, acquireUnder) |
+		bit(len(c.Freed) > 0, acquireFreed)
 	b = binary.AppendUvarint(b, set)
 	if set&acquireKeys != 0 {
 		b = appendStrings(b, c.Keys)
@@ -144,6 +146,9 @@ func appendAcquire(b []byte, c *Acquire) []byte {
 	}
 	if set&acquireUnder != 0 {
 		b = appendNumbers(b, c.Under)
+	}
+	if set&acquireFreed != 0 {
+		b = appendNumbers(b, c.Freed)
 	}
 	spec := coder{out: b}
 	c.Spec.code(&spec)
@@ -166,13 +171,16 @@ func (d *coder) acquire() (c Acquire) {
 	if set&acquireUnder != 0 {
 		c.Under = readNumbers[Token](r, r.nonzeroCount(MaxUnder))
 	}
+	if set&acquireFreed != 0 {
+		c.Freed = readNumbers[Token](r, r.nonzeroCount(MaxFreed))
+	}
 	c.Spec.code(d)
 	c.Seen = r.seqs()
 	return c
 }
 
 // DecodeCommand decodes one command from all of b. DecodeCommand checks the form of
-// the bytes and the numbers of Keys, Under and Seen. Apply checks all other limits,
+// the bytes and the numbers of Keys, Under, Freed and Seen. Apply checks all other limits,
 // so an outcome refuses a command over a limit. The command does not refer to b.
 func DecodeCommand(b []byte) (Command, error) {
 	d := newDecoder(b)

@@ -29,6 +29,7 @@ func TestOneFormForEachValue(t *testing.T) {
 		"keys of none":                 {command, raw(acquireKeys, 0, 0, 0), errForm},
 		"max waiters of 0":             {command, raw(acquireMaxWaiters, 0, 0, 0), errForm},
 		"under none":                   {command, raw(acquireUnder, 0, 0, 0), errForm},
+		"freed none":                   {command, raw(acquireFreed, 0, 0, 0), errForm},
 		"shared":                       {command, raw(0, specMode, byte(Shared), 0), nil},
 		"exclusive with a bit":         {command, raw(0, specMode, 0, 0), errForm},
 		"capacity of 0":                {command, raw(0, specOf, 0, 0), errForm},

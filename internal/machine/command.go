@@ -92,6 +92,12 @@ type Acquire struct {
 	// this request. Tokens never granted are passed over.
 	Under []Token
 
+	// Freed lists grants of Session to release first, in this same step, whatever comes of
+	// the request: see Release. Tokens that Session does not hold free nothing. At most
+	// MaxFreed grants, which have MaxFreedKeys keys together. The step grants the keys to
+	// their waiters before it looks at the request.
+	Freed []Token
+
 	// Seen lists seqs whose outcomes the client has and will not ask for again. The
 	// table forgets the outcomes, but not that the seqs are spent. At most MaxSeen,
 	// in any order; the seq of a waiting request is passed over.

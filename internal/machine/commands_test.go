@@ -70,7 +70,7 @@ func fair(t *rapid.T, bits int, label string) (n int) {
 // or everybody's if id is zero.
 func tokens(s *State, keys []string, id SessionID) (ts []Token) {
 	for _, key := range keys {
-		r := s.keys.table.get(key)
+		r := s.keys.recordTable.get(key)
 		if r == nil {
 			continue
 		}
@@ -144,6 +144,15 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 		}
 		return []Token{token()}
 	}
+	freed := func() (list []Token) {
+		if rapid.IntRange(0, 3).Draw(t, "freed") > 0 {
+			return nil
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "frees") {
+			list = append(list, token())
+		}
+		return list
+	}
 	switch g.kind(t) {
 	case "acquire":
 		c := Acquire{
@@ -154,6 +163,7 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 			MaxWaiters: rapid.SampledFrom([]uint32{0, 0, 0, 1, 2}).Draw(t, "waiters"),
 			Under:      under(),
 			Spec:       Spec{Meta: string(meta())},
+			Freed:      freed(),
 			Seen:       seen(),
 		}
 		// One feature or two, and sometimes two in contradiction.

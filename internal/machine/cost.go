@@ -82,6 +82,9 @@ const seenPerUnit = 4 // entries of a Seen list
 // costOfAcquire counts each key of a set twice: the set may be taken back in the same entry.
 func (s *State) costOfAcquire(c *Acquire) int {
 	cost := 1 + len(c.Seen)/seenPerUnit + len(c.Under)/seenPerUnit
+	for _, token := range c.Freed {
+		cost += 1 + s.costOfFreeing(c.Session, token)
+	}
 	if c.Key != "" {
 		cost += s.costOfLevels(c.Tree, c.Key)
 		if len(c.Under) > 0 {
@@ -181,7 +184,7 @@ func (s *State) costOfKeys(keys []string) int {
 }
 
 func (s *State) costOfWithdrawing(o *session, seq uint64) int {
-	at, ok := o.index.requests[seq]
+	at, ok := o.index.requests.get(seq)
 	switch {
 	case !ok:
 		return 1
@@ -217,7 +220,7 @@ func (s *State) costOfSession(o *session) int {
 		return 1
 	}
 	// A slice of the session: see ending.go.
-	return 1 + min(workPerKey*MaxSlice, 2*len(o.index.requests)+2*o.index.weight.keys+len(o.index.enlisted)*MaxCost/64)
+	return 1 + min(workPerKey*MaxSlice, 2*o.index.requests.len()+2*o.index.weight.keys+len(o.index.enlisted)*MaxCost/64)
 }
 
 func (s *State) costOfCaller(id SessionID, seq uint64) int {

@@ -21,10 +21,12 @@
 //     platform and in every process, also when a State was restored from an image
 //     on the way.
 //   - Apply neither panics on nor stops at any command from DecodeEntry.
-//   - A refusal changes nothing, with two exceptions. Seen is noted if the session
+//   - A refusal changes nothing, with three exceptions. Seen is noted if the session
 //     is open, the list within its limits and the command in the table's format.
 //     The seq of a refused Acquire, Upgrade or SetCapacity can be spent, and so is the Rev of a
-//     SetValue refused as ValuesFull.
+//     SetValue refused as ValuesFull. The grants that an Acquire lists as Freed are
+//     released before the Acquire is looked at, and so also if it is refused, unless the
+//     list itself is bad.
 //   - An Acquire or an Upgrade, known by session and seq, is granted at most once.
 //     The answer to a second copy is the present truth about the first. After a
 //     Withdraw of the request, after its outcome was marked as seen, and after the

@@ -67,6 +67,12 @@ const MaxChanges = 1 << 16
 // a gap only while a request is under way.
 const MaxGaps = 1 << 16
 
+// MaxFreed bounds the grants that an Acquire frees, and MaxFreedKeys their keys.
+const (
+	MaxFreed     = 1024
+	MaxFreedKeys = MaxKeys + MaxFreed
+)
+
 // MaxWithdrawn bounds the further requests of a Withdraw, and MaxWithdrawnKeys the keys of
 // all requests of a Withdraw with further ones: Apply stays short.
 const (

@@ -9,7 +9,8 @@ const (
 	Queued  Code = 3 // the request waits behind the number of holders and waiters in Behind; Holder is one of them
 
 	// Refusals. Nothing was changed, except that the command's Seen list was noted,
-	// and that the seq of a refused Acquire may be spent.
+	// that the seq of a refused Acquire may be spent, and that the grants of its Freed list
+	// are released unless the Code is BadCommand, NoSession or WrongFormat.
 	Held           Code = 16 // Try: the key is held, by Holder; Reshard: a caller or a holder of the old number is left
 	TooManyWaiters Code = 17 // Limit waiters are allowed
 	Founding       Code = 18 // Try: nothing is granted before the founding wait is over

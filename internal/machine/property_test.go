@@ -54,7 +54,7 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 		plain.slice, logged.slice, copied.slice = slice, slice, slice
 		progress := make(map[SessionID]int)
 		step := func(c Command) []Event {
-			held := means(plain, c)
+			held, freed := means(plain, c), frees(plain, c)
 			out, events := plain.Apply(c)
 			t.Logf("%T%+v: %+v %+v", c, c, out, events)
 			if err := plain.Check(); err != nil {
@@ -63,7 +63,7 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 			if err := noteProgress(plain, c, out, progress); err != nil {
 				t.Fatalf("after %#v: %v", c, err)
 			}
-			if err := w.see(c, held, out, events); err != nil {
+			if err := w.see(c, held, freed, out, events); err != nil {
 				t.Fatalf("after %#v: %v", c, err)
 			}
 			if g.changes {
@@ -144,7 +144,7 @@ func noteProgress(s *State, c Command, out Outcome, left map[SessionID]int) erro
 			delete(left, id)
 			continue
 		}
-		n := len(o.index.requests) + len(o.index.enlisted)
+		n := o.index.requests.len() + len(o.index.enlisted)
 		e, slice := c.(EndSlice)
 		slice = slice && e.Session == id && o.begun
 		if known && (n > before || slice && n == before) {

@@ -21,6 +21,31 @@ func (s *State) release(owner *session, c Release) Outcome {
 	return Outcome{Code: OK}
 }
 
+// freeFirst releases the grants of an Acquire's Freed list, and grants their keys to the
+// waiters. A second copy of the Acquire finds the grants gone. The outcome is a refusal of
+// a list over the limits, and otherwise zero.
+func (s *State) freeFirst(owner *session, tokens []Token) Outcome {
+	if len(tokens) > MaxFreed {
+		return bad("Freed", MaxFreed)
+	}
+	keys := 0
+	for _, token := range tokens {
+		if seq, at, g := s.grantOf(owner, token); g != nil {
+			keys += len(s.keysOf(owner, seq, at))
+		}
+	}
+	if keys > MaxFreedKeys {
+		return bad("Freed", MaxFreedKeys)
+	}
+	for _, token := range tokens {
+		if seq, at, g := s.grantOf(owner, token); g != nil {
+			s.freeGrant(owner, seq, at, clean)
+		}
+	}
+	s.admitWaiters()
+	return Outcome{}
+}
+
 // manner is the end of an exclusive grant, as the next holder must know it.
 type manner uint8
 
@@ -61,8 +86,7 @@ func (x *index) drop(seq uint64, at location, g *grant, keys []string) {
 	x.weight.add(weightOf(keys, g.Meta, nil), -1)
 	delete(x.former, g.former)
 	delete(x.former, g.first)
-	delete(x.requests, seq)
-	delete(x.tokens, at.token)
+	x.requests.remove(seq)
 	x.held -= len(keys)
 	delete(x.pending, seq)
 }

@@ -36,6 +36,7 @@ func everyCommand() []Command {
 		},
 		Acquire{Session: a, Seq: 7, Keys: []string{"invoices", "orders"}, Spec: Spec{Mode: Shared}},
 		Acquire{Session: a, Seq: 8, Keys: []string{"k"}},
+		Acquire{Session: a, Seq: 47, Key: "k", Freed: []Token{48, MaxToken}},
 		Acquire{Session: a, Seq: 9, Key: "k", Spec: Spec{Priority: 127}},
 		Upgrade{Session: a, Seq: 10, Token: 11, Under: []Token{12}, Seen: []uint64{13}},
 		Downgrade{Session: b, Token: 14, Seen: []uint64{15}},
@@ -251,7 +252,7 @@ func anyCommand() *rapid.Generator[Command] {
 		}
 		a := Acquire{
 			Session: session(), Seq: num("seq"), Key: text("key"), Try: flag("try"),
-			MaxWaiters: rapid.Uint32().Draw(t, "waiters"), Spec: Spec{Meta: text("meta")}, Seen: seen(),
+			MaxWaiters: rapid.Uint32().Draw(t, "waiters"), Spec: Spec{Meta: text("meta")}, Freed: tokens(), Seen: seen(),
 		}
 		// Each attribute alone now and then, for the sake of its bit.
 		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 9), 0, 4).Draw(t, "more") {
@@ -521,15 +522,9 @@ func richGroups(s *State, apply func(Command, Code) Token) {
 	apply(Delist{Session: b, Seq: 52}, OK)
 }
 
-// keyed is a record with its key, as in an image.
-type keyed struct {
-	key string
-	record
-}
-
 // anyRecord draws records, valid or not.
-func anyRecord() *rapid.Generator[keyed] {
-	return rapid.Custom(func(t *rapid.T) keyed {
+func anyRecord() *rapid.Generator[*record] {
+	return rapid.Custom(func(t *rapid.T) *record {
 		num := func() uint64 { return rapid.Uint64().Draw(t, "number") }
 		flag := func() bool { return rapid.Bool().Draw(t, "flag") }
 		text := func() string { return rapid.StringN(0, 5, -1).Draw(t, "text") }
@@ -540,14 +535,15 @@ func anyRecord() *rapid.Generator[keyed] {
 				Priority: rapid.Int8().Draw(t, "priority"), Delay: num(), Conditional: flag(), IfToken: Token(num()), Meta: text(),
 			}
 		}
-		k := keyed{text(), record{
-			version: num(), last: Token(num()), idle: num(), value: text(), fade: flag(), unclean: flag(),
-			capacity: rapid.Uint16().Draw(t, "capacity"), fixed: flag(),
-		}}
+		k := &record{
+			key: text(), version: num(), last: Token(num()), idle: num(),
+			extra: &extra{value: text(), fade: flag(), unclean: flag(), capacity: rapid.Uint16().Draw(t, "capacity"), fixed: flag()},
+		}
 		for range rapid.IntRange(0, 3).Draw(t, "holders") {
 			g := grant{
-				token: Token(num()), first: Token(num()), former: Token(num()), rev: num(), full: flag(), at: num(),
-				set: flag(), unseen: flag(), waited: flag(), asked: flag(), contended: flag(), broken: flag(), Spec: spec(),
+				token: Token(num()), full: flag(), at: num(),
+				set: flag(), unseen: flag(), waited: flag(), asked: flag(), contended: flag(), broken: flag(),
+				terms: &terms{first: Token(num()), former: Token(num()), rev: num(), Spec: spec()},
 			}
 			if flag() {
 				g.ghost = &ghost{client: text(), node: text()}

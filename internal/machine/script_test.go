@@ -146,6 +146,7 @@ func (sc *script) run(line string) error {
 			Spec:       Spec{Mode: Mode(w.num("mode", 0)), N: uint16(w.num("n", 0)), Of: uint16(w.num("of", 0)), Priority: int8(w.int("priority")), Delay: w.num("delay", 0), Meta: w.text("meta", "none")},
 			MaxWaiters: uint32(w.num("max-waiters", 0)),
 			Under:      w.tokens("under"),
+			Freed:      w.tokens("freed"),
 			Seen:       w.seqs("seen"),
 		}
 		if a.Of > 0 {

@@ -231,10 +231,43 @@ func means(s *State, c Command) requestID {
 	return requestID{}
 }
 
-// see judges one step. The grant named by the command, before the step, is held.
-func (w *witness) see(c Command, held requestID, out Outcome, events []Event) error {
+// frees returns the grants that an Acquire releases first, before the command is applied.
+func frees(s *State, c Command) (freed []requestID) {
+	if c, ok := c.(Acquire); ok && s.usable(c.Session) != nil {
+		for _, token := range c.Freed {
+			if q := holds(s, c.Session, token); q != (requestID{}) {
+				freed = append(freed, q)
+			}
+		}
+	}
+	return freed
+}
+
+// see judges one step. The grant named by the command, before the step, is held, and the
+// command releases the grants freed before anything else.
+func (w *witness) see(c Command, held requestID, freed []requestID, out Outcome, events []Event) error {
 	w.now++
 	forgotten := make(map[SessionID]bool) // that must end now
+	if len(freed) == 0 || out.Code == BadCommand || out.Code == WrongFormat {
+		if err := w.verdict(c, held, out, forgotten); err != nil {
+			return err
+		}
+		return w.effects(c, events, forgotten)
+	}
+	for _, q := range freed {
+		w.drop(q)
+		w.done[q] = true
+	}
+	// All grants to others come from the release, so before the request's own.
+	if err := w.effects(c, events, forgotten); err != nil {
+		return err
+	}
+	return w.verdict(c, held, out, forgotten)
+}
+
+// verdict judges the outcome of a command, and adds to forgotten the sessions that must
+// end in the same step.
+func (w *witness) verdict(c Command, held requestID, out Outcome, forgotten map[SessionID]bool) error {
 	switch c := c.(type) {
 	case Acquire:
 		q := requestID{c.Session, c.Seq}
@@ -389,7 +422,11 @@ func (w *witness) see(c Command, held requestID, out Outcome, events []Event) er
 			}
 		}
 	}
+	return nil
+}
 
+// effects judges the events of a command.
+func (w *witness) effects(c Command, events []Event, forgotten map[SessionID]bool) error {
 	ended := make(map[SessionID]bool)
 	stage := EventKind(0)
 	var changed []string

@@ -423,12 +423,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "committed entries replaced", breaks: "an entry at or below the commit index stays",
-		file: "internal/judge/judge.go", old: "case mine != l.Term:", new: "case mine == 0:",
+		file: "internal/judge/judge.go", old: "case ok && mine != l.Term:", new: "case ok && mine == 0:",
 		pkg: "internal/judge", run: "Judge",
 	},
 	{
+		name: "a leader without the committed entries answered", breaks: "a false vote stops no cluster",
+		file: "internal/consensus/serve.go", old: "		t.without.note(m, err, t.voters)\n", new: "		_ = m\n",
+		pkg: "internal/consensus", run: "LacksCommitted",
+	},
+	{
 		name: "entries below a snapshot appended", breaks: "no entry that a snapshot covers is appended behind the log",
-		file: "internal/judge/judge.go", old: "case !ok:", new: "case !ok && l.Index == 0:",
+		file: "internal/judge/judge.go", old: "if _, ok := r.TermAt(l.Index); !ok {", new: "if _, ok := r.TermAt(l.Index); !ok && l.Index == 0 {",
 		pkg: "internal/judge", run: "Judge",
 	},
 	{
@@ -455,6 +460,36 @@ var mutants = []mutant{
 		name: "a leader's slow heartbeats", breaks: "a leader is quick while a voter does not answer",
 		file: "internal/consensus/attend.go", old: "state == raft.Leader && !r.missing():", new: "state == raft.Leader:",
 		pkg: "internal/consensus", run: "ALeaderIsQuick",
+	},
+	{
+		name: "a fixed lease", breaks: "a leader bears a silence of most of an election timeout",
+		file: "internal/timing/ttl.go", old: "return max(Election(ttl)-LeaderLease-Attend/2, 0)", new: "return 0",
+		pkg: "internal/consensus", run: "ACutOffLeader",
+	},
+	{
+		name: "a lease beyond the timeout", breaks: "a leader that is cut off steps down before the next one is elected",
+		file: "internal/timing/ttl.go", old: "return max(Election(ttl)-LeaderLease-Attend/2, 0)", new: "return Election(ttl) - LeaderLease/2",
+		pkg: "internal/consensus", run: "ACutOffLeader",
+	},
+	{
+		name: "a late heartbeat answered for ever", breaks: "a leader that is cut off steps down before the next one is elected",
+		file: "internal/consensus/heartbeat.go", old: "if late := h.take(id, args.Term); late != nil {", new: "if late := h.late[id]; late != nil {\n\t\treturn nil\n\t}\n\tif late := h.take(id, args.Term); late != nil {",
+		pkg: "internal/consensus", run: "ACutOffLeader",
+	},
+	{
+		name: "heartbeats beside the grid", breaks: "an idle leader's messages leave at moments of the grid",
+		file: "internal/consensus/attend.go", old: "if r.tune() && looks {", new: "if r.tune() && looks && r.stood.Load() == 1<<63 {",
+		pkg: "internal/consensus", run: "AnIdleLeader",
+	},
+	{
+		name: "a heartbeat at every moment", breaks: "an idle leader sends no heartbeat that its followers do not need",
+		file: "internal/consensus/heartbeat.go", old: "if t.told.heard(id, args, resp, timing.HeartbeatRest(ttl)) {", new: "if t.told.heard(id, args, resp, 0) {",
+		pkg: "internal/consensus", run: "AnIdleLeader",
+	},
+	{
+		name: "raft's own timers for repeated messages", breaks: "an idle leader's messages leave at moments of the grid",
+		file: "internal/consensus/told.go", old: "time.NewTimer(t.grid.Within(time.Now(), again, timing.Attend))", new: "time.NewTimer(again)",
+		pkg: "internal/consensus", run: "AnIdleLeader",
 	},
 	{
 		name: "silence forgotten by short leaders", breaks: "leaders that flap hand the age of silence on",
