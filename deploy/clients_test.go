@@ -67,7 +67,8 @@ type load struct {
 
 const (
 	clients = 2
-	patient = 3 * time.Second // a client asks another pod after so long
+	patient = 3 * time.Second  // a client asks another pod after so long
+	trust   = 10 * time.Second // the manifests' TTL
 )
 
 func (w *town) load() *load {
@@ -179,9 +180,11 @@ func (w *town) hold(ctx context.Context, p *pod) {
 		body.Close()
 	}
 	w.mu.Lock()
-	excused := ctx.Err() != nil || p.deleted() || p.lost || p.gone
+	excused := ctx.Err() != nil || p.deleted() || p.cut || p.gone
 	w.mu.Unlock()
-	if !excused {
+	if stood := w.stalls.Sum(time.Now().Add(-trust)); !excused && stood > trust/3 {
+		w.logf("%s lost its lock on a host that stood still for %v: %s %v", p.name, stood, text, err)
+	} else if !excused {
 		w.fail("%s lost its lock: %s %v", p.name, text, err)
 	}
 }

@@ -39,6 +39,7 @@ type pod struct {
 	ended   chan struct{} // closed once told is set
 	process *os.Process
 	lost    bool // its node is
+	cut     bool // its node was lost once
 	exits   []string
 	log     bytes.Buffer
 	elected []election

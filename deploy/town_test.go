@@ -15,6 +15,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // Times of Kubernetes that no manifest has.
@@ -47,6 +49,9 @@ type town struct {
 	answers  []string // of DNS
 	asked    time.Time
 
+	stalls *testrounds.Stalls // of this process, and so of the host
+	judged time.Time
+
 	over chan struct{}
 	work sync.WaitGroup
 }
@@ -72,6 +77,8 @@ func newTown(t *testing.T, program, file, server string) *town {
 		changed: make(chan struct{}), version: "v1", secret: newSecret(), over: make(chan struct{}),
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	w.stalls, w.judged = testrounds.WatchStalls(nil), w.began
+	t.Cleanup(w.stalls.Stop)
 	w.net = newNetwork(t, server)
 	w.net.serveDNS(t, w.lookup)
 	w.work.Go(w.control)
@@ -443,7 +450,7 @@ func (w *town) lose(node string) (lost []*pod) {
 				if err := p.at.cut(); err != nil {
 					w.t.Error(err)
 				}
-				p.lost = true
+				p.lost, p.cut = true, true
 				lost = append(lost, p)
 			}
 		}
