@@ -129,7 +129,8 @@ func configure(t *testing.T, env []string) (cluster.Config, error) {
 	t.Helper()
 	for _, e := range os.Environ() {
 		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "WARDMOTE_") || name == "POD_IP" {
-			t.Setenv(name, "")
+			t.Setenv(name, "") // set again at the end of the test
+			os.Unsetenv(name)
 		}
 	}
 	for _, e := range env {
