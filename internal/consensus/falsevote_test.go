@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"hash/crc32"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/wardmote/wardmote/internal/judge"
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
@@ -119,6 +121,26 @@ func TestASoundLeaderIsNotGivenUp(t *testing.T) {
 		}
 		if !r.Leads(term) {
 			t.Error("a voter alone has deposed the leader")
+		}
+	})
+}
+
+// The term of a malformed message may be anything. It stands in the way of no later proof.
+func TestAnOldProofMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d disproved
+		note := func(term uint64) {
+			m := &raft.AppendEntriesRequest{RPCHeader: headerOf("n1#1"), Term: term}
+			d.note(m, &judge.Refusal{Entry: 1}, func() []string { return []string{"n1#1"} })
+		}
+		note(1 << 60)
+		note(7)
+		if d.is("n1#1", 7) {
+			t.Error("the newest proof counts, and no earlier one")
+		}
+		time.Sleep(timing.Disproved + 1)
+		if note(7); !d.is("n1#1", 7) {
+			t.Error("the proof of a term that nobody has stands in the way")
 		}
 	})
 }
