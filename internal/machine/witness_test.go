@@ -248,7 +248,8 @@ func frees(s *State, c Command) (freed []requestID) {
 func (w *witness) see(c Command, held requestID, freed []requestID, out Outcome, events []Event) error {
 	w.now++
 	forgotten := make(map[SessionID]bool) // that must end now
-	if len(freed) == 0 || out.Code == BadCommand || out.Code == WrongFormat {
+	// The grants are freed whatever comes of the request itself.
+	if len(freed) == 0 || out.Code == BadCommand && out.Field == "Freed" || out.Code == WrongFormat {
 		if err := w.verdict(c, held, out, events, forgotten); err != nil {
 			return err
 		}
