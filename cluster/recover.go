@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/member"
@@ -71,7 +72,7 @@ type RecoverOptions struct {
 // answer: call it on another member. Recover may be repeated, with more names or after
 // the missing members are back. Recover fails at once if the cluster answers, if
 // this member is in no cluster, if a voter is neither seen nor named (the error
-// lists the voter), and with a *ConfigError for a name that is malformed or this
+// lists the voter), if a voter that is named answers under its vote, and with a *ConfigError for a name that is malformed or this
 // member's own. Recover fails with a *DeniedError if Security.Authorize refuses, here
 // or on a member that is asked to take part: that member has promised nothing, others
 // may have. When the node stops, Recover fails with ErrStopped.
@@ -103,22 +104,34 @@ func (n *Node) Recover(ctx context.Context, o RecoverOptions) error {
 			return fmt.Errorf("cluster: not recovered: %s", why)
 		}
 	}
-	voters := n.oldVoters()
+	ids := n.oldVoterIDs()
 	if set, told := n.voterSet(); told && n.seat.Current() == nil {
 		for _, v := range set.Voters { // a member without a vote knows the voters by the leader's word
-			if name, _, err := member.ParseRaftID(v.Raft); err == nil && !slices.Contains(voters, name) {
-				voters = append(voters, name)
-			}
+			ids = append(slices.Clip(ids), v.Raft)
 		}
 	}
-	var missing []string
-	for _, name := range voters {
-		if !slices.Contains(o.Gone, name) && !n.seesAlive(name) {
-			missing = append(missing, name)
+	var voters, missing, named []string
+	for _, id := range ids {
+		name, _, err := member.ParseRaftID(id)
+		if err != nil {
+			continue
+		}
+		isGone := slices.Contains(o.Gone, name)
+		if isGone {
+			named = append(named, id) // a name may have had several
+		}
+		if !slices.Contains(voters, name) {
+			voters = append(voters, name)
+			if !isGone && !n.seesAlive(name) {
+				missing = append(missing, name)
+			}
 		}
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("cluster: not recovered: voters that are neither seen nor named as gone: %s", strings.Join(missing, ", "))
+	}
+	if living := n.reached(ctx, named); len(living) > 0 {
+		return fmt.Errorf("cluster: not recovered: %s is named as gone, and votes in the cluster: stop its process first, or do not name it", living[0])
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -135,7 +148,7 @@ func (n *Node) Recover(ctx context.Context, o RecoverOptions) error {
 // here would rest on less than another survivor knows, and the promise to vote no more
 // might not be written.
 func (n *Node) diskUnfit() string {
-	const next = ": call Recover on another member and name this one as gone, or repair the disk first"
+	const next = ": stop this process, call Recover on another member and name this one as gone, or repair the disk first"
 	r := n.seat.Current()
 	switch {
 	case n.mute.Load():
@@ -164,22 +177,47 @@ func (n *Node) tellRecovered(before int, gone []string) {
 		"gone", strings.Join(gone, ", "), "bears", bears, "next", "nothing")
 }
 
-// oldVoters returns the names of the voters of this member's cluster, as far as
-// this member knows: of its raft's latest configuration, also after its own
-// retirement, or else of the founding.
+// oldVoters returns the names of the voters of this member's cluster: see oldVoterIDs.
 func (n *Node) oldVoters() (names []string) {
-	ids := n.founding.Value().Voters
-	rec := n.record.Get()
-	if r := n.seat.Current(); r != nil {
-		ids = r.Voters()
-	} else if rec.RetiredHere() && len(rec.Retired.Voters) > 0 {
-		ids = rec.Retired.Voters
-	}
-	for _, id := range ids {
+	for _, id := range n.oldVoterIDs() {
 		if name, _, err := member.ParseRaftID(id); err == nil {
 			names = append(names, name)
 		}
 	}
+	return names
+}
+
+// oldVoterIDs returns the raft IDs of the voters of this member's cluster, as far as this
+// member knows: of its raft's latest configuration, also after its own retirement, or else
+// of the founding.
+func (n *Node) oldVoterIDs() []string {
+	rec := n.record.Get()
+	if r := n.seat.Current(); r != nil {
+		return r.Voters()
+	} else if rec.RetiredHere() && len(rec.Retired.Voters) > 0 {
+		return rec.Retired.Voters
+	}
+	return n.founding.Value().Voters
+}
+
+// reached returns the names of the voters that answer as these very raft IDs. A later
+// process of the name, with another raft ID, has no vote in the cluster.
+func (n *Node) reached(ctx context.Context, ids []string) (names []string) {
+	ctx, cancel := context.WithTimeout(ctx, timing.RetireLook)
+	defer cancel()
+	var asked sync.WaitGroup
+	var mu sync.Mutex
+	for _, id := range ids {
+		asked.Go(func() {
+			if name, _, err := member.ParseRaftID(id); err == nil && n.reaches(ctx, id) {
+				mu.Lock()
+				names = append(names, name)
+				mu.Unlock()
+			}
+		})
+	}
+	asked.Wait()
+	slices.Sort(names)
 	return names
 }
 

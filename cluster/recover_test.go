@@ -248,3 +248,27 @@ func (l *lockedBuffer) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// An operator calls a voter gone that runs. Its vote would live on beside the successor.
+func TestALivingVoterIsNotGone(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		n1 := b.form(wants(5))[0]
+		b.join("n4", wants(5))
+		b.join("n5", wants(5))
+		b.eventually("five vote", 5*time.Minute, func() bool { return len(b.voters()) == 5 })
+		b.crashed("n3", "n4", "n5")
+		b.eventually("the dead are not seen", time.Minute, func() bool { return len(n1.gossip.Alive()) == 2 })
+		gone := RecoverOptions{Gone: []string{"n2", "n3", "n4", "n5"}}
+		if err := n1.Recover(b.within(time.Minute), gone); err == nil || !strings.Contains(err.Error(), "n2 is named as gone, and votes in the cluster") {
+			t.Fatalf("recovered without a living voter: %v", err)
+		}
+		if n1.record.Get().RetiredHere() {
+			t.Error("retired")
+		}
+		b.crashed("n2")
+		if err := n1.Recover(b.within(time.Minute), gone); err != nil {
+			t.Fatal(err)
+		}
+		b.ready(n1)
+	})
+}

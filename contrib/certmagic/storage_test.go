@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/wardmote/wardmote"
 	certmagicwardmote "github.com/wardmote/wardmote/contrib/certmagic"
 	"github.com/wardmote/wardmote/locks"
 	"github.com/wardmote/wardmote/locks/lockstest"
@@ -99,22 +100,31 @@ var errNoLocks = errors.New("this storage has no locks")
 func (files) Lock(context.Context, string) error   { return errNoLocks }
 func (files) Unlock(context.Context, string) error { return errNoLocks }
 
-// A real ACME server and files take real time, so both tests have one cluster.
-func TestIssuers(t *testing.T) {
-	c := lockstest.New(t, 4)
-	t.Run("order each certificate once", func(t *testing.T) { eachOnce(t, c) })
-	t.Run("take over from the dead", func(t *testing.T) { takeOver(t, c) })
+// processes returns clients of a cluster in real time, which is ready at once. Each stands
+// for a process.
+func processes(t *testing.T, n int) (clients []*locks.Client) {
+	t.Helper()
+	first, err := wardmote.Local(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { first.Node().Stop() })
+	for range n {
+		clients = append(clients, locks.New(first.Node(), locks.Options{}))
+	}
+	return clients
 }
 
 // Two processes want the same certificates at the same time. Each certificate is ordered
 // once, and both processes have it.
-func eachOnce(t *testing.T, c *lockstest.Cluster) {
+func TestTwoIssuersOrderEachCertificateOnce(t *testing.T) {
+	clients := processes(t, 2)
 	a := newAuthority(t)
 	shared := files{&certmagic.FileStorage{Path: t.TempDir()}}
 	names := []string{"a.example.com", "b.example.com", "c.example.com", "d.example.com"}
 	var g errgroup.Group
-	for i := range 2 {
-		site := a.site(t, certmagicwardmote.Wrap(shared, c.Client(i), certmagicwardmote.Options{}))
+	for _, client := range clients {
+		site := a.site(t, certmagicwardmote.Wrap(shared, client, certmagicwardmote.Options{}))
 		for _, name := range names {
 			g.Go(func() error { return site.ManageSync(t.Context(), []string{name}) })
 		}
@@ -125,45 +135,74 @@ func eachOnce(t *testing.T, c *lockstest.Cluster) {
 	if n := a.orders.Load(); n != int64(len(names)) {
 		t.Errorf("%d orders for %d certificates", n, len(names))
 	}
-	for range c.Client(0).List(t.Context(), "") {
+	for range clients[0].List(t.Context(), "") {
 		t.Error("a key is held at the end")
 	}
 }
 
-// The process that orders the certificate is killed meanwhile. The other one orders it
-// when the TTL of the first has passed.
-func takeOver(t *testing.T, c *lockstest.Cluster) {
+// The process that orders the certificate hangs, and its session ends. The other process
+// waits for that, and orders the certificate. Lease and unlock of the first know of the
+// loss.
+func TestTheNextIssuerTakesOver(t *testing.T) {
+	clients := processes(t, 2)
 	a := newAuthority(t)
 	shared := files{&certmagic.FileStorage{Path: t.TempDir()}}
 	first, stop := context.WithCancel(t.Context())
 	defer stop()
+	ordering := make(chan bool)
 	a.beforeOrder = func(n int64) {
 		if n == 1 {
-			c.Kill(0)
-			<-first.Done() // a killed process gets no answer
+			close(ordering)
+			<-first.Done() // a process that hangs reads no answer
 		}
 	}
 	lost := make(chan *locks.LostError, 1)
-	killed := certmagicwardmote.Wrap(shared, c.Client(0), certmagicwardmote.Options{OnLost: func(err *locks.LostError) { lost <- err }})
+	hangs := certmagicwardmote.Wrap(shared, clients[0], certmagicwardmote.Options{OnLost: func(err *locks.LostError) { lost <- err }})
 	ended := make(chan error, 1)
-	go func() { ended <- a.site(t, killed).ObtainCertSync(first, "example.com") }()
-	loss := <-lost
+	go func() { ended <- a.site(t, hangs).ObtainCertSync(first, "example.com") }()
+	<-ordering
+	next := make(chan error, 1)
+	go func() {
+		next <- a.site(t, certmagicwardmote.Wrap(shared, clients[1], certmagicwardmote.Options{})).ManageSync(t.Context(), []string{"example.com"})
+	}()
 	const lock = "issue_cert_example.com"
-	if loss.Key != "certmagic/"+lock {
+	waits := false
+	for status, err := range clients[1].Watch(t.Context(), "certmagic/"+lock) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waits = len(status.Waiters) == 1; waits {
+			break
+		}
+	}
+	if !waits || a.orders.Load() != 1 {
+		t.Errorf("%d orders while the first goes on", a.orders.Load())
+	}
+	for session, err := range clients[1].Sessions(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if session.Keys == 1 {
+			if err := clients[1].EndSession(t.Context(), session.Ref); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if loss := <-lost; loss.Key != "certmagic/"+lock || loss.Reason != locks.SessionEnded {
 		t.Errorf("OnLost was told of %v", loss)
 	}
-	if err := killed.RenewLockLease(t.Context(), lock, time.Minute); !errors.Is(err, locks.ErrLost) {
+	if err := hangs.RenewLockLease(t.Context(), lock, time.Minute); !errors.Is(err, locks.ErrLost) {
 		t.Errorf("a lost lock was renewed: %v", err)
 	}
-	if err := a.site(t, certmagicwardmote.Wrap(shared, c.Client(1), certmagicwardmote.Options{})).ManageSync(t.Context(), []string{"example.com"}); err != nil {
-		t.Errorf("after the kill: %v", err)
+	if err := <-next; err != nil {
+		t.Errorf("the next process: %v", err)
 	}
 	if n := a.orders.Load(); n != 2 {
 		t.Errorf("%d orders, want the one cut short and the next", n)
 	}
 	stop()
 	if err := <-ended; err == nil {
-		t.Error("the killed process has obtained a certificate")
+		t.Error("the process that hung has obtained a certificate")
 	}
 }
 

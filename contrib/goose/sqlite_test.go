@@ -23,7 +23,6 @@ import (
 	"github.com/wardmote/wardmote"
 	goosewardmote "github.com/wardmote/wardmote/contrib/goose"
 	"github.com/wardmote/wardmote/locks"
-	"github.com/wardmote/wardmote/locks/lockstest"
 )
 
 // migrations fail if two processes run them at a time, or twice.
@@ -43,16 +42,31 @@ func openDB(t *testing.T, name string) *sql.DB {
 	return db
 }
 
+// processes returns clients of a cluster in real time, which is ready at once. Each stands
+// for a process.
+func processes(t *testing.T, n int) (clients []*locks.Client) {
+	t.Helper()
+	first, err := wardmote.Local(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { first.Node().Stop() })
+	for range n {
+		clients = append(clients, locks.New(first.Node(), locks.Options{}))
+	}
+	return clients
+}
+
 // goose's own test of a provider: five processes migrate a database at once, one of them
 // applies all migrations, and the others none.
 func TestOneOfFiveProvidersMigrates(t *testing.T) {
-	c := lockstest.New(t, 5)
+	clients := processes(t, 5)
 	for _, kind := range []string{"Locker", "SessionLocker"} {
 		t.Run(kind, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "db")
 			n := 0
 			locktesting.TestProviderLocking(t, func(t *testing.T) *goose.Provider {
-				k := goosewardmote.New(c.Client(n), kind, goosewardmote.Options{})
+				k := goosewardmote.New(clients[n], kind, goosewardmote.Options{})
 				n++
 				with := goose.WithLocker(k)
 				if kind == "SessionLocker" {
@@ -70,13 +84,16 @@ func TestOneOfFiveProvidersMigrates(t *testing.T) {
 
 // The lock is lost during a migration: goose's error has the loss.
 func TestTheErrorOfGooseHasTheLoss(t *testing.T) {
-	c := lockstest.New(t, 3)
+	clients := processes(t, 2)
 	broken := goose.NewGoMigration(1, &goose.GoFunc{RunTx: func(ctx context.Context, _ *sql.Tx) error {
-		_, h, _ := c.Holder("migrations")
-		return c.Client(1).Break(ctx, "migrations", h.Token)
+		status, err := clients[1].Inspect(ctx, "migrations")
+		if err != nil {
+			return err
+		}
+		return clients[1].Break(ctx, "migrations", status.Holders[0].Token)
 	}}, nil)
 	p, err := goose.NewProvider(goose.DialectSQLite3, openDB(t, filepath.Join(t.TempDir(), "db")), nil,
-		goose.WithGoMigrations(broken), goose.WithLocker(goosewardmote.New(c.Client(0), "migrations", goosewardmote.Options{})))
+		goose.WithGoMigrations(broken), goose.WithLocker(goosewardmote.New(clients[0], "migrations", goosewardmote.Options{})))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,12 @@ import (
 //     every voter, and never this member's own configuration. The timeout is
 //     longer on a host that runs its processes late. Raft's own timer is set a
 //     little later than the timeout, and works if the voters cannot ask each other.
-//   - A leader's timeout gives the interval of its heartbeats, from a tenth to a fifth
-//     of the timeout. A leader takes the timeout of a follower on a host in time: a
-//     follower hears five heartbeats in its timeout at least, and no host's patience
-//     slows them. While a server does not answer, the leader takes the shortest timeout,
-//     so that the server's return is noticed soon: see reach.
+//   - A leader takes the longest timeout, so that raft's own timers come after the moments
+//     of the member's grid, at which the heartbeats go out: see heartbeats. While a server
+//     does not answer, the leader takes the shortest timeout, and heartbeats come every 50
+//     to 100 ms, so that the server's return is noticed soon: see reach. While leadership is
+//     handed over, the leader takes the timeout of a follower on a host in time: raft
+//     refuses entries for up to two of them.
 //   - A candidate keeps the shortest timeout: nobody leads while it waits, and its
 //     next attempt after a failed one must not wait for long.
 func (r *Raft) attend(ctx context.Context) {
@@ -31,11 +32,13 @@ func (r *Raft) attend(ctx context.Context) {
 	tick := time.NewTimer(time.Until(due))
 	defer tick.Stop()
 	for {
+		looks := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.news:
 		case <-tick.C:
+			looks = true
 			now = time.Now()
 			r.patience.note(max(now.Sub(due), 0), now)
 			wait := next(now)
@@ -45,7 +48,9 @@ func (r *Raft) attend(ctx context.Context) {
 				r.silence.Wake()
 			}
 		}
-		r.tune()
+		if r.tune() && looks {
+			r.pulse()
+		}
 	}
 }
 
@@ -62,13 +67,20 @@ func (r *Raft) timeout() time.Duration {
 }
 
 // election returns the election timeout of the committed bound of TTLs.
-func (r *Raft) election() time.Duration { return timing.Election(time.Duration(r.fsm.bound.Load())) }
+func (r *Raft) election() time.Duration { return timing.Election(r.ttl()) }
 
-// tune loads the timeouts that fit raft's present state.
-func (r *Raft) tune() {
+// ttl returns the committed bound of TTLs, or 0 before the founding.
+func (r *Raft) ttl() time.Duration { return time.Duration(r.fsm.bound.Load()) }
+
+// tune loads the timeouts that fit raft's present state. It reports whether heartbeats are due
+// at the moments of the grid.
+func (r *Raft) tune() (pulses bool) {
 	switch state := r.raft.State(); {
-	case state == raft.Leader && !r.missing():
+	case state == raft.Leader && r.transferring.Load():
 		r.load(r.election())
+	case state == raft.Leader && !r.missing():
+		r.load(timing.MostElection)
+		return true
 	case state != raft.Follower:
 		r.load(timing.LeastElection)
 	case r.cold():
@@ -76,6 +88,7 @@ func (r *Raft) tune() {
 	default:
 		r.load(r.timeout() + 2*timing.Attend) // above the least, which nudge loads
 	}
+	return false
 }
 
 // load sets raft's heartbeat and election timeouts. The leader's lease cannot be

@@ -171,6 +171,8 @@ func (s *Seat) open(id string, first []string) (*Raft, error) {
 // openStore opens the store in Dir. The record tells of unflushed writes before the first
 // of them, and until a flush of all of them.
 func (s *Seat) openStore(dir string) (*raftstore.Store, error) {
+	o := s.cfg.Store
+	o.WasUnflushed = s.cfg.Record.Get().Unflushed != ""
 	mark := ""
 	if s.cfg.Store.Unflushed {
 		if mark = s.cfg.HostBoot(); mark == "" {
@@ -188,7 +190,7 @@ func (s *Seat) openStore(dir string) (*raftstore.Store, error) {
 			return nil, err
 		}
 	}
-	store, err := raftstore.OpenDurable(dir, s.cfg.Store)
+	store, err := raftstore.OpenDurable(dir, o)
 	if err != nil {
 		return nil, err
 	}

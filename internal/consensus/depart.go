@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/wardmote/wardmote/internal/identity"
@@ -19,6 +20,10 @@ import (
 // promise would bring the voter back after somebody was told that the voter has
 // gone.
 //
+// The promise names the newest entry of the store, which may make the member the heir of the
+// table. So the store is settled first: an unflushed entry could be lost with the host after
+// it was named.
+//
 // Depart is idempotent. It returns when raft's Shutdown has returned, and blocks
 // for as long as the disk hangs, or until ctx ends. After an error the Raft may
 // have ended all the same; a second call finishes.
@@ -33,6 +38,11 @@ func (s *Seat) Depart(ctx context.Context, promise bool) error {
 func (s *Seat) depart(promise bool) error {
 	r := s.Current()
 	if promise {
+		if r != nil {
+			if err := r.store.Settle(); err != nil {
+				return fmt.Errorf("cluster: no promise on a store that cannot be flushed: %w", err)
+			}
+		}
 		err := s.cfg.Record.Update(func(rec *identity.Record) {
 			if rec.Founding == nil || rec.RetiredHere() {
 				return

@@ -2,12 +2,14 @@ package consensus
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/identity"
 )
 
@@ -134,6 +136,32 @@ func TestAThinMemberDepartsWithItsGeneration(t *testing.T) {
 		}
 		if rec := n4.record.Get(); rec.Generation != 1 || rec.RetiredHere() {
 			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
+// The promise names the newest entry of the store, so the entry must be on the disk before,
+// and every entry that comes until the store is closed.
+func TestThePromiseIsMadeOnASettledStore(t *testing.T) {
+	dir := t.TempDir()
+	onBench(t, func(b *bench) {
+		disk := new(host.Disk)
+		b.found(func(c *Config) {
+			inDirs(dir)(c)
+			c.Store.Unflushed, c.HostBoot = true, func() string { return "boot 1" }
+			if c.Self.Name == "n1" {
+				c.Disk = disk
+			}
+		})
+		b.commit("a")
+		b.agree("a")
+		n1 := b.all["n1"]
+		disk.Fail(errors.New("no flush"))
+		if err := n1.seat.Depart(b.t.Context(), true); err == nil {
+			t.Error("a promise on a store that was not flushed")
+		}
+		if rec := n1.record.Get(); rec.RetiredHere() {
+			t.Errorf("the record promises the entry %d", rec.Retired.Index)
 		}
 	})
 }

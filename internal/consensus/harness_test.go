@@ -259,6 +259,7 @@ type pipe struct {
 	old  chan struct{}
 
 	writes atomic.Int64
+	last   atomic.Int64 // when the last write was, in nanoseconds
 }
 
 // Renew is as of a connection of package port.
@@ -284,6 +285,7 @@ func (p *pipe) Read(data []byte) (int, error) {
 
 func (p *pipe) Write(data []byte) (int, error) {
 	p.writes.Add(1)
+	p.last.Store(time.Now().UnixNano())
 	if p.lost(p.b.lostSends) {
 		return len(data), nil
 	}

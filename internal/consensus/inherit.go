@@ -112,9 +112,11 @@ func (s *Seat) rewrite(dir, id string) error {
 	return errors.Join(err, store.Close())
 }
 
-// copyStore copies the files of a store without its stamps.
+// copyStore copies the files of a store without its stamps. The copy outlives a crash of the
+// host.
 func copyStore(to, from string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	var dirs []string
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -125,12 +127,17 @@ func copyStore(to, from string) error {
 		target := filepath.Join(to, rel)
 		switch {
 		case d.IsDir():
+			dirs = append(dirs, target)
 			return os.MkdirAll(target, 0o700)
 		case rel == stampFile || rel == heirFile || rel == arrivingFile:
 			return nil
 		}
 		return copyFile(target, path)
 	})
+	for _, dir := range dirs {
+		err = errors.Join(err, files.SyncDir(dir))
+	}
+	return err
 }
 
 func copyFile(to, from string) error {

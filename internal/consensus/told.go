@@ -28,8 +28,8 @@ import (
 //
 // What raft learns from real messages stays true:
 //
-//   - Heartbeats are always sent. They keep the followers from standing for election, so an
-//     election begins no sooner and no later than before.
+//   - Heartbeats keep the followers from standing for election, and go a way of their own:
+//     see heartbeats.
 //   - Raft takes every answer for a sign of life of the server, and a leader without such
 //     signs from a majority steps down after timing.LeaderLease. So nothing is answered
 //     here unless the server has really answered within timing.ToldContact. A leader that
@@ -39,7 +39,8 @@ import (
 //   - A failed exchange ends it: the next message is sent.
 //   - The choice of voters rests on contacts, which count real exchanges alone.
 type told struct {
-	news wakeup.All // an entry was stored, an exchange failed, or raft's state changed
+	news wakeup.All   // an entry was stored, an exchange failed, or raft's state changed
+	grid *timing.Grid // a message is due at a moment of the grid, with the messages to the others
 
 	mu      sync.Mutex
 	servers map[raft.ServerID]*toldServer
@@ -51,9 +52,12 @@ type toldServer struct {
 	last                         uint64    // the server's last entry, by its answer
 	at                           time.Time // when the message was sent
 	contact                      time.Time // when the latest exchange that succeeded began
+	contactTerm                  uint64    // of that exchange
 }
 
-func newTold() *told { return &told{servers: make(map[raft.ServerID]*toldServer)} }
+func newTold(grid *timing.Grid) *told {
+	return &told{grid: grid, servers: make(map[raft.ServerID]*toldServer)}
+}
 
 // note takes the result of an exchange that began at a time.
 func (t *told) note(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, began time.Time, err error) {
@@ -73,7 +77,7 @@ func (t *told) note(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raf
 		t.servers[id] = s
 	}
 	if began.After(s.contact) {
-		s.contact = began
+		s.contact, s.contactTerm = began, args.Term
 	}
 	if isHeartbeat(args) {
 		return
@@ -106,7 +110,7 @@ func (t *told) settle(id raft.ServerID, args *raft.AppendEntriesRequest, resp *r
 		if newest, err := last(); err != nil || newest != args.PrevLogEntry || args.LeaderCommitIndex != newest || !serves(string(id), args.Term) {
 			return true
 		}
-		due := time.NewTimer(again)
+		due := time.NewTimer(t.grid.Within(time.Now(), again, timing.Attend))
 		select {
 		case <-news:
 		case <-due.C:
@@ -137,6 +141,30 @@ func (t *told) answers(id raft.ServerID, args *raft.AppendEntriesRequest, resp *
 	}
 	resp.RPCHeader, resp.Term, resp.LastLog, resp.Success = args.RPCHeader, args.Term, s.last, true
 	return again, true
+}
+
+// heard fills resp and returns true if an exchange with the server in the term of args began
+// no longer ago than limit and succeeded, and none has failed since.
+func (t *told) heard(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, limit time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.servers[id]
+	if s == nil || s.contactTerm != args.Term || time.Since(s.contact) > limit {
+		return false
+	}
+	resp.RPCHeader, resp.Term, resp.LastLog, resp.Success = args.RPCHeader, args.Term, s.last, true
+	return true
+}
+
+// contact returns when the latest exchange with the server began that succeeded in the term.
+// The time is zero if there is none, or if an exchange has failed since.
+func (t *told) contact(id raft.ServerID, term uint64) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.servers[id]; s != nil && s.contactTerm == term {
+		return s.contact
+	}
+	return time.Time{}
 }
 
 // watch returns the store as raft's log, which ends the waits of settle with each entry.

@@ -16,6 +16,7 @@ func (r *Raft) TransferTo(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timing.Transfer)
 	defer cancel()
+	r.tune()
 	done := make(chan error, 1)
 	go func() {
 		done <- r.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id)).Error()

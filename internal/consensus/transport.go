@@ -39,6 +39,8 @@ type transport struct {
 	reach    *reach
 	contacts *contacts
 	told     *told
+	beats    *heartbeats
+	ttl      func() time.Duration // the committed bound of TTLs
 	refused  *refused.Log
 	stream   *stream
 	pool     *pool
@@ -62,9 +64,10 @@ var (
 // newTransport returns the transport of r, whose store, fsm, reach and contacts are
 // set. dir is for snapshots that arrive; "": in memory.
 func newTransport(r *Raft, dir string) *transport {
-	t := &transport{id: r.id, store: r.store, reach: r.reach, contacts: r.contacts, told: newTold(), refused: r.cfg.Self.Refused,
+	t := &transport{id: r.id, store: r.store, reach: r.reach, contacts: r.contacts, told: newTold(r.cfg.Self.Grid), refused: r.cfg.Self.Refused,
 		consume: make(chan raft.RPC), done: make(chan struct{}), spool: newSpool(dir, r.table.Check)}
 	t.base.store = r.store
+	t.beats, t.ttl = newHeartbeats(t), r.ttl
 	t.stream = newStream(r.id, r.cfg.Dial, t.serve)
 	t.pool = newPool(t.stream.Dial)
 	t.admitted = newAdmission(r)
@@ -110,6 +113,7 @@ func (t *transport) end() {
 	t.Close()
 	t.stream.close()
 	t.admitted.wait()
+	t.beats.wg.Wait()
 }
 
 // AppendEntries sends entries or a heartbeat, unless the disk has stalled. A call
@@ -121,6 +125,9 @@ func (t *transport) end() {
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if laterTerm(args) {
 		return errLaterTerm
+	}
+	if isHeartbeat(args) {
+		return t.beats.send(id, args, resp)
 	}
 	args.Entries = args.Entries[:judge.Fit(args.Entries)]
 	send := func() error {
@@ -135,11 +142,6 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 	}
 	if t.store.StalledFor() <= timing.StoreStalled && t.told.settle(id, args, resp, t.store.LastIndex, t.reach.serving, t.done) {
 		return nil
-	}
-	if isHeartbeat(args) {
-		err := send()
-		t.reach.note(string(id), err == nil)
-		return err
 	}
 	return t.reach.keep(string(id), args.Term, send)
 }
@@ -210,7 +212,7 @@ func isFinal(err error) bool {
 	var refused *judge.RefusedError
 	var refusal *judge.Refusal
 	var doubt judge.Doubt
-	return errors.As(err, &dial) || errors.As(err, &refused) || errors.As(err, &refusal) || errors.As(err, &doubt)
+	return errors.Is(err, errAnswersLate) || errors.As(err, &dial) || errors.As(err, &refused) || errors.As(err, &refusal) || errors.As(err, &doubt)
 }
 
 // dialError is the failure of a dial, in contrast to the failure of a kept stream.
@@ -221,15 +223,31 @@ func (e *dialError) Unwrap() error { return e.err }
 
 // exchange sends a request to a server and judges the answer.
 func (t *transport) exchange(id raft.ServerID, request, answer any) error {
-	c, err := t.pool.get(string(id))
+	c, err := t.send(id, request)
 	if err != nil {
 		return err
 	}
-	c.conn.SetDeadline(time.Now().Add(timing.RaftIO))
-	err = c.send(request)
-	if err == nil {
-		err = c.receive(answer)
+	return t.receive(c, id, request, answer)
+}
+
+// send sends a request to a server. The caller calls receive with the stream.
+func (t *transport) send(id raft.ServerID, request any) (*dialled, error) {
+	c, err := t.pool.get(string(id))
+	if err != nil {
+		return nil, err
 	}
+	c.conn.SetDeadline(time.Now().Add(timing.RaftIO))
+	if err := c.send(request); err != nil {
+		t.pool.put(c, err)
+		return nil, err
+	}
+	return c, nil
+}
+
+// receive receives the answer on the stream of send, judges the answer, and gives the stream
+// back.
+func (t *transport) receive(c *dialled, id raft.ServerID, request, answer any) error {
+	err := c.receive(answer)
 	t.pool.put(c, err)
 	return t.judgeAnswer(id, request, answer, err)
 }

@@ -170,7 +170,7 @@ func (s *State) admit(owner *session, key string, i int) {
 		out = s.makeExclusive(owner, key, &w, true)
 		s.step.revisit = append(s.step.revisit, key)
 	} else {
-		keys := s.keysOf(owner, w.seq, owner.index.requests[w.seq])
+		keys := s.keysOf(owner, w.seq, owner.index.requests.at(w.seq))
 		for _, other := range keys {
 			if other != key {
 				s.removeWaiter(other, s.keys.get(other).find(&w))

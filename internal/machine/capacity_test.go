@@ -126,7 +126,7 @@ func playPermits(t *testing.T, seed uint64) error {
 			}
 			h := m.holders[r.IntN(len(m.holders))]
 			o := s.sessions.get(h.session)
-			c, code = Release{Session: h.session, Token: o.index.requests[h.seq].token}, OK
+			c, code = Release{Session: h.session, Token: o.index.requests.at(h.seq).token}, OK
 			granted = m.leave(func(q requestID) bool { return q == h.requestID })
 		case k < 16:
 			if len(m.waiters) == 0 {

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +12,11 @@ import (
 // in doubt.
 func (s *State) Check() error {
 	c := checker{s}
+	for key, r := range s.keys.all {
+		if err := c.checkRecord(key, r); err != nil {
+			return err
+		}
+	}
 	if err := c.checkTables(); err != nil {
 		return err
 	}
@@ -29,7 +33,8 @@ func broken(invariant int, format string, args ...any) error {
 	return fmt.Errorf("machine: I%d broken: %s", invariant, fmt.Sprintf(format, args...))
 }
 
-// checkTables verifies the header and the tables of an image.
+// checkTables verifies the header and the tables of an image, but not each record by itself:
+// see checkRecord.
 func (s checker) checkTables() error {
 	if err := s.checkHeader(); err != nil {
 		return err
@@ -42,17 +47,16 @@ func (s checker) checkTables() error {
 			return err
 		}
 	}
-	for key, r := range s.keys.all {
-		if err := s.checkRecord(key, r); err != nil {
-			return err
+	if s.keys.trees > 0 {
+		for key, r := range s.keys.all {
+			if err := s.checkAbove(key, r); err != nil {
+				return err
+			}
 		}
 	}
-	if err := s.checkNumbers(); err != nil {
-		return err
-	}
 	for q, keys := range s.sets.all {
-		if err := s.checkSet(q, keys); err != nil {
-			return err
+		if len(keys) == 0 || len(keys) > MaxKeys || !slices.IsSorted(keys) {
+			return broken(10, "session %x seq %d is for %d keys, or not in order", q.session, q.seq, len(keys))
 		}
 	}
 	if err := s.checkGroups(); err != nil {
@@ -70,6 +74,8 @@ func (s checker) checkTables() error {
 
 func (s checker) checkHeader() error {
 	switch {
+	case !noExtra.isEmpty(), plainTerms != terms{}, sharedTerms != terms{Spec: Spec{Mode: Shared}}:
+		return broken(11, "what records and grants share has changed")
 	case s.format < 1 || s.format > uint64(s.formats.max):
 		return broken(9, "format %d", s.format)
 	case s.forgotten > s.last:
@@ -122,68 +128,6 @@ func (s checker) checkSession(id SessionID, o *session) error {
 	return s.checkRevoked(o)
 }
 
-// checkNumbers verifies that only the keys of a single request share a token, and
-// that no two idle keys share a number.
-func (s checker) checkNumbers() error {
-	type held struct {
-		token Token
-		q     requestID
-		set   bool
-	}
-	tokens := make([]held, 0, s.keys.n)
-	var idles []uint64
-	for _, r := range s.keys.all {
-		for i := range r.holders {
-			g := &r.holders[i]
-			tokens = append(tokens, held{g.token, g.requestID, g.set})
-		}
-		if r.idle != 0 {
-			idles = append(idles, r.idle)
-		}
-	}
-	slices.SortFunc(tokens, func(a, b held) int { return cmp.Compare(a.token, b.token) })
-	for i := 1; i < len(tokens); i++ {
-		if a, b := tokens[i-1], tokens[i]; a.token == b.token && (a.q != b.q || !a.set) {
-			return broken(2, "token %d granted after token %d", b.token, a.token)
-		}
-	}
-	slices.Sort(idles)
-	if len(slices.Compact(idles)) != len(idles) {
-		return broken(10, "two keys became idle under one number")
-	}
-	return nil
-}
-
-// checkSet verifies that a request for several keys is at all of them.
-func (s checker) checkSet(q requestID, keys []string) error {
-	if len(keys) == 0 || len(keys) > MaxKeys || !slices.IsSorted(keys) {
-		return broken(10, "session %x seq %d is for %d keys, or not in order", q.session, q.seq, len(keys))
-	}
-	var token Token
-	var order uint64
-	for i, key := range keys {
-		r := s.keys.get(key)
-		j := slices.IndexFunc(r.holders, func(g grant) bool { return g.requestID == q })
-		t, at := Token(0), -1
-		if j >= 0 {
-			t = r.holders[j].token
-		} else if at = r.position(q); at < 0 {
-			return broken(8, "session %x seq %d is not at %q", q.session, q.seq, key)
-		}
-		if at >= 0 {
-			if order != 0 && r.queue[at].order != order {
-				return broken(5, "session %x seq %d has order %d at %q and %d before", q.session, q.seq, r.queue[at].order, key, order)
-			}
-			order = r.queue[at].order
-		}
-		if i > 0 && t != token {
-			return broken(8, "session %x seq %d has token %d at %q and %d before", q.session, q.seq, t, key, token)
-		}
-		token = t
-	}
-	return nil
-}
-
 func (s checker) checkRecord(key string, r *record) error {
 	if key == "" || len(key) > MaxKey || !utf8.ValidString(key) {
 		return broken(10, "key %q", key)
@@ -208,6 +152,9 @@ func (s checker) checkRecord(key string, r *record) error {
 	case len(r.queue) > MaxWaiters+1: // an upgrade comes on top
 		return broken(5, "%q has %d waiters", key, len(r.queue))
 	}
+	if r.extra != &noExtra && r.extra.isEmpty() {
+		return broken(11, "%q has an empty extra", key)
+	}
 	if err := r.checkPermits(key); err != nil {
 		return err
 	}
@@ -221,7 +168,7 @@ func (s checker) checkRecord(key string, r *record) error {
 			return err
 		}
 	}
-	counted := record{holders: r.holders, queue: r.queue}
+	counted := record{holders: r.holders, extra: &extra{queue: r.queue}}
 	counted.recount()
 	if r.ghosts != counted.ghosts || r.trees != counted.trees || r.conditions != counted.conditions ||
 		r.permits != counted.permits || r.permitWaiters != counted.permitWaiters {
@@ -271,13 +218,21 @@ func (s checker) checkGrant(key string, r *record, i int) error {
 	case i > 0 && (g.Mode == Exclusive || g.Mode != r.holders[0].Mode):
 		return broken(1, "%q has holders of modes %d and %d", key, r.holders[0].Mode, g.Mode)
 	}
+	return nil
+}
+
+// checkAbove verifies that no holder of a key above key conflicts with a holder of key.
+func (s checker) checkAbove(key string, r *record) error {
 	for p := range above(key) {
 		over := s.keys.get(p)
-		for j := range over.holders {
-			h := &over.holders[j]
-			same := h.requestID == g.requestID && h.set && g.set
-			if treesConflict(h.Tree, h.Mode, &g.Spec) && !same {
-				return broken(1, "%q and %q above it are held under tokens %d and %d", key, p, g.token, h.token)
+		for i := range r.holders {
+			g := &r.holders[i]
+			for j := range over.holders {
+				h := &over.holders[j]
+				same := h.requestID == g.requestID && h.set && g.set
+				if treesConflict(h.Tree, h.Mode, &g.Spec) && !same {
+					return broken(1, "%q and %q above it are held under tokens %d and %d", key, p, g.token, h.token)
+				}
 			}
 		}
 	}
@@ -306,7 +261,7 @@ func (s checker) checkWait(key string, r *record, w *waiter) error {
 		return broken(4, "session %x seq %d waits for %q, which was granted since", w.session, w.seq, key)
 	}
 	blocked := false
-	for _, k := range s.keysOf(owner, w.seq, owner.index.requests[w.seq]) {
+	for _, k := range s.keysOf(owner, w.seq, owner.index.requests.at(w.seq)) {
 		kr := s.keys.get(k)
 		blocked = blocked || s.keys.heldAgainst(k, kr, w, owner.client) || w.upgrade == 0 &&
 			(kr.waitsBehind(w, kr.find(w)) || s.keys.waitsBehindTree(k, w))
@@ -329,7 +284,7 @@ func (s checker) checkDerived() error {
 		c.index = newIndex()
 		fresh.sessions.set(id, &c)
 	}
-	fresh.keys.table, fresh.sets, fresh.answers, fresh.groups = s.keys.table, s.sets, s.answers, s.groups
+	fresh.keys.recordTable, fresh.sets, fresh.answers, fresh.groups = s.keys.recordTable, s.sets, s.answers, s.groups
 	if err := fresh.derive(); err != nil {
 		return err
 	}

@@ -9,6 +9,10 @@ type coder struct {
 	decoding bool
 	in       reader
 	out      []byte
+
+	// Of the record and the grant being decoded.
+	extra extra
+	terms terms
 }
 
 func newDecoder(b []byte) coder { return coder{decoding: true, in: reader{b: b}} }

@@ -77,9 +77,12 @@ const (
 	minWaiter = 16 + 6
 )
 
-func codeRecord(c *coder, key *string, v **record) {
-	c.texts(key)
-	k := element(c, v)
+func codeRecord(c *coder, k *record) {
+	c.texts(&k.key)
+	if c.decoding {
+		c.extra = extra{}
+		k.extra = &c.extra
+	}
 	c.numbers(&k.version)
 	f := c.fields()
 	integer(&f, &k.last)
@@ -98,10 +101,15 @@ func codeRecord(c *coder, key *string, v **record) {
 	f.done()
 	if c.decoding {
 		k.recount()
+		k.extra = c.extra.kept()
 	}
 }
 
 func (g *grant) code(c *coder) {
+	if c.decoding {
+		c.terms = terms{}
+		g.terms = &c.terms
+	}
 	c.numbers((*uint64)(&g.token), &g.at)
 	f := c.fields()
 	f.flag(&g.set)
@@ -131,6 +139,9 @@ func (g *grant) code(c *coder) {
 	}
 	f.done()
 	g.Spec.code(c)
+	if c.decoding {
+		g.terms = c.terms.kept()
+	}
 }
 
 func (w *waiter) code(c *coder) {

@@ -70,7 +70,7 @@ func fair(t *rapid.T, bits int, label string) (n int) {
 // or everybody's if id is zero.
 func tokens(s *State, keys []string, id SessionID) (ts []Token) {
 	for _, key := range keys {
-		r := s.keys.table.get(key)
+		r := s.keys.recordTable.get(key)
 		if r == nil {
 			continue
 		}

@@ -205,7 +205,7 @@ func (s *State) costOfKeys(keys []string) int {
 }
 
 func (s *State) costOfWithdrawing(o *session, seq uint64) int {
-	at, ok := o.index.requests[seq]
+	at, ok := o.index.requests.get(seq)
 	switch {
 	case !ok:
 		return 1
@@ -241,7 +241,7 @@ func (s *State) costOfSession(o *session) int {
 		return 1
 	}
 	// A slice of the session: see ending.go.
-	return 1 + min(workPerKey*MaxSlice, 2*len(o.index.requests)+2*o.index.weight.keys+len(o.index.enlisted)*MaxCost/64)
+	return 1 + min(workPerKey*MaxSlice, 2*o.index.requests.len()+2*o.index.weight.keys+len(o.index.enlisted)*MaxCost/64)
 }
 
 func (s *State) costOfCaller(id SessionID, seq uint64) int {

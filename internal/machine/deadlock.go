@@ -93,7 +93,7 @@ func (s *State) cycleWith(owner *session, w *waiter, keys []string, i int) (cycl
 		return nil
 	}
 	q := w.requestID
-	owner.index.requests[w.seq] = location{key: keys[0], set: w.set, phase: waiting}
+	owner.index.requests.set(w.seq, location{key: keys[0], set: w.set, phase: waiting})
 	if w.set {
 		s.sets.set(q, keys)
 	}
@@ -121,7 +121,7 @@ func (s *State) cycleWith(owner *session, w *waiter, keys []string, i int) (cycl
 		s.keys.drop(key)
 	}
 	s.sets.del(q)
-	delete(owner.index.requests, w.seq)
+	owner.index.requests.remove(w.seq)
 	return cycle
 }
 
@@ -349,5 +349,5 @@ func (d *search) links(way []vertex) []Link {
 // waiter returns a waiter's session and its first key.
 func (d *search) waiter(v vertex) (*session, string) {
 	owner := d.s.sessions.get(v.session)
-	return owner, owner.index.requests[v.seq].key
+	return owner, owner.index.requests.at(v.seq).key
 }

@@ -26,7 +26,7 @@ func (d *search) neededByWaiter(q requestID) (vertices []vertex, lacks int) {
 	if owner.dead() {
 		return nil, 0 // a slice takes it out of its queues
 	}
-	for _, key := range s.keysOf(owner, q.seq, owner.index.requests[q.seq]) {
+	for _, key := range s.keysOf(owner, q.seq, owner.index.requests.at(q.seq)) {
 		r := s.keys.get(key)
 		i := d.positionOf(q, key, r)
 		w := &r.queue[i]

@@ -20,7 +20,7 @@ func drains(t *testing.T, s *State, lineage map[requestID][]requestID) bool {
 	for {
 		busy := map[requestID]bool{}
 		c.sessions.all(func(id SessionID, o *session) bool {
-			for seq, at := range o.index.requests {
+			for seq, at := range o.index.requests.all() {
 				if at.phase == waiting {
 					for _, g := range lineage[requestID{id, seq}] {
 						busy[g] = true
@@ -43,7 +43,7 @@ func drains(t *testing.T, s *State, lineage map[requestID][]requestID) bool {
 		}
 		var free []requestID
 		c.sessions.all(func(id SessionID, o *session) bool {
-			for seq, at := range o.index.requests {
+			for seq, at := range o.index.requests.all() {
 				if at.phase == granted || at.phase == seen {
 					_, _, g := c.grantOf(o, at.token)
 					if !busy[requestID{id, seq}] || g.broken || o.dead() {
@@ -59,7 +59,7 @@ func drains(t *testing.T, s *State, lineage map[requestID][]requestID) bool {
 			if o == nil || o.ending != 0 {
 				continue // by EndSlice
 			}
-			if at, ok := o.index.requests[q.seq]; ok && (at.phase == granted || at.phase == seen) {
+			if at, ok := o.index.requests.get(q.seq); ok && (at.phase == granted || at.phase == seen) {
 				c.Apply(Release{Session: q.session, Token: at.token})
 				moved = true
 			}
@@ -96,7 +96,7 @@ func TestDeadlocksAreExact(t *testing.T) {
 		pick := func() (requestID, Token, Token, bool) {
 			var all []requestID
 			s.sessions.all(func(id SessionID, o *session) bool {
-				for q, at := range o.index.requests {
+				for q, at := range o.index.requests.all() {
 					if at.phase == granted || at.phase == seen {
 						all = append(all, requestID{id, q})
 					}
@@ -109,7 +109,7 @@ func TestDeadlocksAreExact(t *testing.T) {
 			slices.SortFunc(all, compareRequests)
 			q := all[r.Intn(len(all))]
 			o := s.sessions.get(q.session)
-			token := o.index.requests[q.seq].token
+			token := o.index.requests.at(q.seq).token
 			_, _, g := s.grantOf(o, token)
 			return q, token, g.lineageToken(), true
 		}

@@ -14,8 +14,7 @@ func (s *State) delayGrant(o *session, seq uint64, at location) {
 		*g = grant{
 			token: g.token,
 			at:    g.at,
-			Spec:  g.Spec,
-			ghost: &ghost{client: o.client, node: o.node},
+			terms: &terms{Spec: g.Spec, ghost: &ghost{client: o.client, node: o.node}},
 		}
 		r.countGrant(g, 1)
 		if g.Mode == Exclusive {

@@ -169,7 +169,7 @@ func (s *State) takeSlice(gone []*session, work int) {
 			o = s.editSession(o)
 			gone[i], o.begun = o, true
 			o.index.rest = o.index.collect(o.ending != 0)
-			work -= len(o.index.requests) / mapPerWork
+			work -= o.index.requests.len() / mapPerWork
 		}
 		work = s.leaveGroups(o, work)
 		work = s.leaveQueues(o, work)
@@ -231,7 +231,7 @@ func (s *State) leaveQueues(o *session, work int) int {
 			break
 		}
 		seq := next.number
-		at, asked := x.requests[seq]
+		at, asked := x.requests.get(seq)
 		if !asked || at.phase != waiting {
 			continue // it has left since the heap was built
 		}
@@ -343,7 +343,7 @@ func (s *State) forgetAnswers(o *session, work int) int {
 			break
 		}
 		seq := next.number
-		if at, asked := x.requests[seq]; asked && at.phase == answered {
+		if at, asked := x.requests.get(seq); asked && at.phase == answered {
 			s.forgetAnswer(o, seq)
 			work -= workPerAnswer
 		}

@@ -56,7 +56,7 @@ func TestTheEndOfAFullSessionTakesNoLongStep(t *testing.T) {
 			steps := 0
 			left := func() int {
 				if o := s.sessions.get(a); o != nil {
-					return len(o.index.requests) + len(o.index.enlisted)
+					return o.index.requests.len() + len(o.index.enlisted)
 				}
 				return 0
 			}

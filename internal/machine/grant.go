@@ -18,7 +18,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 		set:       w.set,
 		unseen:    true,
 		waited:    waited,
-		Spec:      spec,
+		terms:     (&terms{Spec: spec}).kept(),
 	}
 	var r *record
 	for _, key := range keys {
@@ -41,8 +41,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	}
 	x := owner.index
 	at := location{key: keys[0], token: g.token, set: w.set, phase: granted}
-	x.requests[w.seq] = at
-	x.tokens[g.token] = w.seq
+	x.requests.set(w.seq, at)
 	x.held += len(keys)
 	if w.set {
 		s.sets.set(w.requestID, keys)
@@ -108,13 +107,13 @@ func grantedEvent(id SessionID, seq uint64, key string, out Outcome) Event {
 // grantOf finds the grant that owner has under token, or had before an upgrade; nil
 // if there is none.
 func (s *State) grantOf(owner *session, token Token) (seq uint64, at location, g *grant) {
-	seq, ok := owner.index.tokens[token]
+	seq, ok := owner.index.requests.granted(token)
 	if !ok {
 		if seq, ok = owner.index.former[token]; !ok {
 			return 0, location{}, nil
 		}
 	}
-	at = owner.index.requests[seq]
+	at = owner.index.requests.at(seq)
 	return seq, at, s.keys.get(at.key).grant(at.token)
 }
 
@@ -130,7 +129,7 @@ func (s *State) keysOf(owner *session, seq uint64, at location) []string {
 // setFlag changes by f a flag about which the holder of a grant is told, at all
 // keys of the grant.
 func (s *State) setFlag(owner *session, seq uint64, f func(*grant)) {
-	at := owner.index.requests[seq]
+	at := owner.index.requests.at(seq)
 	for _, key := range s.keysOf(owner, seq, at) {
 		s.keys.edit(key, func(r *record) { f(r.grant(at.token)) })
 	}
@@ -139,7 +138,7 @@ func (s *State) setFlag(owner *session, seq uint64, f func(*grant)) {
 
 // touchGrant notes a change of a grant, at all of its keys.
 func (s *State) touchGrant(owner *session, seq uint64) {
-	for _, key := range s.keysOf(owner, seq, owner.index.requests[seq]) {
+	for _, key := range s.keysOf(owner, seq, owner.index.requests.at(seq)) {
 		s.change(key, func(*record) {})
 	}
 }
@@ -199,7 +198,7 @@ func (s *State) recallBelow(key string) {
 
 // grantEvent returns an event about a grant of owner's.
 func (s *State) grantEvent(kind EventKind, owner *session, g *grant) Event {
-	return Event{Kind: kind, Session: g.session, Seq: g.seq, Key: owner.index.requests[g.seq].key, Token: g.token}
+	return Event{Kind: kind, Session: g.session, Seq: g.seq, Key: owner.index.requests.at(g.seq).key, Token: g.token}
 }
 
 func (s *State) ask(c Ask) Outcome {

@@ -8,9 +8,8 @@ import (
 
 // index finds a session's requests. It is derived from the tables.
 type index struct {
-	requests map[uint64]location
-	tokens   map[Token]uint64    // of its grants, to their seqs
-	former   map[Token]uint64    // the same for the first tokens, and those before the last upgrade
+	requests requests
+	former   map[Token]uint64    // first tokens of grants, and those before the last upgrade, to their seqs
 	pending  map[uint64]struct{} // requests with something to tell the client: see State.Pending
 	enlisted map[uint64]string   // callers, by the seqs of their Enlists, to their groups; nil without any
 	held     int                 // keys of its grants
@@ -38,12 +37,12 @@ const (
 )
 
 func newIndex() *index {
-	return &index{requests: make(map[uint64]location), tokens: make(map[Token]uint64)}
+	return new(index)
 }
 
 // queued notes that the request of seq waits at a location.
 func (x *index) queued(seq uint64, at location, w weight) {
-	x.requests[seq] = at
+	x.requests.set(seq, at)
 	x.weight.add(w, 1)
 	x.waits++
 	x.unseen++
@@ -51,7 +50,7 @@ func (x *index) queued(seq uint64, at location, w weight) {
 
 // dequeued notes that the request of seq has left all queues without an outcome.
 func (x *index) dequeued(seq uint64, w weight) {
-	delete(x.requests, seq)
+	x.requests.remove(seq)
 	x.weight.add(w, -1)
 	x.waits--
 	x.unseen--
@@ -83,27 +82,59 @@ func (x *index) addFormer(former Token, seq uint64) {
 
 // derive fills all derived data, which must be empty. The error names a broken
 // invariant: a request without a session, without a spent seq of its own, or in two
-// states.
+// states, a request for several keys that is not at all of them, or two requests under one
+// token.
 func (s *State) derive() error {
-	s.keys.derive()
-	for key, r := range s.keys.all {
+	list := s.keys.derive()
+	sets := make(setCursors, s.sets.n)
+	tokens := make([]uint64, 0, len(list))
+	var idles []uint64
+	for _, r := range list {
+		if r.idle != 0 {
+			idles = append(idles, r.idle)
+		}
 		for i := range r.holders {
-			if err := s.deriveGrant(key, &r.holders[i]); err != nil {
+			g := &r.holders[i]
+			if g.set {
+				if first, err := sets.visit(s, g.requestID, r.key, g.token, 0); err != nil {
+					return err
+				} else if !first {
+					continue
+				}
+			}
+			tokens = append(tokens, uint64(g.token))
+			if err := s.deriveGrant(r.key, g); err != nil {
 				return err
 			}
 		}
 		for i := range r.queue {
 			w := &r.queue[i]
-			x, err := s.deriveRequest(w.requestID, location{key: key, set: w.set, phase: waiting})
-			if err != nil {
+			if w.set {
+				if first, err := sets.visit(s, w.requestID, r.key, 0, w.order); err != nil {
+					return err
+				} else if !first {
+					continue
+				}
+			}
+			if err := s.deriveWaiter(r.key, w); err != nil {
 				return err
 			}
-			if x != nil {
-				x.waits++
-				x.weight.add(s.weigh(s.sessions.get(w.session), w), 1)
-				s.lineage.add(w.under, w.requestID)
-			}
 		}
+	}
+	for q, keys := range s.sets.all {
+		c := sets[q]
+		if c == nil {
+			c = &setCursor{rest: keys}
+		}
+		if len(c.rest) > 0 {
+			return broken(8, "session %x seq %d is not at %q", q.session, q.seq, c.rest[0])
+		}
+	}
+	if token, twice := repeated(tokens); twice {
+		return broken(2, "token %d granted after token %d", token, token)
+	}
+	if _, twice := repeated(idles); twice {
+		return broken(10, "two keys became idle under one number")
 	}
 	for q, a := range s.answers.all {
 		x, err := s.deriveRequest(q, location{key: a.key, phase: answered})
@@ -112,6 +143,11 @@ func (s *State) derive() error {
 		}
 		if a.late {
 			x.addPending(q.seq)
+		}
+	}
+	for id, o := range s.sessions.all {
+		if a, b := o.index.requests.build(); a != nil {
+			return broken(8, "session %x seq %d is at %q and at %q", id, a.seq, a.key, b.key)
 		}
 	}
 	s.deriveRefs()
@@ -144,7 +180,7 @@ func (s *State) deriveGroups() error {
 			if o == nil || !o.spent.has(c.seq) {
 				return broken(13, "session %x seq %d of a caller of %q is not open, or not spent", c.session, c.seq, name)
 			}
-			_, requested := o.index.requests[c.seq]
+			_, requested := o.index.requests.get(c.seq)
 			if _, enlisted := o.index.enlisted[c.seq]; requested || enlisted {
 				return broken(8, "session %x seq %d is a caller of %q, and another request", c.session, c.seq, name)
 			}
@@ -164,16 +200,21 @@ func (s *State) deriveGrant(key string, g *grant) error {
 		at.phase = granted
 	}
 	x, err := s.deriveRequest(g.requestID, at)
-	if x == nil {
+	if err != nil {
 		return err
 	}
 	if g.pends() {
 		x.addPending(g.seq)
 	}
-	x.tokens[g.token] = g.seq
-	keys := s.keysOf(s.sessions.get(g.session), g.seq, at)
-	x.held += len(keys)
-	x.weight.add(weightOf(keys, g.Meta, nil), 1)
+	keys := 1
+	if g.set {
+		list := s.sets.get(g.requestID)
+		keys = len(list)
+		x.weight.add(weightOf(list, g.Meta, nil), 1)
+	} else {
+		x.weight.add(weight{1, len(key) + len(g.Meta)}, 1)
+	}
+	x.held += keys
 	if g.former != 0 {
 		x.addFormer(g.former, g.seq)
 		x.addFormer(g.first, g.seq)
@@ -181,31 +222,72 @@ func (s *State) deriveGrant(key string, g *grant) error {
 	return nil
 }
 
-// deriveRequest puts a request in the index of its session, and returns the index. A
-// request for several keys is in the index under the first of them: for the others
-// the index is nil.
-func (s *State) deriveRequest(q requestID, at location) (*index, error) {
-	if at.set {
-		keys := s.sets.get(q)
-		if !slices.Contains(keys, at.key) {
-			return nil, broken(8, "session %x seq %d is at %q, which is not among its keys", q.session, q.seq, at.key)
-		}
-		if keys[0] != at.key {
-			return nil, nil
+func (s *State) deriveWaiter(key string, w *waiter) error {
+	at := location{key: key, set: w.set, phase: waiting}
+	x, err := s.deriveRequest(w.requestID, at)
+	if err != nil {
+		return err
+	}
+	x.waits++
+	x.weight.add(s.weighAt(s.sessions.get(w.session), w, at), 1)
+	s.lineage.add(w.under, w.requestID)
+	return nil
+}
+
+// repeated sorts a list, and returns a number that it has twice.
+func repeated(list []uint64) (n uint64, twice bool) {
+	slices.Sort(list)
+	for i := 1; i < len(list); i++ {
+		if list[i-1] == list[i] {
+			return list[i], true
 		}
 	}
+	return 0, false
+}
+
+// setCursors follow the requests for several keys through all keys in ascending order.
+type setCursors map[requestID]*setCursor
+
+// setCursor is a request for several keys and those of its keys that were not met yet. The
+// token and the order are the same at all keys.
+type setCursor struct {
+	rest  []string
+	token Token
+	order uint64
+}
+
+// visit notes that the request q is at key, and reports whether key is the first of its keys.
+func (l setCursors) visit(s *State, q requestID, key string, token Token, order uint64) (first bool, err error) {
+	c := l[q]
+	if c == nil {
+		c = &setCursor{s.sets.get(q), token, order}
+		l[q], first = c, true
+	}
+	switch {
+	case len(c.rest) == 0 || key < c.rest[0]:
+		return false, broken(8, "session %x seq %d is at %q, which is not among its keys", q.session, q.seq, key)
+	case key > c.rest[0]:
+		return false, broken(8, "session %x seq %d is not at %q", q.session, q.seq, c.rest[0])
+	case token != c.token:
+		return false, broken(8, "session %x seq %d has token %d at %q and %d before", q.session, q.seq, token, key, c.token)
+	case order != c.order:
+		return false, broken(5, "session %x seq %d has order %d at %q and %d before", q.session, q.seq, order, key, c.order)
+	}
+	c.rest = c.rest[1:]
+	return first, nil
+}
+
+// deriveRequest puts a request in the index of its session, and returns the index.
+func (s *State) deriveRequest(q requestID, at location) (*index, error) {
 	o := s.sessions.get(q.session)
 	if o == nil {
 		return nil, broken(3, "session %x of %q is not open", q.session, at.key)
 	}
 	x := o.index
-	if before, ok := x.requests[q.seq]; ok {
-		return nil, broken(8, "session %x seq %d is at %q and at %q", q.session, q.seq, before.key, at.key)
-	}
 	if q.seq == 0 || !o.spent.has(q.seq) {
 		return nil, broken(8, "session %x seq %d of %q is not spent", q.session, q.seq, at.key)
 	}
-	x.requests[q.seq] = at
+	x.requests.append(q.seq, at)
 	if at.phase != seen {
 		x.unseen++
 	}
@@ -218,10 +300,10 @@ func (s *State) deriveRequest(q requestID, at location) (*index, error) {
 // diff describes a difference from an index derived anew.
 func (x *index) diff(want *index) string {
 	switch {
-	case !maps.Equal(x.requests, want.requests):
-		return fmt.Sprintf("requests %v, derived %v", x.requests, want.requests)
-	case !maps.Equal(x.tokens, want.tokens):
-		return fmt.Sprintf("tokens %v, derived %v", x.tokens, want.tokens)
+	case !x.requests.found():
+		return "requests that are not found by seq or by token"
+	case !maps.Equal(maps.Collect(x.requests.all()), maps.Collect(want.requests.all())):
+		return fmt.Sprintf("requests %v, derived %v", x.requests.list, want.requests.list)
 	case !maps.Equal(x.former, want.former):
 		return fmt.Sprintf("former tokens %v, derived %v", x.former, want.former)
 	case !maps.Equal(x.pending, want.pending):

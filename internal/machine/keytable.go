@@ -8,13 +8,14 @@ import "slices"
 // part before the change, and adds the part after. Check derives all parts anew and
 // compares.
 type keyTable struct {
-	table[string, *record]
+	recordTable
 	sums
 	inUse      ordered            // keys that are held or waited for
 	below      [belowSets]ordered // keys in use that are below another, by path
 	valued     ordered            // keys with a value
 	past       idleList           // idle keys without a value
 	fadingIdle idleList           // idle keys with a fading value
+	scratch    extra              // of the record being edited, if it has none: see editRecord
 }
 
 // sums counts the records of all keys or, in a part, a single record.
@@ -113,11 +114,11 @@ func (s *sums) add(other *sums, n int) {
 }
 
 // noRecord stands for the record of a key without a record. It never changes.
-var noRecord record
+var noRecord = record{extra: &noExtra}
 
 // get returns key's record for reading, noRecord if there is none.
 func (t *keyTable) get(key string) *record {
-	if r := t.table.get(key); r != nil {
+	if r := t.recordTable.get(key); r != nil {
 		return r
 	}
 	return &noRecord
@@ -127,7 +128,7 @@ func (t *keyTable) get(key string) *record {
 // record, and f must not edit. The result is the record, readable until the next
 // edit of the key.
 func (t *keyTable) edit(key string, f func(r *record)) *record {
-	return t.editRecord(key, t.table.get(key), f)
+	return t.editRecord(key, t.recordTable.get(key), f)
 }
 
 // editRecord is edit with the record at hand, which saves a search.
@@ -136,7 +137,18 @@ func (t *keyTable) editRecord(key string, r *record, f func(r *record)) *record 
 		r = t.clone(key, r)
 	}
 	before := r.part()
-	f(r)
+	if r.extra != &noExtra {
+		f(r)
+	} else {
+		// f may write to an extra without asking for one.
+		t.scratch = extra{}
+		r.extra = &t.scratch
+		f(r)
+		r.extra = t.scratch.kept()
+	}
+	if r.extra.isEmpty() {
+		r.extra = &noExtra
+	}
 	if now := r.part(); now != before {
 		t.replace(key, &before, &now)
 	}
@@ -145,10 +157,10 @@ func (t *keyTable) editRecord(key string, r *record, f func(r *record)) *record 
 
 // use brings key into use, and returns the key's record, not an idle one.
 func (t *keyTable) use(key string) *record {
-	r := t.table.get(key)
+	r := t.recordTable.get(key)
 	switch {
 	case r == nil:
-		r = &record{epoch: t.epoch}
+		r = &record{epoch: t.epoch, extra: &noExtra}
 		t.set(key, r)
 		now := r.part()
 		t.replace(key, &part{}, &now)
@@ -170,7 +182,10 @@ func (t *keyTable) clone(key string, r *record) *record {
 	c := *r
 	c.epoch = t.epoch
 	c.holders = slices.Clone(r.holders)
-	c.queue = slices.Clone(r.queue)
+	if r.extra != &noExtra {
+		c.extra = new(*r.extra)
+		c.queue = slices.Clone(r.queue)
+	}
 	t.set(key, &c)
 	return &c
 }
@@ -226,17 +241,19 @@ func (t *keyTable) idleList(p *part) *idleList {
 	return &t.past
 }
 
-// derive fills the empty sums, sets and lists from the records.
-func (t *keyTable) derive() {
-	keys := make([]string, 0, t.n)
-	for key := range t.all {
-		keys = append(keys, key)
+// derive fills the empty sums, sets and lists from the records, and returns the records in
+// the order of their keys.
+func (t *keyTable) derive() []*record {
+	list := make([]*record, 0, t.n)
+	for _, r := range t.all {
+		list = append(list, r)
 	}
-	slices.Sort(keys) // an ordered set grows fastest in order
-	for _, key := range keys {
-		now := t.get(key).part()
-		t.replace(key, &part{}, &now)
+	sortRecords(list) // an ordered set grows fastest in order
+	for _, r := range list {
+		now := r.part()
+		t.replace(r.key, &part{}, &now)
 	}
 	t.past.sort()
 	t.fadingIdle.sort()
+	return list
 }

@@ -40,7 +40,7 @@ func (s *State) fromSession(id SessionID, seenSeqs []uint64, f func(*session) Ou
 // request has no outcome yet and goes on waiting. noteSeen returns false for an unknown
 // seq, which becomes spent: the client has given the request up.
 func (s *State) noteSeen(o *session, seq uint64) bool {
-	at, ok := o.index.requests[seq]
+	at, ok := o.index.requests.get(seq)
 	if !ok {
 		return false
 	}
@@ -53,7 +53,7 @@ func (s *State) noteSeen(o *session, seq uint64) bool {
 			}
 		}
 		at.phase = seen
-		o.index.requests[seq] = at
+		o.index.requests.set(seq, at)
 		o.index.unseen--
 	case answered:
 		s.forgetAnswer(o, seq)
@@ -67,7 +67,7 @@ func (s *State) answerCopy(owner *session, seq uint64) (out Outcome, isCopy bool
 	if seq == 0 {
 		return bad("Seq", 0), true
 	}
-	at, ok := owner.index.requests[seq]
+	at, ok := owner.index.requests.get(seq)
 	if !ok {
 		return Outcome{Code: Withdrawn}, owner.spent.has(seq)
 	}
@@ -120,7 +120,7 @@ func (s *State) spendSeq(owner *session, seq uint64) Outcome {
 // that has gone away.
 func (s *State) remember(o *session, seq uint64, a *answer) Outcome {
 	s.answers.set(requestID{o.id, seq}, a)
-	o.index.requests[seq] = location{key: a.key, phase: answered}
+	o.index.requests.set(seq, location{key: a.key, phase: answered})
 	o.index.unseen++
 	if a.late {
 		o.index.addPending(seq)
@@ -130,7 +130,7 @@ func (s *State) remember(o *session, seq uint64, a *answer) Outcome {
 
 func (s *State) forgetAnswer(o *session, seq uint64) {
 	s.answers.del(requestID{o.id, seq})
-	delete(o.index.requests, seq)
+	o.index.requests.remove(seq)
 	delete(o.index.pending, seq)
 	o.index.unseen--
 }

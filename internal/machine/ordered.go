@@ -35,20 +35,35 @@ func (o *ordered) add(k string) {
 		o.chunks = append(o.chunks, []string{k})
 		return
 	}
-	i := o.chunk(k)
+	i := len(o.chunks) - 1
 	c := o.chunks[i]
-	at, found := slices.BinarySearch(c, k)
-	if found {
-		return
+	at := len(c)
+	if k <= c[at-1] { // strings that come in order need no search
+		i = o.chunk(k)
+		c = o.chunks[i]
+		var found bool
+		if at, found = slices.BinarySearch(c, k); found {
+			return
+		}
 	}
-	c = slices.Insert(c, at, k)
-	o.chunks[i] = c
-	if len(c) > maxChunkLen {
-		half := slices.Clone(c[len(c)/2:])
-		clear(c[len(c)/2:])
-		o.chunks[i] = c[:len(c)/2]
-		o.chunks = slices.Insert(o.chunks, i+1, half)
+	if len(c) == maxChunkLen {
+		if i == len(o.chunks)-1 && at == len(c) {
+			o.chunks = append(o.chunks, []string{k}) // full chunks for strings that come in order
+			return
+		}
+		half := len(c) / 2
+		o.chunks = slices.Insert(o.chunks, i+1, slices.Clone(c[half:]))
+		c = slices.Clone(c[:half])
+		o.chunks[i] = c
+		if at > half {
+			i, at, c = i+1, at-half, o.chunks[i+1]
+		}
 	}
+	if len(c) == cap(c) {
+		// Not by half or more, as append would: a million keys have a place each here.
+		c = append(make([]string, 0, min(len(c)+len(c)/4+4, len(c)+64, maxChunkLen)), c...)
+	}
+	o.chunks[i] = slices.Insert(c, at, k)
 }
 
 func (o *ordered) remove(k string) {

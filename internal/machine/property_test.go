@@ -144,7 +144,7 @@ func noteProgress(s *State, c Command, out Outcome, left map[SessionID]int) erro
 			delete(left, id)
 			continue
 		}
-		n := len(o.index.requests) + len(o.index.enlisted)
+		n := o.index.requests.len() + len(o.index.enlisted)
 		e, slice := c.(EndSlice)
 		slice = slice && e.Session == id && o.begun
 		if known && (n > before || slice && n == before) {

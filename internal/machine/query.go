@@ -101,7 +101,7 @@ func (s *State) Behind(id SessionID, seq uint64) (uint32, bool) {
 	if o == nil {
 		return 0, false
 	}
-	at, ok := o.index.requests[seq]
+	at, ok := o.index.requests.get(seq)
 	if !ok || at.phase != waiting {
 		return 0, false
 	}
@@ -150,7 +150,7 @@ func (o *session) status() SessionStatus {
 		Silent:  o.silent,
 		Revoked: o.revoked,
 		Ending:  o.ending != 0,
-		Grants:  len(o.index.tokens),
+		Grants:  o.index.requests.grants(),
 		Keys:    o.index.held,
 		Waits:   o.index.waits,
 		Meta:    o.meta,
@@ -190,7 +190,7 @@ func (s *State) Pending(id SessionID) []Event {
 	}
 	events := make([]Event, 0, len(o.index.pending)+len(o.index.enlisted))
 	for _, seq := range slices.Sorted(maps.Keys(o.index.pending)) {
-		at := o.index.requests[seq]
+		at := o.index.requests.at(seq)
 		if at.phase == answered {
 			a := s.answers.get(requestID{id, seq})
 			switch {

@@ -9,11 +9,19 @@ import (
 // an epoch older than the table's belongs to an image, and is cloned before a
 // change: see keyTable.edit.
 type record struct {
+	key     string
 	epoch   uint64
-	version uint64   // command count at the last change
-	last    Token    // granted last; 0 if never
-	idle    uint64   // number among the keys that became idle; 0 while in use
-	holders []grant  // in the order of their tokens
+	version uint64  // command count at the last change
+	last    Token   // granted last; 0 if never
+	idle    uint64  // number among the keys that became idle; 0 while in use
+	holders []grant // in the order of their tokens
+	*extra          // never nil; &noExtra for a key that merely has holders
+}
+
+// extra is the part of a record that most records do not have. So a plain held key takes 64
+// bytes less. An extra belongs to one record, except noExtra, which is shared and never
+// changes: see keyTable.editRecord.
+type extra struct {
 	queue   []waiter // in the order in which they are granted
 	value   string
 	fade    bool // the value is a fading one
@@ -29,13 +37,26 @@ type record struct {
 	permitWaiters             int16
 }
 
+var noExtra extra
+
+// isEmpty reports whether noExtra can stand for x. The memory of a queue is used again.
+func (x *extra) isEmpty() bool {
+	return cap(x.queue) == 0 && x.value == "" && !x.fade && !x.unclean && !x.fixed && x.capacity == 0 &&
+		x.ghosts == 0 && x.trees == 0 && x.conditions == 0 && x.permits == 0 && x.permitWaiters == 0
+}
+
+// kept returns an extra for a record with the content of x: noExtra, or a copy.
+func (x *extra) kept() *extra {
+	if x.isEmpty() {
+		return &noExtra
+	}
+	return new(*x)
+}
+
 // grant is a holder's part of a record.
 type grant struct {
 	requestID // of the Acquire; zero if the grant is a ghost
 	token     Token
-	former    Token  // before the last upgrade; 0 if there was none
-	first     Token  // before the first upgrade; 0 if there was none: see lineageToken
-	rev       uint64 // of the last SetValue
 	at        uint64 // the leader's clock when it was granted
 	set       bool   // one of several keys: see State.sets
 	full      bool   // the last SetValue was refused
@@ -44,8 +65,37 @@ type grant struct {
 	asked     bool   // the holder was asked to release
 	contended bool   // the holder was told of a waiter
 	broken    bool   // the grant is taken away
+	*terms           // never nil
+}
+
+// terms is the part of a grant that most grants have in common. Terms never change, since
+// grants share them: see amend.
+type terms struct {
 	Spec
-	ghost *ghost // nil while the session is open
+	former Token  // before the last upgrade; 0 if there was none
+	first  Token  // before the first upgrade; 0 if there was none: see lineageToken
+	rev    uint64 // of the last SetValue
+	ghost  *ghost // nil while the session is open
+}
+
+var plainTerms, sharedTerms = terms{}, terms{Spec: Spec{Mode: Shared}}
+
+// kept returns terms equal to t, to be shared.
+func (t *terms) kept() *terms {
+	switch *t {
+	case plainTerms:
+		return &plainTerms
+	case sharedTerms:
+		return &sharedTerms
+	}
+	return new(*t)
+}
+
+// amend changes the terms of this grant alone.
+func (g *grant) amend(f func(*terms)) {
+	t := *g.terms
+	f(&t)
+	g.terms = t.kept()
 }
 
 // ghost names the former holder of a grant after the session has expired, while the

@@ -92,8 +92,7 @@ func (x *index) drop(seq uint64, at location, g *grant, keys []string) {
 	x.weight.add(weightOf(keys, g.Meta, nil), -1)
 	delete(x.former, g.former)
 	delete(x.former, g.first)
-	delete(x.requests, seq)
-	delete(x.tokens, at.token)
+	x.requests.remove(seq)
 	x.held -= len(keys)
 	delete(x.pending, seq)
 }

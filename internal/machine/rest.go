@@ -36,10 +36,10 @@ func (x *index) collect(everything bool) (r rest) {
 		r.callers = append(r.callers, item{0, seq})
 	}
 	if everything {
-		r.granted = make(minHeap, 0, len(x.tokens))
-		r.answered = make(minHeap, 0, len(x.requests)-len(x.tokens)-x.waits)
+		r.granted = make(minHeap, 0, x.requests.grants())
+		r.answered = make(minHeap, 0, x.requests.len()-x.requests.grants()-x.waits)
 	}
-	for seq, at := range x.requests {
+	for seq, at := range x.requests.all() {
 		switch {
 		case at.phase == waiting:
 			r.waiting = append(r.waiting, item{hashKey(at.key), seq})
@@ -58,7 +58,7 @@ func (x *index) collect(everything bool) (r rest) {
 }
 
 // isEmpty reports whether the session has nothing at all.
-func (x *index) isEmpty() bool { return len(x.requests)+len(x.enlisted) == 0 }
+func (x *index) isEmpty() bool { return x.requests.len()+len(x.enlisted) == 0 }
 
 // minHeap is a binary heap: to build it takes time in proportion to its length, and not
 // more as a sort does, and to take the least element is cheap.
@@ -123,7 +123,7 @@ func (x *index) live() [4]minHeap {
 	list := x.rest.sorted()
 	list[0] = slices.DeleteFunc(list[0], func(e item) bool { _, ok := x.enlisted[e.number]; return !ok })
 	for i, in := range map[int]phase{1: waiting, 3: answered} {
-		list[i] = slices.DeleteFunc(list[i], func(e item) bool { at, ok := x.requests[e.number]; return !ok || at.phase != in })
+		list[i] = slices.DeleteFunc(list[i], func(e item) bool { at, ok := x.requests.get(e.number); return !ok || at.phase != in })
 	}
 	return list
 }

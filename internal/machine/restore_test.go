@@ -62,7 +62,7 @@ func TestLyingSizesAllocateLittle(t *testing.T) {
 	}
 }
 
-func readRecord(c *coder) { codeRecord(c, new(string), new(*record)) }
+func readRecord(c *coder) { codeRecord(c, new(record)) }
 
 func readSet(c *coder) { codeSet(c, new(requestID), new([]string)) }
 
@@ -156,8 +156,12 @@ func TestStrangeElementsAreRefused(t *testing.T) {
 
 // writable returns key's record for a change behind the back of all derived data.
 func (s *State) writable(key string) *record {
-	r := s.keys.get(key)
-	return s.keys.clone(key, r)
+	r := s.keys.clone(key, s.keys.get(key))
+	r.extra = new(*r.extra)
+	for i := range r.holders {
+		r.holders[i].terms = new(*r.holders[i].terms)
+	}
+	return r
 }
 
 // TestImpossibleImagesAreRefused: the checksums are right and the state is not.
@@ -179,15 +183,15 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		// Several of one number, told apart by the rest of the text.
 		"token 4503599627370496 granted after token 4503599627370496": func(s *State) { s.writable("orders").holders[0].token = 1 << 52 },
 		"is not spent":     func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = nil },
-		"element in a for": func(s *State) { m := s.keys.shards[hashKey("orders")].m; s.keys.shards[hashKey("orders")+1].m = m },
+		"element in a for": func(s *State) { s.keys.shards[hashKey("orders")+1] = s.keys.shards[hashKey("orders")] },
 		"spent seqs":       func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = spans{{1, 2}, {3, 9}} },
 		"answered with":    func(s *State) { s.answers.set(requestID{a, 2}, &answer{out: Outcome{Code: Queued}}) },
 		"before founding":  func(s *State) { s.founded = false },
 		"no cluster":       func(s *State) { s.cluster = ClusterID{} },
-		"nothing is known": func(s *State) { s.keys.set("free", &record{version: 1, idle: 1}) },
+		"nothing is known": func(s *State) { s.keys.set("free", &record{version: 1, idle: 1, extra: &noExtra}) },
 		"bound of":         func(s *State) { s.bound = 1 },
 		"counts":           func(s *State) { s.keys.n++ },
-		"key \"\\xff\"":    func(s *State) { s.keys.set("\xff", &record{version: 1, last: 1, idle: 1}) },
+		"key \"\\xff\"":    func(s *State) { s.keys.set("\xff", &record{version: 1, last: 1, idle: 1, extra: &noExtra}) },
 		"under one number": func(s *State) { s.writable("rest 1").idle = s.writable("rest 2").idle },
 		"not among its":    func(s *State) { s.sets.del(requestID{d, 6}) },
 		"is not at":        func(s *State) { s.sets.set(requestID{d, 6}, []string{"set/1", "set/2", "set/3"}) },
@@ -210,7 +214,7 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"above it": func(s *State) {
 			s.last++
 			s.writable("area").last = s.last
-			s.writable("area").holders = []grant{{requestID: requestID{session16("b"), 40}, token: s.last}}
+			s.writable("area").holders = []grant{{requestID: requestID{session16("b"), 40}, token: s.last, terms: &plainTerms}}
 		},
 		"and 1 before":     func(s *State) { s.writable("set/2").queue[0].order = 1 },
 		"under 258 grants": func(s *State) { key(s).queue[0].under = make([]Token, MaxUnder+2) },

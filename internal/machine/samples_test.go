@@ -528,15 +528,9 @@ func richGroups(s *State, apply func(Command, Code) Token) {
 	apply(Delist{Session: b, Seq: 52}, OK)
 }
 
-// keyed is a record with its key, as in an image.
-type keyed struct {
-	key string
-	record
-}
-
 // anyRecord draws records, valid or not.
-func anyRecord() *rapid.Generator[keyed] {
-	return rapid.Custom(func(t *rapid.T) keyed {
+func anyRecord() *rapid.Generator[*record] {
+	return rapid.Custom(func(t *rapid.T) *record {
 		num := func() uint64 { return rapid.Uint64().Draw(t, "number") }
 		flag := func() bool { return rapid.Bool().Draw(t, "flag") }
 		text := func() string { return rapid.StringN(0, 5, -1).Draw(t, "text") }
@@ -547,14 +541,15 @@ func anyRecord() *rapid.Generator[keyed] {
 				Priority: rapid.Int8().Draw(t, "priority"), Delay: num(), Conditional: flag(), IfToken: Token(num()), Meta: text(),
 			}
 		}
-		k := keyed{text(), record{
-			version: num(), last: Token(num()), idle: num(), value: text(), fade: flag(), unclean: flag(),
-			capacity: rapid.Uint16().Draw(t, "capacity"), fixed: flag(),
-		}}
+		k := &record{
+			key: text(), version: num(), last: Token(num()), idle: num(),
+			extra: &extra{value: text(), fade: flag(), unclean: flag(), capacity: rapid.Uint16().Draw(t, "capacity"), fixed: flag()},
+		}
 		for range rapid.IntRange(0, 3).Draw(t, "holders") {
 			g := grant{
-				token: Token(num()), first: Token(num()), former: Token(num()), rev: num(), full: flag(), at: num(),
-				set: flag(), unseen: flag(), waited: flag(), asked: flag(), contended: flag(), broken: flag(), Spec: spec(),
+				token: Token(num()), full: flag(), at: num(),
+				set: flag(), unseen: flag(), waited: flag(), asked: flag(), contended: flag(), broken: flag(),
+				terms: &terms{first: Token(num()), former: Token(num()), rev: num(), Spec: spec()},
 			}
 			if flag() {
 				g.ghost = &ghost{client: text(), node: text()}

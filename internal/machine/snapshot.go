@@ -44,7 +44,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // applying commands, and is safe for use by any goroutine.
 type Image struct {
 	header   header
-	keys     table[string, *record]
+	keys     recordTable
 	sessions table[SessionID, *session]
 	sets     table[requestID, []string]
 	answers  table[requestID, *answer]
@@ -88,7 +88,7 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	writeShards(c, chunkSessions, &i.sessions, compareSessions, codeSession)
 	writeShards(c, chunkSets, &i.sets, compareRequests, codeSet)
 	writeShards(c, chunkAnswers, &i.answers, compareRequests, codeAnswer)
-	writeShards(c, chunkKeys, &i.keys, strings.Compare, codeRecord)
+	i.writeRecords(c)
 	writeShards(c, chunkGroups, &i.groups, strings.Compare, codeGroup)
 	c.flush()
 	return c.written, c.err
@@ -159,6 +159,25 @@ func writeShards[K comparable, V any](c *chunkWriter, kind byte, t *table[K, V],
 			for j := range order {
 				v = m[order[j]]
 				code(&c.coder, &order[j], &v)
+			}
+		})
+	}
+}
+
+// writeRecords is writeShards of the keys.
+func (i *Image) writeRecords(c *chunkWriter) {
+	var order []*record
+	for at := range i.keys.shards {
+		sh := &i.keys.shards[at]
+		if sh.n == 0 {
+			continue
+		}
+		order = sh.sorted(order[:0])
+		c.add(chunkKeys, func() {
+			c.out = append(c.out, byte(at))
+			c.out = binary.AppendUvarint(c.out, uint64(len(order)))
+			for _, r := range order {
+				codeRecord(&c.coder, r)
 			}
 		})
 	}

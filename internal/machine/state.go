@@ -104,7 +104,6 @@ func New() *State {
 		formats: formats{max: MaxFormat},
 		step:    step{blocked: make(map[requestID]string), noted: make(map[string]struct{})},
 	}
-	s.keys.hash = hashKey
 	s.sessions.hash = hashSession
 	s.sets.hash = hashRequest
 	s.answers.hash = hashRequest

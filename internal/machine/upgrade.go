@@ -64,22 +64,23 @@ func (s *State) makeExclusive(owner *session, key string, w *waiter, waited bool
 	s.last++
 	r := s.change(key, func(r *record) {
 		g := r.grant(w.upgrade)
-		delete(x.tokens, g.token)
-		if g.first == 0 {
-			g.first = g.token
-		}
 		if g.former != g.first {
 			delete(x.former, g.former)
 		}
-		g.former, g.token, g.Mode = g.token, s.last, Exclusive
+		g.amend(func(t *terms) {
+			if t.first == 0 {
+				t.first = g.token
+			}
+			t.former, t.Mode = g.token, Exclusive
+		})
+		g.token = s.last
 		r.last = g.token
 	})
 	g := r.grant(s.last)
-	x.tokens[g.token] = g.seq
 	x.addFormer(g.former, g.seq)
-	at := x.requests[g.seq]
+	at := x.requests.at(g.seq)
 	at.token = g.token
-	x.requests[g.seq] = at
+	x.requests.set(g.seq, at)
 	x.unseen-- // remember counts it again
 	out := Outcome{Code: Granted, Token: g.token, Waiters: uint32(len(r.queue))}
 	return s.remember(owner, w.seq, &answer{out: out, key: key, late: waited})
@@ -103,7 +104,7 @@ func (s *State) downgrade(owner *session, c Downgrade) Outcome {
 // exclusive part like a clean release.
 func (s *State) makeShared(at location, released bool) {
 	r := s.change(at.key, func(r *record) {
-		r.grant(at.token).Mode = Shared
+		r.grant(at.token).amend(func(t *terms) { t.Mode = Shared })
 		if released {
 			r.unclean = false
 		}

@@ -27,7 +27,8 @@ func (s *State) setValue(owner *session, c SetValue) Outcome {
 	limit := s.valueLimit(r, len(c.Value), c.Fade)
 	r = s.keys.edit(at.key, func(r *record) {
 		g := r.grant(at.token)
-		g.rev, g.full = c.Rev, limit > 0
+		g.full = limit > 0
+		g.amend(func(t *terms) { t.rev = c.Rev })
 		if !g.full {
 			r.value, r.fade = string(c.Value), c.Fade && len(c.Value) > 0
 		}

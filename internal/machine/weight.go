@@ -3,7 +3,7 @@ package machine
 // weight is the part of a session in the memory of every voter: the keys that the
 // session holds or waits for, and their bytes. The index of the session has the sum.
 //
-// A key costs each voter about 600 bytes, and its own: a member could fill the memory
+// A plain key costs each voter about 250 bytes, its own included (BenchmarkHeapOfAKey): a member could fill the memory
 // of all voters by requests. MaxHeld and MaxHeldBytes keep a session below 100 MB. A
 // client with more keys than that opens several sessions.
 type weight struct {
@@ -32,10 +32,15 @@ func weightOf(keys []string, meta string, under []Token) weight {
 
 // weigh returns the weight of a waiter: an upgrade waits for a key that it holds.
 func (s *State) weigh(owner *session, w *waiter) weight {
+	return s.weighAt(owner, w, owner.index.requests.at(w.seq))
+}
+
+// weighAt is weigh of a waiter whose location is at hand.
+func (s *State) weighAt(owner *session, w *waiter, at location) weight {
 	if w.upgrade != 0 {
 		return weightOf(nil, "", w.under)
 	}
-	return weightOf(s.keysOf(owner, w.seq, owner.index.requests[w.seq]), w.Meta, w.under)
+	return weightOf(s.keysOf(owner, w.seq, at), w.Meta, w.under)
 }
 
 // roomFor returns the refusal of a request that would make a session too heavy, and the

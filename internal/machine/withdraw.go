@@ -15,7 +15,7 @@ func (s *State) withdraw(owner *session, c *Withdraw) Outcome {
 	keys := 0
 	var unknown []uint64
 	for _, seq := range seqs {
-		at, ok := owner.index.requests[seq]
+		at, ok := owner.index.requests.get(seq)
 		switch {
 		case !ok:
 			unknown = append(unknown, seq)
@@ -33,7 +33,7 @@ func (s *State) withdraw(owner *session, c *Withdraw) Outcome {
 	out := Outcome{Code: OK, Token: s.withdrawOne(owner, c.Seq)}
 	s.withdrawWaiting(owner, c.More)
 	for _, seq := range c.More {
-		if at, ok := owner.index.requests[seq]; ok && !s.isUpgrade(owner, seq, at) {
+		if at, ok := owner.index.requests.get(seq); ok && !s.isUpgrade(owner, seq, at) {
 			s.withdrawOne(owner, seq)
 		}
 	}
@@ -56,7 +56,7 @@ func (s *State) isUpgrade(owner *session, seq uint64, at location) bool {
 // withdrawOne takes back one request, if the table has it. If the request was an
 // upgrade, the result is the grant's token.
 func (s *State) withdrawOne(owner *session, seq uint64) Token {
-	switch at, ok := owner.index.requests[seq]; {
+	switch at, ok := owner.index.requests.get(seq); {
 	case !ok:
 	case at.phase == waiting:
 		s.removeRequest(owner, seq, at)
@@ -77,7 +77,7 @@ func (s *State) withdrawWaiting(owner *session, seqs []uint64) {
 	var keys []string
 	waits := make(map[string]map[uint64]bool)
 	for _, seq := range seqs {
-		at, ok := owner.index.requests[seq]
+		at, ok := owner.index.requests.get(seq)
 		if !ok || at.phase != waiting || at.set {
 			continue
 		}

@@ -462,6 +462,36 @@ var mutants = []mutant{
 		pkg: "internal/consensus", run: "ALeaderIsQuick",
 	},
 	{
+		name: "a fixed lease", breaks: "a leader bears a silence of most of an election timeout",
+		file: "internal/timing/ttl.go", old: "return max(Election(ttl)-LeaderLease-Attend/2, 0)", new: "return 0",
+		pkg: "internal/consensus", run: "ACutOffLeader",
+	},
+	{
+		name: "a lease beyond the timeout", breaks: "a leader that is cut off steps down before the next one is elected",
+		file: "internal/timing/ttl.go", old: "return max(Election(ttl)-LeaderLease-Attend/2, 0)", new: "return Election(ttl) - LeaderLease/2",
+		pkg: "internal/consensus", run: "ACutOffLeader",
+	},
+	{
+		name: "a late heartbeat answered for ever", breaks: "a leader that is cut off steps down before the next one is elected",
+		file: "internal/consensus/heartbeat.go", old: "if late := h.take(id, args.Term); late != nil {", new: "if late := h.late[id]; late != nil {\n\t\treturn nil\n\t}\n\tif late := h.take(id, args.Term); late != nil {",
+		pkg: "internal/consensus", run: "ACutOffLeader",
+	},
+	{
+		name: "heartbeats beside the grid", breaks: "an idle leader's messages leave at moments of the grid",
+		file: "internal/consensus/attend.go", old: "if r.tune() && looks {", new: "if r.tune() && looks && r.stood.Load() == 1<<63 {",
+		pkg: "internal/consensus", run: "AnIdleLeader",
+	},
+	{
+		name: "a heartbeat at every moment", breaks: "an idle leader sends no heartbeat that its followers do not need",
+		file: "internal/consensus/heartbeat.go", old: "if t.told.heard(id, args, resp, timing.HeartbeatRest(ttl)) {", new: "if t.told.heard(id, args, resp, 0) {",
+		pkg: "internal/consensus", run: "AnIdleLeader",
+	},
+	{
+		name: "raft's own timers for repeated messages", breaks: "an idle leader's messages leave at moments of the grid",
+		file: "internal/consensus/told.go", old: "time.NewTimer(t.grid.Within(time.Now(), again, timing.Attend))", new: "time.NewTimer(again)",
+		pkg: "internal/consensus", run: "AnIdleLeader",
+	},
+	{
 		name: "silence forgotten by short leaders", breaks: "leaders that flap hand the age of silence on",
 		file: "internal/term/keeper.go", old: "d.heard = table.flaps", new: "d.heard = now",
 		pkg: "internal/term", run: "TooShort",

@@ -34,6 +34,11 @@ type Options struct {
 	// the process, and is lost with the host until Flush or Close has returned nil. The
 	// caller must not use the store again once its host has crashed.
 	Unflushed bool
+
+	// WasUnflushed tells that earlier processes may have left writes that no flush has
+	// confirmed. OpenDurable then writes everything once more and flushes it, since the kernel forgets a
+	// write that has failed, once it has told a process of it.
+	WasUnflushed bool
 }
 
 // Limits of a durable Store's cache.
@@ -63,7 +68,7 @@ func OpenDurable(dir string, o Options) (*Store, error) {
 	} else {
 		var segments *segmentEngine
 		path = dir
-		if segments, err = openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), !o.Unflushed, firstSegment, segmentLen); err == nil {
+		if segments, err = openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), o, firstSegment, segmentLen); err == nil {
 			engine = segments // and bolt
 		}
 	}
@@ -122,11 +127,14 @@ func openBolt(path string, o Options) (_ *boltEngine, err error) {
 	var indexes []uint64
 	var keys [][]byte
 	switch {
-	case errors.Is(err, os.ErrNotExist):
-	case err != nil:
+	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return nil, err
-	case info.Size() > 0:
-		if indexes, keys, err = checkFile(path); err != nil {
+	case err != nil || info.Size() == 0:
+		if err := makeBolt(path); err != nil {
+			return nil, err
+		}
+	default:
+		if indexes, keys, err = checkFile(path, o.WasUnflushed); err != nil {
 			return nil, err
 		}
 	}
@@ -141,12 +149,6 @@ func openBolt(path string, o Options) (_ *boltEngine, err error) {
 			_ = e.Close()
 		}
 	}()
-	if info == nil {
-		// bbolt syncs the new file, but not the directory with its name.
-		if err := files.SyncDir(filepath.Dir(path)); err != nil {
-			return nil, err
-		}
-	}
 	var log raft.Log
 	for _, index := range indexes {
 		if err := e.GetLog(index, &log); err != nil {
@@ -165,6 +167,24 @@ func openBolt(path string, o Options) (_ *boltEngine, err error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// makeBolt makes an empty bolt file at path. bbolt makes a file by several writes, so the
+// file gets its name when it is whole: what an end of the process or a full disk leaves
+// unfinished is not damage.
+func makeBolt(path string) error {
+	unfinished := path + newSuffix
+	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	db, err := bbolt.Open(unfinished, 0o600, boltOptions()) // and flushes it
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(db.Close(), os.Rename(unfinished, path)); err != nil {
+		return err
+	}
+	return files.SyncDir(filepath.Dir(path))
 }
 
 // openToWrite opens a file that checkFile has accepted. bbolt panics on most

@@ -21,7 +21,13 @@ import (
 // where a panic cannot be recovered, and through mapped memory, where a page
 // behind the end of the file kills the process. So checkFile reads the file as
 // bytes. Meanwhile checkFile holds bbolt's shared lock, which keeps writers out.
-func checkFile(path string) (indexes []uint64, keys [][]byte, err error) {
+//
+// checkFile then writes the meta pages once more, as they are, and flushes them: see
+// segmentLog.writeAgain. bbolt flushes the pages of a transaction before it writes the meta
+// page, so after a flush that failed only a meta page can be here and not on the disk.
+// Opening the file commits a transaction, so the disk would miss the one in between. With
+// all, every byte may be unflushed, and is written.
+func checkFile(path string, all bool) (indexes []uint64, keys [][]byte, err error) {
 	defer recoverPanic(&err)
 	options := boltOptions()
 	options.ReadOnly = true
@@ -35,7 +41,7 @@ func checkFile(path string) (indexes []uint64, keys [][]byte, err error) {
 		return nil, nil, err
 	}
 	defer tx.Rollback()
-	file, err := files.Open(path, os.O_RDONLY, 0)
+	file, err := files.Open(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,7 +71,17 @@ func checkFile(path string) (indexes []uint64, keys [][]byte, err error) {
 	if err := c.freelist(newest % 2); err != nil {
 		return nil, nil, err
 	}
-	return c.buckets(uint64(tx.Cursor().Bucket().RootPage()))
+	if indexes, keys, err = c.buckets(uint64(tx.Cursor().Bucket().RootPage())); err != nil {
+		return nil, nil, err
+	}
+	again := 2 * size
+	if all {
+		again = info.Size()
+	}
+	if err := errors.Join(writeAgain(file, 0, again), file.Sync()); err != nil {
+		return nil, nil, err
+	}
+	return indexes, keys, nil
 }
 
 // checker checks the pages of a file as of a single transaction.

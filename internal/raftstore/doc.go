@@ -11,6 +11,8 @@
 //
 //   - A write that returns nil is on the disk, if the Store is durable, and outlives
 //     the process alone if the Store is unflushed.
+//   - Bytes of an earlier process that no flush has confirmed are written again and flushed
+//     before a Store counts them as stored.
 //   - After a write has failed, every later write fails, and Failed tells why.
 //   - A vote is stored whole, term and candidate together, or not at all.
 //   - A log never has a gap that a compaction or a crash made.

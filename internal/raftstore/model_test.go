@@ -44,7 +44,7 @@ func TestAStoreAnswersAsTwoMaps(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				return openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), true, 700, 700)
+				return openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), Options{}, 700, 700)
 			}
 		},
 		"memory": func(string) func() (Engine, error) {

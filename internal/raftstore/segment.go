@@ -53,6 +53,7 @@ const (
 	sectorLen     = 512
 	entryHead     = 8 + 8 + 8 + 8 + 4 + 1 + 4
 	deletionLen   = 3 * 8
+	maxSegment    = 1 << 30 // bytes: far above the largest batch, 64 entries of 2 MiB
 	endMark       = 0xa5
 	batchEntries  = 1
 	batchDeletion = 2
@@ -86,8 +87,10 @@ func (s segmentInfo) encode() []byte {
 // sum is the CRC32C in an encoded head: the beginning of the segment's chain.
 func segmentSum(head []byte) uint32 { return binary.BigEndian.Uint32(head[segmentHead-4:]) }
 
-// decodeSegment reads the head of a segment from the file's bytes.
-func decodeSegment(data []byte) (s segmentInfo, err error) {
+// decodeSegment reads the head of a segment. data are the first bytes of a file of the given
+// size. If there is no error, the file may be read whole into memory: a file of another
+// size than its head says is damaged, however large a hole in it makes it look.
+func decodeSegment(data []byte, size int64) (s segmentInfo, err error) {
 	switch {
 	case len(data) < segmentHead:
 		return s, fmt.Errorf("%w: cut to %d bytes", ErrDamaged, len(data))
@@ -103,8 +106,8 @@ func decodeSegment(data []byte) (s segmentInfo, err error) {
 	}
 	s.number, s.size, s.oldest, s.end = next(), int64(next()), next(), int64(next())
 	s.last = binary.BigEndian.Uint32(data[at:])
-	if s.size != int64(len(data)) {
-		return s, fmt.Errorf("%w: %d bytes of %d", ErrDamaged, len(data), s.size)
+	if s.size != size || size > maxSegment {
+		return s, fmt.Errorf("%w: %d bytes of %d", ErrDamaged, size, s.size)
 	}
 	return s, nil
 }

@@ -8,7 +8,10 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -127,11 +130,19 @@ func (f *memoryFile) WriteAt(p []byte, at int64) (int, error) {
 	return len(p), err
 }
 
+// Sync makes the writes durable. A flush that fails tells once, as kernels do: the next one
+// does not try the same writes again, although the process still reads them.
 func (f *memoryFile) Sync() error {
 	if err := f.disk.call(); err != nil {
+		if err != errCrashed {
+			f.writes = nil
+		}
 		return err
 	}
-	f.durable, f.writes = bytes.Clone(f.data), nil
+	for _, w := range f.writes {
+		copy(f.durable[w.at:], w.data)
+	}
+	f.writes = nil
 	return nil
 }
 
@@ -184,10 +195,11 @@ type testLog struct {
 	*segmentLog
 	disk  *memoryDisk
 	noted uint64
+	all   bool // segmentConfig.all
 }
 
 func (l *testLog) config(limit int64) segmentConfig {
-	return segmentConfig{l.disk, logID{7}, true, limit, limit, func(n uint64) error {
+	return segmentConfig{disk: l.disk, id: logID{7}, sync: true, first: limit, limit: limit, all: l.all, note: func(n uint64) error {
 		if err := l.disk.call(); err != nil {
 			return err
 		}
@@ -293,6 +305,28 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 				t.Fatalf("seed %d: the log has %d entries, want %d or %d:\n%v\n%v", seed, len(got), len(want), len(before), slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 			}
 			want = got
+		}
+	}
+}
+
+// A flush fails, and the process ends. The next process finds the batch, counts it as
+// stored, and keeps it when the host crashes.
+func TestAFailedFlushIsNotTrustedLater(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(3, seed))
+		l := newTestLog(t, 4<<10)
+		must(t, l.StoreLogs(entries(1, 5, 1)))
+		l.disk.fail[l.disk.calls+2+r.IntN(2)] = syscall.EIO // with a part in a block of zeros, or without
+		for i := uint64(6); ; i++ {
+			if err := l.StoreLogs(entries(i, i, 1)); err != nil {
+				break
+			}
+		}
+		must(t, l.reopen(l.disk.kill(), 4<<10))
+		want := contents(t, l.segmentLog)
+		must(t, l.reopen(l.disk.crash(r), 4<<10))
+		if got := contents(t, l.segmentLog); !maps.Equal(got, want) {
+			t.Fatalf("seed %d: %d entries, and %d before the crash", seed, len(got), len(want))
 		}
 	}
 }
@@ -424,7 +458,7 @@ func TestALostOrForeignSegmentIsRefused(t *testing.T) {
 			"cut":  func(d *memoryDisk) { f := d.files[name]; f.data = f.data[:len(f.data)-1] },
 			"of another log": func(d *memoryDisk) {
 				f := d.files[name]
-				info, err := decodeSegment(f.data)
+				info, err := decodeSegment(f.data, int64(len(f.data)))
 				must(t, err)
 				info.id = logID{8}
 				copy(f.data, info.encode())
@@ -539,7 +573,7 @@ func FuzzSegment(f *testing.F) {
 	f.Add(uint32(64), append([]byte{1, 0, 0, 0, 255, 255, 255, 255}, bytes.Repeat([]byte{batchMark[0]}, 24)...), uint32(0))
 	f.Fuzz(func(t *testing.T, at uint32, patch []byte, cut uint32) {
 		_, _, _, _ = readBatches(append(make([]byte, segmentHead), patch...))
-		_, _ = decodeSegment(patch)
+		_, _ = decodeSegment(patch, int64(len(patch)))
 		_ = decodeEntry(patch, new(raft.Log))
 		changed := bytes.Clone(data)
 		copy(changed[int(at)%len(changed):], patch[:min(len(patch), 64)]) // more could hide a whole batch
@@ -561,4 +595,86 @@ func FuzzSegment(f *testing.F) {
 			t.Errorf("%d entries", len(have))
 		}
 	})
+}
+
+// A hole makes a file look large. The head tells, before the file is read into memory.
+func TestAGiantSegmentIsRefusedUnread(t *testing.T) {
+	dir := t.TempDir()
+	s := openDurable(t, dir)
+	must(t, s.StoreLogs(entries(1, 9, 1)))
+	must(t, s.Close())
+	path := filepath.Join(dir, logDir, segmentName(1))
+	must(t, os.Truncate(path, 1<<42))
+	if _, err := OpenDurable(dir, Options{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "4398046511104 bytes") {
+		t.Errorf("a segment with a hole: %v", err)
+	}
+	info := segmentInfo{number: 1, oldest: 1, size: 1 << 42}
+	if _, err := decodeSegment(info.encode(), info.size); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a head that says so: %v", err)
+	}
+}
+
+// The newest segment is lost with its name. All others are whole, and only the note in the
+// bolt file knows of the segment.
+func TestALostNewestSegmentIsNoted(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (*segmentEngine, error) {
+		bolt, err := openBolt(filepath.Join(dir, "raft.db"), Options{})
+		must(t, err)
+		e, err := openSegments(bolt, dirDisk(filepath.Join(dir, logDir)), Options{}, 700, 700)
+		if err != nil {
+			must(t, bolt.Close())
+		}
+		return e, err
+	}
+	e, err := open()
+	must(t, err)
+	for i := uint64(1); len(e.log.segments) < 4; i++ {
+		must(t, e.StoreLogs(entries(i, i, 1)))
+	}
+	must(t, e.Close())
+	must(t, os.Remove(filepath.Join(dir, logDir, segmentName(4))))
+	if _, err := open(); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), segmentName(4)+" is not there") {
+		t.Errorf("without the newest segment: %v", err)
+	}
+}
+
+// After unflushed writes nothing is trusted: all bytes are written and flushed once more.
+func TestUnflushedBytesAreWrittenAgain(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	l := newTestLog(t, 700)
+	l.segmentLog.sync = false
+	for i := uint64(1); i <= 40; i++ {
+		must(t, l.StoreLogs(entries(i, i, 1)))
+	}
+	want := contents(t, l.segmentLog)
+	for _, s := range l.segments { // the kernel has failed to write them, and has told so
+		s.file.(*memoryFile).writes = nil
+	}
+	l.all = true
+	must(t, l.reopen(l.disk.kill(), 700))
+	must(t, l.reopen(l.disk.crash(r), 700))
+	if got := contents(t, l.segmentLog); !maps.Equal(got, want) {
+		t.Errorf("%d entries of %d after the crash", len(got), len(want))
+	}
+}
+
+// Once an unflushed store is settled, each write that returns is on the disk.
+func TestASettledStoreIsFlushed(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for _, settle := range []bool{false, true} {
+		l := newTestLog(t, 700)
+		l.segmentLog.sync = false
+		s := newStore(t, logAlone{l.segmentLog, NewMemoryEngine()}, 0, 0)
+		s.unflushed = true
+		must(t, s.StoreLogs(entries(1, 10, 1)))
+		if settle {
+			must(t, s.Settle())
+		}
+		must(t, s.StoreLogs(entries(11, 12, 1)))
+		must(t, l.reopen(l.disk.crash(r), 700))
+		if last, _ := l.LastIndex(); settle != (last == 12) {
+			t.Errorf("settled %t: the last index is %d after a crash", settle, last)
+		}
+	}
 }

@@ -48,6 +48,7 @@ type segmentConfig struct {
 	first int64                     // length of the first segment
 	limit int64                     // length of a segment, at most
 	note  func(number uint64) error // makes durable that the log has a segment, before its first batch
+	all   bool                      // an earlier process may have left any bytes unflushed
 }
 
 // segment is a file of the log.
@@ -318,6 +319,9 @@ func (l *segmentLog) extend(n int64) error {
 		info.end, info.last, info.size = l.end.end, l.end.last, min(2*l.tail().size, l.limit)
 	}
 	info.size = max(info.size, segmentHead+aligned(n))
+	if info.size > maxSegment {
+		return fmt.Errorf("cluster: a batch of %d bytes exceeds %d", n, maxSegment)
+	}
 	name := segmentName(info.number)
 	file, err := l.disk.create(name+newSuffix, info.size)
 	if err != nil {

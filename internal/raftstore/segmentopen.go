@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 )
@@ -43,6 +44,9 @@ func openLog(c segmentConfig, noted uint64) (_ *segmentLog, err error) {
 	// A process that was killed between a write and its flush has left bytes that are here
 	// and not on the disk. From now on they count as stored. An unflushed log is flushed too:
 	// the kernel tells here of a write that failed since.
+	if err := l.writeAgain(newest); err != nil {
+		return nil, err
+	}
 	if err := l.flush(); err != nil {
 		return nil, err
 	}
@@ -85,6 +89,46 @@ func (l *segmentLog) openFiles(noted uint64) error {
 	}
 	if len(numbers) == 0 || l.tail().number < noted {
 		return fmt.Errorf("%w: %s is not there", ErrDamaged, l.disk.path(segmentName(noted)))
+	}
+	return nil
+}
+
+// writeAgain writes the bytes that may not be on the disk once more, as they are. The process
+// before may have ended because a flush failed. The kernel then still shows the bytes, and a
+// further flush succeeds without writing them. Only the last batch can be such bytes,
+// because each batch begins after the flush of the batch before. Of an unflushed log all
+// bytes can.
+func (l *segmentLog) writeAgain(newest *segmentRead) error {
+	if l.all {
+		for _, s := range l.segments {
+			if err := writeAgain(s.file, 0, s.size); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if n := len(newest.batches); n > 0 {
+		return writeAgain(l.tail().file, newest.batches[n-1].at-batchHead, min(l.end.end, l.tail().size))
+	}
+	return nil
+}
+
+// writeAgain reads the bytes of a file between two places and writes them where they are.
+func writeAgain(file interface {
+	io.ReaderAt
+	io.WriterAt
+}, from, to int64) error {
+	for from < to {
+		b := make([]byte, min(to-from, keptBuffer))
+		if _, err := file.ReadAt(b, from); err != nil {
+			return err
+		}
+		if !allZero(b) { // zeros that were never written need no place on the disk
+			if _, err := file.WriteAt(b, from); err != nil {
+				return err
+			}
+		}
+		from += int64(len(b))
 	}
 	return nil
 }
@@ -149,12 +193,16 @@ func (l *segmentLog) read(s *segment, newest bool) (r *segmentRead, err error) {
 	if s.size, err = s.file.Size(); err != nil {
 		return nil, err
 	}
-	data := make([]byte, s.size)
-	if _, err := s.file.ReadAt(data, 0); err != nil {
+	head := make([]byte, min(s.size, segmentHead))
+	if _, err := s.file.ReadAt(head, 0); err != nil {
 		return nil, err
 	}
 	r = &segmentRead{}
-	if r.info, err = decodeSegment(data); err != nil {
+	if r.info, err = decodeSegment(head, s.size); err != nil {
+		return nil, err
+	}
+	data := make([]byte, s.size)
+	if _, err := s.file.ReadAt(data, 0); err != nil {
 		return nil, err
 	}
 	if r.info.id != l.id || r.info.number != s.number || r.info.oldest > s.number {

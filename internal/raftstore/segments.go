@@ -27,7 +27,7 @@ type segmentEngine struct {
 
 // openSegments opens the log that belongs to the bolt file, or makes it if nothing was ever
 // stored. The engine closes both. When openSegments fails, the bolt file stays open.
-func openSegments(bolt *boltEngine, disk logDisk, sync bool, first, limit int64) (*segmentEngine, error) {
+func openSegments(bolt *boltEngine, disk logDisk, o Options, first, limit int64) (*segmentEngine, error) {
 	id, noted, made, err := bolt.noted()
 	if err != nil {
 		return nil, err
@@ -42,7 +42,8 @@ func openSegments(bolt *boltEngine, disk logDisk, sync bool, first, limit int64)
 			return nil, err
 		}
 	}
-	c := segmentConfig{disk, id, sync, first, limit, func(number uint64) error { return bolt.noteLog(id, number) }}
+	c := segmentConfig{disk: disk, id: id, sync: !o.Unflushed, first: first, limit: limit, all: o.WasUnflushed,
+		note: func(number uint64) error { return bolt.noteLog(id, number) }}
 	var log *segmentLog
 	if noted == 0 {
 		log, err = newLog(c)

@@ -66,6 +66,7 @@ type Store struct {
 	closed bool // guarded by writer
 
 	unflushed bool   // see Options
+	settled   bool   // see Settle; guarded by writer
 	slice     uint64 // see maxSlice
 
 	before func() error // see Before; guarded by writer
@@ -168,6 +169,21 @@ func (s *Store) Flush() error {
 	return s.flushAll()
 }
 
+// Settle makes an unflushed Store durable, and from then on each write before the write
+// returns.
+func (s *Store) Settle() error {
+	s.lockWriter()
+	defer s.unlockWriter()
+	if !s.unflushed {
+		return nil
+	}
+	if err := s.flushAll(); err != nil {
+		return err
+	}
+	s.settled = true
+	return nil
+}
+
 // flushAll is Flush. The caller holds writer.
 func (s *Store) flushAll() error {
 	f, ok := s.engine.(flusher)
@@ -218,6 +234,9 @@ func (s *Store) transact(run func() error) error {
 	err := s.before()
 	if err == nil {
 		err = run()
+	}
+	if f, ok := s.engine.(flusher); ok && err == nil && s.settled {
+		err = f.flush()
 	}
 	s.began.Store(0)
 	took := time.Since(s.opened) - began

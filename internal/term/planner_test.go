@@ -550,3 +550,41 @@ func TestAReturningSubscriberIsToldItsPart(t *testing.T) {
 		}
 	})
 }
+
+// An operator ends a session with more callers than a slice takes. While the callers leave,
+// the planner may assign shards to those that are still there. In the end each shard is
+// assigned to a caller that lives, with Grace and a Resize on the way too.
+func TestTheShardsOfARevokedSessionFindOthers(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		grace time.Duration
+	}{{"at once", 0}, {"after the grace", time.Minute}} {
+		t.Run(tc.name, func(t *testing.T) {
+			onTroupe(t, func(g *troupe) {
+				g.enlist.Grace = uint64(tc.grace / time.Millisecond)
+				for range 100 {
+					g.come(1)
+				}
+				g.come(2)
+				time.Sleep(timing.PlanMost + time.Second)
+				if g.sizes(1)[0] == 0 {
+					t.Fatal("nothing to move")
+				}
+				before, _ := g.assigns()
+				g.open(9)
+				g.Must(machine.EndSession{Session: sid(9), Ref: sid(1).Ref()})
+				time.Sleep(tc.grace + 10*time.Second)
+				g.wantSizes("after the order", []byte{0, 1, 2}, 0, 0, 64)
+				if after, _ := g.assigns(); after-before > 100 {
+					t.Errorf("%d plans", after-before)
+				}
+				g.Must(machine.Resize{Session: sid(2), Seq: g.seq(2), Group: "g", From: 64, To: 32})
+				g.leave(2)
+				g.enlist.Shards = 32
+				g.come(2)
+				time.Sleep(10 * time.Second)
+				g.wantSizes("after the resize", []byte{0, 2}, 0, 32)
+			})
+		})
+	}
+}

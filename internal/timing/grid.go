@@ -12,7 +12,13 @@ import (
 // Each member has a grid of its own, so that the members of a host, or of a network with
 // good clocks, do not look at the same moments. The methods may be called from any
 // goroutine. A nil Grid has no raster.
-type Grid struct{ origin atomic.Pointer[time.Time] }
+type Grid struct {
+	origin atomic.Pointer[time.Time]
+	watch  atomic.Pointer[func(now time.Time, every time.Duration)]
+}
+
+// Watch has f called with the arguments of each call of Next from now on, for tests.
+func (g *Grid) Watch(f func(now time.Time, every time.Duration)) { g.watch.Store(&f) }
 
 // Begin lays the grid anew, from now on.
 func (g *Grid) Begin() {
@@ -27,6 +33,13 @@ func (g *Grid) Next(now time.Time, every time.Duration) time.Duration {
 	if g == nil {
 		return every
 	}
+	if f := g.watch.Load(); f != nil {
+		(*f)(now, every)
+	}
+	return g.next(now, every)
+}
+
+func (g *Grid) next(now time.Time, every time.Duration) time.Duration {
 	origin := g.origin.Load()
 	if origin == nil {
 		return every
@@ -36,4 +49,17 @@ func (g *Grid) Next(now time.Time, every time.Duration) time.Duration {
 		past += every
 	}
 	return every - past
+}
+
+// Within returns the time from now to the last multiple of every on the grid that is at most
+// limit away; limit itself if there is none.
+func (g *Grid) Within(now time.Time, limit, every time.Duration) time.Duration {
+	first := every
+	if g != nil {
+		first = g.next(now, every)
+	}
+	if first > limit {
+		return limit
+	}
+	return first + (limit-first)/every*every
 }

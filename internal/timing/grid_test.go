@@ -26,6 +26,22 @@ func TestLooksMeetOnTheGrid(t *testing.T) {
 				t.Errorf("at %d, every %d: %v, want %d ms", c.at, c.every, got, c.want)
 			}
 		}
+		for _, c := range []struct{ at, limit, want time.Duration }{
+			{0, 1000, 1000},
+			{0, 999, 900},
+			{30, 1000, 970},
+			{30, 70, 70},
+			{30, 69, 69},
+			{99, 1, 1},
+			{100, 250, 200},
+		} {
+			if got := g.Within(began.Add(c.at*time.Millisecond), c.limit*time.Millisecond, 100*time.Millisecond); got != c.want*time.Millisecond {
+				t.Errorf("at %d, within %d: %v, want %d ms", c.at, c.limit, got, c.want)
+			}
+		}
+		if got := (*Grid)(nil).Within(began, 250*time.Millisecond, 100*time.Millisecond); got != 200*time.Millisecond {
+			t.Errorf("without a grid: %v", got)
+		}
 		time.Sleep(30 * time.Millisecond)
 		g.Begin()
 		if got := g.Next(time.Now(), time.Second); got != time.Second {

@@ -176,15 +176,16 @@ const (
 //
 // A tenth of the TTL, from LeastElection up to MostElection. Below LeastElection a
 // pause of the garbage collector or of a throttled CPU deposes a healthy leader.
-// Above MostElection nothing is gained: of the heartbeats, which come every Election/10
-// to Election/5, five in a row are lost already.
+// Above MostElection nothing is gained: of the heartbeats, which come every Election/5,
+// five in a row are lost already.
 //
-// The lease of a leader does not grow with the timeout. At MostElection heartbeats are
-// 200 ms apart at most, so one packet that TCP sends again after 200 ms costs no lease. A
-// leader whose local answers extend its lease (ToldContact) steps down later than its
-// followers elect the next one when the timeout is the least. No promise depends on the
-// order: entries need a majority, and beats a round of the voters. A lease in time only
-// spares the members of the cut-off part a wait.
+// The lease of a leader that hears nothing grows with the timeout, up to the timeout, by
+// what its heartbeats answer in the place of a server (internal/consensus/heartbeat.go); raft's
+// own lease stays LeaderLease. So a leader bears a silence of 400 ms at the least timeout, and
+// of 725 ms at MostElection, less a round trip. A leader that writes to a silent follower, and so extends its lease by ToldContact, steps
+// down later than its followers elect the next one when the timeout is the least. No promise
+// depends on the order: entries need a majority, and beats a round of the voters. A lease in
+// time only spares the members of the cut-off part a wait.
 //
 // With a TTL of 3 s a living holder survives a leader that falls silent. The
 // holder beats every TTL/3, so the last acknowledged beat is at most 1 s old, and

@@ -21,6 +21,9 @@ func TestInequalities(t *testing.T) {
 	}{
 		{LeaderLease <= LeastElection, "a leader that writes nothing steps down before its followers elect the next one; raft refuses less"},
 		{LeaderLease+ToldContact < MostElection, "the same for a leader that writes, at the default TTL"},
+		{LeaderLease-Attend >= 400*time.Millisecond, "a leader bears a stall of its own process of 400 ms"},
+		{MostElection/10 >= Attend, "the moments of the grid come before raft's own timers"},
+		{TransferStuck > 2*MostElection && TransferStuck >= MostElection+RaftIO, "a transfer whose target does not answer, or is not elected, is not taken for a stuck one"},
 		{LeastElection/5 <= Attend, "the last heartbeats of two followers differ by no more than their looks, at the least timeout"},
 		{MostElection/5 < ToldContact, "a server that answers every heartbeat counts as living"},
 		{MostElection/5+200*time.Millisecond < LeaderLease, "a heartbeat that TCP sends again costs a leader nothing"},
@@ -96,6 +99,10 @@ func TestInequalitiesAtEveryTTL(t *testing.T) {
 			reason string
 		}{
 			{LeastBackoff < MostBackoff(ttl), "pauses grow"},
+			{LeaderLease+LeaseMore(ttl) <= Election(ttl), "a leader that hears nothing steps down before its followers elect the next one"},
+			{Heartbeat(ttl) >= Attend && 5*Heartbeat(ttl) <= Election(ttl), "a follower hears five heartbeats in its timeout"},
+			{HeartbeatRest(ttl) >= Heartbeat(ttl)-Attend && HeartbeatRest(ttl) < Heartbeat(ttl), "a heartbeat leaves when it is due, and no moment of the grid earlier"},
+			{bornSilence(ttl) >= 400*time.Millisecond, "a leader bears a silence of 400 ms"},
 			{MostBackoff(ttl) < ConfirmRound, "a caller asks again before a round would time out"},
 			{MostBackoff(ttl) <= max(ttl/4, 2*LeastBackoff), "a beat that is repeated leaves time for others before the trust ends"},
 			{2*Suspect(ttl) < AnswerLimit(ttl), "the voters are asked before the leader is left"},
@@ -113,6 +120,9 @@ func TestInequalitiesAtEveryTTL(t *testing.T) {
 			}
 		}
 	}
+	if got := bornSilence(10 * time.Second); got != 725*time.Millisecond {
+		t.Errorf("a leader bears a silence of %v at the default TTL, want 725 ms", got)
+	}
 	for ttl, want := range map[time.Duration]time.Duration{
 		10 * time.Second: 3 * time.Second, 3 * time.Second: 900 * time.Millisecond, time.Second: 300 * time.Millisecond,
 	} {
@@ -120,6 +130,17 @@ func TestInequalitiesAtEveryTTL(t *testing.T) {
 			t.Errorf("AnswerLimit(%v) = %v, want %v", ttl, got, want)
 		}
 	}
+}
+
+// bornSilence is the silence that costs a leader nothing, less a round trip. The last heartbeat
+// before the silence may be as old as distance. The heartbeats extend the lease if a heartbeat
+// is under way by then.
+func bornSilence(ttl time.Duration) time.Duration {
+	distance := HeartbeatRest(ttl) + Attend
+	if LeaseMore(ttl) < distance {
+		return LeaderLease - distance
+	}
+	return LeaderLease + LeaseMore(ttl) - distance
 }
 
 // The table in ARCHITECTURE.md lists every constant, and every duration that derives

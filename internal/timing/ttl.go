@@ -34,6 +34,21 @@ func HoldFind(ttl time.Duration) time.Duration {
 	return within(ttl, time.Second, MostHold)
 }
 
+// Heartbeat is how far apart a leader's heartbeats are: as many moments of its grid as leave
+// a follower five heartbeats in its election timeout.
+func Heartbeat(ttl time.Duration) time.Duration { return Election(ttl) / 5 / Attend * Attend }
+
+// HeartbeatRest is how young the last heartbeat may be for the next moment of the grid to be
+// early enough, although that moment may come a little late; 0 if every moment is needed.
+func HeartbeatRest(ttl time.Duration) time.Duration { return (Heartbeat(ttl) - Attend) * 5 / 4 }
+
+// LeaseMore is by how much the leader's heartbeats extend LeaderLease while a majority is
+// silent, so that the leader steps down shortly before the election timeout has passed:
+// early enough for raft's look at its lease, which may come 10 ms late.
+func LeaseMore(ttl time.Duration) time.Duration {
+	return max(Election(ttl)-LeaderLease-Attend/2, 0)
+}
+
 // QuorumPatience is for how long a leader must be missed to count as a lost quorum.
 func QuorumPatience(ttl time.Duration) time.Duration {
 	return within(ttl/2, 3*time.Second, 5*time.Second)

@@ -1,0 +1,249 @@
+package machine
+
+import (
+	"cmp"
+	"hash/maphash"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// recordTable is the records of all keys, in shards as a table is. Not a table: a map of a
+// million keys takes 52 bytes each, and a record knows its key, so that 16 bytes are enough
+// here; and a shard is cloned by copying two slices, not element by element.
+type recordTable struct {
+	epoch  uint64
+	n      int
+	shards [shardCount]recordShard
+}
+
+// recordShard is a hash table of records. Collisions are resolved by the next place. The
+// order of the places differs from process to process, and decides nothing.
+type recordShard struct {
+	epoch uint64
+	n     int
+	tags  []uint32  // a part of the hash of the key, for each place
+	list  []*record // nil: an empty place
+}
+
+// smallShard is the number of places that an empty shard keeps.
+const smallShard = 16
+
+// freeze returns a copy for an image: see table.freeze.
+func (t *recordTable) freeze() recordTable {
+	frozen := *t
+	t.epoch++
+	return frozen
+}
+
+// tagOf is a hash of a key, other than the one that divides keys among shards.
+func tagOf(key string) uint32 { return uint32(maphash.String(seed, key) >> 32) }
+
+// get returns key's record, nil if there is none.
+func (t *recordTable) get(key string) *record {
+	sh := &t.shards[hashKey(key)]
+	if at := sh.find(key, tagOf(key)); at >= 0 {
+		return sh.list[at]
+	}
+	return nil
+}
+
+// set makes r the record of key.
+func (t *recordTable) set(key string, r *record) {
+	sh, tag := t.shard(key), tagOf(key)
+	if at := sh.find(key, tag); at >= 0 {
+		r.key = sh.list[at].key // the same string, for one copy in memory
+		sh.list[at] = r
+		return
+	}
+	r.key = key
+	sh.add(r, tag)
+	t.n++
+}
+
+func (t *recordTable) del(key string) {
+	sh := t.shard(key)
+	if at := sh.find(key, tagOf(key)); at >= 0 {
+		sh.remove(at)
+		t.n--
+	}
+}
+
+// shard returns the shard of key for writing.
+func (t *recordTable) shard(key string) *recordShard {
+	sh := &t.shards[hashKey(key)]
+	if sh.epoch != t.epoch {
+		sh.tags, sh.list = slices.Clone(sh.tags), slices.Clone(sh.list)
+		sh.epoch = t.epoch
+	}
+	return sh
+}
+
+// all calls f for each key and its record, in no order, until f returns false.
+func (t *recordTable) all(f func(string, *record) bool) {
+	for i := range t.shards {
+		for r := range t.shards[i].all() {
+			if !f(r.key, r) {
+				return
+			}
+		}
+	}
+}
+
+// count counts the records, shard by shard.
+func (t *recordTable) count() (n int) {
+	for i := range t.shards {
+		for range t.shards[i].all() {
+			n++
+		}
+	}
+	return n
+}
+
+func (sh *recordShard) all() iter.Seq[*record] {
+	return func(yield func(*record) bool) {
+		for _, r := range sh.list {
+			if r != nil && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// sorted appends the records in the order of their keys.
+func (sh *recordShard) sorted(list []*record) []*record {
+	list = slices.AppendSeq(list, sh.all())
+	slices.SortFunc(list, func(a, b *record) int { return strings.Compare(a.key, b.key) })
+	return list
+}
+
+func (sh *recordShard) home(tag uint32) int { return int(uint64(tag) * uint64(len(sh.list)) >> 32) }
+
+func (sh *recordShard) next(at int) int {
+	if at++; at == len(sh.list) {
+		return 0
+	}
+	return at
+}
+
+// find returns the place of key's record, -1 if there is none.
+func (sh *recordShard) find(key string, tag uint32) int {
+	if sh.n == 0 {
+		return -1
+	}
+	for at := sh.home(tag); sh.list[at] != nil; at = sh.next(at) {
+		if sh.tags[at] == tag && sh.list[at].key == key {
+			return at
+		}
+	}
+	return -1
+}
+
+// add adds a record whose key has none.
+func (sh *recordShard) add(r *record, tag uint32) {
+	if fullDen*(sh.n+1) > fullNum*len(sh.list) {
+		sh.resize(max(4, len(sh.list)+len(sh.list)/2))
+	}
+	sh.put(r, tag)
+	sh.n++
+}
+
+func (sh *recordShard) put(r *record, tag uint32) {
+	at := sh.home(tag)
+	for sh.list[at] != nil {
+		at = sh.next(at)
+	}
+	sh.tags[at], sh.list[at] = tag, r
+}
+
+func (sh *recordShard) resize(places int) {
+	old := *sh
+	sh.tags, sh.list = make([]uint32, places), make([]*record, places)
+	for i, r := range old.list {
+		if r != nil {
+			sh.put(r, old.tags[i])
+		}
+	}
+}
+
+// remove removes the record at a place. The records behind move up, as far as their homes
+// allow: no empty place stands between a record and its home.
+func (sh *recordShard) remove(hole int) {
+	for at := sh.next(hole); sh.list[at] != nil; at = sh.next(at) {
+		if !within(hole, sh.home(sh.tags[at]), at) {
+			sh.tags[hole], sh.list[hole] = sh.tags[at], sh.list[at]
+			hole = at
+		}
+	}
+	sh.tags[hole], sh.list[hole] = 0, nil
+	if sh.n--; sh.n == 0 && len(sh.list) > smallShard {
+		sh.tags, sh.list = nil, nil
+	}
+}
+
+// within reports whether home is behind hole, and not behind at, in a table whose last place
+// stands before its first.
+func within(hole, home, at int) bool {
+	if hole < at {
+		return hole < home && home <= at
+	}
+	return hole < home || home <= at
+}
+
+// sortRecords sorts records by their keys. It compares eight bytes at once, kept beside the
+// record, and looks into the keys only where these are equal: three times as fast as
+// slices.SortFunc.
+func sortRecords(list []*record) {
+	keyed := make([]keyedRecord, len(list))
+	for i, r := range list {
+		keyed[i].r = r
+	}
+	sortFrom(keyed, 0)
+	for i := range keyed {
+		list[i] = keyed[i].r
+	}
+}
+
+// keyedRecord is a record and eight bytes of its key.
+type keyedRecord struct {
+	part uint64
+	r    *record
+}
+
+// sortFrom sorts records with the same first bytes of their keys, so many as from says.
+func sortFrom(list []keyedRecord, from int) {
+	for i := range list {
+		list[i].part = partOf(list[i].r.key[from:])
+	}
+	slices.SortFunc(list, func(a, b keyedRecord) int { return cmp.Compare(a.part, b.part) })
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n].part == list[0].part {
+			n++
+		}
+		if same := list[:n]; n > 1 {
+			// A key that ends within these bytes is a prefix of the others, or has zeros
+			// where they end.
+			long := slices.IndexFunc(same, func(k keyedRecord) bool { return len(k.r.key) < from+8 }) < 0
+			if long {
+				sortFrom(same, from+8)
+			} else {
+				slices.SortFunc(same, func(a, b keyedRecord) int { return strings.Compare(a.r.key, b.r.key) })
+			}
+		}
+		list = list[n:]
+	}
+}
+
+// partOf returns the first eight bytes of a string as a number, with zeros behind a shorter
+// one.
+func partOf(s string) (part uint64) {
+	if len(s) >= 8 {
+		return uint64(s[0])<<56 | uint64(s[1])<<48 | uint64(s[2])<<40 | uint64(s[3])<<32 |
+			uint64(s[4])<<24 | uint64(s[5])<<16 | uint64(s[6])<<8 | uint64(s[7])
+	}
+	for i := range len(s) {
+		part |= uint64(s[i]) << (56 - 8*i)
+	}
+	return part
+}
