@@ -30,7 +30,9 @@ var errNoSession = errors.New("locks: the session has ended")
 //     Trace.Blocked.
 //   - *LostError of the reason Broken: the key was granted and taken away by
 //     Break before Acquire returned.
-//   - ErrTooManyWaiters: the queue is full.
+//   - ErrTooManyWaiters: the queue is full. Or ctx has other locks, somebody waits for
+//     one of these, and more than about 10,000 waiters with locks or trees of their own
+//     would have to be searched for a deadlock.
 //   - ErrTooManyKeys: the client has as many keys as a client may have.
 //   - *DeadlockError: if waiting would close a cycle (A waits for B, B for C, C
 //     for A, through any number of clients), Acquire fails at once and the
@@ -261,6 +263,9 @@ func refusalError(req *acquireRequest, out machine.Outcome) error {
 	case machine.Held:
 		return heldByHolder(key, out.Holder)
 	case machine.TooManyWaiters:
+		if out.Limit == 0 {
+			return fmt.Errorf("%w: the search for a deadlock at %q would take too long", ErrTooManyWaiters, key)
+		}
 		return fmt.Errorf("%w: %d wait for %q", ErrTooManyWaiters, out.Limit, key)
 	case machine.TooManyKeys:
 		return callError("acquire", key, tooManyKeys(out))

@@ -37,7 +37,9 @@
 //   - Waiters are served in the order in which the cluster heard of them, except
 //     for the option Priority, for HandOver, and for upgrades.
 //   - A wait that would never end is refused: see ErrDeadlock. Only locks from
-//     whose contexts a waiter's context descends are taken into account.
+//     whose contexts a waiter's context descends are taken into account. If too many
+//     waiters would have to be searched for that, the wait is refused too: see
+//     ErrTooManyWaiters.
 //   - Every loss has a Reason, as the cause of the lock's context and in Err.
 //   - Nobody else's lock. Only the process that took a lock can release it, and only
 //     its own beats keep it: each session has a random key, known to its client and

@@ -36,7 +36,8 @@ var (
 	// which the close interrupted.
 	ErrClosed = errors.New("locks: client closed")
 
-	// ErrTooManyWaiters: the key's queue was full. Nothing was changed.
+	// ErrTooManyWaiters: the key's queue was full, or too many waiters would have to be
+	// searched for a deadlock. Nothing was changed.
 	ErrTooManyWaiters = errors.New("locks: too many waiters")
 
 	// ErrTooManyKeys: this client would hold and wait for more than 50,000 keys, or for

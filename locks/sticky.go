@@ -8,8 +8,8 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
-// kept is a key of the option Sticky: a grant of the cluster that gives the session one
-// lock after another. It is in session.kept while no lock holds the key, and belongs to the
+// kept is a key of the option Sticky, a grant of the cluster that gives the session one
+// lock after another. A kept is in session.kept while no lock holds the key, and belongs to the
 // lock's grant otherwise. See doc.go, "Sticky keys".
 type kept struct {
 	key   string

@@ -239,25 +239,54 @@ func (c *child) stop(by syscall.Signal) {
 	if !takeTerminal(pid) && !hasTerminal() {
 		return // stopped by somebody else, who will let it go on
 	}
-	// Not SIGSTOP: without a shell that waits for run, the system ignores this signal.
-	_ = syscall.Kill(0, syscall.SIGTSTP)
-	time.Sleep(20 * time.Millisecond) // another thread may take the signal
+	stopSelf()
 	giveTerminal(pid)
 	c.order(fmt.Sprint("signal ", int(syscall.SIGCONT)))
 }
 
-// terminal opens the terminal that controls this process.
+// stopSelf stops the process group of run, and returns when the group has been let go on. The
+// signal is not SIGSTOP: without a shell that waits for run, the system ignores this one, and
+// no SIGCONT comes.
+func stopSelf() {
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, syscall.SIGCONT)
+	defer signal.Stop(goesOn)
+	_ = syscall.Kill(0, syscall.SIGTSTP)
+	ignored := time.NewTimer(stopLimit)
+	defer ignored.Stop()
+	select {
+	case <-goesOn:
+	case <-ignored.C:
+	}
+}
+
+// stopLimit is how long a signal that stops run may take to arrive.
+const stopLimit = 200 * time.Millisecond
+
+// ttyDevice is the terminal that controls a process, by the name that the process may use.
+var ttyDevice = "/dev/tty"
+
+// terminal opens the terminal that controls this process. Where the device is missing, as in
+// a minimal container, a standard stream may be the terminal: the system tells the foreground
+// group of no other terminal than the one that controls the process.
 func terminal() (tty *os.File, group int, ok bool) {
-	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
-	if err != nil {
-		return nil, 0, false
-	}
-	group, err = unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
-	if err != nil {
+	if tty, err := os.OpenFile(ttyDevice, os.O_RDWR, 0); err == nil {
+		group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+		if err == nil {
+			return tty, group, true
+		}
 		tty.Close()
-		return nil, 0, false
 	}
-	return tty, group, true
+	for _, stream := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		group, err := unix.IoctlGetInt(int(stream.Fd()), unix.TIOCGPGRP)
+		if err != nil {
+			continue
+		}
+		if fd, err := unix.FcntlInt(stream.Fd(), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			return os.NewFile(uintptr(fd), stream.Name()), group, true
+		}
+	}
+	return nil, 0, false
 }
 
 func hasTerminal() bool {

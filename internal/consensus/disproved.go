@@ -41,8 +41,10 @@ import (
 //     that a voter refuses is not committed by its help.
 //
 // A leader elected by false votes again and again can be elected as often. Between two of
-// its terms any voter that has the committed entries may win, and ends the lack: its entries
-// replace those of the leader of before.
+// its terms a voter that has the committed entries may win, and ends the lack: its entries
+// replace those of the leader of before. For this a majority of the voters must live without
+// that leader. Its log ends in a newer term than theirs, so it votes for none of them, while
+// they vote for it: until such a majority lives, the cluster grants nothing.
 type disproved struct {
 	mu      sync.Mutex
 	leaders map[string]proof // by raft ID
@@ -61,22 +63,25 @@ func (d *disproved) note(m *raft.AppendEntriesRequest, verdict error, voters fun
 	if !errors.As(verdict, &no) || no.Entry == 0 {
 		return
 	}
-	now := voters()
-	if !slices.Contains(now, string(m.ID)) {
+	known := voters()
+	if !slices.Contains(known, string(m.ID)) {
 		return
 	}
+	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.leaders == nil {
 		d.leaders = make(map[string]proof)
 	}
 	for id := range d.leaders {
-		if !slices.Contains(now, id) {
+		if !slices.Contains(known, id) {
 			delete(d.leaders, id)
 		}
 	}
-	if old := d.leaders[string(m.ID)]; m.Term >= old.term {
-		d.leaders[string(m.ID)] = proof{m.Term, time.Now().Add(timing.Disproved)}
+	// The term of a malformed message may be anything: an old proof does not stand in the
+	// way of a new one.
+	if old := d.leaders[string(m.ID)]; m.Term >= old.term || now.After(old.until) {
+		d.leaders[string(m.ID)] = proof{m.Term, now.Add(timing.Disproved)}
 	}
 }
 

@@ -62,8 +62,8 @@ func (s *State) acquire(owner *session, c *Acquire) Outcome {
 	case p.full:
 		return s.refuse(owner, c.Seq, Outcome{Code: TooManyWaiters, Limit: uint64(limit)})
 	}
-	if cycle := s.cycleWith(owner, &w, keys, p.index); cycle != nil {
-		return s.refuse(owner, c.Seq, Outcome{Code: Deadlock, Cycle: cycle})
+	if out := s.waitsForEver(owner, &w, keys, p.index); out.Code != 0 {
+		return s.refuse(owner, c.Seq, out)
 	}
 	return s.enqueue(owner, &w, keys, p.index)
 }

@@ -103,7 +103,8 @@ func (s *State) setCapacity(owner *session, c SetCapacity) Outcome {
 // Such a cycle goes through a grant of permits of key that could be spared before, and
 // back to key through a waiter for permits that has a lineage: a waiter of another mode,
 // or for a tree, waited for that grant before. So these waiters alone are refused, and
-// the waiters that merely wait behind them are free then.
+// the waiters that merely wait behind them are free then. If the search would be too long,
+// all of them are refused, as TooManyWaiters.
 func (s *State) refuseStuck(key string) {
 	var waiters []vertex
 	for i := range s.keys.get(key).queue {
@@ -114,9 +115,13 @@ func (s *State) refuseStuck(key string) {
 	if len(waiters) == 0 {
 		return
 	}
-	stuck := s.search(waiters...).cyclic() // one for all: thousands may wait
-	s.refuseWaiters(key, Outcome{Code: Deadlock}, func(w *waiter) bool {
-		return w.Mode == Permit && len(w.under) > 0 && stuck[w.vertex(key)] > 0
+	d := s.search(MaxSearch, waiters...) // one for all: thousands may wait
+	out, stuck := Outcome{Code: TooManyWaiters}, map[vertex]int(nil)
+	if !d.tooLong() {
+		out.Code, stuck = Deadlock, d.cyclic()
+	}
+	s.refuseWaiters(key, out, func(w *waiter) bool {
+		return w.Mode == Permit && len(w.under) > 0 && (d.tooLong() || stuck[w.vertex(key)] > 0)
 	})
 }
 

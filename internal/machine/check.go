@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"unicode/utf8"
 )
@@ -120,7 +121,7 @@ func (s checker) checkSession(id SessionID, o *session) error {
 		return broken(10, "session %x weighs %+v", id, o.index.weight)
 	case o.ttl < MinTTL || o.ttl > MaxTTL:
 		return broken(10, "session %x has a TTL of %d ms", id, o.ttl)
-	case o.ending == 0 && slices.Contains(s.ended, endedBoot{o.node, o.boot}):
+	case o.ending == 0 && slices.Contains(s.ended, endedBoot{o.node, o.boot, false}):
 		return broken(12, "session %x is open for an ended process", id)
 	case !o.spent.valid():
 		return broken(10, "session %x has spent seqs %v", id, o.spent)
@@ -269,7 +270,7 @@ func (s checker) checkWait(key string, r *record, w *waiter) error {
 	if !blocked && !owner.dead() {
 		return broken(4, "session %x seq %d waits for %q, which it could be granted", w.session, w.seq, key)
 	}
-	if len(w.under) > 0 && s.deadlock(vertex{requestID: w.requestID}) != nil {
+	if len(w.under) > 0 && s.deadlock(math.MaxInt, vertex{requestID: w.requestID}).Code != 0 {
 		return broken(7, "session %x seq %d waits for %q for ever", w.session, w.seq, key)
 	}
 	return nil

@@ -18,9 +18,10 @@ func (h *header) code(c *coder) {
 	c.flag(&h.founded)
 	c.flag(&h.lifted)
 	c.numbers(&h.term, &h.bound, (*uint64)(&h.last), &h.commands, &h.format, &h.at, &h.second, &h.reserved, &h.idles, (*uint64)(&h.forgotten))
-	for i := range elements(c, &h.ended, MaxEnded, 2) {
+	for i := range elements(c, &h.ended, MaxEnded, 3) {
 		c.texts(&h.ended[i].node)
 		c.numbers(&h.ended[i].boot)
+		c.flag(&h.ended[i].left)
 	}
 }
 

@@ -245,7 +245,7 @@ type Close struct{ Session SessionID }
 // a later process of the node knows that this one has ended. From then on the table
 // refuses to open sessions for Boot and for earlier processes of Node, within
 // MaxEnded. The outcome is Unfinished while sessions of the process have keys left: see
-// EndSlice.
+// EndSlice. So it is while sessions of the process are open: one Forget ends MaxSlice.
 type Forget struct {
 	Node string
 	Boot uint64

@@ -77,7 +77,10 @@ func (s *State) Cost(c Command) int {
 	return 1
 }
 
-const seenPerUnit = 4 // entries of a Seen list
+const (
+	seenPerUnit  = 4  // entries of a Seen list
+	stepsPerUnit = 50 // steps of a search
+)
 
 // costOfAcquire counts each key of a set twice: the set may be taken back in the same entry.
 func (s *State) costOfAcquire(c *Acquire) int {
@@ -154,7 +157,7 @@ func (s *State) costOfSearch(tree bool, keys ...string) int {
 	if near == 0 && s.keys.trees == 0 {
 		return 1
 	}
-	return max(leastSearch, 2*near, s.searched/2)
+	return max(leastSearch, 2*near, s.searched/stepsPerUnit)
 }
 
 // noteSearch notes the steps of a search for Cost. A costly kind of searches is remembered

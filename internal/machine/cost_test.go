@@ -65,6 +65,7 @@ func costlyCommands(t testing.TB) []costly {
 		apply(t, s, Acquire{Session: b, Seq: uint64(i + 1), Key: "k", Spec: Spec{Mode: Shared}}, Granted)
 	}
 	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
+	apply(t, s, Acquire{Session: c, Seq: 1, Key: "mine"}, Queued)
 	list = append(list, costly{"a writer behind many readers", s, Acquire{Session: a, Seq: 2, Key: "k"}, readers},
 		costly{"a search among many readers", s, Acquire{Session: a, Seq: 2, Key: "k", Under: []Token{out.Token}}, readers})
 	return list

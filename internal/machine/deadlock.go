@@ -51,33 +51,67 @@ const (
 	firstBelow   // n of the waiters below key, by order, in conflict with a request for it
 )
 
-// needs is the vertices that must end before a vertex does: all of them. But anyHolder
-// never ends: it ends for each waiter in need of it by itself, once the holders known to
-// end free as much as the waiter lacks.
+// needs is a vertex that the search met, with the vertices that must end before it does:
+// all of them. But anyHolder never ends: it ends for each waiter in need of it by itself,
+// once the holders known to end free as much as the waiter lacks.
 type needs struct {
-	vertices []vertex
+	v        vertex
+	vertices []*needs
 	missing  int      // how many of them, not known to end, must end
 	neededBy []*needs // once for each time
 	ends     bool     // it is known to end
+	visited  bool     // by cycle
 
-	lacks int  // of a waiter: the permits, or places, that anyHolder must free for it
-	gives int  // of a grant: the permits, or 1 place, that it frees by its end
-	any   bool // this is anyHolder: neededBy is in the order of lacks, without the waiters that have room
-	freed int  // of anyHolder: by the vertices known to end
+	lacks int // of a waiter: the permits, or places, that anyHolder must free for it
+	gives int // of a grant: the permits, or 1 place, that it frees by its end
+	freed int // of anyHolder: by the holders known to end
 }
 
-// search explores the graph of waits from one vertex on.
+// search explores the graph of waits from some vertices on.
 type search struct {
 	s        *State
-	needs    map[vertex]*needs
-	order    []vertex             // in which they were found
-	position map[requestID]queued // of waiters that were met in a queue, to save a search there
+	waiters  map[requestID]*needs
+	others   map[vertex]*needs
+	order    []*needs             // in which they were found
+	spare    []needs              // for the next vertices
+	edges    []*needs             // the memory of needs.vertices
+	position map[requestID]queued // of waiters whose place in a queue is known
+	sought   map[string]bool      // keys in whose queue a waiter was looked for
 	alone    map[string][]int     // by key: the indexes of its waiters that are not shared
 	below    []vertex             // grants with waiters under them: see waitedUnder
 	known    bool                 // below is filled
-	waiters  map[vertex][]ranked  // the waiters of a firstBelow of none: see waitersBelow
-	steps    int                  // taken: tests bound it, since no voter applies a command meanwhile
+	lists    map[vertex][]ranked  // the waiters of a firstBelow of none: see waitersBelow
+
+	steps int // taken: no voter applies another command meanwhile
+	limit int // of the steps
+
+	scanned int // sessions looked at by holderOf: no steps, since another voter may know the holder
 }
+
+// MaxSearch bounds the steps of a search, since a search may meet every waiter of the
+// table. A step is a holder or a waiter looked at, about 20 ns; a vertex is vertexSteps,
+// and an edge edgeSteps. A request whose search would be longer is refused as
+// TooManyWaiters with the Limit 0. Ten thousand waiters and as many holders are within the
+// bound.
+//
+// The steps depend on the table alone, so every voter ends a search at the same step.
+//
+// Not taken: to let such a request wait. The request could then close a cycle of which
+// nobody is told, and each later search relies on a table without cycles.
+const (
+	MaxSearch   = 300_000
+	vertexSteps = 10
+	edgeSteps   = 3
+)
+
+// take notes n steps, and reports whether the search may go on.
+func (d *search) take(n int) bool {
+	d.steps += n
+	return d.steps <= d.limit
+}
+
+// tooLong reports whether the search has ended without a result.
+func (d *search) tooLong() bool { return d.steps > d.limit }
 
 // queued is a waiter's index in the queue of a key.
 type queued struct {
@@ -85,12 +119,13 @@ type queued struct {
 	i   int
 }
 
-// cycleWith puts w on trial in the queues of its keys, if w has a lineage, and
-// returns the cycle of waits that w would close; nil if there is none. Index i is
-// the place of w in the queue of a single key. Afterwards the table is as before.
-func (s *State) cycleWith(owner *session, w *waiter, keys []string, i int) (cycle []Link) {
+// waitsForEver puts w on trial in the queues of its keys, if w has a lineage. The result
+// is the refusal of a wait that would close a cycle, or of one whose search would be too
+// long; the zero Outcome if w may wait. Index i is the place of w in the queue of a single
+// key. Afterwards the table is as before.
+func (s *State) waitsForEver(owner *session, w *waiter, keys []string, i int) (out Outcome) {
 	if len(w.under) == 0 {
-		return nil
+		return Outcome{}
 	}
 	q := w.requestID
 	owner.index.requests.set(w.seq, location{key: keys[0], set: w.set, phase: waiting})
@@ -111,78 +146,159 @@ func (s *State) cycleWith(owner *session, w *waiter, keys []string, i int) (cycl
 			r.insertWaiter(i, *w)
 		})
 	}
-	if cycle = s.deadlock(vertex{requestID: q}); cycle == nil && w.upgrade != 0 {
-		cycle = s.deadlock(vertex{token: w.upgrade, key: keys[0], kind: aGrant})
+	start := []vertex{{requestID: q}}
+	if w.upgrade != 0 {
+		start = append(start, vertex{token: w.upgrade, key: keys[0], kind: aGrant})
+	}
+	if last := w.upgrade == 0 && (w.set || i == len(s.keys.get(keys[0]).queue)-1); !last || s.lineageWaitedFor(owner, w.under) {
+		out = s.deadlock(MaxSearch, start...)
 	}
 	for _, key := range keys {
-		s.removeWaiter(key, s.keys.get(key).position(q))
+		s.removeWaiter(key, s.keys.get(key).find(w))
 	}
 	for _, key := range made {
 		s.keys.drop(key)
 	}
 	s.sets.del(q)
 	owner.index.requests.remove(w.seq)
-	return cycle
+	return out
 }
 
-// deadlock returns the cycle through start, or a cycle for which start waits; nil if
-// start can end. The search takes time in proportion to the number of waiters met,
-// and to the keys of the waiters for several.
-func (s *State) deadlock(start vertex) []Link {
-	d := s.search(start)
-	if d.needs[start].ends {
-		return nil
+// lineageWaitedFor reports whether anybody may wait for a grant of a lineage. If nobody
+// does, the last of all queues cannot close a cycle under that lineage, and needs no
+// search: so it is for most requests.
+func (s *State) lineageWaitedFor(owner *session, under []Token) bool {
+	steps := 0
+	for _, t := range under {
+		seq, at, g := s.grantOf(owner, t)
+		if g == nil {
+			return true // a grant of another session, or an ended one
+		}
+		for _, key := range s.keysOf(owner, seq, at) {
+			steps += 1 + levelsOf(key)
+			if steps > maxLineageSteps || s.keys.waitedFor(key) {
+				return true
+			}
+		}
 	}
-	return d.cycle(start)
+	return false
 }
 
-func (s *State) search(start ...vertex) *search {
+// maxLineageSteps bounds the keys that lineageWaitedFor looks at.
+const maxLineageSteps = 4096
+
+// waitedFor reports whether key or, because of trees, a key above or below has a waiter.
+func (t *keyTable) waitedFor(key string) bool {
+	if len(t.get(key).queue) > 0 {
+		return true
+	}
+	if t.trees == 0 {
+		return false
+	}
+	for p := range above(key) {
+		if len(t.get(p).queue) > 0 {
+			return true
+		}
+	}
+	return t.waitedForBelow(key)
+}
+
+// deadlock returns the zero Outcome if all vertices of start can end, and otherwise a
+// refusal as Deadlock, with the cycle through the first that cannot, or a cycle for which
+// that vertex waits. If the search takes more steps than the limit, the refusal is
+// TooManyWaiters. The steps are in proportion to the number of waiters met, and to the
+// keys of the waiters for several.
+func (s *State) deadlock(limit int, start ...vertex) Outcome {
+	d := s.search(limit, start...)
+	if d.tooLong() {
+		return Outcome{Code: TooManyWaiters}
+	}
+	for _, v := range start {
+		if n := d.node(v); !n.ends {
+			return Outcome{Code: Deadlock, Cycle: d.cycle(n)}
+		}
+	}
+	return Outcome{}
+}
+
+func (s *State) search(limit int, start ...vertex) *search {
 	d := &search{
 		s:        s,
-		needs:    make(map[vertex]*needs),
+		waiters:  make(map[requestID]*needs),
+		others:   make(map[vertex]*needs),
 		position: make(map[requestID]queued),
+		sought:   make(map[string]bool),
 		alone:    make(map[string][]int),
-		waiters:  make(map[vertex][]ranked),
+		lists:    make(map[vertex][]ranked),
+		limit:    limit,
 	}
-	d.explore(start...)
-	d.markEnding()
-	s.noteSearch(d.steps)
+	d.explore(start)
+	if !d.tooLong() {
+		d.markEnding()
+	}
+	s.noteSearch(d.steps + d.scanned)
 	return d
 }
 
+// node returns the node of v, which is new unless the search has met v.
+func (d *search) node(v vertex) *needs {
+	var n *needs
+	if v.kind == aWaiter {
+		n = d.waiters[v.requestID]
+	} else {
+		n = d.others[v]
+	}
+	if n != nil {
+		return n
+	}
+	d.take(vertexSteps)
+	if len(d.spare) == 0 {
+		d.spare = make([]needs, min(1024, max(8, len(d.order))))
+	}
+	n, d.spare = &d.spare[0], d.spare[1:]
+	n.v = v
+	d.order = append(d.order, n)
+	if v.kind == aWaiter {
+		d.waiters[v.requestID] = n
+	} else {
+		d.others[v] = n
+	}
+	return n
+}
+
+// need adds v to the vertices that the vertex at hand needs.
+func (d *search) need(v vertex) {
+	d.take(edgeSteps)
+	d.edges = append(d.edges, d.node(v))
+}
+
 // explore finds all vertices that start needs, directly or not.
-func (d *search) explore(start ...vertex) {
-	work := slices.Clone(start)
-	for len(work) > 0 {
-		v := work[len(work)-1]
-		work = work[:len(work)-1]
-		d.steps++
-		if d.needs[v] != nil {
-			continue
-		}
-		n := &needs{}
-		d.needs[v] = n
-		d.order = append(d.order, v)
-		switch v.kind {
+func (d *search) explore(start []vertex) {
+	for _, v := range start {
+		d.node(v)
+	}
+	for i := 0; i < len(d.order) && !d.tooLong(); i++ {
+		n := d.order[i]
+		first := len(d.edges)
+		switch n.v.kind {
 		case aWaiter:
-			n.vertices, n.lacks = d.neededByWaiter(v.requestID)
+			n.lacks = d.neededByWaiter(n.v.requestID)
 		case aGrant:
-			n.vertices, n.gives = d.neededByGrant(v), max(1, int(d.grant(v).N))
+			n.gives = d.grant(n.v).gives()
+			d.neededByGrant(n.v)
 		case treeHolders:
-			n.vertices = d.treeHoldersOf(v)
+			d.treeHoldersOf(n.v)
 		case holdersBelow:
-			n.vertices = d.holdersBelow(v)
+			d.holdersBelow(n.v)
 		case firstWaiters:
-			n.vertices = d.firstWaiters(v)
+			d.firstWaiters(n.v)
 		case firstBelow:
-			n.vertices = d.firstBelow(v)
+			d.firstBelow(n.v)
 		default:
-			r := d.s.keys.get(v.key)
-			n.vertices = r.grantVertices(v.key)
+			n.freed = d.holdersOf(n.v.key)
 		}
+		n.vertices = d.edges[first:len(d.edges):len(d.edges)]
 		n.missing = len(n.vertices)
-		n.any = v.kind == anyHolder
-		work = append(work, n.vertices...)
 	}
 }
 
@@ -190,34 +306,49 @@ func (d *search) explore(start ...vertex) {
 // need of it, once. Not passes over all vertices until nothing changes: such passes
 // are quadratic where readers and writers take turns in a queue.
 func (d *search) markEnding() {
+	d.listNeededBy()
 	var work []*needs
-	for _, v := range d.order {
-		n := d.needs[v]
-		for _, needed := range n.vertices {
-			d.steps++
-			d.needs[needed].neededBy = append(d.needs[needed].neededBy, n)
-		}
-		if n.missing == 0 {
+	for _, n := range d.order {
+		switch {
+		case n.v.kind == anyHolder:
+			slices.SortFunc(n.neededBy, func(a, b *needs) int { return cmp.Compare(a.lacks, b.lacks) })
+			work = n.makeRoom(work)
+		case len(n.vertices) == 0:
 			n.ends = true
 			work = append(work, n)
-		}
-	}
-	for _, n := range d.needs {
-		if n.any {
-			slices.SortFunc(n.neededBy, func(a, b *needs) int { return cmp.Compare(a.lacks, b.lacks) })
 		}
 	}
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
 		for _, by := range n.neededBy {
-			d.steps++
-			if by.any {
+			if by.v.kind == anyHolder {
 				by.freed += n.gives
 				work = by.makeRoom(work)
 			} else {
 				work = by.lessOne(work)
 			}
+		}
+	}
+}
+
+// listNeededBy fills needs.neededBy. All lists share one array: missing is the length of
+// each list for a moment.
+func (d *search) listNeededBy() {
+	for _, n := range d.order {
+		n.missing = 0
+	}
+	for _, n := range d.edges {
+		n.missing++
+	}
+	all := make([]*needs, len(d.edges))
+	for _, n := range d.order {
+		n.neededBy, all = all[:0:n.missing], all[n.missing:]
+	}
+	for _, n := range d.order {
+		n.missing = len(n.vertices)
+		for _, needed := range n.vertices {
+			needed.neededBy = append(needed.neededBy, n)
 		}
 	}
 }
@@ -241,47 +372,6 @@ func (n *needs) makeRoom(work []*needs) []*needs {
 	return work
 }
 
-// cyclic returns the vertices that cannot end and that are in a cycle, or between two
-// cycles: how many of the others need each.
-func (d *search) cyclic() map[vertex]int {
-	needed := make(map[vertex]int)
-	each := func(v vertex, f func(vertex)) {
-		for _, next := range d.needs[v].vertices {
-			if n := d.needs[next]; !n.ends && !(n.any && d.needs[v].lacks <= n.freed) {
-				d.steps++
-				f(next)
-			}
-		}
-	}
-	var work []vertex
-	for _, v := range d.order {
-		if !d.needs[v].ends {
-			each(v, func(next vertex) { needed[next]++ })
-			work = append(work, v)
-		}
-	}
-	work = slices.DeleteFunc(work, func(v vertex) bool { return needed[v] > 0 })
-	for len(work) > 0 { // nothing of a cycle needs these
-		v := work[len(work)-1]
-		work = work[:len(work)-1]
-		each(v, func(next vertex) {
-			if needed[next]--; needed[next] == 0 {
-				work = append(work, next)
-			}
-		})
-	}
-	return needed
-}
-
-// grantVertices returns the grants of key.
-func (r *record) grantVertices(key string) []vertex {
-	vertices := make([]vertex, len(r.holders))
-	for i := range r.holders {
-		vertices[i] = vertex{token: r.holders[i].token, key: key, kind: aGrant}
-	}
-	return vertices
-}
-
 func (d *search) grant(v vertex) *grant {
 	r := d.s.keys.get(v.key)
 	return r.grant(v.token)
@@ -293,61 +383,4 @@ func (w *waiter) vertex(key string) vertex {
 		return vertex{token: w.upgrade, key: key, kind: aGrant}
 	}
 	return vertex{requestID: w.requestID}
-}
-
-// cycle returns the way from start through vertices that cannot end, back to start:
-// to a grant in start's lineage.
-func (d *search) cycle(start vertex) []Link {
-	type step struct {
-		v    vertex
-		from int // index of the step before
-	}
-	steps := []step{{start, -1}}
-	visited := map[vertex]bool{start: true}
-	for i := 0; i < len(steps); i++ {
-		for _, next := range d.needs[steps[i].v].vertices {
-			if next == start {
-				var way []vertex
-				for j := i; j >= 0; j = steps[j].from {
-					way = append(way, steps[j].v)
-				}
-				slices.Reverse(way)
-				return d.links(way)
-			}
-			if n := d.needs[next]; !visited[next] && !n.ends && !(n.any && d.needs[steps[i].v].lacks <= n.freed) {
-				visited[next] = true
-				steps = append(steps, step{next, i})
-			}
-		}
-	}
-	// There was no cycle before, so a vertex that cannot end leads to start. But the
-	// refusal does not depend on this argument.
-	return []Link{}
-}
-
-// links describes a way through vertices as the waits of clients.
-func (d *search) links(way []vertex) []Link {
-	// A waiter for a key waits for some holder of it: the vertex between is no link.
-	way = slices.DeleteFunc(way, func(v vertex) bool { return v.kind >= allHolders })
-	var links []Link
-	for i, v := range way {
-		if v.kind != aWaiter || len(links) == MaxCycle {
-			continue // a waiter under a grant has a link of its own
-		}
-		next := way[(i+1)%len(way)]
-		owner, key := d.waiter(v)
-		if next.kind == aGrant {
-			key = next.key
-		} else if next != v {
-			_, key = d.waiter(next)
-		}
-		links = append(links, Link{Client: owner.client, Key: key, Token: next.token})
-	}
-	return links
-}
-
-// waiter returns a waiter's session and its first key.
-func (d *search) waiter(v vertex) (*session, string) {
-	owner := d.s.sessions.get(v.session)
-	return owner, owner.index.requests.at(v.seq).key
 }

@@ -4,46 +4,81 @@ import "slices"
 
 // The edges of the graph of waits: the vertices that must end before another does.
 
-// neededByGrant returns the waiters under a grant. The grant needs all of them.
-func (d *search) neededByGrant(v vertex) []vertex {
-	g := d.grant(v)
-	if g.broken || g.ghost != nil || d.s.sessions.get(g.session).dead() {
-		return nil
-	}
-	waiters := d.s.lineage.waiters(g.lineageToken())
-	vertices := make([]vertex, len(waiters))
-	for i, q := range waiters {
-		vertices[i] = vertex{requestID: q}
-	}
-	return vertices
+// endsByItself reports whether a grant waits for no waiter under it. Then it is no part of
+// a cycle, and mostly no vertex.
+func (d *search) endsByItself(g *grant) bool {
+	return g.broken || g.ghost != nil || d.s.lineage[g.lineageToken()] == nil || d.s.sessions.get(g.session).dead()
 }
 
-// neededByWaiter returns all conflicts of a waiter, at all of its keys, and how much
+// gives returns the permits, or the place, that g frees by its end.
+func (g *grant) gives() int { return max(1, int(g.N)) }
+
+// neededByGrant adds the waiters under a grant. The grant needs all of them.
+func (d *search) neededByGrant(v vertex) {
+	g := d.grant(v)
+	if d.endsByItself(g) {
+		return
+	}
+	t := g.lineageToken()
+	if !d.take(2 * d.s.lineage.count(t)) {
+		return
+	}
+	for _, q := range d.s.lineage.waiters(t) {
+		d.need(vertex{requestID: q})
+	}
+}
+
+// holdersOf adds the holders of key, and returns the permits, or places, of those that end
+// by themselves.
+func (d *search) holdersOf(key string) (freed int) {
+	r := d.s.keys.get(key)
+	d.take(len(r.holders))
+	for i := range r.holders {
+		if g := &r.holders[i]; d.endsByItself(g) {
+			freed += g.gives()
+		} else {
+			d.need(vertex{token: g.token, key: key, kind: aGrant})
+		}
+	}
+	return freed
+}
+
+// neededByWaiter adds all conflicts of a waiter, at all of its keys, and returns how much
 // the holders of a key must free if not all of them must end.
-func (d *search) neededByWaiter(q requestID) (vertices []vertex, lacks int) {
+func (d *search) neededByWaiter(q requestID) (lacks int) {
 	s := d.s
 	owner := s.sessions.get(q.session)
 	if owner.dead() {
-		return nil, 0 // a slice takes it out of its queues
+		return 0 // a slice takes it out of its queues
 	}
+	var w *waiter
 	for _, key := range s.keysOf(owner, q.seq, owner.index.requests.at(q.seq)) {
+		if d.tooLong() {
+			break
+		}
 		r := s.keys.get(key)
-		i := d.positionOf(q, key, r)
-		w := &r.queue[i]
-		vertices = d.appendHolders(vertices, key, r, w, owner.client)
+		var i int
+		if w == nil {
+			i = d.positionOf(q, key, r)
+		} else {
+			i = r.find(w) // all queues agree on the order of a request
+		}
+		w = &r.queue[i]
+		d.take(1)
+		d.needHolders(key, r, w, owner.client)
 		lacks = r.lackedBy(w)
 		if s.keys.trees > 0 {
-			vertices = d.appendTreeHolders(vertices, key, w)
+			d.needTreeHolders(key, w)
 		}
 		if w.upgrade != 0 {
 			continue
 		}
-		vertices = d.appendWaiters(vertices, key, r, i)
+		lacks = max(lacks, d.needWaiters(key, r, i))
 		if s.keys.trees > 0 {
-			vertices = d.appendTreeWaiters(vertices, key, w)
+			d.needTreeWaiters(key, w)
 		}
 	}
-	return vertices, lacks
+	return lacks
 }
 
 // lackedBy returns how many permits must be freed before w can be granted its own; for
@@ -55,45 +90,60 @@ func (r *record) lackedBy(w *waiter) int {
 	return int(r.permits) + int(w.N) - int(r.capacity)
 }
 
-// positionOf returns the index of a waiter in key's queue.
+// positionOf returns the index of a waiter in the queue of key, the first of its keys. The
+// second search in a queue notes the places of all waiters there.
 func (d *search) positionOf(q requestID, key string, r *record) int {
 	if p, ok := d.position[q]; ok && p.key == key {
 		return p.i
 	}
-	i := r.position(q)
-	d.steps += i
-	return i
+	if !d.sought[key] {
+		d.sought[key] = true
+		d.take(len(r.queue) / 4)
+		return r.position(q)
+	}
+	d.take(edgeSteps * len(r.queue))
+	for i := range r.queue {
+		d.position[r.queue[i].requestID] = queued{key, i}
+	}
+	return d.position[q].i
 }
 
-// appendHolders appends the holders of key in conflict with w, as a single vertex if
-// possible.
-func (d *search) appendHolders(vertices []vertex, key string, r *record, w *waiter, client string) []vertex {
+// needHolders adds the holders of key in conflict with w, as a single vertex if possible.
+func (d *search) needHolders(key string, r *record, w *waiter, client string) {
 	switch {
 	case !r.heldAgainst(w, client):
-		return vertices
+		return
 	case w.Mode == r.holders[0].Mode && w.Mode != Exclusive:
-		return append(vertices, vertex{key: key, kind: anyHolder}) // there are too many
+		d.need(vertex{key: key, kind: anyHolder}) // there are too many
+		return
 	case w.upgrade == 0 && !r.ghostOf(client):
-		return append(vertices, vertex{key: key, kind: allHolders})
+		d.need(vertex{key: key, kind: allHolders})
+		return
 	}
+	d.take(len(r.holders))
 	for i := range r.holders {
-		d.steps++
-		if g := &r.holders[i]; g.token != w.upgrade && !g.waivedBy(w, client) {
-			vertices = append(vertices, vertex{token: g.token, key: key, kind: aGrant})
+		if g := &r.holders[i]; g.token != w.upgrade && !g.waivedBy(w, client) && !d.endsByItself(g) {
+			d.need(vertex{token: g.token, key: key, kind: aGrant})
 		}
 	}
-	return vertices
 }
 
-// appendWaiters appends waiters in conflict with the waiter at index i of key's
-// queue, from before that index. The last waiter that is not shared, and the shared
-// waiters behind, are enough: the rest conflict with that last waiter too. Waiters of dead
-// sessions are left out: they leave without waiting for the rest.
-func (d *search) appendWaiters(vertices []vertex, key string, r *record, i int) []vertex {
-	shared := r.queue[i].Mode == Shared
-	for i--; i >= 0; i-- {
-		d.steps++
-		if shared {
+// needWaiters adds waiters in conflict with the waiter at index i of key's queue, from
+// before that index. The last waiter that is not shared, and the shared waiters behind, are
+// enough: the rest conflict with that last waiter too. Waiters of dead sessions are left
+// out: they leave without waiting for the rest.
+//
+// A plain waiter needs nothing but the holders of key and the waiters before itself. So the
+// plain waiters next to index i are passed over, and the waiter at index i needs the holders
+// in their place: a queue of thousands is a few vertices. The result is how much the holders
+// must free for the waiters passed over. Not all plain waiters are passed over, but those up
+// to the first waiter with a lineage: otherwise thousands would pass over thousands.
+func (d *search) needWaiters(key string, r *record, i int) (lacks int) {
+	w := &r.queue[i]
+	plain := d.s.keys.trees == 0 && r.ghosts == 0
+	all := false
+	for i--; i >= 0 && d.take(1); i-- {
+		if w.Mode == Shared {
 			// Not each shared waiter by itself: each would pass over all waiters
 			// before.
 			if i = d.lastAlone(key, r, i); i < 0 {
@@ -104,13 +154,38 @@ func (d *search) appendWaiters(vertices []vertex, key string, r *record, i int) 
 		if d.s.sessions.get(v.session).dead() {
 			continue
 		}
-		d.position[v.requestID] = queued{key, i}
-		vertices = append(vertices, v.vertex(key))
+		if plain && w.Mode != Shared && !v.set && v.upgrade == 0 && len(v.under) == 0 {
+			switch {
+			case !r.heldAgainst(v, ""):
+			case v.Mode == Permit && w.Mode == Permit && r.permits > 0:
+				lacks = max(lacks, r.lackedBy(v))
+			default:
+				all = true
+			}
+			continue
+		}
+		d.needAt(key, r, i)
+		plain = false
 		if v.Mode != Shared {
 			break
 		}
 	}
-	return vertices
+	if all {
+		d.need(vertex{key: key, kind: allHolders})
+	}
+	if lacks > 0 {
+		d.need(vertex{key: key, kind: anyHolder})
+	}
+	return lacks
+}
+
+// needAt adds the waiter at index i of key's queue.
+func (d *search) needAt(key string, r *record, i int) {
+	w := &r.queue[i]
+	if !w.set {
+		d.position[w.requestID] = queued{key, i}
+	}
+	d.need(w.vertex(key))
 }
 
 // lastAlone returns the index of the last waiter in key's queue, up to index i, that
@@ -118,8 +193,8 @@ func (d *search) appendWaiters(vertices []vertex, key string, r *record, i int) 
 func (d *search) lastAlone(key string, r *record, i int) int {
 	alone, ok := d.alone[key]
 	if !ok {
+		d.take(len(r.queue))
 		for j := range r.queue {
-			d.steps++
 			if r.queue[j].Mode != Shared && !d.s.sessions.get(r.queue[j].session).dead() {
 				alone = append(alone, j)
 			}

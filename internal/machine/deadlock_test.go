@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"math"
 	"math/rand"
 	"slices"
 	"testing"
@@ -209,6 +210,15 @@ func TestDeadlocksAreExact(t *testing.T) {
 			if out.Code == Queued {
 				lineage[q] = lin
 				queued++
+				// A search ends at the same step on every voter, so it has as many
+				// steps in a restored table.
+				c, err := restored(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, want := c.search(math.MaxInt, vertex{requestID: q}).steps, s.search(math.MaxInt, vertex{requestID: q}).steps; got != want {
+					t.Fatalf("run %d: %d steps in a restored table, %d in the other", run, got, want)
+				}
 			}
 			if out.Code == Deadlock {
 				refused++
@@ -287,12 +297,13 @@ func crossing(t testing.TB) *State {
 }
 
 // queuedUnder makes b wait for key while b holds l, and returns the steps of this
-// search.
+// search, and the sessions that it looked at.
 func queuedUnder(t *testing.T, s *State, c Acquire) int {
 	t.Helper()
 	c.Session, c.Under = session16("b"), []Token{2}
 	apply(t, s, c, Queued)
-	return s.search(vertex{requestID: requestID{c.Session, c.Seq}}).steps
+	d := s.search(math.MaxInt, vertex{requestID: requestID{c.Session, c.Seq}})
+	return d.steps + d.scanned
 }
 
 func TestTheSearchIsLinearInWhomItMeets(t *testing.T) {
@@ -323,6 +334,20 @@ func TestTheSearchIsLinearInWhomItMeets(t *testing.T) {
 			}
 			return "m"
 		},
+		"readers under one grant, and writers in turn": func(s *State) string {
+			out, _ := apply(t, s, Acquire{Session: a, Seq: n + 2, Key: "base"}, Granted)
+			for i := range uint64(n) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "k", Spec: Spec{Mode: Mode(i % 2)}, Under: []Token{out.Token}[:i%2]}, Queued)
+			}
+			return "base"
+		},
+		"writers under one grant": func(s *State) string {
+			out, _ := apply(t, s, Acquire{Session: a, Seq: n + 2, Key: "base"}, Granted)
+			for i := range uint64(n) {
+				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "k", Under: []Token{out.Token}}, Queued)
+			}
+			return "base"
+		},
 		"waiters for more and more permits": func(s *State) string {
 			for i := range uint64(n / 2) {
 				apply(t, s, Acquire{Session: a, Seq: i + 2, Key: "p", Spec: Spec{Mode: Permit, N: 1, Of: n / 2}}, Granted)
@@ -335,7 +360,7 @@ func TestTheSearchIsLinearInWhomItMeets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := crossing(t)
-			if steps := queuedUnder(t, s, Acquire{Seq: 2, Key: fill(s)}); steps < n || steps > 20*n {
+			if steps := queuedUnder(t, s, Acquire{Seq: 2, Key: fill(s)}); steps < n || steps > MaxSearch {
 				t.Errorf("%d steps for %d waiters and holders", steps, n)
 			}
 		})
@@ -422,7 +447,75 @@ func TestGrantsThatEndedAreNotLookedForAgain(t *testing.T) {
 		c := Acquire{Session: a, Seq: seq + 2 + uint64(i), Key: "t/1", Under: ended[i*names : (i+1)*names]}
 		apply(t, s, c, Queued)
 	}
-	if steps := queuedUnder(t, s, Acquire{Seq: 2, Key: "t", Spec: Spec{Tree: true}}); steps > 50*waiters {
+	queuedUnder(t, s, Acquire{Seq: 2, Key: "t", Spec: Spec{Tree: true}})
+	if steps := queuedUnder(t, s, Acquire{Seq: 3, Key: "t", Spec: Spec{Tree: true}}); steps > 20*waiters*names {
 		t.Errorf("%d steps for %d waiters", steps, waiters)
+	}
+}
+
+// TestALongSearchIsRefused: a request whose search takes too many steps is refused, and the
+// refusal changes nothing. So is it in a restored table, and no voter goes its own way.
+func TestALongSearchIsRefused(t *testing.T) {
+	s := founded()
+	a, b, c := session16("a"), session16("b"), session16("c")
+	for _, id := range []SessionID{a, b, c} {
+		apply(t, s, Open{Session: id, Client: "client", TTL: 1000}, OK)
+	}
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "mine"}, Queued)
+	for i := range 2 * MaxWaiters {
+		s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Key: fmt.Sprint("r/", i%4000)})
+	}
+	other, err := restored(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := Acquire{Session: a, Seq: 2, Key: "r", Spec: Spec{Tree: true}, Under: []Token{out.Token}}
+	before := s.Counts()
+	before.Answers++
+	for _, s := range []*State{s, other} {
+		if out, _ := apply(t, s, request, TooManyWaiters); out.Limit != 0 {
+			t.Errorf("%+v", out)
+		}
+		if now := s.Counts(); now != before {
+			t.Errorf("%+v, before %+v", now, before)
+		}
+	}
+	if s.Digest() != other.Digest() {
+		t.Error("the tables differ")
+	}
+	// Nobody waits for a key of the same request's caller: there is nothing to search.
+	free, _ := apply(t, s, Acquire{Session: a, Seq: 3, Key: "free"}, Granted)
+	request.Seq, request.Under = 4, []Token{free.Token}
+	apply(t, s, request, Queued)
+}
+
+// TestALoweredCapacityRefusesAfterALongSearch: the waiters with a lineage that may be stuck
+// are refused, and no cycle stays.
+func TestALoweredCapacityRefusesAfterALongSearch(t *testing.T) {
+	s := founded()
+	a, c := session16("a"), session16("c")
+	for _, id := range []SessionID{a, c} {
+		apply(t, s, Open{Session: id, Client: "client", TTL: 1000}, OK)
+	}
+	const of = 4
+	permit := Spec{Mode: Permit, N: 1, Of: of}
+	var held []Token
+	for i := range of {
+		out, _ := apply(t, s, Acquire{Session: a, Seq: uint64(i + 1), Key: "p", Spec: permit}, Granted)
+		held = append(held, out.Token)
+	}
+	apply(t, s, Acquire{Session: a, Seq: 11, Key: "p", Spec: permit, Under: held[:2]}, Queued)
+	for i := range MaxHeld / 3 {
+		key := fmt.Sprint("r", i)
+		s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Key: key})
+		s.Apply(Acquire{Session: a, Seq: uint64(i + 12), Key: key, Under: held[:1]})
+	}
+	_, events := apply(t, s, SetCapacity{Session: c, Seq: MaxHeld, Key: "p", Of: 2}, OK)
+	refused := slices.ContainsFunc(events, func(e Event) bool {
+		return e.Kind == EventRefused && e.Session == a && e.Seq == 11 && e.Code == TooManyWaiters
+	})
+	if !refused {
+		t.Errorf("%d events without the refusal", len(events))
 	}
 }

@@ -12,125 +12,145 @@ import (
 // thousands of holders and waiters above and below their keys. So a waiter needs these
 // through vertices that it shares with other waiters, and the search stays linear.
 
-// appendTreeHolders appends the holders above and below key that conflict with w: one
-// vertex for each key above, and one for all keys below.
-func (d *search) appendTreeHolders(vertices []vertex, key string, w *waiter) []vertex {
+// needTreeHolders adds the holders above and below key that conflict with w: one vertex
+// for each key above, and one for all keys below.
+func (d *search) needTreeHolders(key string, w *waiter) {
 	for p := range above(key) {
-		d.steps++
+		d.take(edgeSteps)
 		if len(d.s.keys.get(p).holders) > 0 {
-			vertices = append(vertices, vertex{key: p, kind: treeHolders, tree: w.Tree, mode: w.Mode})
+			d.need(vertex{key: p, kind: treeHolders, tree: w.Tree, mode: w.Mode})
 		}
 	}
-	return append(vertices, vertex{key: key, kind: holdersBelow, tree: w.Tree, mode: w.Mode})
+	if d.heldBelow(key) {
+		d.need(vertex{key: key, kind: holdersBelow, tree: w.Tree, mode: w.Mode})
+	}
 }
 
-// treeHoldersOf returns the holders of v's key that conflict with v's request.
-func (d *search) treeHoldersOf(v vertex) []vertex {
+// heldBelow reports whether a key below key is held.
+func (d *search) heldBelow(key string) bool {
+	d.take(edgeSteps)
+	for _, set := range []keySets{heldAlone, heldShared} {
+		for range d.s.keys.keysBelow(key, set) {
+			return true
+		}
+	}
+	return false
+}
+
+// treeHoldersOf adds the holders of v's key that conflict with v's request.
+func (d *search) treeHoldersOf(v vertex) {
 	r := d.s.keys.get(v.key)
-	all := r.grantVertices(v.key)
-	d.steps += len(all)
-	return slices.DeleteFunc(all, func(g vertex) bool { return !treesConflict(v.tree, v.mode, &d.grant(g).Spec) })
+	d.take(len(r.holders))
+	for i := range r.holders {
+		if g := &r.holders[i]; treesConflict(v.tree, v.mode, &g.Spec) && !d.endsByItself(g) {
+			d.need(vertex{token: g.token, key: v.key, kind: aGrant})
+		}
+	}
 }
 
-// holdersBelow returns the holders below v's key that conflict with v's request.
-func (d *search) holdersBelow(v vertex) (grants []vertex) {
+// holdersBelow adds the holders below v's key that conflict with v's request.
+func (d *search) holdersBelow(v vertex) {
 	// There may be a million holders below. Only grants with waiters under them can be
 	// in a cycle, and the lineage knows these.
 	if !d.known {
 		d.known, d.below = true, d.waitedUnder()
 	}
 	i, _ := slices.BinarySearchFunc(d.below, v.key+"/", func(g vertex, first string) int { return strings.Compare(g.key, first) })
-	for ; i < len(d.below) && isBelow(d.below[i].key, v.key); i++ {
-		d.steps++
+	for ; i < len(d.below) && isBelow(d.below[i].key, v.key) && d.take(1); i++ {
 		if g := d.below[i]; treesConflict(v.tree, v.mode, &d.grant(g).Spec) {
-			grants = append(grants, g)
+			d.need(g)
 		}
 	}
-	return grants
 }
 
-// ranked is a waiter as a vertex, with its order.
+// ranked is the waiter at index i of key's queue, with its order.
 type ranked struct {
 	order uint64
-	v     vertex
+	queued
 }
 
-// appendTreeWaiters appends the waiters above and below key that stand before w and
-// conflict with it, in the same way.
-func (d *search) appendTreeWaiters(vertices []vertex, key string, w *waiter) []vertex {
+// needTreeWaiters adds the waiters above and below key that stand before w and conflict
+// with it, in the same way.
+func (d *search) needTreeWaiters(key string, w *waiter) {
 	for p := range above(key) {
-		d.steps++
+		d.take(edgeSteps)
 		r := d.s.keys.get(p)
 		if n := sort.Search(len(r.queue), func(i int) bool { return r.queue[i].order >= w.order }); n > 0 {
-			vertices = append(vertices, vertex{key: p, kind: firstWaiters, tree: w.Tree, mode: w.Mode, n: n})
+			d.need(vertex{key: p, kind: firstWaiters, tree: w.Tree, mode: w.Mode, n: n})
 		}
 	}
 	below := vertex{key: key, kind: firstBelow, tree: w.Tree, mode: w.Mode}
 	list := d.waitersBelow(below)
 	below.n, _ = slices.BinarySearchFunc(list, w.order, func(o ranked, order uint64) int { return cmp.Compare(o.order, order) })
 	if below.n > 0 {
-		vertices = append(vertices, below)
+		d.need(below)
 	}
-	return vertices
 }
 
-// firstWaiters returns the last of the first n waiters of v's key, if it conflicts with
-// v's request, and the vertex of the others.
-func (d *search) firstWaiters(v vertex) (vertices []vertex) {
-	i := v.n - 1
-	if w := &d.s.keys.get(v.key).queue[i]; treesConflict(v.tree, v.mode, &w.Spec) {
-		d.position[w.requestID] = queued{v.key, i}
-		vertices = append(vertices, w.vertex(v.key))
+// firstWaiters adds the last of the first n waiters of v's key, if it conflicts with v's
+// request, and the vertex of the others.
+func (d *search) firstWaiters(v vertex) {
+	v.n--
+	r := d.s.keys.get(v.key)
+	if treesConflict(v.tree, v.mode, &r.queue[v.n].Spec) {
+		d.needAt(v.key, r, v.n)
 	}
-	if v.n = i; v.n > 0 {
-		vertices = append(vertices, v)
+	if v.n > 0 {
+		d.need(v)
 	}
-	return vertices
 }
 
 // firstBelow is firstWaiters of all queues below v's key.
-func (d *search) firstBelow(v vertex) []vertex {
-	n := v.n
+func (d *search) firstBelow(v vertex) {
+	n := v.n - 1
 	v.n = 0
-	vertices := []vertex{d.waitersBelow(v)[n-1].v}
-	if v.n = n - 1; v.n > 0 {
-		vertices = append(vertices, v)
+	at := d.waitersBelow(v)[n]
+	d.needAt(at.key, d.s.keys.get(at.key), at.i)
+	if v.n = n; v.n > 0 {
+		d.need(v)
 	}
-	return vertices
 }
 
 // waitersBelow returns the waiters below v's key that conflict with v's request, in
 // their order.
 func (d *search) waitersBelow(v vertex) []ranked {
-	list, ok := d.waiters[v]
+	list, ok := d.lists[v]
 	if ok {
 		return list
 	}
 	for key := range d.s.keys.keysBelow(v.key, waitersBelow(v.tree)) {
 		r := d.s.keys.get(key)
+		if !d.take(edgeSteps * (1 + len(r.queue))) {
+			break
+		}
 		for i := range r.queue {
-			d.steps++
-			if w := &r.queue[i]; treesConflict(v.tree, v.mode, &w.Spec) {
-				d.position[w.requestID] = queued{key, i}
-				list = append(list, ranked{w.order, w.vertex(key)})
+			if treesConflict(v.tree, v.mode, &r.queue[i].Spec) {
+				list = append(list, ranked{r.queue[i].order, queued{key, i}})
 			}
 		}
 	}
 	slices.SortStableFunc(list, func(a, b ranked) int { return cmp.Compare(a.order, b.order) })
-	d.waiters[v] = list
+	d.lists[v] = list
 	return list
 }
 
 // waitedUnder returns the grants with waiters under them, in the order of their keys.
 func (d *search) waitedUnder() (grants []vertex) {
 	s := d.s
+	if !d.take(vertexSteps * len(s.lineage)) {
+		return nil
+	}
 	for _, t := range slices.Sorted(maps.Keys(s.lineage)) {
 		o := d.holderOf(t)
 		if o == nil {
 			continue
 		}
 		seq, at, _ := s.grantOf(o, t)
-		for _, key := range s.keysOf(o, seq, at) {
+		keys := s.keysOf(o, seq, at)
+		if !d.take(edgeSteps * len(keys)) {
+			return nil
+		}
+		for _, key := range keys {
 			grants = append(grants, vertex{token: at.token, key: key, kind: aGrant})
 		}
 	}
@@ -156,7 +176,7 @@ func (d *search) holderOf(t Token) *session {
 		return o
 	}
 	for id, o := range s.sessions.all {
-		d.steps++
+		d.scanned++
 		if has(o) {
 			b.holder = id
 			return o

@@ -44,7 +44,8 @@
 //   - No request is granted before a conflicting waiter that came first, unless by
 //     priority, by delay, as a named successor or as an upgrade; and by the first
 //     three at most MaxPassed times.
-//   - A wait without end is refused, as far as Under names the grants.
+//   - A wait without end is refused, as far as Under names the grants. If the search for it
+//     would take more than MaxSearch steps, the wait is refused too, as TooManyWaiters.
 //   - No permits are granted beyond the capacity of the key, and no request for permits
 //     waits for more of them than the capacity.
 //   - A shard of a group is assigned to one caller at most, and each caller is told its

@@ -169,7 +169,7 @@ func (s *State) takeSlice(gone []*session, work int) {
 			o = s.editSession(o)
 			gone[i], o.begun = o, true
 			o.index.rest = o.index.collect(o.ending != 0)
-			work -= o.index.requests.len() / mapPerWork
+			work -= workPerAnswer + o.index.requests.len()/mapPerWork
 		}
 		work = s.leaveGroups(o, work)
 		work = s.leaveQueues(o, work)

@@ -40,6 +40,14 @@ func (l lineage) remove(under []Token, q requestID) {
 	}
 }
 
+// count returns the number of the waiters under the grant of a lineage token.
+func (l lineage) count(t Token) int {
+	if b := l[t]; b != nil {
+		return len(b.waiters)
+	}
+	return 0
+}
+
 // waiters returns the waiters under the grant of a lineage token, in one order on
 // every voter.
 func (l lineage) waiters(t Token) []requestID {

@@ -58,22 +58,40 @@ func treeCommands(t testing.TB) []costly {
 	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
 	apply(t, s, Acquire{Session: c, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, Granted)
 	apply(t, s, Acquire{Session: b, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, Queued)
+	apply(t, s, Acquire{Session: b, Seq: 2, Key: "mine"}, Queued)
 	add("a search for a set of deep trees", s, Acquire{Session: a, Seq: 2, Keys: deep(0, MaxKeys), Spec: tree, Under: []Token{out.Token}}, MaxKeys)
 
 	// Thousands of waiters below a key, and of a tree's.
 	s = table()
 	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "mine"}, Queued)
 	for i := range 2 * MaxWaiters {
 		s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Key: fmt.Sprint("r/", i%4000)})
 	}
 	add("a search above thousands of waiters", s, Acquire{Session: a, Seq: 2, Key: "r", Spec: tree, Under: []Token{out.Token}}, 4000)
 	s = table()
 	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
-	out2, _ := apply(t, s, Acquire{Session: c, Seq: 1, Key: "r", Spec: tree}, Granted)
+	apply(t, s, Acquire{Session: c, Seq: 1, Key: "r", Spec: tree}, Granted)
+	out2, _ := apply(t, s, Acquire{Session: c, Seq: MaxHeld, Key: "base"}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "mine"}, Queued)
 	for i := range MaxWaiters {
 		s.Apply(Acquire{Session: c, Seq: uint64(i + 2), Key: fmt.Sprint("r/", i%100, "/x"), Spec: Spec{Tree: i%2 == 0}, Under: []Token{out2.Token}})
 	}
 	add("a search among thousands of trees", s, Acquire{Session: a, Seq: 2, Key: "r", Spec: tree, Under: []Token{out.Token}}, MaxWaiters)
+
+	// Each waiter of a queue has a lineage, so that none can be passed over.
+	for _, mode := range []Mode{Exclusive, Shared} {
+		s = table()
+		out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
+		apply(t, s, Acquire{Session: c, Seq: 1, Key: "r", Spec: Spec{Tree: true}}, Granted)
+		out2, _ = apply(t, s, Acquire{Session: c, Seq: MaxHeld, Key: "base"}, Granted)
+		apply(t, s, Acquire{Session: b, Seq: 1, Key: "mine"}, Queued)
+		for i := range MaxWaiters - 1 {
+			s.Apply(Acquire{Session: c, Seq: uint64(i + 2), Key: "r", Spec: Spec{Mode: mode}, Under: []Token{out2.Token}})
+		}
+		name := map[Mode]string{Exclusive: "writers", Shared: "readers"}[mode]
+		add("a search among "+name+" beside a tree", s, Acquire{Session: a, Seq: 2, Key: "r", Under: []Token{out.Token}}, MaxWaiters)
+	}
 	return list
 }
 

@@ -12,7 +12,7 @@ const (
 	// that the seq of a refused Acquire may be spent, and that the grants of its Freed list
 	// are released unless the Code is BadCommand, NoSession or WrongFormat.
 	Held           Code = 16 // Try: the key is held, by Holder; Reshard: a caller or a holder of the old number is left
-	TooManyWaiters Code = 17 // Limit waiters are allowed
+	TooManyWaiters Code = 17 // Limit waiters are allowed; 0: the search for a deadlock would be too long, see MaxSearch
 	Founding       Code = 18 // Try: nothing is granted before the founding wait is over
 	NoSession      Code = 19 // the session is not open
 	NotHeld        Code = 20 // the session does not hold that token; Ask, Break: nobody does, and Holder holds the key

@@ -225,7 +225,12 @@ func (r *record) grant(token Token) *grant { return &r.holders[r.holder(token)] 
 
 // position returns the index of a request in the queue, -1 if it is not there.
 func (r *record) position(q requestID) int {
-	return slices.IndexFunc(r.queue, func(w waiter) bool { return w.requestID == q })
+	for i := range r.queue {
+		if r.queue[i].requestID == q {
+			return i
+		}
+	}
+	return -1
 }
 
 // find is position of a waiter whose order is at hand, in logarithmic time: the queue

@@ -31,7 +31,8 @@ package machine
 //   - I10: memory is bounded: MaxHeld keys, MaxHeldBytes of them, MaxUnseen outcomes and
 //     MaxGaps gaps among the spent seqs of a session, the idle keys, the values, and sizes
 //     as in the limits.
-//   - I12: no session is open, and not ending, for a process that Forget named last of its node.
+//   - I12: no session is open, and not ending, for a process that Forget named last of its node,
+//     unless that Forget has left sessions for the next one.
 //   - I14: a revoked session is marked silent, and its waiters and callers are about to leave.
 //   - I15: everything that is left of an ending session, and the waiters and callers
 //     of a revoked one, will be in a slice, once.

@@ -38,8 +38,8 @@ func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 	if out := owner.index.roomFor(weightOf(nil, "", w.under)); out.Code != 0 {
 		return out
 	}
-	if cycle := s.cycleWith(owner, &w, []string{at.key}, 0); cycle != nil {
-		return s.refuse(owner, c.Seq, Outcome{Code: Deadlock, Cycle: cycle})
+	if out := s.waitsForEver(owner, &w, []string{at.key}, 0); out.Code != 0 {
+		return s.refuse(owner, c.Seq, out)
 	}
 	r = s.keys.get(at.key)
 	if !s.keys.heldAgainst(at.key, r, &w, owner.client) {

@@ -248,8 +248,9 @@ func frees(s *State, c Command) (freed []requestID) {
 func (w *witness) see(c Command, held requestID, freed []requestID, out Outcome, events []Event) error {
 	w.now++
 	forgotten := make(map[SessionID]bool) // that must end now
+	// The grants are freed whatever comes of the request itself, unless it is malformed.
 	if len(freed) == 0 || out.Code == BadCommand || out.Code == WrongFormat {
-		if err := w.verdict(c, held, out, forgotten); err != nil {
+		if err := w.verdict(c, held, out, events, forgotten); err != nil {
 			return err
 		}
 		return w.effects(c, events, forgotten)
@@ -262,12 +263,12 @@ func (w *witness) see(c Command, held requestID, freed []requestID, out Outcome,
 	if err := w.effects(c, events, forgotten); err != nil {
 		return err
 	}
-	return w.verdict(c, held, out, forgotten)
+	return w.verdict(c, held, out, events, forgotten)
 }
 
 // verdict judges the outcome of a command, and adds to forgotten the sessions that must
 // end in the same step.
-func (w *witness) verdict(c Command, held requestID, out Outcome, forgotten map[SessionID]bool) error {
+func (w *witness) verdict(c Command, held requestID, out Outcome, events []Event, forgotten map[SessionID]bool) error {
 	switch c := c.(type) {
 	case Acquire:
 		q := requestID{c.Session, c.Seq}
@@ -396,15 +397,28 @@ func (w *witness) verdict(c Command, held requestID, out Outcome, forgotten map[
 			return fmt.Errorf("opened with code %d, the process has ended: %t", out.Code, dead)
 		}
 		if out.Code == OK && !open {
-			w.process[c.Session] = endedBoot{c.Node, c.Boot}
+			w.process[c.Session] = endedBoot{node: c.Node, boot: c.Boot}
 		}
 	case Forget:
 		if out.Code == OK || out.Code == Unfinished {
 			w.forgot[c.Node] = max(w.forgot[c.Node], c.Boot)
+			for _, e := range events {
+				if (e.Kind == EventEnding || e.Kind == EventEnded) && w.process[e.Session] == (endedBoot{node: c.Node, boot: c.Boot}) {
+					w.leave(e.Session)
+					forgotten[e.Session] = true
+				}
+			}
 			for id, p := range w.process {
-				if p == (endedBoot{c.Node, c.Boot}) {
-					w.leave(id)
-					forgotten[id] = true
+				if p != (endedBoot{node: c.Node, boot: c.Boot}) || forgotten[id] {
+					continue
+				}
+				for first := range forgotten {
+					if out.Code == OK || compareSessions(id, first) < 0 {
+						return fmt.Errorf("the forget with code %d left %v, and not %v", out.Code, id, first)
+					}
+				}
+				if len(forgotten) == 0 {
+					return fmt.Errorf("the forget with code %d left %v, and ended none", out.Code, id)
 				}
 			}
 		}
