@@ -4,7 +4,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
 COUNT       ?= 50
 
-.PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci bench fuzz stress kills release
+.PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci bench fuzz stress kills deploy release
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ vet: ## gofmt and go vet
 
 lint: ## staticcheck, at the version that CI uses
 	go run $(STATICCHECK) ./...
+
+deploy: ## play the manifests for Kubernetes with real processes (Linux, root; takes three minutes)
+	bash .ci/run deploy
 
 cross: ## build for every system and architecture we promise
 	bash .ci/run cross

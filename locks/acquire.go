@@ -73,11 +73,16 @@ func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock
 		return nil, err
 	}
 	defer c.calls.Done()
-	defer c.mayBlock(ctx, req.key)()
 	if req.err != nil {
 		return nil, req.err
 	}
 	req.series = c.series(req.key)
+	if req.options&optSticky != 0 && ctx.Err() == nil {
+		if l := c.reacquire(parent, &req); l != nil {
+			return l, nil
+		}
+	}
+	defer c.mayBlock(ctx, req.key)()
 	call := c.traceCall(parent, &req)
 	l, err := c.acquireInAnySession(ctx, parent, req)
 	if err != nil {
@@ -169,6 +174,7 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	cmd.Block = w.cmd.Block
 	if len(freed) > 0 {
 		cmd.Freed = freedTokens(freed)
 		s.awaitCancels()

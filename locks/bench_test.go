@@ -136,6 +136,44 @@ func BenchmarkLazy(b *testing.B) {
 	}
 }
 
+// BenchmarkStickyReacquire is a cycle of Acquire and Release on a key that the client keeps.
+// In one of 512 cycles or so the cluster is asked for further tokens.
+func BenchmarkStickyReacquire(b *testing.B) {
+	for _, durable := range []bool{false, true} {
+		store := "memory"
+		if durable {
+			store = "durable"
+		}
+		b.Run(store, func(b *testing.B) {
+			_, c := benchCluster(b, durable)
+			b.ReportAllocs()
+			var local, asked, slow time.Duration
+			var n, asks int
+			for b.Loop() {
+				begun := time.Now()
+				l, err := c.Acquire(b.Context(), "k", locks.Sticky())
+				took := time.Since(begun)
+				if err == nil {
+					err = l.Release(b.Context())
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				if took > 50*time.Microsecond {
+					asked += took
+					asks++
+				} else {
+					local += took
+					slow = max(slow, took)
+					n++
+				}
+			}
+			b.ReportMetric(float64(local.Nanoseconds())/float64(max(n, 1)), "ns/local-acquire")
+			b.ReportMetric(float64(asks)/float64(b.N), "asks/op")
+		})
+	}
+}
+
 // BenchmarkSecret compares two clusters in memory, with and without a secret, on cycles
 // that 32 goroutines of a follower run. The clusters take turns, so that noise of the
 // host meets both. secret/plain is the throughput under the secret, plain text being 1.

@@ -270,7 +270,7 @@ var visits = []func(*visitor, context.Context){
 }
 
 func (v *visitor) acquire(ctx context.Context) {
-	opts := [][]Option{nil, {Shared()}, {Shared()}, {Permits(1, 2)}, {Priority(1)}, {Delay(time.Second)}, {Lazy()}, {Lazy(), Shared()}}[v.rng.IntN(8)]
+	opts := [][]Option{nil, {Shared()}, {Shared()}, {Permits(1, 2)}, {Priority(1)}, {Delay(time.Second)}, {Lazy()}, {Lazy(), Shared()}, {Sticky()}, {Sticky()}}[v.rng.IntN(10)]
 	l, err := v.c.Acquire(ctx, v.key(), opts...)
 	v.b.ended(ctx, "Acquire", err)
 	if err == nil {

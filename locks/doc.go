@@ -19,7 +19,7 @@
 //   - One holder. No two grants of a key are in force in the cluster at once,
 //     except shared grants, and permits up to the capacity of the key.
 //   - Tokens rise. A grant's token is larger than the token of every earlier
-//     grant, of any key, in a successor of a lost cluster too. After the loss of
+//     grant, of any key (with Sticky: of its key), in a successor of a lost cluster too. After the loss of
 //     every process and every Dir this rests on the wall clock of the process that
 //     founds the next cluster: if that clock is behind the earlier founder's, tokens
 //     may fall, and a fence then refuses the rightful holder until they have caught
@@ -87,6 +87,41 @@
 // its monotonic clock, so the sleep is added: on Linux the kernel reports it;
 // elsewhere a wall clock that ran ahead counts as sleep, and setting the clock
 // forward may end locks early.
+//
+// # Sticky keys
+//
+// With the option Sticky the cluster grants the key once, and the client makes one lock
+// after another from that grant, without asking. Why the guarantees hold:
+//
+//   - One holder. In the cluster the client's session holds the key all the time, so nobody
+//     else does. In the client at most one lock of the grant exists: the session hands the
+//     grant from a released lock to the next under a mutex, and only after the context of
+//     the released lock has ended.
+//   - Tokens rise for each key. The entry that grants the key also takes a block of tokens
+//     out of the cluster's one counter, and the locks get the tokens of the block in order.
+//     Every later grant, by anybody, after a leader change, from a snapshot too, is counted
+//     on from the end of the block. When the block is used up, the client asks for the key
+//     anew, in the same message that gives the key back, and stands behind the waiters.
+//     Between keys there is no order: another key may have been granted, with a token above
+//     the block, before a lock of the block is made.
+//   - A successor of a lost cluster begins above all tokens as long as a cluster grants less
+//     than 2^21 in a second. All blocks of a second have half of that together. Beyond,
+//     grants come without a block, and Sticky is Lazy.
+//   - Loss is told first. A lock is made only while the session's trust is open, by a reading
+//     of both clocks at that moment. So a process that was paused, or whose host slept, makes
+//     no lock of a key that may be another's by then, and its earlier locks are as dead as
+//     any. A lock of the block ends with the session, by Break and by EndSession like any
+//     other, and the key is free for others after that.
+//   - A recall cannot be starved. The cluster tells the client once that another request
+//     came, and again with each new connection until the grant has ended. From that moment
+//     on no lock is made of the grant: if none exists, the client releases the grant, and
+//     otherwise the Release of the lock does. If the message crosses a local Acquire, that
+//     one lock comes before the other request, as if it had been asked for earlier. The
+//     client's own next request stands in the queue behind the other.
+//   - A recall asks every kind of request: a waiter in any mode, a TryAcquire, a set, a tree
+//     above the key, Ask. For an operator a stuck key looks like a held one: Inspect names
+//     the client, and Break takes the key away.
+//   - A cycle of waits is found: the locks of a block appear under the token of the grant.
 //
 // # Before you lock
 //

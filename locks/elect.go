@@ -37,7 +37,7 @@ import (
 // of its context, the key stays taken for as long as the session lives, and
 // Elect reports to Trace.Stuck.
 //
-// The options IfToken, Reentrant and Lazy cannot be used with Elect.
+// The options IfToken, Reentrant, Lazy and Sticky cannot be used with Elect.
 func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Option) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (c *Client) Elect(ctx context.Context, key string, lead Work, opts ...Optio
 		return configError("lead", "nil")
 	}
 	req := newAcquireRequest(CallElect, key, opts)
-	if req.refuseOptions(optIfToken|optReentrant|optLazy, "Elect"); req.err != nil {
+	if req.refuseOptions(optIfToken|optReentrant|optLazy|optSticky, "Elect"); req.err != nil {
 		return req.err
 	}
 	e := &election{c: c, req: req, lead: lead}

@@ -22,6 +22,7 @@ func (s *session) handleEvent(e machine.Event) {
 			Waiters: e.Waiters,
 			Value:   e.Value,
 			Unclean: e.Unclean,
+			Block:   e.Block,
 		})
 	case machine.EventRefused:
 		s.handleRefused(e.Seq, machine.Outcome{Code: e.Code, Token: e.Token, Limit: e.Limit})
@@ -87,27 +88,21 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 		token:      fence.Token(out.Token),
 		mode:       w.cmd.Mode,
 		call:       w.call,
-		lazy:       w.options&optLazy != 0,
+		lazy:       w.options&(optLazy|optSticky) != 0,
+		sticky:     w.options&optSticky != 0,
 		unclean:    out.Unclean,
 	}
-	g.lock = &Lock{g: g, parent: w.parent}
-	if w.traced != nil {
-		g.ensureRare().traced = w.traced
+	if g.sticky && out.Block > 0 {
+		g.kept = newKept(w, out)
 	}
+	s.addGrant(g, w.parent, &w.acquireRequest)
 	if w.cmd.Keys != nil {
 		g.ensureRare().keys = w.cmd.Keys
 	}
 	if out.Value != "" {
 		g.ensureRare().value = out.Value
 	}
-	s.grants[w.seq] = g
-	s.own.addGrant(g)
-	if w.series != nil {
-		g.ensureRare().series = w.series
-	}
-	took := g.since.Sub(w.began)
-	g.countGranted(took)
-	s.c.trace.acquired(g.traceCtx(), g.event(LockEvent{Took: took}))
+	s.noteGranted(g, &w.acquireRequest)
 	if w.early.asked {
 		g.noteAsked(w.early.by)
 	}
@@ -115,6 +110,26 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 		g.noteContended()
 	}
 	return g.lock
+}
+
+// addGrant makes the first lock of g, the grant of req. The caller holds s.mu.
+func (s *session) addGrant(g *grant, parent context.Context, req *acquireRequest) {
+	g.lock = &Lock{g: g, parent: parent}
+	if req.traced != nil {
+		g.ensureRare().traced = req.traced
+	}
+	if req.series != nil {
+		g.ensureRare().series = req.series
+	}
+}
+
+// noteGranted adds g, the grant of req, to the session's grants. The caller holds s.mu.
+func (s *session) noteGranted(g *grant, req *acquireRequest) {
+	s.grants[g.seq] = g
+	s.own.addGrant(g)
+	took := g.since.Sub(req.began)
+	g.countGranted(took)
+	s.c.trace.acquired(g.traceCtx(), g.event(LockEvent{Took: took}))
 }
 
 // handleRefused ends the wait of a request that was queued first and then
@@ -136,9 +151,8 @@ func (s *session) handleRefused(seq uint64, out machine.Outcome) {
 func (s *session) handleNotice(e machine.Event) {
 	s.mu.Lock()
 	g, w := s.grants[e.Seq], s.waiters[e.Seq]
-	if g == nil && w == nil && len(s.cleanups.lazy) > 0 {
-		s.mu.Unlock()
-		s.sendLazyOf(e.Token)
+	if g == nil && w == nil {
+		s.unlockAndGiveBack(e)
 		return
 	}
 	defer s.mu.Unlock()
@@ -165,6 +179,7 @@ func (s *session) handleNotice(e machine.Event) {
 func (s *session) loseGrant(seq uint64, key string, token machine.Token, reason Reason) {
 	s.mu.Lock()
 	g := s.grants[seq]
+	s.forgetKept(key, seq)
 	if w := s.waiters[seq]; w != nil && g == nil {
 		w.early.lost = reason // the answer with the grant has not arrived yet
 		s.mu.Unlock()

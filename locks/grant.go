@@ -27,13 +27,15 @@ type grant struct {
 	lock        *Lock                      // the first handle
 	extra       atomic.Pointer[rareFields] // fields that few grants need: see rare
 	mode        machine.Mode
-	call        Call // of its request
-	downgrading bool // exclusive, but the cluster may have made it shared already
-	tokenUnsure bool // an upgrade was given up, and may have raised the token
-	lazy        bool // of the option Lazy
-	unclean     bool // the previous exclusive holder did not release
-	asked       bool // a client asked for the key by Ask
-	contended   bool // another request waits
+	call        Call  // of its request
+	downgrading bool  // exclusive, but the cluster may have made it shared already
+	tokenUnsure bool  // an upgrade was given up, and may have raised the token
+	lazy        bool  // of the option Lazy or Sticky
+	sticky      bool  // of the option Sticky
+	kept        *kept // of the option Sticky: the cluster's grant and its block; nil without a block
+	unclean     bool  // the previous exclusive holder did not release
+	asked       bool  // a client asked for the key by Ask
+	contended   bool  // another request waits
 }
 
 type rareFields struct {
@@ -164,7 +166,11 @@ func (g *grant) raiseToken(token machine.Token) { g.token = max(g.token, fence.T
 func (g *grant) releaseCleanup(to string) *cleanup {
 	// After an upgrade that was given up, this token may be the previous one.
 	// The cluster accepts the previous token too.
-	return &cleanup{ctx: g.traceCtx(), call: g.call, keys: g.keys(), token: g.token, successor: to, value: g.rare().owed}
+	token := g.token
+	if g.kept != nil {
+		token = g.kept.token
+	}
+	return &cleanup{ctx: g.traceCtx(), call: g.call, keys: g.keys(), token: token, successor: to, value: g.rare().owed}
 }
 
 // noteAsked records the first Ask for the key. The caller holds s.mu.

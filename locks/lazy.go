@@ -64,13 +64,6 @@ func (s *session) sendLazy(now time.Time) {
 	s.unlockAndSend(due)
 }
 
-// sendLazyOf sends the noted release of the grant with the given token, because a request
-// waits for its key.
-func (s *session) sendLazyOf(token machine.Token) {
-	s.mu.Lock()
-	s.unlockAndSend(s.cleanups.removeLazy(func(d *cleanup) bool { return machine.Token(d.token) == token }))
-}
-
 // unlockAndSend unlocks s.mu, held by the caller, and sends list, which is registered, in
 // the background.
 func (s *session) unlockAndSend(list []*cleanup) {
@@ -130,11 +123,10 @@ func (cl *cleanups) canTake(keys []string) bool {
 
 // takeLazy removes the noted releases that go with a request for keys, and returns them:
 // those of the keys first, and then the oldest, as many as a command may have.
-func (cl *cleanups) takeLazy(keys []string) []*cleanup {
+func (cl *cleanups) takeLazy(keys []string, load *freedLoad) []*cleanup {
 	if len(cl.lazy) == 0 {
 		return nil
 	}
-	var load freedLoad
 	own := make(map[*cleanup]struct{})
 	for _, key := range keys {
 		for d := range cl.byKey[key] {

@@ -145,6 +145,33 @@ func Lazy() Option {
 	return func(r *acquireRequest) { r.options |= optLazy }
 }
 
+// Sticky leaves the key with this client after Release, for as long as nobody else asks for
+// it: the client's next Acquire or TryAcquire of the key with Sticky and the same Meta then
+// returns at once, without the cluster, under a fresh and larger token. Any other request
+// for the key, TryAcquire and Ask included, and another goroutine's of this client too,
+// recalls the key: the client gives it back at once, or at the next Release while a lock
+// holds it. Sticky implies Lazy.
+//
+// Sticky is for keys that one process uses again and again, and others seldom. The price is
+// paid by the others: they find the key held by this client until it has been recalled,
+// which takes two messages, and a TryAcquire fails with a *HeldError, though its failure
+// recalls the key. If this process dies or is cut off, the key is free after the TTL,
+// although no lock held it.
+//
+// The locks end like any others: by loss, with the session's trust, by Break. One promise is
+// weaker: the tokens of sticky locks rise for each key, but are in no order with the tokens
+// of other keys. A resource that is written under several keys must not compare them. The
+// cluster reserves a block of tokens with a grant of the key, so readers of Status see the
+// first token of the block, with Holder.Sticky, and IfToken compares with the last.
+//
+// A client keeps 10,000 keys at most without a lock. These count for ErrTooManyKeys.
+// Downgrade, Upgrade and SetValue match ErrWrongMode. HandOver gives the key away. Sticky
+// can be combined with Lazy, Meta, MaxWaiters and Priority only, and not be used with
+// AcquireAll and Elect.
+func Sticky() Option {
+	return func(r *acquireRequest) { r.options |= optSticky }
+}
+
 // Meta attaches m to the grant, for Inspect and Watch to show. m is copied, and
 // may have up to 4 KiB when encoded; the encoding adds a few bytes to each key
 // and value.
@@ -175,10 +202,11 @@ const (
 	optTree
 	optShared
 	optLazy
+	optSticky
 )
 
 // optionNames lists the names of the options, in the order of their bits.
-var optionNames = [...]string{"Permits", "Priority", "Delay", "IfToken", "Reentrant", "Tree", "Shared", "Lazy"}
+var optionNames = [...]string{"Permits", "Priority", "Delay", "IfToken", "Reentrant", "Tree", "Shared", "Lazy", "Sticky"}
 
 // applyOptions calls opts and refuses contradictory ones. The lock table would
 // refuse most of them too, but only after a command was sent.
@@ -193,6 +221,9 @@ func (r *acquireRequest) applyOptions(opts []Option) {
 	}
 	if r.options&optTree != 0 {
 		r.refuseOptions(optPriority, "Tree")
+	}
+	if r.options&optSticky != 0 {
+		r.refuseOptions(optPermits|optDelay|optIfToken|optReentrant|optTree|optShared, "Sticky")
 	}
 	if r.options&optIfToken != 0 {
 		r.refuseOptions(optReentrant, "IfToken")

@@ -261,7 +261,7 @@ func (s *session) report(r *Report) {
 			Trust: cluster.Duration(max(0, s.trust.remaining(s.c.now()))), Pending: len(s.beats),
 		}
 	}
-	r.HoldsTotal, r.WaitsTotal = len(s.grants), len(s.waiters)
+	r.HoldsTotal, r.WaitsTotal, r.Kept = len(s.grants), len(s.waiters), len(s.kept)
 	x := s.indexLocked()
 	for key, seq := range entries(&x.holds, "", "") {
 		g := s.grants[seq]

@@ -193,8 +193,13 @@ func at(key string) *held { return &held{keys: []string{key}} }
 func (c *contender) acquire(h *held, opts ...locks.Option) *held {
 	ctx, cancel := c.wait()
 	defer cancel()
-	if c.r.IntN(3) == 0 {
+	switch c.r.IntN(4) {
+	case 0:
 		opts = append(opts, locks.Lazy())
+	case 1:
+		if len(opts) == 0 {
+			opts = append(opts, locks.Sticky())
+		}
 	}
 	l, err := c.client.Acquire(ctx, h.keys[0], opts...)
 	if err != nil {

@@ -61,7 +61,6 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	closed := s.c.beginCall()
 	if closed == nil {
 		defer s.c.calls.Done()
-		defer s.c.mayBlock(ctx, g.key)()
 	}
 	s.mu.Lock()
 	if ended := l.ended; ended != nil {
@@ -80,7 +79,16 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	}
 	d := g.releaseCleanup(to)
 	lazy, wanted := last && g.lazy && to == "", g.contended || g.asked
+	keeps := lazy && closed == nil && s.keep(g, len(cancels) > 0)
 	s.unlockAndCancel(cancels)
+	if keeps {
+		if len(cancels) > 0 {
+			s.mu.Lock()
+			g.kept.ending = false
+			s.mu.Unlock()
+		}
+		return nil
+	}
 	if last && closed != nil && d.value != nil {
 		s.startCleanup(d)
 	}
@@ -95,6 +103,7 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 		s.releaseLater(d)
 		return nil
 	}
+	defer s.c.mayBlock(ctx, g.key)()
 	return s.proposeRelease(ctx, d)
 }
 

@@ -20,6 +20,9 @@ type Report struct {
 	Holds      []OwnHold `json:"holds"`
 	HoldsTotal int       `json:"holdsTotal"`
 
+	// Kept is the number of keys of the option Sticky that this client keeps without a lock.
+	Kept int `json:"kept,omitempty"`
+
 	// Waits are requests of this client without an answer, in the order of their keys:
 	// up to 100 of the number in WaitsTotal.
 	Waits      []OwnWait `json:"waits"`

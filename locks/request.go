@@ -41,7 +41,7 @@ func newSetRequest(keys []string, opts []Option) acquireRequest {
 		r.key = keys[0]
 	}
 	r.applyOptions(opts)
-	r.refuseOptions(optPermits|optPriority|optDelay|optIfToken|optReentrant, "AcquireAll")
+	r.refuseOptions(optPermits|optPriority|optDelay|optIfToken|optReentrant|optSticky, "AcquireAll")
 	return r
 }
 

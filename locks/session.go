@@ -44,6 +44,7 @@ type session struct {
 	cancelling int       // number of goroutines that cancel contexts of ended locks now
 	cancelled  sync.Cond // cancelling has become smaller
 	waiters    map[uint64]*waiter
+	kept       map[string]*kept  // keys of the option Sticky that no lock holds
 	grants     map[uint64]*grant // by the seqs of their requests, since tokens may rise
 	entries    map[ownerEntryName]*ownerEntry
 	seen       []uint64  // seqs to report as seen with the next command
@@ -77,6 +78,7 @@ func newSession(c *Client, id machine.SessionID, t trust, guest *replica.Guest) 
 		trust:   t,
 		waiters: make(map[uint64]*waiter),
 		grants:  make(map[uint64]*grant),
+		kept:    make(map[string]*kept),
 		entries: make(map[ownerEntryName]*ownerEntry),
 		hooks:   make(map[*lossHook]struct{}),
 
@@ -154,6 +156,8 @@ func (s *session) lose(reason Reason) {
 		close(s.idle)
 	}
 	cancels := s.loseGrants(reason)
+	s.lostKeys += len(s.kept)
+	clear(s.kept)
 	waiters := slices.SortedFunc(maps.Values(s.waiters), func(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) })
 	clear(s.waiters)
 	s.c.meter.SessionsLost[reason].Inc()

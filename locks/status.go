@@ -88,6 +88,7 @@ type Holder struct {
 	Asked   bool `json:"asked,omitempty"`   // asked by Ask to release the key
 	Broken  bool `json:"broken,omitempty"`  // taken away by Break; the key is free once the holder's client has ended the lock
 	Delayed bool `json:"delayed,omitempty"` // the session has expired, and the delay of the grant has not passed
+	Sticky  bool `json:"sticky,omitempty"`  // of the option Sticky: the client keeps the key between its locks, whose tokens are Token and up
 	Ending  bool `json:"ending,omitempty"`  // the session has ended with thousands of keys, and the key is about to be free
 
 	// Meta was attached with the option Meta, ClientMeta with Options.Meta. If
@@ -146,6 +147,7 @@ func (c *Client) newStatus(m machine.Status) Status {
 			Asked:      g.Asked,
 			Broken:     g.Broken,
 			Delayed:    g.Delayed,
+			Sticky:     g.Block > 0,
 			Ending:     g.Ending,
 			Meta:       decodeMeta(g.Meta),
 			ClientMeta: decodeMeta(g.SessionMeta),

@@ -17,8 +17,8 @@ import (
 // If ctx ends before the cluster answered, the error wraps the cause of ctx.
 // The lock is still held; if the message may have left, the lock may or may not
 // be shared by now, and calling Downgrade again settles that. A lost lock
-// returns its *LostError. For a lock acquired with Permits or Reentrant the
-// error matches ErrWrongMode, and nothing was changed.
+// returns its *LostError. For a lock acquired with Permits, Reentrant or
+// Sticky the error matches ErrWrongMode, and nothing was changed.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	return l.changeMode(ctx, "downgrade", (*grant).downgrade)
 }
@@ -62,7 +62,7 @@ func (g *grant) downgrade(ctx context.Context) (machine.Outcome, error) {
 // is withdrawn, in the background if necessary, and the lock is still held and
 // shared; its token may have risen all the same. If the lock is released or
 // lost during the wait, Upgrade returns the lock's end. For a lock acquired
-// with Permits or Reentrant the error matches ErrWrongMode.
+// with Permits, Reentrant or Sticky the error matches ErrWrongMode.
 func (l *Lock) Upgrade(ctx context.Context) error {
 	return l.changeMode(ctx, "upgrade", (*grant).upgrade)
 }
@@ -75,9 +75,11 @@ func (l *Lock) changeMode(
 	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
 		g := l.g
 		g.s.mu.Lock()
-		permit, reentrant := g.mode == machine.Permit, g.rare().entry != nil
+		permit, reentrant, sticky := g.mode == machine.Permit, g.rare().entry != nil, g.sticky
 		g.s.mu.Unlock()
 		switch {
+		case sticky:
+			return machine.Outcome{}, g.wrongMode(verb, "the lock is of the option Sticky")
 		case permit:
 			return machine.Outcome{}, g.wrongMode(verb, "the lock is a permit")
 		case reentrant:

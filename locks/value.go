@@ -40,8 +40,8 @@ func (l *Lock) Value() (v []byte, clean bool) {
 //
 // The value stays with the key when the key is free, and the next SetValue
 // replaces it. An empty v deletes it. v is copied. Only an exclusive lock can
-// set a value: for any other lock, and for a lock that is being downgraded, the
-// error matches ErrWrongMode. The cluster keeps up to 65,536 values of 64 MiB
+// set a value: for any other lock, for a lock of the option Sticky, and for a lock
+// that is being downgraded, the error matches ErrWrongMode. The cluster keeps up to 65,536 values of 64 MiB
 // in total; a further value is refused with an error that matches
 // ErrValuesFull.
 func (l *Lock) SetValue(ctx context.Context, v []byte) error { return l.setValue(ctx, v, false) }
@@ -59,8 +59,11 @@ func (l *Lock) setValue(ctx context.Context, v []byte, fade bool) error {
 	return l.runChange(ctx, verb, func(ctx context.Context) (machine.Outcome, error) {
 		g, s := l.g, l.g.s
 		s.mu.Lock()
-		exclusive, token := g.mode == machine.Exclusive && !g.downgrading, g.token
+		exclusive, sticky, token := g.mode == machine.Exclusive && !g.downgrading, g.sticky, g.token
 		s.mu.Unlock()
+		if sticky {
+			return machine.Outcome{}, g.wrongMode(verb, "the lock is of the option Sticky")
+		}
 		if !exclusive {
 			return machine.Outcome{}, g.wrongMode(verb, "the lock is not exclusive")
 		}

@@ -47,7 +47,9 @@ func (s *session) register(w *waiter, keys []string) (freed []*cleanup, err erro
 		return nil, err
 	}
 	if w.upgrades == nil {
-		freed = s.cleanups.takeLazy(keys)
+		var load freedLoad
+		freed = s.takeKept(w, keys, &load)
+		freed = append(freed, s.cleanups.takeLazy(keys, &load)...)
 	}
 	s.lastSeq++
 	w.seq, w.answered = s.lastSeq, make(chan struct{})

@@ -122,7 +122,7 @@ func lockRows(t *table, k documents.Key) {
 			mode += ", tree"
 		}
 		var notes []string
-		for note, is := range map[string]bool{"asked": h.Asked, "broken": h.Broken, "delayed": h.Delayed} {
+		for note, is := range map[string]bool{"asked": h.Asked, "broken": h.Broken, "delayed": h.Delayed, "sticky": h.Sticky} {
 			if is {
 				notes = append(notes, note)
 			}

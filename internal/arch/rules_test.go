@@ -78,6 +78,7 @@ var rooms = roomRule{
 	may: []string{
 		"cmd",     // the command, for operators
 		"contrib", // adapters that need a third party, each with its own go.mod
+		"deploy",  // manifests and their tests, with a go.mod of their own
 		"docs",
 		"bin", // not in git
 	},

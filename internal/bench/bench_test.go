@@ -64,7 +64,7 @@ func TestEachSystem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"own/16", "lazy/1", "hot/2", "zipf/64", "set/16", "readers/64", "thin/1"} {
+			for _, name := range []string{"own/16", "lazy/1", "again/1", "hot/2", "zipf/64", "set/16", "readers/64", "thin/1"} {
 				s, err := pl.do(job{Workload: name, For: 200 * time.Millisecond})
 				if err != nil {
 					t.Fatal(err)

@@ -24,7 +24,8 @@
 // # What is compared
 //
 // A cycle is an acquire and a release, each awaited; in the workloads named lazy, wardmote's
-// releases are of the option Lazy, and its peers' are awaited. The table of equal guarantees has
+// releases are of the option Lazy, and its peers' are awaited; in the workload again/1 its
+// key is of the option Sticky, and the peers ask each time. The table of equal guarantees has
 // systems with locks that survive the loss of a minority, rising tokens, and expiry of a
 // dead holder's locks. A durable system flushes its log to a majority's disks before the
 // answer. Systems with weaker guarantees have a table of their own.

@@ -42,6 +42,11 @@ type lazyCaller interface {
 	acquireLazy(ctx context.Context, key string) (release func(context.Context) error, err error)
 }
 
+// A stickyCaller acquires a key that stays with the caller after its release.
+type stickyCaller interface {
+	acquireSticky(ctx context.Context, key string) (release func(context.Context) error, err error)
+}
+
 // A place is the members that callers are connected to.
 type place string
 

@@ -129,6 +129,14 @@ func (w wardmoteCaller) acquireLazy(ctx context.Context, key string) (func(conte
 	return l.Release, nil
 }
 
+func (w wardmoteCaller) acquireSticky(ctx context.Context, key string) (func(context.Context) error, error) {
+	l, err := w.c.Acquire(ctx, key, locks.Sticky())
+	if err != nil {
+		return nil, err
+	}
+	return l.Release, nil
+}
+
 func (w wardmoteCaller) acquireAll(ctx context.Context, keys []string) (func(context.Context) error, error) {
 	s, err := w.c.AcquireAll(ctx, keys)
 	if err != nil {

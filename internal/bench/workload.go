@@ -43,6 +43,7 @@ func allWorkloads() []workload {
 	for _, n := range []int{1, 256} {
 		all = append(all, workload{name: fmt.Sprint("lazy/", n), title: fmt.Sprintf("own keys, %s; release not awaited where the system can", callersText(n)), callers: n, cycle: ownLazy})
 	}
+	all = append(all, workload{name: "again/1", title: "one key again and again, 1 caller; kept between the locks where the system can", callers: 1, cycle: again})
 	all = append(all,
 		workload{name: "zipf/64", title: "Zipf 0.99 over 10,000 keys, 64 callers", callers: 64, contend: true, cycle: zipf(10_000)},
 		workload{name: "set/16", title: "AcquireAll of 8 own keys, 16 callers", callers: 16, cycle: set(8)},
@@ -102,6 +103,15 @@ func ownLazy(ctx context.Context, c caller, i int, r *rand.Rand) (time.Duration,
 		return own(ctx, c, i, r)
 	}
 	return timed(ctx, func() (func(context.Context) error, error) { return l.acquireLazy(ctx, fmt.Sprint("own-", i)) })
+}
+
+// again is own with a key that stays with the caller. A system without such keys asks.
+func again(ctx context.Context, c caller, i int, r *rand.Rand) (time.Duration, error) {
+	s, ok := c.(stickyCaller)
+	if !ok {
+		return own(ctx, c, i, r)
+	}
+	return timed(ctx, func() (func(context.Context) error, error) { return s.acquireSticky(ctx, "again") })
 }
 
 func hot(ctx context.Context, c caller, _ int, _ *rand.Rand) (time.Duration, error) {

@@ -48,6 +48,7 @@ type Holder struct {
 	Left       *Duration         `json:"left,omitempty"`     // how long the cluster keeps the grant without a further beat; only a leader knows
 	Asked      bool              `json:"asked,omitempty"`
 	Broken     bool              `json:"broken,omitempty"`
+	Sticky     bool              `json:"sticky,omitempty"` // the client keeps the key between its locks
 	Delayed    bool              `json:"delayed,omitempty"`
 	Meta       map[string]string `json:"meta,omitempty"`
 	ClientMeta map[string]string `json:"clientMeta,omitempty"`

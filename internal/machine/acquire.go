@@ -11,7 +11,7 @@ import (
 
 func (s *State) acquire(owner *session, c *Acquire) Outcome {
 	if len(c.Freed) > 0 {
-		if out := s.freeFirst(owner, c.Freed); out.Code != 0 {
+		if out := s.freeFirst(owner, c); out.Code != 0 {
 			return out
 		}
 	}
@@ -55,6 +55,9 @@ func (s *State) acquire(owner *session, c *Acquire) Outcome {
 	case c.Try && !s.lifted:
 		return s.refuse(owner, c.Seq, Outcome{Code: Founding})
 	case c.Try:
+		for _, key := range keys {
+			s.recall(key, w.Tree)
+		}
 		return s.refuse(owner, c.Seq, s.heldOutcome(keys, &w, owner.client))
 	case p.full:
 		return s.refuse(owner, c.Seq, Outcome{Code: TooManyWaiters, Limit: uint64(limit)})

@@ -84,29 +84,6 @@ func BenchmarkHandoff(b *testing.B) {
 	}
 }
 
-// BenchmarkSnapshotPause reports, of a million locks, the longest Snapshot, and the
-// longest Apply after a Snapshot.
-func BenchmarkSnapshotPause(b *testing.B) {
-	s := crowd(1_000_000)
-	seq := uint64(1 << 20)
-	var most, worst int64
-	for b.Loop() {
-		start := b.Elapsed()
-		s.Snapshot()
-		most = max(most, int64(b.Elapsed()-start))
-		for i := range 2000 {
-			seq++
-			id := SessionID{1, byte(i % 100)}
-			start := b.Elapsed()
-			out, _ := s.Apply(Acquire{Session: id, Seq: seq, Key: crowdKey(2_000_000 + i)})
-			worst = max(worst, int64(b.Elapsed()-start))
-			s.Apply(Release{Session: id, Token: out.Token})
-		}
-	}
-	b.ReportMetric(float64(most), "max-snapshot-ns")
-	b.ReportMetric(float64(worst), "max-apply-ns")
-}
-
 func BenchmarkWriteRestore(b *testing.B) {
 	s := crowd(1_000_000)
 	for _, bench := range []string{"write", "restore"} {

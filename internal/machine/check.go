@@ -83,6 +83,8 @@ func (s checker) checkHeader() error {
 		return broken(2, "token %d is forgotten, but the last token is %d", s.forgotten, s.last)
 	case s.last > MaxToken:
 		return broken(2, "token %d exceeds %d", s.last, MaxToken)
+	case s.reserved > MaxReserved || s.second > s.at/1000:
+		return broken(10, "%d tokens reserved in second %d", s.reserved, s.second)
 	case !s.founded && (s.lifted || s.last != 0 || s.bound != 0 || s.cluster != ClusterID{} || s.sessions.n+s.groups.n > 0):
 		return broken(9, "there is state before founding")
 	case s.founded && s.cluster == ClusterID{}:
@@ -206,7 +208,7 @@ func (s checker) checkGrant(key string, r *record, i int) error {
 	g := &r.holders[i]
 	out := g.Spec.check(g.set)
 	switch {
-	case g.token == 0 || g.token > r.last || g.former >= g.token || g.first > g.former || (g.first == 0) != (g.former == 0):
+	case g.token == 0 || g.token+Token(g.Block) > r.last || g.former >= g.token || g.first > g.former || (g.first == 0) != (g.former == 0):
 		return broken(2, "token %d, %d before, of %q is above the last, %d", g.token, g.former, key, r.last)
 	case i > 0 && r.holders[i-1].token >= g.token:
 		return broken(2, "token %d granted after token %d at %q", g.token, r.holders[i-1].token, key)

@@ -39,7 +39,8 @@ func TestOneFormForEachValue(t *testing.T) {
 		"token of 0":                   {command, raw(0, 0x80, 0x01, 0, 0), errForm},
 		"bits not in their short form": {command, raw(0, 0x80, 0x00, 0), errVarint},
 		"permits of 0":                 {command, raw(0, 0x80, 0x02, 0, 0), errForm},
-		"unknown bit of a spec":        {command, raw(0, 0x80, 0x04, 0, 0), errBits},
+		"block of 0":                   {command, raw(0, 0x80, 0x04, 0, 0), errForm},
+		"unknown bit of a spec":        {command, raw(0, 0x80, 0x08, 0, 0), errBits},
 		"fade of 2":                    {command, append(EncodeCommand(SetValue{Rev: 1})[:20:20], 2, 0), errFlag},
 		"as many keys as there may be": {command, acquire(Acquire{Keys: make([]string, MaxKeys)}), nil},
 		"more keys":                    {command, acquire(Acquire{Keys: make([]string, MaxKeys+1)}), errLimit},
@@ -95,11 +96,11 @@ const (
 	outcomeWaiters = 1 << 2
 	outcomeValue   = 1 << 3
 	outcomeHolder  = 1 << 5
-	outcomeBits    = 1<<9 - 1
+	outcomeBits    = 1<<10 - 1
 
 	eventSession = 1 << 0
 	eventKey     = 1 << 2
-	eventBits    = 1<<12 - 1
+	eventBits    = 1<<13 - 1
 )
 
 const (

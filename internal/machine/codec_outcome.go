@@ -64,6 +64,7 @@ func (o *Outcome) code(c *coder) (later uint64) {
 		c.texts(&l.Client, &l.Key)
 		c.numbers((*uint64)(&l.Token))
 	}
+	integer(&f, &o.Block)
 	return f.later()
 }
 
@@ -93,5 +94,6 @@ func (e *Event) code(c *coder) (later uint64) {
 	f.text(&e.By)
 	integer(&f, &e.Delay)
 	integer(&f, &e.Limit)
+	integer(&f, &e.Block)
 	return f.later()
 }

@@ -17,7 +17,7 @@ func (h *header) code(c *coder) {
 	c.id((*[16]byte)(&h.cluster))
 	c.flag(&h.founded)
 	c.flag(&h.lifted)
-	c.numbers(&h.term, &h.bound, (*uint64)(&h.last), &h.commands, &h.format, &h.at, &h.idles, (*uint64)(&h.forgotten))
+	c.numbers(&h.term, &h.bound, (*uint64)(&h.last), &h.commands, &h.format, &h.at, &h.second, &h.reserved, &h.idles, (*uint64)(&h.forgotten))
 	for i := range elements(c, &h.ended, MaxEnded, 3) {
 		c.texts(&h.ended[i].node)
 		c.numbers(&h.ended[i].boot)

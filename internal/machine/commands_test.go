@@ -168,7 +168,7 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 		}
 		// One feature or two, and sometimes two in contradiction.
 		for range rapid.IntRange(0, 2).Draw(t, "features") {
-			feature := rapid.IntRange(0, 7).Draw(t, "feature")
+			feature := rapid.IntRange(0, 9).Draw(t, "feature")
 			if g.like > 0 && rapid.Bool().Draw(t, "like") {
 				feature = g.like
 			}
@@ -188,6 +188,8 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 				c.Delay = 5
 			case 7:
 				c.Conditional, c.IfToken = true, token()
+			case 8, 9:
+				c.Block = uint16(rapid.IntRange(1, 3).Draw(t, "block"))
 			}
 		}
 		return c

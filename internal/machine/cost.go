@@ -88,6 +88,9 @@ func (s *State) costOfAcquire(c *Acquire) int {
 	for _, token := range c.Freed {
 		cost += 1 + s.costOfFreeing(c.Session, token)
 	}
+	if c.Tree {
+		cost += s.costOfRecall(c)
+	}
 	if c.Key != "" {
 		cost += s.costOfLevels(c.Tree, c.Key)
 		if len(c.Under) > 0 {
@@ -102,6 +105,24 @@ func (s *State) costOfAcquire(c *Acquire) int {
 	cost += 2*len(c.Keys) + s.costOfLevels(c.Tree, c.Keys...)
 	if len(c.Under) > 0 {
 		cost += s.costOfSearch(c.Tree, c.Keys...)
+	}
+	return cost
+}
+
+// costOfRecall is the cost of telling the holders below trees: see recallBelow.
+func (s *State) costOfRecall(c *Acquire) (cost int) {
+	keys := c.Keys
+	if c.Key != "" {
+		keys = []string{c.Key}
+	}
+	for _, key := range keys {
+		below := 0
+		for range s.keys.keysBelow(key, recallable) {
+			if below++; below == MaxSlice {
+				break
+			}
+		}
+		cost += 2 * below
 	}
 	return cost
 }

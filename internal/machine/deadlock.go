@@ -73,6 +73,7 @@ type search struct {
 	waiters  map[requestID]*needs
 	others   map[vertex]*needs
 	order    []*needs             // in which they were found
+	spare    []needs              // for the next vertices
 	edges    []*needs             // the memory of needs.vertices
 	position map[requestID]queued // of waiters whose place in a queue is known
 	sought   map[string]bool      // keys in whose queue a waiter was looked for
@@ -251,7 +252,11 @@ func (d *search) node(v vertex) *needs {
 		return n
 	}
 	d.take(vertexSteps)
-	n = &needs{v: v}
+	if len(d.spare) == 0 {
+		d.spare = make([]needs, min(1024, max(8, len(d.order))))
+	}
+	n, d.spare = &d.spare[0], d.spare[1:]
+	n.v = v
 	d.order = append(d.order, n)
 	if v.kind == aWaiter {
 		d.waiters[v.requestID] = n

@@ -58,8 +58,11 @@
 //     after its holder's trust has ended, however many slices the end takes.
 //   - A revoked session is granted nothing, and its grants are freed when its client
 //     closes it or when it expires, not before.
-//   - The first token is the founding's floor, each next token is larger by one,
+//   - The first token is the founding's floor, each next token is larger by one or by a
+//     reserved block,
 //     and no token exceeds MaxToken.
+//   - A grant with a Block reserves that many tokens after its own. Every later grant of
+//     any key has a token above them. A second of the leaders' clock has MaxReserved tokens in blocks.
 //   - Snapshot takes the same few microseconds for a table of any size.
 //
 // Less formally: ask as often as you like, you hold the key once; release late and

@@ -8,14 +8,17 @@ package machine
 // left. If waited is true, only an event tells the client of the grant.
 func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) Outcome {
 	s.last++
+	token := s.last
+	spec := w.Spec
+	spec.Block = s.reserve(w.Block)
 	g := grant{
 		requestID: w.requestID,
-		token:     s.last,
+		token:     token,
 		at:        s.at,
 		set:       w.set,
 		unseen:    true,
 		waited:    waited,
-		terms:     (&terms{Spec: w.Spec}).kept(),
+		terms:     (&terms{Spec: spec}).kept(),
 	}
 	var r *record
 	for _, key := range keys {
@@ -31,7 +34,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 			r = s.keys.get(key)
 		}
 		s.changeRecord(key, r, func(r *record) {
-			r.last = g.token
+			r.last = g.token + Token(g.Block)
 			r.addHolder(g)
 			r.nameCapacity(w)
 		})
@@ -49,6 +52,28 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	return s.grantedOutcome(owner, w.seq, at)
 }
 
+// reserve takes up to n tokens out of the counter for the grant that is being made: the
+// holder gives them to its own later locks, without the cluster. Every later grant has a
+// larger token. The result is how many are reserved.
+//
+// A successor of a lost cluster begins above the tokens of the former one because a
+// cluster grants less than 2^21 tokens in a second. Grants that are committed one by one
+// cannot be faster, but blocks could. So the blocks of one second of the leaders' clock
+// have MaxReserved tokens together: then there are none until the next second, and a
+// holder without a block asks the cluster for each lock.
+func (s *State) reserve(n uint16) uint16 {
+	if n == 0 {
+		return 0
+	}
+	if second := s.at / 1000; second > s.second {
+		s.second, s.reserved = second, 0
+	}
+	n = uint16(min(Token(n), Token(MaxReserved-s.reserved), MaxToken-s.last))
+	s.reserved += uint64(n)
+	s.last += Token(n)
+	return n
+}
+
 // grantedOutcome returns the outcome of a granted request, with the present value
 // and the present number of waiters.
 func (s *State) grantedOutcome(owner *session, seq uint64, at location) Outcome {
@@ -56,6 +81,7 @@ func (s *State) grantedOutcome(owner *session, seq uint64, at location) Outcome 
 	if !at.set {
 		r := s.keys.get(at.key)
 		out.Waiters, out.Value, out.Unclean = uint32(len(r.queue)), r.value, r.unclean
+		out.Block = uint32(r.grant(at.token).Block)
 		return out
 	}
 	for _, key := range s.keysOf(owner, seq, at) {
@@ -74,6 +100,7 @@ func grantedEvent(id SessionID, seq uint64, key string, out Outcome) Event {
 		Waiters: out.Waiters,
 		Value:   out.Value,
 		Unclean: out.Unclean,
+		Block:   out.Block,
 	}
 }
 
@@ -118,7 +145,8 @@ func (s *State) touchGrant(owner *session, seq uint64) {
 
 // tellContended tells the holders of key, and of trees above, about a waiting
 // request, except the holder of the token by. Each grant is told once. The holders
-// below a waiting tree are not told: there may be a million.
+// below a waiting tree are not told, since there may be a million, unless they have a
+// block: see recallBelow.
 func (s *State) tellContended(key string, by Token) {
 	s.tellContendedAt(key, false, by)
 	if s.keys.trees > 0 {
@@ -139,6 +167,32 @@ func (s *State) tellContendedAt(key string, treesOnly bool, by Token) {
 		s.step.events = append(s.step.events, s.grantEvent(EventContended, owner, g))
 		s.setFlag(owner, g.seq, func(g *grant) { g.contended = true })
 		r = s.keys.get(key) // the edit may have cloned it
+	}
+}
+
+// recall tells the holders that keep key by a block of tokens about a request that does
+// not wait: a holder that does not use the key gives it back.
+func (s *State) recall(key string, tree bool) {
+	if r := s.keys.get(key); len(r.holders) > 0 && r.holders[0].Block > 0 {
+		s.tellContendedAt(key, false, 0)
+	}
+	if tree {
+		s.recallBelow(key)
+	}
+}
+
+// recallBelow tells the holders that keep keys below key by a block of tokens about a
+// request for the tree: at most MaxSlice in one step, and more of them when these have
+// freed their keys.
+func (s *State) recallBelow(key string) {
+	var keys []string
+	for k := range s.keys.keysBelow(key, recallable) {
+		if keys = append(keys, k); len(keys) == MaxSlice {
+			break
+		}
+	}
+	for _, k := range keys {
+		s.tellContendedAt(k, false, 0)
 	}
 }
 

@@ -48,11 +48,12 @@ const (
 	heldAlone  keySets = 1 << iota // held, and not shared
 	heldShared                     // held and shared
 	waitedFor
-	treed // held or waited for as a tree
+	treed      // held or waited for as a tree
+	recallable // held by a grant with a block of tokens whose holder was not told of a request
 	inUse
 	hasValue
 
-	belowSets = 4 // the sets before inUse, which only have keys that are below another
+	belowSets = 5 // the sets before inUse, which only have keys that are below another
 )
 
 func (r *record) part() (p part) {
@@ -77,6 +78,9 @@ func (r *record) part() (p part) {
 		p.sets |= heldShared
 	default:
 		p.sets |= heldAlone
+		if g := &r.holders[0]; g.Block > 0 && !g.contended {
+			p.sets |= recallable
+		}
 	}
 	if len(r.queue) > 0 {
 		p.sets |= waitedFor

@@ -67,6 +67,13 @@ const MaxChanges = 1 << 16
 // a gap only while a request is under way.
 const MaxGaps = 1 << 16
 
+// MaxBlock bounds the tokens that a grant reserves after its own, and MaxReserved those of
+// all grants of a second: see State.reserve.
+const (
+	MaxBlock    = 1024
+	MaxReserved = 1 << 20
+)
+
 // MaxFreed bounds the grants that an Acquire frees, and MaxFreedKeys their keys.
 const (
 	MaxFreed     = 1024

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"strings"
@@ -131,4 +132,43 @@ func BenchmarkLongestApply(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkSnapshotPause takes snapshots of a million locks while commands are applied, and
+// writes each. It reports the CPU time of the longest Snapshot, and of the longest Apply until
+// the snapshot is written: a command copies what it is the first to change.
+func BenchmarkSnapshotPause(b *testing.B) {
+	s := crowd(1_000_000)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var pause, longest time.Duration
+	seq := uint64(1 << 20)
+	for b.Loop() {
+		start := cpu(b)
+		image := s.Snapshot()
+		pause = max(pause, cpu(b)-start)
+		written := make(chan error)
+		go func() {
+			_, err := image.WriteTo(io.Discard)
+			written <- err
+		}()
+		for busy := true; busy; {
+			select {
+			case err := <-written:
+				if err != nil {
+					b.Fatal(err)
+				}
+				busy = false
+			default:
+			}
+			seq++
+			id := SessionID{1, byte(seq % 100)}
+			start := cpu(b)
+			out, _ := s.Apply(Acquire{Session: id, Seq: seq, Key: crowdKey(2_000_000 + int(seq%2000))})
+			s.Apply(Release{Session: id, Token: out.Token})
+			longest = max(longest, cpu(b)-start)
+		}
+	}
+	b.ReportMetric(float64(pause.Microseconds()), "longest-snapshot-cpu-µs")
+	b.ReportMetric(float64(longest.Microseconds()), "longest-apply-cpu-µs")
 }

@@ -75,6 +75,7 @@ type Outcome struct {
 	Waiters uint32 // Granted: number of waiters for the keys
 	Value   string // Granted: the key's value
 	Unclean bool   // Granted: the exclusive holder before did not release
+	Block   uint32 // Granted: tokens after Token that belong to the grant: see Spec
 	Holder  Holder // Held, Queued, NotHeld; zero if nothing is granted
 	Cycle   []Link // Deadlock; at most MaxCycle links
 	Field   string // BadCommand: the field that is wrong
@@ -98,13 +99,13 @@ const (
 type EventKind uint8
 
 const (
-	EventGranted   EventKind = 1 // a waiter became a holder: Session, Seq, Key, Token, Waiters, Value, Unclean
+	EventGranted   EventKind = 1 // a waiter became a holder: Session, Seq, Key, Token, Waiters, Value, Unclean, Block
 	EventLost      EventKind = 2 // a grant ended with its session, or is broken: Session, Seq, Key, Token, Reason
 	EventEnded     EventKind = 3 // a session ended: Session, Reason; after its EventLost
 	EventChanged   EventKind = 4 // a key's holders, queue or value changed: Key; once per command and key, last
 	EventRefused   EventKind = 5 // a waiter was refused: Session, Seq, Key, Code, Token, Limit; the Cycle of a Deadlock is not told
 	EventAsked     EventKind = 6 // a holder is asked to release: Session, Seq, Key, Token, By
-	EventContended EventKind = 7 // a grant has its first waiter: Session, Seq, Key, Token
+	EventContended EventKind = 7 // a grant has its first waiter, or a Try met a grant with a Block: Session, Seq, Key, Token
 	EventDelayed   EventKind = 8 // an expired grant's keys stay taken until EndDelay: Token, Key, Delay
 	EventPart      EventKind = 9 // a caller's part of a group: Session, Seq of the Enlist, Key is the group, Value: see DecodePart
 
@@ -135,6 +136,7 @@ type Event struct {
 	Waiters uint32
 	Value   string
 	Unclean bool
+	Block   uint32 // like an Outcome's
 	By      string // name of the client that asks
 	Delay   uint64 // milliseconds
 	Limit   uint64 // like an Outcome's

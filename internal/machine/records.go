@@ -8,17 +8,21 @@ import (
 	"strings"
 )
 
-// recordTable is the records of all keys, in shards as a table is. Not a table: a map of a
-// million keys takes 52 bytes each, and a record knows its key, so that 16 bytes are enough
-// here; and a shard is cloned by copying two slices, not element by element.
+// recordTable is the records of all keys, in shards as a table is, each in several parts. Not a
+// table: a map of a million keys takes 52 bytes each, and a record knows its key, so that 16
+// bytes are enough here; and the first change after a snapshot copies a part of some 500 keys,
+// which takes microseconds.
 type recordTable struct {
 	epoch  uint64
 	n      int
-	shards [shardCount]recordShard
+	shards [shardCount][shardParts]*recordShard // nil: without records
 }
 
-// recordShard is a hash table of records. Collisions are resolved by the next place. The
-// order of the places differs from process to process, and decides nothing.
+// shardParts is the number of parts of a shard. It is not a part of the image's format.
+const shardParts = 8
+
+// recordShard is a part of a shard: a hash table of records. Collisions are resolved by the next
+// place. The order of the places differs from process to process, and decides nothing.
 type recordShard struct {
 	epoch uint64
 	n     int
@@ -39,10 +43,19 @@ func (t *recordTable) freeze() recordTable {
 // tagOf is a hash of a key, other than the one that divides keys among shards.
 func tagOf(key string) uint32 { return uint32(maphash.String(seed, key) >> 32) }
 
+// at returns where the part of a key with a tag is.
+func (t *recordTable) at(key string, tag uint32) **recordShard {
+	return &t.shards[hashKey(key)][tag%shardParts]
+}
+
 // get returns key's record, nil if there is none.
 func (t *recordTable) get(key string) *record {
-	sh := &t.shards[hashKey(key)]
-	if at := sh.find(key, tagOf(key)); at >= 0 {
+	tag := tagOf(key)
+	sh := *t.at(key, tag)
+	if sh == nil {
+		return nil
+	}
+	if at := sh.find(key, tag); at >= 0 {
 		return sh.list[at]
 	}
 	return nil
@@ -50,7 +63,8 @@ func (t *recordTable) get(key string) *record {
 
 // set makes r the record of key.
 func (t *recordTable) set(key string, r *record) {
-	sh, tag := t.shard(key), tagOf(key)
+	tag := tagOf(key)
+	sh := t.writable(key, tag)
 	if at := sh.find(key, tag); at >= 0 {
 		r.key = sh.list[at].key // the same string, for one copy in memory
 		sh.list[at] = r
@@ -62,27 +76,46 @@ func (t *recordTable) set(key string, r *record) {
 }
 
 func (t *recordTable) del(key string) {
-	sh := t.shard(key)
-	if at := sh.find(key, tagOf(key)); at >= 0 {
+	tag := tagOf(key)
+	sh := t.writable(key, tag)
+	if at := sh.find(key, tag); at >= 0 {
 		sh.remove(at)
 		t.n--
 	}
 }
 
-// shard returns the shard of key for writing.
-func (t *recordTable) shard(key string) *recordShard {
-	sh := &t.shards[hashKey(key)]
-	if sh.epoch != t.epoch {
-		sh.tags, sh.list = slices.Clone(sh.tags), slices.Clone(sh.list)
-		sh.epoch = t.epoch
+// writable returns the part of a key with a tag, for writing.
+func (t *recordTable) writable(key string, tag uint32) *recordShard {
+	at := t.at(key, tag)
+	switch sh := *at; {
+	case sh == nil:
+		*at = &recordShard{epoch: t.epoch}
+	case sh.epoch != t.epoch:
+		*at = &recordShard{epoch: t.epoch, n: sh.n, tags: slices.Clone(sh.tags), list: slices.Clone(sh.list)}
 	}
-	return sh
+	return *at
+}
+
+// shard yields the records of a shard, in no order.
+func (t *recordTable) shard(i int) iter.Seq[*record] {
+	return func(yield func(*record) bool) {
+		for _, sh := range &t.shards[i] {
+			if sh == nil {
+				continue
+			}
+			for _, r := range sh.list {
+				if r != nil && !yield(r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // all calls f for each key and its record, in no order, until f returns false.
 func (t *recordTable) all(f func(string, *record) bool) {
 	for i := range t.shards {
-		for r := range t.shards[i].all() {
+		for r := range t.shard(i) {
 			if !f(r.key, r) {
 				return
 			}
@@ -93,26 +126,16 @@ func (t *recordTable) all(f func(string, *record) bool) {
 // count counts the records, shard by shard.
 func (t *recordTable) count() (n int) {
 	for i := range t.shards {
-		for range t.shards[i].all() {
+		for range t.shard(i) {
 			n++
 		}
 	}
 	return n
 }
 
-func (sh *recordShard) all() iter.Seq[*record] {
-	return func(yield func(*record) bool) {
-		for _, r := range sh.list {
-			if r != nil && !yield(r) {
-				return
-			}
-		}
-	}
-}
-
-// sorted appends the records in the order of their keys.
-func (sh *recordShard) sorted(list []*record) []*record {
-	list = slices.AppendSeq(list, sh.all())
+// sorted appends the records of a shard in the order of their keys.
+func (t *recordTable) sorted(i int, list []*record) []*record {
+	list = slices.AppendSeq(list, t.shard(i))
 	slices.SortFunc(list, func(a, b *record) int { return strings.Compare(a.key, b.key) })
 	return list
 }

@@ -21,11 +21,17 @@ func (s *State) release(owner *session, c Release) Outcome {
 	return Outcome{Code: OK}
 }
 
-// freeFirst releases the grants of an Acquire's Freed list, and grants their keys to the
-// waiters. A second copy of the Acquire finds the grants gone. The outcome is a refusal of
-// a list over the limits, and otherwise zero.
-func (s *State) freeFirst(owner *session, tokens []Token) Outcome {
-	if len(tokens) > MaxFreed {
+// freeFirst releases the grants of c.Freed, and grants their keys to the waiters. A second
+// copy of c finds the grants gone. The outcome is a refusal of a malformed c, which frees
+// nothing, and otherwise zero.
+func (s *State) freeFirst(owner *session, c *Acquire) Outcome {
+	tokens := c.Freed
+	switch out := c.check(); {
+	case out.Code != 0:
+		return out
+	case c.Seq == 0:
+		return bad("Seq", 0)
+	case len(tokens) > MaxFreed:
 		return bad("Freed", MaxFreed)
 	}
 	keys := 0

@@ -184,12 +184,15 @@ func (s *State) readRecords(c *coder, shard byte) error {
 	if n == 0 {
 		r.fail(errors.New("empty shard"))
 	}
-	sh := &t.shards[shard]
-	sh.epoch = t.epoch
 	// A record takes far more than eight bytes, and a place in the shard not many more.
-	sh.resize(max(4, min(n, len(r.b)/8)*5/4))
+	places := min(n, len(r.b)/8)*13/10/shardParts + 4
+	for i := range t.shards[shard] {
+		sh := &recordShard{epoch: t.epoch}
+		sh.resize(places)
+		t.shards[shard][i] = sh
+	}
 	last := ""
-	for range n {
+	for i := range n {
 		k := new(record)
 		codeRecord(c, k)
 		if r.err != nil {
@@ -198,13 +201,14 @@ func (s *State) readRecords(c *coder, shard byte) error {
 		if hashKey(k.key) != shard {
 			return errors.New("element in a foreign shard")
 		}
-		if last >= k.key && sh.n > 0 {
+		if i > 0 && last >= k.key {
 			return errors.New("element out of order")
 		}
 		if err := (checker{s}).checkRecord(k.key, k); err != nil {
 			return err
 		}
-		sh.add(k, tagOf(k.key))
+		tag := tagOf(k.key)
+		t.shards[shard][tag%shardParts].add(k, tag)
 		t.n++
 		last = k.key
 	}

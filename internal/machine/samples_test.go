@@ -30,7 +30,7 @@ func everyCommand() []Command {
 		Acquire{
 			Session: a, Seq: 6, Key: "invoices",
 			Spec: Spec{
-				Mode: Permit, N: 4, Of: 5, Tree: true, Priority: -3, Delay: 2_000, Conditional: true, IfToken: 1 << 52, Meta: "é",
+				Mode: Permit, N: 4, Of: 5, Block: 49, Tree: true, Priority: -3, Delay: 2_000, Conditional: true, IfToken: 1 << 52, Meta: "é",
 			},
 			Try: true, MaxWaiters: 8, Under: []Token{1, MaxToken}, Seen: []uint64{1, 1 << 63},
 		},
@@ -72,7 +72,7 @@ func everyOutcome() []Outcome {
 	return []Outcome{
 		{Code: OK},
 		{Code: Granted, Token: MaxToken},
-		{Code: Granted, Token: 8, Waiters: 1<<32 - 1, Value: "value", Unclean: true},
+		{Code: Granted, Token: 8, Waiters: 1<<32 - 1, Value: "value", Unclean: true, Block: 9},
 		{Code: Granted, Token: 9, Value: "\x00"},
 		{Code: Queued, Behind: 1<<32 - 1},
 		{Code: Held, Holder: Holder{Session: session16("a"), Client: "billing", Node: "n1", Token: 7}},
@@ -87,7 +87,7 @@ func everyEvent() []Event {
 	a := session16("a")
 	return []Event{
 		{Kind: EventGranted, Session: a, Seq: 3, Key: "invoices", Token: 7},
-		{Kind: EventGranted, Session: a, Seq: 3, Key: "invoices", Token: 7, Waiters: 1, Value: "value", Unclean: true},
+		{Kind: EventGranted, Session: a, Seq: 3, Key: "invoices", Token: 7, Waiters: 1, Value: "value", Unclean: true, Block: 8},
 		{Kind: EventLost, Session: a, Seq: 3, Key: "invoices", Token: 7, Reason: Expired},
 		{Kind: EventLost, Session: a, Seq: 3, Key: "invoices", Token: 7, Reason: Broken},
 		{Kind: EventEnded, Session: a, Reason: Closed},
@@ -255,7 +255,7 @@ func anyCommand() *rapid.Generator[Command] {
 			MaxWaiters: rapid.Uint32().Draw(t, "waiters"), Spec: Spec{Meta: text("meta")}, Freed: tokens(), Seen: seen(),
 		}
 		// Each attribute alone now and then, for the sake of its bit.
-		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 9), 0, 4).Draw(t, "more") {
+		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 10), 0, 4).Draw(t, "more") {
 			switch n {
 			case 0:
 				a.Keys = drawSlice(t, rapid.StringN(0, 3, -1), "keys")
@@ -277,6 +277,8 @@ func anyCommand() *rapid.Generator[Command] {
 				a.Under = tokens()
 			case 9:
 				a.N = rapid.Uint16().Draw(t, "n")
+			case 10:
+				a.Block = rapid.Uint16().Draw(t, "block")
 			}
 		}
 		return a
@@ -310,7 +312,7 @@ func anyOutcome() *rapid.Generator[Outcome] {
 			case 1:
 				o.Value = rapid.StringN(0, 200, -1).Draw(t, "value")
 			case 2:
-				o.Unclean = true
+				o.Unclean, o.Block = true, 7
 			case 3:
 				o.Holder = rapid.SampledFrom([]Holder{{Session: SessionID{1}}, {Client: "c"}, {Node: "n"}, {Token: 1}, {Key: "k"}}).Draw(t, "holder")
 			case 4:
@@ -341,7 +343,7 @@ func anyEvent() *rapid.Generator[Event] {
 			case 2:
 				e.Value = rapid.StringN(0, 200, -1).Draw(t, "value")
 			case 3:
-				e.Unclean = true
+				e.Unclean, e.Block = true, 7
 			case 4:
 				e.By = rapid.StringN(0, 5, -1).Draw(t, "by")
 			case 5:
@@ -483,11 +485,15 @@ func rich(tb testing.TB) *State {
 	apply(Acquire{Session: h, Seq: 1, Key: "ended"}, Granted)
 	apply(EndSession{Session: d, Ref: h.Ref()}, OK)
 
+	// A grant that reserves tokens, and a waiter that will.
+	apply(Acquire{Session: b, Seq: 70, Key: "kept", Spec: Spec{Block: 16}}, Granted)
+	apply(Acquire{Session: b, Seq: 71, Key: "kept", Spec: Spec{Block: 32}}, Queued)
+
 	richGroups(s, apply)
 	if err := s.Check(); err != nil {
 		tb.Fatal(err)
 	}
-	if n := s.Counts(); n != (Counts{Keys: 29, Grants: 22, Waiters: 12, Sessions: 9, Ending: 2, Answers: 12, Values: 2, Groups: 3, Capacities: 3}) {
+	if n := s.Counts(); n != (Counts{Keys: 30, Grants: 23, Waiters: 13, Sessions: 9, Ending: 2, Answers: 12, Values: 2, Groups: 3, Capacities: 3}) {
 		tb.Fatalf("not as rich as it should be: %+v", n)
 	}
 	return s

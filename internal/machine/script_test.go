@@ -143,7 +143,7 @@ func (sc *script) run(line string) error {
 			Session:    id,
 			Try:        verb == "try",
 			Seq:        w.num("seq", 0),
-			Spec:       Spec{Mode: Mode(w.num("mode", 0)), N: uint16(w.num("n", 0)), Of: uint16(w.num("of", 0)), Priority: int8(w.int("priority")), Delay: w.num("delay", 0), Meta: w.text("meta", "none")},
+			Spec:       Spec{Mode: Mode(w.num("mode", 0)), N: uint16(w.num("n", 0)), Of: uint16(w.num("of", 0)), Priority: int8(w.int("priority")), Block: uint16(w.num("block", 0)), Delay: w.num("delay", 0), Meta: w.text("meta", "none")},
 			MaxWaiters: uint32(w.num("max-waiters", 0)),
 			Under:      w.tokens("under"),
 			Freed:      w.tokens("freed"),

@@ -168,11 +168,9 @@ func writeShards[K comparable, V any](c *chunkWriter, kind byte, t *table[K, V],
 func (i *Image) writeRecords(c *chunkWriter) {
 	var order []*record
 	for at := range i.keys.shards {
-		sh := &i.keys.shards[at]
-		if sh.n == 0 {
+		if order = i.keys.sorted(at, order[:0]); len(order) == 0 {
 			continue
 		}
-		order = sh.sorted(order[:0])
 		c.add(chunkKeys, func() {
 			c.out = append(c.out, byte(at))
 			c.out = binary.AppendUvarint(c.out, uint64(len(order)))

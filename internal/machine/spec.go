@@ -36,6 +36,7 @@ type Spec struct {
 	Conditional bool   // refuse the grant if the key was granted after IfToken; for one key only
 	N           uint16 // Permit: the number of permits taken together, 1 to MaxHolders
 	Of          uint16 // Permit: the capacity for a key without one, up to MaxHolders; 0 names none
+	Block       uint16 // Exclusive, of one key: tokens to reserve after the grant's own; in a grant, the reserved ones
 	Delay       uint64 // milliseconds for which the key stays taken after the session expired; for one key only
 	IfToken     Token
 	Meta        string // up to MaxMeta bytes for readers; the table does not look inside
@@ -60,6 +61,7 @@ func (p *Spec) code(c *coder) {
 	f.text(&p.Meta)
 	integer(&f, &p.IfToken)
 	integer(&f, &p.N)
+	integer(&f, &p.Block)
 	f.done()
 }
 
@@ -81,6 +83,8 @@ func (p *Spec) check(set bool) Outcome {
 		return bad("Delay", MaxDelay)
 	case p.Conditional && set, !p.Conditional && p.IfToken != 0:
 		return bad("IfToken", 0)
+	case p.Block > MaxBlock, p.Block > 0 && (set || p.Mode != Exclusive || p.Tree || p.Delay > 0 || p.Conditional):
+		return bad("Block", MaxBlock)
 	case set && p.Mode == Permit:
 		return bad("Keys", 0)
 	case len(p.Meta) > MaxMeta:

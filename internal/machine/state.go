@@ -73,10 +73,12 @@ type header struct {
 	lifted    bool   // the founding wait is over
 	term      uint64 // the present leader's
 	bound     uint64 // largest TTL of a session, in milliseconds
-	last      Token  // granted last, or one below the first to grant
+	last      Token  // granted or reserved last, or one below the first to grant
 	commands  uint64 // applied so far
 	format    uint64 // 1 to MaxFormat
-	at        uint64 // unix milliseconds by the leaders' clocks, never falling; decides nothing
+	at        uint64 // unix milliseconds by the leaders' clocks, never falling; bounds the blocks of tokens, and decides nothing else
+	second    uint64 // of the clock at, in which the last block of tokens was reserved,
+	reserved  uint64 // and the tokens of blocks in that second, up to MaxReserved
 	idles     uint64 // keys that have become idle so far
 	forgotten Token  // the largest last token of a forgotten key
 
@@ -138,8 +140,8 @@ func (s *State) Commands() uint64 { return s.commands }
 
 // Clock sets the leader's wall clock, in unix milliseconds, at which the
 // following commands were put in the log. The table stores the clock with
-// grants, for people to read; the clock decides nothing, and an earlier time
-// than before is ignored.
+// grants, for people to read; the clock bounds the blocks of tokens (see reserve) and
+// decides nothing else, and an earlier time than before is ignored.
 func (s *State) Clock(at uint64) { s.at = max(s.at, at) }
 
 // Counts are sizes of the table.

@@ -91,7 +91,7 @@ func (s *State) downgrade(owner *session, c Downgrade) Outcome {
 	switch {
 	case g == nil || g.broken || g.token != c.Token:
 		return Outcome{Code: NotHeld}
-	case g.Mode == Permit || g.set:
+	case g.Mode == Permit || g.set || g.Block > 0: // an upgrade's token would be above the block
 		return Outcome{Code: WrongMode}
 	case g.Mode == Exclusive:
 		s.makeShared(at, true)

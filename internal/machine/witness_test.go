@@ -80,7 +80,7 @@ func meet(a, b Acquire) bool {
 	return false
 }
 
-func (w *witness) grant(q requestID, token Token) error {
+func (w *witness) grant(q requestID, token, block Token) error {
 	c := w.asked[q]
 	if token <= w.last {
 		return fmt.Errorf("token %d granted after token %d", token, w.last)
@@ -110,9 +110,9 @@ func (w *witness) grant(q requestID, token Token) error {
 			return fmt.Errorf("%v was passed %d times", v, w.passed[v])
 		}
 	}
-	w.token[q], w.mode[q], w.gave[q], w.last = token, c.Mode, true, token
+	w.token[q], w.mode[q], w.gave[q], w.last = token, c.Mode, true, token+block
 	for _, key := range c.all() {
-		w.lasts[key] = token
+		w.lasts[key] = w.last
 	}
 	return w.exclusion(q)
 }
@@ -248,6 +248,7 @@ func frees(s *State, c Command) (freed []requestID) {
 func (w *witness) see(c Command, held requestID, freed []requestID, out Outcome, events []Event) error {
 	w.now++
 	forgotten := make(map[SessionID]bool) // that must end now
+	// The grants are freed whatever comes of the request itself, unless it is malformed.
 	if len(freed) == 0 || out.Code == BadCommand || out.Code == WrongFormat {
 		if err := w.verdict(c, held, out, events, forgotten); err != nil {
 			return err
@@ -273,6 +274,9 @@ func (w *witness) verdict(c Command, held requestID, out Outcome, events []Event
 		q := requestID{c.Session, c.Seq}
 		switch out.Code {
 		case Granted:
+			if out.Block > uint32(c.Block) {
+				return fmt.Errorf("%v reserves %d tokens of %d", q, out.Block, c.Block)
+			}
 			if t, ok := w.token[q]; ok || w.gave[q] {
 				if ok && t != out.Token {
 					return fmt.Errorf("%v granted again", q)
@@ -283,7 +287,7 @@ func (w *witness) verdict(c Command, held requestID, out Outcome, events []Event
 				return err
 			}
 			w.asked[q], w.came[q] = c, w.now
-			if err := w.grant(q, out.Token); err != nil {
+			if err := w.grant(q, out.Token, Token(out.Block)); err != nil {
 				return err
 			}
 		case Queued:
@@ -478,7 +482,7 @@ func (w *witness) effects(c Command, events []Event, forgotten map[SessionID]boo
 			if _, ok := w.asked[q]; !ok {
 				return fmt.Errorf("granted %v, which does not wait", q)
 			}
-			if err := w.grant(q, e.Token); err != nil {
+			if err := w.grant(q, e.Token, Token(e.Block)); err != nil {
 				return err
 			}
 		case EventRevoked:

@@ -78,7 +78,7 @@ func checkFile(path string, all bool) (indexes []uint64, keys [][]byte, err erro
 	if all {
 		again = info.Size()
 	}
-	if err := errors.Join(writeAgain(file, 0, again), file.Sync()); err != nil {
+	if err := errors.Join(writeAgain(file, 0, again, false), file.Sync()); err != nil {
 		return nil, nil, err
 	}
 	return indexes, keys, nil

@@ -678,3 +678,25 @@ func TestASettledStoreIsFlushed(t *testing.T) {
 		}
 	}
 }
+
+// A crash has cut a large batch short, and the flush of the zeros over its remains has
+// failed: the next process sees zeros that are not on the disk.
+func TestZerosOverATornBatchAreOnTheDisk(t *testing.T) {
+	const limit = 2 << 20
+	r := rand.New(rand.NewPCG(6, 6))
+	l := newTestLog(t, limit)
+	must(t, l.StoreLogs(entries(1, 5, 1)))
+	l.tail().file.(*memoryFile).durable[limit-1] = 1
+	must(t, l.reopen(l.disk.kill(), limit))
+	var want map[uint64]string
+	for i := range uint64(2) { // the second one begins a segment
+		large := entries(6+i, 6+i, 1)
+		large[0].Data = make([]byte, limit*i)
+		must(t, l.StoreLogs(large))
+		want = contents(t, l.segmentLog)
+	}
+	must(t, l.reopen(l.disk.crash(r), limit))
+	if got := contents(t, l.segmentLog); !maps.Equal(got, want) {
+		t.Errorf("%d entries, want %d", len(got), len(want))
+	}
+}

@@ -95,35 +95,39 @@ func (l *segmentLog) openFiles(noted uint64) error {
 
 // writeAgain writes the bytes that may not be on the disk once more, as they are. The process
 // before may have ended because a flush failed. The kernel then still shows the bytes, and a
-// further flush succeeds without writing them. Only the last batch can be such bytes,
-// because each batch begins after the flush of the batch before. Of an unflushed log all
-// bytes can.
+// further flush succeeds without writing them. Such bytes are in the newest segment alone,
+// from its last batch on, because each batch begins after the flush of the batch before.
+// Behind the batches they are the zeros over a batch that a crash has cut short: its remains
+// on the disk would damage the log once a further segment begins. Of an unflushed log any
+// bytes can be such bytes.
 func (l *segmentLog) writeAgain(newest *segmentRead) error {
 	if l.all {
-		for _, s := range l.segments {
-			if err := writeAgain(s.file, 0, s.size); err != nil {
+		for _, s := range l.segments[:len(l.segments)-1] {
+			if err := writeAgain(s.file, 0, s.size, false); err != nil {
 				return err
 			}
 		}
-		return nil
+		return writeAgain(l.tail().file, 0, l.tail().size, true)
 	}
+	from := l.end.end
 	if n := len(newest.batches); n > 0 {
-		return writeAgain(l.tail().file, newest.batches[n-1].at-batchHead, min(l.end.end, l.tail().size))
+		from = newest.batches[n-1].at - batchHead
 	}
-	return nil
+	return writeAgain(l.tail().file, from, l.tail().size, true)
 }
 
 // writeAgain reads the bytes of a file between two places and writes them where they are.
+// Parts of nothing but zeros are left out unless zeros is set.
 func writeAgain(file interface {
 	io.ReaderAt
 	io.WriterAt
-}, from, to int64) error {
+}, from, to int64, zeros bool) error {
 	for from < to {
 		b := make([]byte, min(to-from, keptBuffer))
 		if _, err := file.ReadAt(b, from); err != nil {
 			return err
 		}
-		if !allZero(b) { // zeros that were never written need no place on the disk
+		if zeros || !allZero(b) {
 			if _, err := file.WriteAt(b, from); err != nil {
 				return err
 			}

@@ -103,7 +103,7 @@ var filledFounding = Founding{
 }
 
 var filledSpec = machine.Spec{
-	Mode: machine.Permit, N: 3, Of: 4, Tree: true, Priority: -1, Delay: 7, Conditional: true, IfToken: 10, Meta: "m",
+	Mode: machine.Permit, N: 3, Of: 4, Tree: true, Priority: -1, Delay: 7, Conditional: true, IfToken: 10, Meta: "m", Block: 11,
 }
 
 var filledStatus = machine.Status{

@@ -44,6 +44,7 @@ func holderDocument(h locks.Holder, now time.Time, timed bool) documents.Holder 
 		Tree:       h.Tree,
 		Asked:      h.Asked,
 		Broken:     h.Broken,
+		Sticky:     h.Sticky,
 		Delayed:    h.Delayed,
 		Meta:       h.Meta,
 		ClientMeta: h.ClientMeta,

@@ -1,9 +1,9 @@
 // Package leaderhttp serves HTTP requests on one of several processes, the leader. The
 // others redirect to it.
 //
-// If the term ends during a request, the context of the request ends. Nobody else leads
-// before the request has been served, unless the lock was lost: then the next leader may
-// serve beside it, and only a fence in what the handler writes keeps the old leader out.
+// If the term ends during a request, the context of the request ends. Another process leads
+// after the request has been served. If the lock was lost, the next leader may serve
+// at the same time; a fence in the written resource refuses the former leader.
 // The context of a request has the token, for fence.FromContext.
 package leaderhttp
 

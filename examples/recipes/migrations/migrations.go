@@ -13,16 +13,16 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// DefaultWait is shorter than migrate.DefaultLockTimeout: a lock that came after the
-// timeout would not be unlocked by anybody.
+// DefaultWait is shorter than migrate.DefaultLockTimeout: nobody would unlock a lock that
+// came after the timeout.
 const DefaultWait = 10 * time.Second
 
 // Driver is a database.Driver whose Lock and Unlock are those of a key, for
 // migrate.NewWithInstance and the like. A Driver is for one migrate.Migrate.
 //
-// The interface has no way to tell a loss. The migrations go on after one, beside those
-// of another process, and Unlock reports it. To end the migrations with the lock, call
-// Migrate.GracefulStop from OnLost, or run them in locks.Client.Do.
+// The interface cannot tell a loss of the lock. After a loss the migrations go on, beside
+// another process, and Unlock reports the loss. To end the migrations with the lock, send
+// to Migrate.GracefulStop from OnLost.
 type Driver struct {
 	database.Driver
 

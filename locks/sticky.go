@@ -1,0 +1,169 @@
+package locks
+
+import (
+	"context"
+	"time"
+
+	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/machine"
+)
+
+// kept is a key of the option Sticky, a grant of the cluster that gives the session one
+// lock after another. A kept is in session.kept while no lock holds the key, and belongs to the
+// lock's grant otherwise. See doc.go, "Sticky keys".
+type kept struct {
+	key   string
+	seq   uint64      // of the request, as the cluster knows it
+	token fence.Token // of the cluster's grant
+	meta  string      // of the cluster's grant, encoded
+	value string      // left by an earlier holder
+	block uint16      // the length of the block that was asked for
+
+	// Guarded by the session's mu.
+	next   fence.Token // of the next lock
+	last   fence.Token // of the block: no lock has a larger token
+	ending bool        // the context of the last lock may not have ended yet
+}
+
+const (
+	maxKept    = 10_000 // keys of a session without a lock
+	firstBlock = 16     // tokens of a key's first block; each block that was used up doubles the next
+)
+
+// newKept returns the kept key of the grant that out reports, for the request of w.
+func newKept(w *waiter, out machine.Outcome) *kept {
+	return &kept{
+		key:   w.key,
+		seq:   w.seq,
+		token: fence.Token(out.Token),
+		meta:  w.cmd.Meta,
+		value: out.Value,
+		block: w.cmd.Block,
+		next:  fence.Token(out.Token) + 1,
+		last:  fence.Token(out.Token) + fence.Token(out.Block),
+	}
+}
+
+// reacquire makes a lock of req's key if the client keeps the key, without asking the
+// cluster, and returns nil otherwise: then the request goes the way of all requests. A
+// call that Trace.Acquiring follows goes that way too.
+func (c *Client) reacquire(parent context.Context, req *acquireRequest) *Lock {
+	s := c.currentSession()
+	if s == nil || c.trace.to().Acquiring != nil {
+		return nil
+	}
+	req.began = time.Now()
+	return s.reacquire(parent, req)
+}
+
+// reacquire is Client.reacquire. The clocks are read with s.mu held, so that no end of the
+// session comes in between.
+func (s *session) reacquire(parent context.Context, req *acquireRequest) *Lock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.kept[req.key]
+	if k == nil || k.ending || k.next > k.last || k.meta != req.cmd.Meta || s.refusal() != nil || s.trust.remaining(s.c.now()) <= 0 {
+		return nil
+	}
+	delete(s.kept, k.key)
+	g := &grant{
+		s:          s,
+		key:        k.key,
+		seq:        k.seq,
+		since:      req.began,
+		firstToken: k.token, // the cluster knows the lineage by its own token
+		token:      k.next,
+		mode:       machine.Exclusive,
+		call:       req.call,
+		lazy:       true,
+		sticky:     true,
+		kept:       k,
+	}
+	k.next++
+	s.addGrant(g, parent, req)
+	if k.value != "" {
+		g.ensureRare().value = k.value
+	}
+	s.noteGranted(g, req)
+	if len(s.grants)+len(s.waiters) == 1 {
+		select { // from now on, run must read the clocks more often
+		case s.wakeup <- struct{}{}:
+		default:
+		}
+	}
+	return g.lock
+}
+
+// keep keeps the key of g, whose lock was released, unless another request waits for the
+// key. With ending, the lock's context is about to end: until then nobody gets the next
+// lock. The caller holds s.mu.
+func (s *session) keep(g *grant, ending bool) bool {
+	if g.kept == nil || g.contended || g.asked || s.refusal() != nil || len(s.kept) >= maxKept {
+		return false
+	}
+	g.kept.ending = ending
+	s.kept[g.key] = g.kept
+	return true
+}
+
+// forgetKept forgets a key that the session keeps under the request seq, and returns it, or
+// nil. The caller holds s.mu.
+func (s *session) forgetKept(key string, seq uint64) *kept {
+	k := s.kept[key]
+	if k == nil || k.seq != seq {
+		return nil
+	}
+	delete(s.kept, key)
+	return k
+}
+
+// unlockAndGiveBack unlocks s.mu, held by the caller, and handles a notice about a grant
+// without a lock: somebody wants a key that the session keeps, or that it is about to
+// release.
+func (s *session) unlockAndGiveBack(e machine.Event) {
+	if k := s.forgetKept(e.Key, e.Seq); k != nil {
+		d := k.giveBack()
+		s.cleanups.register(d)
+		s.unlockAndSend([]*cleanup{d})
+		return
+	}
+	s.unlockAndSend(s.cleanups.removeLazy(func(d *cleanup) bool { return machine.Token(d.token) == e.Token }))
+}
+
+// giveBack returns the release of k.
+func (k *kept) giveBack() *cleanup {
+	return &cleanup{ctx: context.Background(), call: CallAcquire, keys: []string{k.key}, token: k.token}
+}
+
+// takeKept removes the keys that the session keeps and that w asks the cluster for, and
+// returns their releases, to go with the request. If w is for a sticky key, takeKept also
+// says how many tokens to ask for. The caller holds s.mu.
+func (s *session) takeKept(w *waiter, keys []string, load *freedLoad) (taken []*cleanup) {
+	sticky := w.options&optSticky != 0
+	if sticky {
+		w.cmd.Block = firstBlock
+	}
+	if len(s.kept) == 0 {
+		return nil
+	}
+	for _, key := range keys {
+		k := s.kept[key]
+		if k == nil {
+			continue
+		}
+		if sticky {
+			w.cmd.Block = k.block
+			if k.next > k.last {
+				w.cmd.Block = min(2*k.block, machine.MaxBlock)
+			}
+		}
+		d := k.giveBack()
+		if !load.add(d) {
+			continue // the cluster recalls the key
+		}
+		delete(s.kept, key)
+		s.cleanups.register(d)
+		taken = append(taken, d)
+	}
+	return taken
+}
