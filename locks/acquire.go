@@ -14,6 +14,9 @@ import (
 // request. The request changed nothing, and never will.
 var errNoSession = errors.New("locks: the session has ended")
 
+// errCleanups tells that a request must wait for earlier cleanups of its keys.
+var errCleanups = errors.New("locks: a release of the key is under way")
+
 // Acquire waits until the key is granted to this client and returns the lock.
 // Waiters are served in the order in which the cluster heard of them. The key
 // stays taken until Release, until the client's Close, or until the lock is
@@ -171,6 +174,12 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 	}
 	w := &waiter{acquireRequest: req, parent: parent, cancel: cancel}
 	freed, err := s.register(w, keys)
+	for err == errCleanups { // since the look above another call has taken a release along
+		if err := s.awaitCleanups(wctx, keys); err != nil {
+			return nil, callError("acquire", req.key, err)
+		}
+		freed, err = s.register(w, keys)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -332,3 +332,33 @@ func TestMoreLazyReleasesThanARequestCanTake(t *testing.T) {
 		t.Errorf("%d taken", len(taken))
 	}
 }
+
+// A request waits for a release of its key that another call's request takes along: the
+// request could overtake the other one, and find the key held by its own client.
+func TestALazyReleaseInAnothersRequestIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		release(t, acquire(t, a, "k", Lazy()))
+		s := a.currentSession()
+		request := func(key string) (*waiter, []*cleanup, error) {
+			w := &waiter{acquireRequest: acquireRequest{key: key, began: time.Now()}, parent: bg, cancel: func(error) {}}
+			freed, err := s.register(w, []string{key})
+			return w, freed, err
+		}
+		other, freed, err := request("other")
+		if err != nil || len(freed) != 1 {
+			t.Fatalf("%d releases taken along, %v", len(freed), err)
+		}
+		if _, _, err := request("k"); err != errCleanups {
+			t.Errorf("a request that may overtake the release: %v", err)
+		}
+		lost := errors.New("not sent")
+		s.noteFreed(freed, machine.Outcome{}, lost)
+		s.removeWaiter(other, machine.Outcome{}, lost)
+		l, err := a.TryAcquire(bg, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, l)
+	})
+}

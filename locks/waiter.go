@@ -40,6 +40,10 @@ type earlyEvents struct {
 // register completes w, with a new seq, and adds w to the session's waiters. This
 // comes before the proposal, since the event of the grant may overtake the
 // answer. The proposal of an Acquire, for keys, takes the releases freed along.
+//
+// The error is errCleanups if a release of the keys is on its way by itself, as of a call
+// that gave up, or in another call's proposal. The request could overtake such a release and
+// meet the session's own grant.
 func (s *session) register(w *waiter, keys []string) (freed []*cleanup, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,9 +51,12 @@ func (s *session) register(w *waiter, keys []string) (freed []*cleanup, err erro
 		return nil, err
 	}
 	if w.upgrades == nil {
+		if !s.cleanups.canTake(keys) {
+			return nil, errCleanups
+		}
 		var load freedLoad
-		freed = s.takeKept(w, keys, &load)
-		freed = append(freed, s.cleanups.takeLazy(keys, &load)...)
+		freed = s.cleanups.takeLazy(keys, &load) // all that canTake has counted
+		freed = append(freed, s.takeKept(w, keys, &load)...)
 	}
 	s.lastSeq++
 	w.seq, w.answered = s.lastSeq, make(chan struct{})
