@@ -137,10 +137,12 @@ func MaxWaiters(n int) Option {
 // The lock ends like any other: its context has ended when Release returns, and nobody is
 // granted the key before. But when Release returns, others may find the key held for that
 // millisecond and the time of a message, and if the cluster cannot be told, Release does
-// not fail: the client keeps telling, reports to Trace.CleanupFailed, and the key stays
-// taken for a TTL at most. If the process dies before the release was sent, the key is free
-// after the TTL, as if it were held. Do with Lazy does not wait for the cluster either.
-// HandOver waits, as for any lock. Lazy cannot be used with Elect.
+// not fail: the client keeps telling, reports to Trace.CleanupFailed once the release goes by
+// itself, and the key stays taken for a TTL at most. If the process dies before the release
+// was sent, the key is free after the TTL and the Delay, as if it were held, and Value tells
+// the next holder that this one was lost. Do with Lazy does not wait for the cluster either.
+// With Reentrant the option of the first call counts for all. HandOver waits, as for any
+// lock. Lazy cannot be used with Elect.
 func Lazy() Option {
 	return func(r *acquireRequest) { r.options |= optLazy }
 }
