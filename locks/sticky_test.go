@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -385,18 +386,17 @@ func TestStickyUnderRandomFaults(t *testing.T) {
 		var mu sync.Mutex
 		for i := range 3 {
 			c := a.client(t, fmt.Sprint("c", i))
-			for range 2 {
+			for j := range 2 {
+				rng := rand.New(rand.NewPCG(seed, uint64(10*i+j))) // strike has the weather's
 				wg.Go(func() {
 					for stop.Err() == nil {
 						ctx, end := context.WithTimeout(stop, 10*time.Second)
 						opts := []Option{Sticky()}
-						mu.Lock()
-						key := fmt.Sprint("k", a.rng.IntN(3))
-						nap := a.upTo(300 * time.Millisecond)
-						if a.rng.IntN(5) == 0 {
+						key := fmt.Sprint("k", rng.IntN(3))
+						nap := time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
+						if rng.IntN(5) == 0 {
 							opts = nil
 						}
-						mu.Unlock()
 						l, err := c.Acquire(ctx, key, opts...)
 						end()
 						if err != nil {
@@ -416,11 +416,8 @@ func TestStickyUnderRandomFaults(t *testing.T) {
 			}
 		}
 		for range 25 {
-			mu.Lock()
-			again := a.upTo(3 * time.Second)
-			mu.Unlock()
 			a.strike()
-			time.Sleep(again)
+			time.Sleep(a.upTo(3 * time.Second))
 		}
 		a.calm()
 		cancel()
