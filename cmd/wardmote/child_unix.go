@@ -298,7 +298,8 @@ func hasTerminal() bool {
 }
 
 // giveTerminal makes the command's group the foreground group of the terminal, if it was
-// this process's.
+// this process's. A command that has stopped at a read before goes on by stop: a SIGCONT from
+// here could undo a Ctrl-Z.
 func giveTerminal(pid int) {
 	tty, group, ok := terminal()
 	if !ok {
@@ -309,7 +310,6 @@ func giveTerminal(pid int) {
 		return
 	}
 	setForeground(tty, pid)
-	_ = syscall.Kill(-pid, syscall.SIGCONT) // it may have stopped at a read meanwhile
 }
 
 // takeTerminal takes the terminal back, and reports whether the command's group had it.
