@@ -37,8 +37,10 @@ func TestTheLooksOfAMemberMeet(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		var mu sync.Mutex
 		looks := make(map[string]map[time.Time]int) // by member: at which moments, and how many
-		for name, n := range b.nodes {
+		for name := range b.nodes {
 			looks[name] = make(map[time.Time]int)
+		}
+		for name, n := range b.nodes {
 			n.self.Grid.Watch(func(now time.Time, every time.Duration) {
 				mu.Lock()
 				looks[name][now]++
