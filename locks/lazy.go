@@ -121,9 +121,9 @@ func (cl *cleanups) canTake(keys []string) bool {
 	return true
 }
 
-// takeLazy removes the noted releases that go with a request for keys, and returns them:
-// those of the keys first, and then the oldest, as many as a command may have.
-func (cl *cleanups) takeLazy(keys []string, load *freedLoad) []*cleanup {
+// chooseLazy returns the noted releases of keys that go with a request for them. The
+// caller adds what else must go with the request before takeLazy fills the rest.
+func (cl *cleanups) chooseLazy(keys []string, load *freedLoad) map[*cleanup]struct{} {
 	if len(cl.lazy) == 0 {
 		return nil
 	}
@@ -135,6 +135,12 @@ func (cl *cleanups) takeLazy(keys []string, load *freedLoad) []*cleanup {
 			}
 		}
 	}
+	return own
+}
+
+// takeLazy removes the chosen noted releases, and the oldest others as far as a command has
+// room, and returns them.
+func (cl *cleanups) takeLazy(own map[*cleanup]struct{}, load *freedLoad) []*cleanup {
 	return cl.removeLazy(func(d *cleanup) bool {
 		_, is := own[d]
 		return is || load.add(d)

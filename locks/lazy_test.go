@@ -321,14 +321,18 @@ func TestMoreLazyReleasesThanARequestCanTake(t *testing.T) {
 	if cl.canTake([]string{"s1"}) != true || cl.canTake([]string{"k"}) != true || cl.canTake([]string{"k", "old"}) {
 		t.Error("what fits is wrong")
 	}
-	taken := cl.takeLazy([]string{"s7"}, new(freedLoad))
+	take := func(key string) []*cleanup {
+		load := new(freedLoad)
+		return cl.takeLazy(cl.chooseLazy([]string{key}, load), load)
+	}
+	taken := take("s7")
 	if len(taken) != 2 || len(taken[0].keys)+len(taken[1].keys) != machine.MaxFreedKeys {
 		t.Errorf("%d taken", len(taken))
 	}
-	if taken = cl.takeLazy([]string{"k"}, new(freedLoad)); len(taken) != machine.MaxFreed || taken[0].keys[0] != "k" || len(cl.lazy) != 1 {
+	if taken = take("k"); len(taken) != machine.MaxFreed || taken[0].keys[0] != "k" || len(cl.lazy) != 1 {
 		t.Errorf("%d taken, %d left", len(taken), len(cl.lazy))
 	}
-	if taken = cl.takeLazy([]string{"none"}, new(freedLoad)); len(taken) != 1 || taken[0].keys[0] != "old" {
+	if taken = take("none"); len(taken) != 1 || taken[0].keys[0] != "old" {
 		t.Errorf("%d taken", len(taken))
 	}
 }

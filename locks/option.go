@@ -164,7 +164,12 @@ func Lazy() Option {
 // weaker: the tokens of sticky locks rise for each key, but are in no order with the tokens
 // of other keys. A resource that is written under several keys must not compare them. The
 // cluster reserves a block of tokens with a grant of the key, so readers of Status see the
-// first token of the block, with Holder.Sticky, and IfToken compares with the last.
+// first token of the block, with Holder.Sticky, and IfToken compares with the last: it may
+// tell of a later lock that was none, and hides no lock.
+//
+// Every Acquire asks the cluster, as with Lazy, while a request for a key above waits, if the
+// client has Trace.Acquiring, and if the sticky locks of the cluster take more than a million
+// tokens in a second.
 //
 // A client keeps 10,000 keys at most without a lock. These count for ErrTooManyKeys.
 // Downgrade, Upgrade and SetValue match ErrWrongMode. HandOver gives the key away. Sticky

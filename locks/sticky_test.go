@@ -434,3 +434,44 @@ func TestStickyUnderRandomFaults(t *testing.T) {
 		t.Errorf("only %d local locks", local)
 	}
 }
+
+// A tree that waited before the key below was granted gets it all the same.
+func TestStickyBelowATreeThatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		c, _ := w.client(t, "c")
+		first := acquire(t, a, "t", Tree())
+		below := waiting(t, bg, b, "t/x", Sticky())
+		tree := waiting(t, bg, c, "t", Tree())
+		release(t, first)
+		release(t, below.ok(t))
+		release(t, tree.ok(t))
+		if n := keptKeys(b); n != 0 {
+			t.Errorf("%d keys are kept", n)
+		}
+	})
+}
+
+// A reader of the token is not told that nothing changed, when the holder has had later
+// locks out of its block.
+func TestIfTokenSeesLocalLocks(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		first := acquire(t, a, "k", Sticky())
+		release(t, first)
+		s, err := b.Inspect(bg, "k")
+		if err != nil || s.Token != first.Token() {
+			t.Fatalf("token %d, want %d (%v)", s.Token, first.Token(), err)
+		}
+		sent := w.Sent(isAcquire)
+		release(t, acquire(t, a, "k", Sticky()))
+		if n := w.Sent(isAcquire) - sent; n != 0 {
+			t.Fatal("the second lock was not local")
+		}
+		if l, err := b.TryAcquire(bg, "k", IfToken(s.Token)); !hasType[*ChangedError](err) {
+			t.Errorf("%v, %v", l, err)
+		}
+	})
+}

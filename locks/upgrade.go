@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -58,7 +59,8 @@ func (g *grant) downgrade(ctx context.Context) (machine.Outcome, error) {
 //
 // Two upgrades of the same key would wait for each other, so the second gets a
 // *DeadlockError at once. The second lock is still held, and the first upgrade
-// waits until that lock is released. If ctx ends during the wait, the request
+// waits until that lock is released. The error matches ErrTooManyWaiters if the search for
+// such a circle, through other locks of ctx, would take too long. If ctx ends during the wait, the request
 // is withdrawn, in the background if necessary, and the lock is still held and
 // shared; its token may have risen all the same. If the lock is released or
 // lost during the wait, Upgrade returns the lock's end. For a lock acquired
@@ -135,6 +137,8 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 		return machine.Outcome{}, errWithdrawn
 	case v.err == nil && v.out.Code == machine.Deadlock:
 		return machine.Outcome{}, deadlockError("upgrade", g.key, v.out.Cycle)
+	case v.err == nil && v.out.Code == machine.TooManyWaiters:
+		return machine.Outcome{}, fmt.Errorf("%w: the search for a deadlock would take too long", ErrTooManyWaiters)
 	}
 	return v.out, v.err
 }

@@ -55,8 +55,9 @@ func (s *session) register(w *waiter, keys []string) (freed []*cleanup, err erro
 			return nil, errCleanups
 		}
 		var load freedLoad
-		freed = s.cleanups.takeLazy(keys, &load) // all that canTake has counted
-		freed = append(freed, s.takeKept(w, keys, &load)...)
+		own := s.cleanups.chooseLazy(keys, &load) // all that canTake has counted
+		kept := s.takeKept(w, keys, &load)
+		freed = append(s.cleanups.takeLazy(own, &load), kept...)
 	}
 	s.lastSeq++
 	w.seq, w.answered = s.lastSeq, make(chan struct{})

@@ -10,7 +10,11 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	s.last++
 	token := s.last
 	spec := w.Spec
-	spec.Block = s.reserve(w.Block)
+	if spec.Block > 0 && !s.keys.waitedForAbove(keys[0]) {
+		spec.Block = s.reserve(w.Block)
+	} else {
+		spec.Block = 0
+	}
 	g := grant{
 		requestID: w.requestID,
 		token:     token,
@@ -183,7 +187,8 @@ func (s *State) recall(key string, tree bool) {
 
 // recallBelow tells the holders that keep keys below key by a block of tokens about a
 // request for the tree: at most MaxSlice in one step, and more of them when these have
-// freed their keys.
+// freed their keys. A grant below a waiting request has no block, so none is missed: see
+// giveKeys.
 func (s *State) recallBelow(key string) {
 	var keys []string
 	for k := range s.keys.keysBelow(key, recallable) {

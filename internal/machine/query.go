@@ -39,6 +39,9 @@ func (s *State) Status(key string, most int) Status {
 	if r.last > 0 {
 		st.Last = r.last
 	}
+	if len(r.holders) > 0 && r.holders[0].Block > 0 {
+		st.Last = r.holders[0].token // the holder may go on granting out of its block
+	}
 	for i := range min(most, len(r.holders)) {
 		st.Holders = append(st.Holders, s.grantStatus(&r.holders[i]))
 	}

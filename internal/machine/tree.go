@@ -36,6 +36,20 @@ func treesConflict(tree bool, mode Mode, other *Spec) bool {
 	return (tree || other.Tree) && !(mode == Shared && other.Mode == Shared)
 }
 
+// waitedForAbove reports whether requests wait for keys above key, whatever they ask for. A
+// tree among them waits for key.
+func (t *keyTable) waitedForAbove(key string) bool {
+	if t.trees == 0 {
+		return false
+	}
+	for p := range above(key) {
+		if len(t.get(p).queue) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // keysBelow yields the keys below key in one of the sets. The sets must not change
 // meanwhile.
 func (t *keyTable) keysBelow(key string, set keySets) iter.Seq[string] {

@@ -274,14 +274,14 @@ func (w *witness) verdict(c Command, held requestID, out Outcome, events []Event
 		q := requestID{c.Session, c.Seq}
 		switch out.Code {
 		case Granted:
-			if out.Block > uint32(c.Block) {
-				return fmt.Errorf("%v reserves %d tokens of %d", q, out.Block, c.Block)
-			}
 			if t, ok := w.token[q]; ok || w.gave[q] {
 				if ok && t != out.Token {
 					return fmt.Errorf("%v granted again", q)
 				}
 				break // told again, or an upgrade of that seq
+			}
+			if out.Block > uint32(c.Block) {
+				return fmt.Errorf("%v reserves %d tokens of %d", q, out.Block, c.Block)
 			}
 			if err := w.admits(c, true); err != nil {
 				return err
