@@ -68,11 +68,11 @@ func (s *session) sendLazy(now time.Time) {
 // the background.
 func (s *session) unlockAndSend(list []*cleanup) {
 	start := 0
-	if s.reason == 0 {
-		for _, d := range list {
-			if s.cleanups.enqueue(d) {
-				start++
-			}
+	for _, d := range list {
+		if s.reason != 0 { // the end of the session frees everything
+			s.cleanups.settle(d)
+		} else if s.cleanups.enqueue(d) {
+			start++
 		}
 	}
 	s.mu.Unlock()
