@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Packages without arrows of their own: programs for readers, which use the
-// library as any program does.
+// Packages without arrows of their own: programs for readers, which use the library as any
+// program does, and the program that builds releases.
 var free = []string{"cmd/...", "examples/...", "internal/release"}
 
 // library is the code that a user's program links.
