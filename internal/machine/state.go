@@ -54,6 +54,7 @@ type State struct {
 
 	refs      ordered          // derived from the sessions: see refEntry
 	lineage   lineage          // derived from the waiters
+	owners    owners           // derived from the grants
 	delays    map[Token]string // derived: grants of expired sessions, and their keys
 	groupSums groupSums        // derived from the groups
 	changes   changes          // not derived: a restored State begins with none
