@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +99,37 @@ func TestSecondUpgraderIsRefused(t *testing.T) {
 		up.pends(t)
 		release(t, lb)
 		up.ok(t)
+	})
+}
+
+// TestUpgradeIsRefusedAfterALongSearch: thousands wait for locks that somebody else holds, and
+// their callers hold the lock to be upgraded.
+func TestUpgradeIsRefusedAfterALongSearch(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		la, lb := acquire(t, a, "k", Shared()), acquire(t, b, "k", Shared())
+		acquire(t, b, "x")
+		acquire(t, b, "y")
+		w.SetCheck(false) // to the end: a Check searches for each waiter
+		var wait []machine.Command
+		for i := range uint64(2 * machine.MaxWaiters * 9 / 10) {
+			wait = append(wait, machine.Acquire{
+				Session: la.g.s.id, Seq: 1<<40 + i, Key: []string{"x", "y"}[i%2], Under: []machine.Token{machine.Token(la.Token())},
+			})
+		}
+		for chunk := range slices.Chunk(wait, machine.MaxCommands) {
+			w.Must(chunk...)
+		}
+		began, token := time.Now(), la.Token()
+		if err := la.Upgrade(bg); !errors.Is(err, ErrTooManyWaiters) || time.Since(began) != 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		if la.Err() != nil || la.Token() != token || w.mode(t, "k", la.Token()) != machine.Shared {
+			t.Errorf("the lock: %v, token %d, before %d", la.Err(), la.Token(), token)
+		}
+		release(t, lb)
+		release(t, la)
 	})
 }
 

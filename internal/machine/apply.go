@@ -13,7 +13,7 @@ import "slices"
 func (s *State) Apply(c Command) (Outcome, []Event) {
 	s.commands++
 	p := &s.step
-	p.events, p.touched = nil, p.touched[:0]
+	p.events, p.touched, p.recalls = nil, p.touched[:0], 0
 	out := s.apply(c)
 
 	if len(p.touched) > 1 {

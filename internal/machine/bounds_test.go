@@ -79,7 +79,103 @@ func hostileSteps(t testing.TB) []costly {
 	list = append(list,
 		costly{name: "a copy of a set behind hundreds", s: must(restored(s)), c: Acquire{Session: a, Seq: 1, Keys: set(0)}},
 		costly{name: "the withdrawal of a set behind hundreds", s: s, c: Withdraw{Session: a, Seq: 1}})
+
+	// Outcomes of as many sets as a session may hold, all seen at once.
+	s = table()
+	var seqs []uint64
+	for i := range MaxHeld / MaxKeys {
+		apply(t, s, Acquire{Session: a, Seq: uint64(i + 1), Keys: set(i)}, Granted)
+		seqs = append(seqs, uint64(i+1))
+	}
+	list = append(list, costly{name: "the outcomes of many sets, seen", s: s, c: Release{Session: a, Token: 1, Seen: seqs}})
+
+	// A process of one session among those of others.
+	s = table()
+	for i := range 2 * maxLooks {
+		s.Apply(Open{Session: SessionID{1, byte(i), byte(i >> 8), byte(i >> 16)}, Client: "c", Node: "others", Boot: 7, TTL: 5000})
+	}
+	s.Apply(Open{Session: SessionID{2}, Client: "c", Node: "n", Boot: 6, TTL: 5000})
+	list = append(list, costly{name: "a Forget among many sessions", s: s, c: Forget{Node: "n", Boot: 6}})
+
+	// Kept keys below each tree of a set.
+	s, _ = keptBelowTrees(t, 60, 800)
+	list = append(list, costly{name: "a set of trees above kept keys", s: s, c: Acquire{Session: b, Seq: 1, Keys: treesOf(60), Spec: Spec{Tree: true}}})
 	return list
+}
+
+func treesOf(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprintf("t%04d", i))
+	}
+	return keys
+}
+
+// keptBelowTrees returns a table in which session a keeps so many keys below each of some
+// trees by a block of tokens, and the tokens of these grants by their keys.
+func keptBelowTrees(t testing.TB, trees, each int) (*State, map[string]Token) {
+	s := withA(t)
+	apply(t, s, Open{Session: session16("b"), Client: "b", TTL: 5000}, OK)
+	held, seq := make(map[string]Token), uint64(0)
+	for _, tree := range treesOf(trees) {
+		for i := range each {
+			seq++
+			key := fmt.Sprint(tree, "/", i)
+			out, _ := apply(t, s, Acquire{Session: session16("a"), Seq: seq, Key: key, Spec: Spec{Block: 1}}, Granted)
+			held[key] = out.Token
+		}
+	}
+	return s, held
+}
+
+// TestEveryTreeRecallsTheKeysBelow: the trees of one step share its recalls, and none of them
+// starves. The holder gives back a key as soon as it is told, and no other.
+func TestEveryTreeRecallsTheKeysBelow(t *testing.T) {
+	const trees, each, slice = 8, 5, 6
+	for name, ask := range map[string]func(*State){
+		"a set": func(s *State) {
+			apply(t, s, Acquire{Session: session16("b"), Seq: 1, Keys: treesOf(trees), Spec: Spec{Tree: true}}, Queued)
+		},
+		"one by one": func(s *State) {
+			for i, tree := range treesOf(trees) {
+				apply(t, s, Acquire{Session: session16("b"), Seq: uint64(i + 1), Key: tree, Spec: Spec{Tree: true}}, Queued)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, held := keptBelowTrees(t, trees, each)
+			s.slice = slice
+			ask(s)
+			told := func() (keys []string) {
+				for _, e := range s.Pending(session16("a")) {
+					if e.Kind == EventContended {
+						keys = append(keys, e.Key)
+					}
+				}
+				return keys
+			}
+			if n := len(told()); n > trees*slice || name == "a set" && n > slice+trees {
+				t.Errorf("%d holders told at once", n)
+			}
+			for step := 0; len(held) > 0; step++ {
+				keys := told()
+				if len(keys) == 0 {
+					t.Fatalf("after %d releases %d keys are kept, and nobody is told", step, len(held))
+				}
+				before := len(keys)
+				apply(t, s, Release{Session: session16("a"), Token: held[keys[0]]}, OK)
+				delete(held, keys[0])
+				if n := len(told()); n > before-1+slice+trees {
+					t.Errorf("a release tells %d holders", n-before+1)
+				}
+				if err := s.Check(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := s.Counts(); n.Waiters != 0 {
+				t.Errorf("%+v: the trees were not granted", n)
+			}
+		})
+	}
 }
 
 // TestNoStepIsLong: no command of a few bytes looks at more than a bounded part of the table.

@@ -298,6 +298,9 @@ func (s checker) checkDerived() error {
 	if is, want := s.refs.all(), fresh.refs.all(); !slices.Equal(is, want) {
 		return broken(11, "%d refs of sessions, derived %d, or others", len(is), len(want))
 	}
+	if is, want := s.processes.all(), fresh.processes.all(); !slices.Equal(is, want) {
+		return broken(11, "%d sessions of processes, derived %d, or others", len(is), len(want))
+	}
 	if !maps.EqualFunc(s.lineage, fresh.lineage, func(a, b *branch) bool { return maps.Equal(a.waiters, b.waiters) }) {
 		return broken(11, "lineage of %d grants, derived %d, or others", len(s.lineage), len(fresh.lineage))
 	}

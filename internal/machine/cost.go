@@ -116,13 +116,14 @@ func (s *State) costOfRecall(c *Acquire) (cost int) {
 		keys = []string{c.Key}
 	}
 	for _, key := range keys {
-		below := 0
+		if cost == 2*MaxSlice {
+			return cost + len(keys) // the others tell one each
+		}
 		for range s.keys.keysBelow(key, recallable) {
-			if below++; below == MaxSlice {
+			if cost += 2; cost == 2*MaxSlice {
 				break
 			}
 		}
-		cost += 2 * below
 	}
 	return cost
 }

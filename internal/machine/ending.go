@@ -191,6 +191,7 @@ func (s *State) takeSlice(gone []*session, work int) {
 		if o.ending != 0 && o.index.isEmpty() {
 			s.sessions.del(o.id)
 			s.refs.remove(refEntry(o.id))
+			s.processes.remove(processEntry(o.node, o.boot, o.id[:]))
 			s.ending--
 			s.step.events = append(s.step.events, Event{Kind: EventEnded, Session: o.id, Reason: o.ending})
 		}

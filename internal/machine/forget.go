@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"encoding/binary"
 	"iter"
 	"slices"
 	"strings"
@@ -34,20 +35,21 @@ func (s *State) forget(c Forget) Outcome {
 	case c.Boot == 0:
 		return bad("Boot", 0)
 	}
-	finished := true
-	open := func(yield func(*session) bool) {
-		for _, o := range s.sessions.all {
-			switch {
-			case o.node != c.Node || o.boot != c.Boot:
-			case o.ending != 0:
-				finished = false // by an earlier Forget, or by its client
-			case !yield(o):
-				return
-			}
+	finished, more := true, false
+	var gone []*session
+	for o := range s.sessionsOf(c.Node, c.Boot) { // in the order of the IDs
+		switch {
+		case o.ending != 0:
+			finished = false // by an earlier Forget, or by its client
+		case len(gone) == s.slice:
+			more = true
+		default:
+			gone = append(gone, o)
+		}
+		if more {
+			break
 		}
 	}
-	// In the order of the IDs, so that nothing depends on the order of a map.
-	gone, more := least(open, s.slice, func(a, b *session) int { return compareSessions(a.id, b.id) })
 	finished = s.endSessions(gone, Ended, workPerKey*s.slice) && finished && !more
 	s.noteEnded(endedBoot{c.Node, c.Boot, more})
 	if !finished {
@@ -56,31 +58,31 @@ func (s *State) forget(c Forget) Outcome {
 	return Outcome{Code: OK}
 }
 
-// least returns the n least elements of all, in ascending order, and whether there are
-// more. The time is in proportion to the number of elements, for the most part.
-func least[E any](all iter.Seq[E], n int, compare func(a, b E) int) (list []E, more bool) {
-	cut := func() {
-		slices.SortFunc(list, compare)
-		if len(list) > n {
-			list, more = list[:n], true
+// processEntry is the place of a session in State.processes: the process, then the ID.
+func processEntry(node string, boot uint64, id []byte) string {
+	b := append(make([]byte, 0, 1+len(node)+8+len(id)), byte(len(node)))
+	b = append(b, node...)
+	b = binary.BigEndian.AppendUint64(b, boot)
+	return string(append(b, id...))
+}
+
+// sessionsOf yields the sessions of a process, open or ending, in the order of their IDs.
+// The set of sessions must not change meanwhile.
+func (s *State) sessionsOf(node string, boot uint64) iter.Seq[*session] {
+	prefix := processEntry(node, boot, nil)
+	return func(yield func(*session) bool) {
+		for entry := range s.processes.from("", prefix) {
+			if !yield(s.sessions.get(SessionID([]byte(entry[len(prefix):])))) {
+				return
+			}
 		}
 	}
-	for e := range all {
-		if more && compare(e, list[n-1]) > 0 {
-			continue
-		}
-		if list = append(list, e); len(list) == 2*n {
-			cut()
-		}
-	}
-	cut()
-	return list, more
 }
 
 // IsLeft reports whether sessions of a process are open, for another Forget to end.
 func (s *State) IsLeft(node string, boot uint64) bool {
-	for _, o := range s.sessions.all {
-		if o.node == node && o.boot == boot && o.ending == 0 {
+	for o := range s.sessionsOf(node, boot) {
+		if o.ending == 0 {
 			return true
 		}
 	}
@@ -89,12 +91,11 @@ func (s *State) IsLeft(node string, boot uint64) bool {
 
 // UnfinishedOf returns, in ascending order, the sessions of one process that are ending.
 func (s *State) UnfinishedOf(node string, boot uint64) (list []SessionID) {
-	for id, o := range s.sessions.all {
-		if o.node == node && o.boot == boot && o.ending != 0 {
-			list = append(list, id)
+	for o := range s.sessionsOf(node, boot) {
+		if o.ending != 0 {
+			list = append(list, o.id)
 		}
 	}
-	slices.SortFunc(list, compareSessions)
 	return list
 }
 

@@ -33,6 +33,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 		switch {
 		case w.set:
 			r = s.keys.get(key) // and not the last key's
+			g.unseen = key == keys[0]
 		case r.ghosts > 0: // a request for several keys waives no delay
 			s.freeGhostsOf(key, owner.client)
 			r = s.keys.get(key)
@@ -51,7 +52,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	if w.set {
 		s.sets.set(w.requestID, keys)
 	}
-	if g.pends() {
+	if g.unseen = true; g.pends() {
 		x.addPending(w.seq)
 	}
 	return s.grantedOutcome(owner, w.seq, at)
@@ -189,16 +190,23 @@ func (s *State) recall(key string, tree bool) {
 }
 
 // recallBelow tells the holders that keep keys below key by a block of tokens about a
-// request for the tree: at most MaxSlice in one step, and more of them when these have
-// freed their keys. A grant below a waiting request has no block, so none is missed: see
-// giveKeys.
+// request for the tree: MaxSlice of them in one step, for all trees of the step together. A
+// tree for which none of these is left tells one holder.
+//
+// Every tree makes progress. A holder is told once, so the number of those not told falls
+// with each call. After a call for a tree, a holder below was told, unless all were told
+// before. As soon as the first of these frees its key, the tree is visited, and the next call
+// follows, in a step with recalls of its own. A grant below a waiting request has no block,
+// so the number never rises: see giveKeys.
 func (s *State) recallBelow(key string) {
+	most := max(1, s.slice-s.step.recalls)
 	var keys []string
 	for k := range s.keys.keysBelow(key, recallable) {
-		if keys = append(keys, k); len(keys) == MaxSlice {
+		if keys = append(keys, k); len(keys) == most {
 			break
 		}
 	}
+	s.step.recalls += len(keys)
 	for _, k := range keys {
 		s.tellContendedAt(k, false, 0)
 	}

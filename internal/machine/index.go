@@ -98,6 +98,8 @@ func (s *State) derive() error {
 			if g.set {
 				if first, err := sets.visit(s, g.requestID, r.key, g.token, 0); err != nil {
 					return err
+				} else if !first && g.unseen {
+					return broken(8, "session %x seq %d is unseen at %q, which is not its first key", g.session, g.seq, r.key)
 				} else if !first {
 					continue
 				}

@@ -46,11 +46,9 @@ func (s *State) noteSeen(o *session, seq uint64) bool {
 	}
 	switch at.phase {
 	case granted:
-		for _, key := range s.keysOf(o, seq, at) {
-			r := s.keys.edit(key, func(r *record) { r.grant(at.token).unseen = false })
-			if !r.grant(at.token).pends() {
-				delete(o.index.pending, seq)
-			}
+		r := s.keys.edit(at.key, func(r *record) { r.grant(at.token).unseen = false })
+		if !r.grant(at.token).pends() {
+			delete(o.index.pending, seq)
 		}
 		at.phase = seen
 		o.index.requests.set(seq, at)

@@ -60,7 +60,7 @@ type grant struct {
 	at        uint64 // the leader's clock when it was granted
 	set       bool   // one of several keys: see State.sets
 	full      bool   // the last SetValue was refused
-	unseen    bool   // the client has not said that it knows the outcome
+	unseen    bool   // the client has not said that it knows the outcome; of several keys, at the first alone
 	waited    bool   // answered Queued first, so only an event told the client of the grant
 	asked     bool   // the holder was asked to release
 	contended bool   // the holder was told of a waiter

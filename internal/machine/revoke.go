@@ -141,15 +141,20 @@ func (s *State) fromUsable(id SessionID, seenSeqs []uint64, f func(*session) Out
 	return s.fromSession(id, seenSeqs, f)
 }
 
-// deriveRefs puts the open sessions in refs, which must be empty.
+// deriveRefs puts the sessions in refs and processes, which must be empty.
 func (s *State) deriveRefs() {
-	entries := make([]string, 0, s.sessions.n)
-	for id := range s.sessions.all {
-		entries = append(entries, refEntry(id))
+	refs, processes := make([]string, 0, s.sessions.n), make([]string, 0, s.sessions.n)
+	for id, o := range s.sessions.all {
+		refs = append(refs, refEntry(id))
+		processes = append(processes, processEntry(o.node, o.boot, id[:]))
 	}
-	slices.Sort(entries) // an ordered set grows fastest in order
-	for _, entry := range entries {
+	slices.Sort(refs) // an ordered set grows fastest in order
+	for _, entry := range refs {
 		s.refs.add(entry)
+	}
+	slices.Sort(processes)
+	for _, entry := range processes {
+		s.processes.add(entry)
 	}
 }
 

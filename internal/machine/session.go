@@ -83,6 +83,7 @@ func (s *State) open(c Open) Outcome {
 		index:  newIndex(c.Session),
 	})
 	s.refs.add(refEntry(c.Session))
+	s.processes.add(processEntry(c.Node, c.Boot, c.Session[:]))
 	return Outcome{Code: OK}
 }
 

@@ -53,6 +53,7 @@ type State struct {
 	groups   table[string, *group]      // by name
 
 	refs      ordered          // derived from the sessions: see refEntry
+	processes ordered          // derived from the sessions: see processEntry
 	lineage   lineage          // derived from the waiters
 	owners    owners           // derived from the grants
 	delays    map[Token]string // derived: grants of expired sessions, and their keys
@@ -94,6 +95,7 @@ type step struct {
 	noted   map[string]struct{}  // keys in revisit: see onceEach
 	blocked map[requestID]string // of waiters for several keys: a key that was not free
 	groups  []string             // groups that changed
+	recalls int                  // holders below trees that were told: see recallBelow
 }
 
 // New returns the table of a cluster that is not founded yet.
