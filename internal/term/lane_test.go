@@ -3,6 +3,7 @@ package term_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -52,6 +53,7 @@ func TestARequestIsInTheNextEntryOrTheOneAfter(t *testing.T) {
 				t.Error("the crowd is gone: the test shows nothing")
 			}
 			s.ReleaseEntries()
+			synctest.Wait()
 		})
 	}
 }
@@ -103,6 +105,7 @@ func TestACostlyCommandIsPaidFor(t *testing.T) {
 			}
 		}
 		s.ReleaseEntries()
+		synctest.Wait()
 	})
 }
 
@@ -139,6 +142,7 @@ func TestMembersGetEqualParts(t *testing.T) {
 			}
 		}
 		s.ReleaseEntries()
+		synctest.Wait()
 	})
 }
 
@@ -158,6 +162,9 @@ func TestCrowdsTogetherRefuseNobodyElse(t *testing.T) {
 		s.Term().ProposeOf("noisy 1", opening(3), func(_ machine.Outcome, c wire.Code) { code = c })
 		if code != wire.CodeBusy {
 			t.Errorf("one more of a crowd: %v", code)
+		}
+		if member, n := s.Term().Noisiest(); !strings.HasPrefix(member, "noisy ") || n != term.MaxProposals/8 {
+			t.Errorf("%q is the noisiest, with %d commands", member, n)
 		}
 		quiet, own := make(chan wire.Code, 1), make(chan wire.Code, 1)
 		s.Term().ProposeOf("quiet", opening(2), func(_ machine.Outcome, c wire.Code) { quiet <- c })
@@ -383,6 +390,7 @@ func TestDebtsKeepNoEntryEmpty(t *testing.T) {
 			}
 		}
 		s.ReleaseEntries()
+		synctest.Wait()
 	})
 }
 
@@ -426,5 +434,6 @@ func TestADebtOutlastsTheCommands(t *testing.T) {
 		}
 		costly = func() {}
 		s.ReleaseEntries()
+		synctest.Wait()
 	})
 }

@@ -32,6 +32,7 @@ import (
 type proposer struct {
 	commit func(entry []byte) ([]machine.Outcome, wire.Code) // blocks until the verdict
 	table  *Table
+	full   func(member string) // told of each command of a member that finds no room; must not block for long
 
 	mu      sync.Mutex
 	own     lane             // the leader's
@@ -78,7 +79,7 @@ const (
 )
 
 func newProposer(table *Table, commit func([]byte) ([]machine.Outcome, wire.Code)) *proposer {
-	return &proposer{table: table, commit: commit, most: machine.MaxCost, lanes: make(map[string]*lane), wake: wakeup.NewOne()}
+	return &proposer{table: table, commit: commit, full: func(string) {}, most: machine.MaxCost, lanes: make(map[string]*lane), wake: wakeup.NewOne()}
 }
 
 // decide is propose for a command of the leader itself.
@@ -104,6 +105,9 @@ func (p *proposer) propose(member string, cmd machine.Command, frame []byte, don
 func (p *proposer) add(member string, own bool, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) (place uint64) {
 	place, code := p.enqueue(member, own, cmd, frame, done)
 	if code != wire.CodeOK {
+		if code == wire.CodeBusy && !own {
+			p.full(member)
+		}
 		done(machine.Outcome{}, code)
 		return 0
 	}
