@@ -3,6 +3,7 @@
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
 COUNT       ?= 50
+BENCH       ?= # make bench BENCH=-quick: the aims about rates, in eight minutes
 
 .PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci bench fuzz stress kills deploy release
 
@@ -64,7 +65,8 @@ release: ## the command for every system, in dist/, after a check that two clone
 	go run ./internal/release -o dist
 
 bench: ## compare with etcd, ZooKeeper and Redis, as far as they are there; takes a quarter of an hour
-	cd internal/bench && go run . -o $(CURDIR)/docs/benchmark.md
+	cd internal/bench && go run . -o ../../docs/benchmark.md $(BENCH)
+	go test -count=1 ./docs -run Figures -rewrite-figures
 
 fuzz: ## each fuzz target for FUZZTIME (1m)
 	FUZZTIME=$(FUZZTIME) bash .ci/run fuzz

@@ -18,7 +18,7 @@ import (
 
 // The bounds are for a busy host of two cores.
 const (
-	firstStart = 150 * time.Second // 75 s, on a quiet host
+	firstStart = 150 * time.Second // 75 to 90 s, on a quiet host
 	restart    = 60 * time.Second  // of one pod
 	longestGap = 8 * time.Second   // without a grant
 )

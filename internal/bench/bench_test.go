@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,35 +105,53 @@ func TestAFailedStart(t *testing.T) {
 	}
 }
 
+// someSample returns a sample of a second.
+func someSample(cycles uint64) sample {
+	return sample{Cycles: cycles, Elapsed: time.Second, P50: 800 * time.Nanosecond, P99: 2 * time.Millisecond, Others: 0.5}
+}
+
+// someReport returns a report of two workloads.
+func someReport(t *testing.T, file string) report {
+	t.Helper()
+	at := someSample
+	r := report{
+		plan: plan{rounds: 3, turn: time.Second, report: file}, begun: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), commit: "commit abc",
+		left: map[string]error{"zookeeper": errors.New("no java")},
+	}
+	for _, k := range kinds[:5] {
+		r.systems = append(r.systems, running{k.in[0], k, "v" + k.name})
+	}
+	for _, name := range []string{"own/1", "again/1"} {
+		w, err := workloadOf(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.tables = append(r.tables, table{workload: w, missing: map[string]string{"zookeeper": "not to be had"}, samples: map[string][]sample{
+			"wardmote": {at(200), at(400), at(300)}, "etcd": {at(100), at(100), at(200)}, "wardmote-memory": {at(600), at(600), at(600)},
+		}})
+	}
+	return r
+}
+
 // The report and its chart have each workload and each system; the chart is well-formed.
 func TestReport(t *testing.T) {
-	at := func(cycles uint64) sample {
-		return sample{Cycles: cycles, Elapsed: time.Second, P50: time.Millisecond, P99: 2 * time.Millisecond}
-	}
-	w, err := workloadOf("own/1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var players []*player
-	for _, k := range kinds {
-		players = append(players, &player{kind: k, version: "v" + k.name})
-	}
 	file := filepath.Join(t.TempDir(), "report.md")
-	r := report{
-		plan: plan{rounds: 3, turn: time.Second, report: file}, begun: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), players: players[:3],
-		left: map[string]error{"zookeeper": errors.New("no java")},
-		tables: []table{{workload: w, missing: map[string]string{"redis": "not to be had"}, samples: map[string][]sample{
-			"wardmote": {at(200), at(400), at(300)}, "etcd": {at(100), at(100), at(200)}, "wardmote-memory": {at(1000), at(1000), at(1000)},
-		}}},
-	}
-	if err := r.write(); err != nil {
+	if err := someReport(t, file).write(); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"**2.0** (1.5-4.0)", "no java", "| own/1 | etcd | 100 |", "2026-01-02"} {
+	for _, want := range []string{
+		"**2.0** (1.5-4.0)", "zookeeper was not run: no java.", "| own/1 | etcd | 100 |", "| own/1 | zookeeper | not to be had |", "2026-01-02", "commit abc",
+		"**The machine was not quiet:**", "Not in this run: own/16 (own keys, 16 callers); ", "![Rates of wardmote divided by those of its peers](report.svg)",
+		"<!-- figures -->\n| cycles of acquire and release, wardmote / peer | `Dir` | `SyncBoot` | in memory |\n|---|---:|---:|---:|\n| etcd, 1 caller | 2.0x | - | 6.0x |\n| `Sticky`: the same key again, median | 800ns | - | 800ns |\n",
+		"| rate, own keys, 1 caller | wardmote | etcd | at least 1.8x | 2x (1.5x-4x) | met |",
+		"| rate, own keys, 1 caller | wardmote-memory | etcd | at least 7x | 6x (3x-6x) | **missed** |",
+		"| rate, own keys, 1 caller | wardmote-boot | etcd | at least 5x | - | not measured |",
+		"| wardmote | - | at most 1µs | 800ns (800ns-800ns) | met |",
+	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report does not have %q:\n%s", want, text)
 		}
@@ -143,6 +162,52 @@ func TestReport(t *testing.T) {
 	}
 	if err := xml.Unmarshal(chart, new(struct{})); err != nil {
 		t.Errorf("the chart is no XML: %v", err)
+	}
+	if n := strings.Count(string(chart), "<rect"); n != 4 {
+		t.Errorf("the chart has %d bars, not 4: two workloads, two classes, one peer", n)
+	}
+}
+
+// The aims name workloads and systems that there are, and compare no class with a peer
+// that promises more than the report's tables allow.
+func TestAims(t *testing.T) {
+	for _, a := range aims {
+		w, err := workloadOf(a.workload)
+		if err != nil {
+			t.Error(err)
+		}
+		us, err := kindOf(a.ours)
+		if err != nil || !us.ours || !slices.Contains(us.in, w.in) {
+			t.Errorf("%s: %q is no system of wardmote there: %v", a.workload, a.ours, err)
+		}
+		if a.peer == "" {
+			continue
+		}
+		them, err := kindOf(a.peer)
+		if err != nil || them.ours || !slices.Contains(them.in, w.in) {
+			t.Errorf("%s: %q is no peer there: %v", a.workload, a.peer, err)
+		}
+		if !slices.ContainsFunc(comparisons, func(c comparison) bool { return c.ours == us.class && c.theirs == them.class }) {
+			t.Errorf("%s: no table compares %s with %s", a.workload, a.ours, a.peer)
+		}
+	}
+	only, systems := quickSelection()
+	for _, name := range only {
+		w, err := workloadOf(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if system, of, ok := strings.Cut(w.rateOf, " "); ok && (!slices.Contains(only, of) || !slices.Contains(systems, system)) {
+			t.Errorf("-quick has %s, and not the %s that gives its rate", name, w.rateOf)
+		}
+	}
+}
+
+// The command in the report has no directory of the host.
+func TestCommand(t *testing.T) {
+	got := command([]string{"-quick", "-o", "/home/someone/docs/benchmark.md", "-dir=/data/x", "-rounds", "5"})
+	if want := "go run . -quick -o benchmark.md -dir=x -rounds 5"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

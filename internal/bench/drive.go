@@ -20,13 +20,16 @@ type plan struct {
 	rounds        int
 	turn          time.Duration
 	only, systems []string
-	smoke         bool
+	smoke, quick  bool
 	report        string
 }
 
 // runIn is the part of a turn before anything counts: the callers' first requests,
 // after which the garbage of the turn before is collected and connections are warm.
 const runIn = 200 * time.Millisecond
+
+// smokeTurn is the length of a turn of -smoke.
+const smokeTurn = 300 * time.Millisecond
 
 // A player is the process of a system.
 type player struct {
@@ -51,10 +54,13 @@ func (p plan) run(ctx context.Context) error {
 		return errors.New("-rounds is at least 1, and -turn at least 50ms")
 	}
 	if p.smoke {
-		p.rounds, p.turn = 1, min(p.turn, 500*time.Millisecond)
+		p.rounds, p.turn = 1, min(p.turn, smokeTurn)
 		if p.systems == nil {
-			p.systems = []string{"wardmote", "wardmote-memory"}
+			p.systems = names(kinds, func(k kind) string { return k.name }, func(k kind) bool { return k.ours })
 		}
+	}
+	if p.quick {
+		p.only, p.systems = quickSelection()
 	}
 	for _, name := range p.only {
 		if _, err := workloadOf(name); err != nil {
@@ -72,7 +78,36 @@ func (p plan) run(ctx context.Context) error {
 		}
 		defer os.RemoveAll(dir)
 	}
-	begun := time.Now()
+	r := report{plan: p, begun: time.Now(), left: left, commit: commit()}
+	for _, in := range settings {
+		if err := p.playIn(ctx, in, chosen, dir, &r); err != nil {
+			return err
+		}
+	}
+	return r.write()
+}
+
+// names returns the names of some elements.
+func names[E any](all []E, name func(E) string, of func(E) bool) (out []string) {
+	for _, e := range all {
+		if of(e) {
+			out = append(out, name(e))
+		}
+	}
+	return out
+}
+
+// playIn plays the workloads of a setting, with its systems up.
+func (p plan) playIn(ctx context.Context, in setting, chosen []kind, dir string, r *report) error {
+	var todo []workload
+	for _, w := range workloads {
+		if w.in == in && (len(p.only) == 0 || slices.Contains(p.only, w.name)) {
+			todo = append(todo, w)
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
 	var players []*player
 	defer func() {
 		for _, pl := range players {
@@ -80,7 +115,10 @@ func (p plan) run(ctx context.Context) error {
 		}
 	}()
 	for _, k := range chosen {
-		pl, err := startPlayer(k, filepath.Join(dir, k.name))
+		if !slices.Contains(k.in, in) {
+			continue
+		}
+		pl, err := startPlayer(k, filepath.Join(dir, string(in[:1])+k.name))
 		if pl != nil {
 			players = append(players, pl)
 		}
@@ -89,19 +127,17 @@ func (p plan) run(ctx context.Context) error {
 		}
 		fmt.Fprintf(os.Stderr, "%s is up: %s\n", k.name, pl.version)
 	}
-	var tables []table
-	for _, w := range workloads {
-		if len(p.only) > 0 && !slices.Contains(p.only, w.name) {
-			continue
-		}
-		t, err := p.play(ctx, w, players, tables)
+	for _, w := range todo {
+		t, err := p.play(ctx, w, players, r.tables)
 		if err != nil {
 			return err
 		}
-		tables = append(tables, t)
+		r.tables = append(r.tables, t)
 	}
-	r := report{plan: p, begun: begun, players: players, left: left, tables: tables}
-	return r.write()
+	for _, pl := range players {
+		r.systems = append(r.systems, running{in, pl.kind, pl.version})
+	}
+	return nil
 }
 
 // choose returns the kinds to run, and why others are left out.
@@ -195,7 +231,11 @@ func (p plan) play(ctx context.Context, w workload, players []*player, before []
 		}
 		t.rate = w.share * peak
 	}
-	for round := range p.rounds {
+	rounds := p.rounds
+	if w.event != nil {
+		rounds = min(rounds, w.rounds)
+	}
+	for round := range rounds {
 		order := slices.Clone(players)
 		if round%2 == 1 {
 			slices.Reverse(order)
@@ -207,7 +247,7 @@ func (p plan) play(ctx context.Context, w workload, players []*player, before []
 			if t.missing[pl.kind.name] != "" {
 				continue
 			}
-			s, err := pl.do(job{Workload: w.name, RunIn: runIn, For: p.turn, PerSecond: t.rate})
+			s, err := pl.do(job{Workload: w.name, RunIn: runIn, For: p.turn, PerSecond: t.rate, Smoke: p.smoke})
 			switch {
 			case err != nil:
 				return t, err
@@ -217,6 +257,10 @@ func (p plan) play(ctx context.Context, w workload, players []*player, before []
 				return t, fmt.Errorf("%s, %s: %s", w.name, pl.kind.name, s.Err)
 			default:
 				t.samples[pl.kind.name] = append(t.samples[pl.kind.name], s)
+				if w.event != nil {
+					fmt.Fprintf(os.Stderr, "%-12s round %d  %-16s %v\n", w.name, round+1, pl.kind.name, s.Figures)
+					continue
+				}
 				fmt.Fprintf(os.Stderr, "%-12s round %d  %-16s %9.0f cycles/s  p50 %v  p99 %v\n", w.name, round+1, pl.kind.name, s.rate(), s.P50, s.P99)
 			}
 		}

@@ -29,6 +29,8 @@ type redisServer struct {
 	server *server
 	client *redis.Client
 	values atomic.Uint64
+
+	release string // "7.0.15"
 }
 
 func startRedis(ctx context.Context, dir string) (system, error) {
@@ -45,7 +47,12 @@ func startRedis(ctx context.Context, dir string) (system, error) {
 	for {
 		err := r.client.Ping(ctx).Err()
 		if err == nil {
-			return r, nil
+			info, err := r.client.InfoMap(ctx, "server").Result()
+			r.release = info["Server"]["redis_version"]
+			if err != nil {
+				err = errors.Join(err, r.stop())
+			}
+			return r, err
 		}
 		select {
 		case <-ctx.Done():
@@ -66,7 +73,7 @@ func (r *redisServer) caller(_ context.Context, at place, _ int, _ bool) (caller
 
 func (r *redisServer) entries() uint64 { return 0 }
 func (r *redisServer) pids() []int     { return []int{r.server.pid()} }
-func (r *redisServer) version() string { return "redis-server, go-redis " + redis.Version() }
+func (r *redisServer) version() string { return r.release + ", go-redis " + redis.Version() }
 
 func (r *redisServer) stop() error {
 	return errors.Join(r.client.Close(), stopServers([]*server{r.server}))

@@ -18,6 +18,7 @@ type job struct {
 	RunIn     time.Duration // before anything counts
 	For       time.Duration
 	PerSecond float64 // of an open loop
+	Smoke     bool    // an event is played with less
 }
 
 // A sample is the outcome of a job, a line of JSON too. The first line of a system has
@@ -37,11 +38,26 @@ type sample struct {
 	Flushes     uint64
 	Written     uint64
 	Entries     uint64
-	Heap        uint64 // bytes of the process after the turn
+	Heap        uint64  // bytes of the process after the turn
+	Others      float64 // share of the processors that other programs had
+
+	Figures []figure `json:",omitempty"` // of an event
+}
+
+// A figure is one outcome of an event.
+type figure struct {
+	Name  string
+	Value float64
+	Unit  string
 }
 
 // rate returns the cycles of a second.
 func (s sample) rate() float64 { return float64(s.Cycles) / s.Elapsed.Seconds() }
+
+// stolenShare returns the share of the processors that the hypervisor took.
+func (s sample) stolenShare() float64 {
+	return s.Stolen.Seconds() / s.Elapsed.Seconds() / float64(runtime.NumCPU())
+}
 
 // serve is the process of one system. It ends with its standard input.
 func serve(k kind, dir string, in io.Reader, out io.Writer) error {
@@ -75,11 +91,20 @@ func serve(k kind, dir string, in io.Reader, out io.Writer) error {
 	}
 }
 
+// eventPatience bounds one event.
+const eventPatience = 5 * time.Minute
+
 // do runs one job.
 func do(s system, dir string, j job) (sample, error) {
 	w, err := workloadOf(j.Workload)
 	if err != nil {
 		return sample{}, err
+	}
+	if w.event != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), eventPatience)
+		defer cancel()
+		figures, err := w.event(ctx, s, j.Smoke)
+		return sample{Figures: figures}, err
 	}
 	callers := make([]caller, w.callers)
 	for i := range callers {
@@ -89,6 +114,9 @@ func do(s system, dir string, j job) (sample, error) {
 		}
 	}
 	turn := func(d time.Duration) (result, time.Duration) {
+		if m, ok := s.(manyProcesses); ok {
+			return m.turn(j, d)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), d)
 		defer cancel()
 		begun := time.Now()
@@ -120,6 +148,7 @@ func do(s system, dir string, j job) (sample, error) {
 		CPU:      after.cpu - before.cpu, Stolen: after.stolen - before.stolen,
 		Flushes: after.flushes - before.flushes, Written: after.written - before.written,
 		Entries: s.entries() - entries, Heap: m.HeapAlloc,
+		Others: max(0, (after.busy-before.busy-after.cpu+before.cpu).Seconds()) / elapsed.Seconds() / float64(runtime.NumCPU()),
 	}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 )
@@ -13,6 +14,7 @@ type class string
 
 const (
 	durable class = "durable" // a lock survives the loss of power of all members
+	boot    class = "boot"    // a lock survives the end of all processes, and the loss of a minority of the hosts
 	memory  class = "memory"  // a lock survives the loss of a minority of the members
 	weaker  class = "weaker"  // a lock is lost, or held twice, with the loss of one server
 )
@@ -71,22 +73,44 @@ type system interface {
 // A kind is a system that can be started.
 type kind struct {
 	name  string
+	ours  bool
 	class class
+	in    []setting
 	title string // of the report
 	// there returns the reason why the system cannot run on this host, or nil.
 	there func() error
 	start func(ctx context.Context, dir string) (system, error)
 }
 
+// A setting is a place of members and callers. The systems of a setting are up at once,
+// and those of other settings are not.
+type setting string
+
+const (
+	oneProcess setting = "one process" // members and callers in one process, as far as the system can
+	processes  setting = "processes"   // each member is a process
+	delayed    setting = "delay"       // as oneProcess, with 1 ms of delay from each member to each other
+)
+
+var settings = []setting{oneProcess, processes, delayed}
+
 var kinds = []kind{
-	{"wardmote", durable, "wardmote, `Dir`", always, startWardmote(wardmoteOptions{durable: true})},
-	{"wardmote-memory", memory, "wardmote, in memory", always, startWardmote(wardmoteOptions{})},
-	{"etcd", durable, "etcd 3.7.3, embedded", always, startEtcd},
-	{"zookeeper", durable, "ZooKeeper 3.8", zookeeperThere, startZooKeeper},
-	{"redis", weaker, "Redis 7, one server in memory", redisThere, startRedis},
+	{"wardmote", true, durable, []setting{oneProcess}, "wardmote, `Dir`", always, startWardmote(wardmoteOptions{class: durable})},
+	{"wardmote-boot", true, boot, []setting{oneProcess}, "wardmote, `Dir` and `SyncBoot`", bootThere, startWardmote(wardmoteOptions{class: boot})},
+	{"wardmote-memory", true, memory, []setting{oneProcess}, "wardmote, in memory", always, startWardmote(wardmoteOptions{class: memory})},
+	{"etcd", false, durable, []setting{oneProcess}, "etcd, embedded", always, startEtcd},
+	{"zookeeper", false, durable, []setting{oneProcess}, "ZooKeeper, three processes", zookeeperThere, startZooKeeper},
+	{"redis", false, weaker, []setting{oneProcess}, "Redis, one server in memory", redisThere, startRedis},
 }
 
 func always() error { return nil }
+
+func bootThere() error {
+	if _, err := os.Stat("/proc/sys/kernel/random/boot_id"); err != nil {
+		return errors.New("no boot ID of the kernel")
+	}
+	return nil
+}
 
 func kindOf(name string) (kind, error) {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })

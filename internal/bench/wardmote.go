@@ -12,7 +12,7 @@ import (
 )
 
 type wardmoteOptions struct {
-	durable bool
+	class class
 }
 
 // A wardmoteCluster is three voting members and a thin one, in this process, over
@@ -34,8 +34,11 @@ func startWardmote(o wardmoteOptions) func(ctx context.Context, dir string) (sys
 				cfg.Voting.Thin = true
 			}
 			cfg.Voting.Voters = 3
-			if o.durable && i < 3 {
+			if o.class != memory && i < 3 {
 				cfg.Dir = filepath.Join(dir, cfg.Name)
+			}
+			if o.class == boot && i < 3 {
+				cfg.Voting.Sync = cluster.SyncBoot
 			}
 			n, err := cluster.Start(ctx, cfg)
 			if err != nil {

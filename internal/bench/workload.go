@@ -16,6 +16,7 @@ import (
 type workload struct {
 	name    string
 	title   string
+	in      setting
 	callers int
 	at      place
 	contend bool // several callers compete for one key, and need sessions of their own
@@ -28,6 +29,10 @@ type workload struct {
 	// its last has ended.
 	share  float64
 	rateOf string // "system workload"
+
+	// event replaces cycles: one happening, and its figures. smoke: with less of all.
+	event  func(ctx context.Context, s system, smoke bool) ([]figure, error)
+	rounds int // of an event, at most
 }
 
 var workloads = allWorkloads()
@@ -56,6 +61,9 @@ func allWorkloads() []workload {
 	for i := range all {
 		if all[i].at == "" {
 			all[i].at = everywhere
+		}
+		if all[i].in == "" {
+			all[i].in = oneProcess
 		}
 	}
 	return all

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +32,7 @@ func zookeeperThere() error {
 type zookeeper struct {
 	servers []*server
 	clients []*zk.Conn
+	release string // "3.8.0-…"
 }
 
 func startZooKeeper(ctx context.Context, dir string) (system, error) {
@@ -70,6 +73,9 @@ func startZooKeeper(ctx context.Context, dir string) (system, error) {
 		}
 		z.clients = append(z.clients, c)
 	}
+	if z.release, _, err = z.look(ctx, ports[2]); err != nil {
+		return nil, errors.Join(err, z.stop())
+	}
 	return z, nil
 }
 
@@ -89,6 +95,23 @@ func (z *zookeeper) connect(ctx context.Context, port int) (*zk.Conn, error) {
 			return nil, fmt.Errorf("no session with the server at port %d: %w", port, ctx.Err())
 		}
 	}
+}
+
+// look asks the server at a port for its version, and whether it leads.
+func (z *zookeeper) look(ctx context.Context, port int) (release string, leads bool, err error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", port))
+	if err != nil {
+		return "", false, err
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "srvr"); err != nil {
+		return "", false, err
+	}
+	answer, err := io.ReadAll(c)
+	_, release, _ = strings.Cut(string(answer), "Zookeeper version: ")
+	release, _, _ = strings.Cut(release, "-")
+	return release, strings.Contains(string(answer), "Mode: leader"), err
 }
 
 // caller returns a caller on the connection of its member. Goroutines of one connection
@@ -111,7 +134,7 @@ func (z *zookeeper) pids() []int {
 }
 
 func (z *zookeeper) version() string {
-	return "Debian's package, go-zookeeper " + moduleVersion("github.com/go-zookeeper/zk")
+	return z.release + ", go-zookeeper " + moduleVersion("github.com/go-zookeeper/zk")
 }
 
 func (z *zookeeper) stop() error {
