@@ -171,6 +171,7 @@ func (s *session) takeKept(w *waiter, keys []string, load *freedLoad) (taken []*
 		}
 		delete(s.kept, key)
 		s.cleanups.register(d)
+		d.carried++
 		taken = append(taken, d)
 	}
 	return taken
