@@ -345,6 +345,9 @@ func (t *keyTable) checkDerived(fresh *keyTable) error {
 	if is, want := t.valued.all(), fresh.valued.all(); !slices.Equal(is, want) {
 		return broken(11, "%q have values, derived %q", is, want)
 	}
+	if !maps.Equal(t.working, fresh.working) {
+		return broken(11, "keys of shards held %v, derived %v", t.working, fresh.working)
+	}
 	for i := range t.below {
 		if is, want := t.below[i].all(), fresh.below[i].all(); !slices.Equal(is, want) {
 			return broken(11, "%q are in set %d, derived %q", is, i, want)

@@ -179,6 +179,7 @@ func (s *State) deriveAnswers() error {
 // deriveGroups puts the callers of all groups in the indexes of their sessions.
 func (s *State) deriveGroups() error {
 	for name, g := range s.groups.all {
+		s.keys.working[name] = s.keys.countWork(name)
 		sums := g.sums()
 		s.groupSums.active += sums.active
 		s.groupSums.shards += sums.shards

@@ -112,6 +112,7 @@ func New() *State {
 	s.sets.hash = hashRequest
 	s.answers.hash = hashRequest
 	s.groups.hash = hashKey
+	s.keys.working = make(map[string]int)
 	return s
 }
 
