@@ -2,7 +2,6 @@ package locks
 
 import (
 	"context"
-	"time"
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
@@ -47,27 +46,33 @@ func newKept(w *waiter, out machine.Outcome) *kept {
 // reacquire makes a lock of req's key if the client keeps the key, without asking the
 // cluster, and returns nil otherwise: then the request goes the way of all requests. A
 // call that Trace.Acquiring follows goes that way too.
-func (c *Client) reacquire(parent context.Context, req *acquireRequest) *Lock {
+func (c *Client) reacquire(ctx, parent context.Context, req *acquireRequest) *Lock {
 	s := c.currentSession()
 	if s == nil || c.trace.to().Acquiring != nil {
 		return nil
 	}
-	req.began = time.Now()
-	return s.reacquire(parent, req)
+	return s.reacquire(ctx, parent, req)
 }
 
 // reacquire is Client.reacquire. The clocks are read with s.mu held, so that no end of the
 // session comes in between.
-func (s *session) reacquire(parent context.Context, req *acquireRequest) *Lock {
+func (s *session) reacquire(ctx, parent context.Context, req *acquireRequest) *Lock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.kept[req.key]
-	if k == nil || k.ending || k.next > k.last || k.meta != req.cmd.Meta || s.refusal() != nil || s.trust.remaining(s.c.now()) <= 0 {
+	if k == nil || k.ending || k.next > k.last || k.meta != req.cmd.Meta || s.refusal() != nil {
 		return nil
 	}
+	now, began := s.c.readClocks()
+	if s.trust.remaining(now) <= 0 {
+		return nil
+	}
+	req.began = began
 	delete(s.kept, k.key)
-	g := &grant{
+	g := newGrant()
+	*g = grant{
 		s:          s,
+		lock:       g.lock,
 		key:        k.key,
 		seq:        k.seq,
 		since:      req.began,
@@ -80,12 +85,15 @@ func (s *session) reacquire(parent context.Context, req *acquireRequest) *Lock {
 		kept:       k,
 	}
 	k.next++
+	if parent == nil {
+		parent, g.lock.bare = ctx, true
+	}
 	s.addGrant(g, parent, req)
 	if k.value != "" {
 		g.ensureRare().value = k.value
 	}
 	s.noteGranted(g, req)
-	if len(s.grants)+len(s.waiters) == 1 {
+	if now.at.Add(sleepCheck).Before(s.nextCheck) {
 		select { // from now on, run must read the clocks more often
 		case s.wakeup <- struct{}{}:
 		default:

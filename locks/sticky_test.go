@@ -475,3 +475,40 @@ func TestIfTokenSeesLocalLocks(t *testing.T) {
 		}
 	})
 }
+
+// A cycle on a kept key costs one allocation and two looks at the clocks: the window of
+// trust is tested by Acquire and by Release, and the session's own goroutine sleeps on.
+func TestACycleOfAKeptKeyIsCheap(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		slept, looks := a.slept, 0
+		a.slept = func(now time.Time) time.Duration {
+			looks++
+			return slept(now)
+		}
+		cycle := func() {
+			l, err := a.Acquire(bg, "k", Sticky())
+			if err == nil {
+				err = l.Release(bg)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		for range firstBlock + 2 { // the next block has 32 tokens
+			cycle()
+		}
+		settle()
+		cycle()
+		const cycles = 20
+		looks = 0
+		if allocs := testing.AllocsPerRun(cycles-1, cycle); allocs > 1 {
+			t.Errorf("%v allocations", allocs)
+		}
+		settle()
+		settle()
+		if looks > 2*cycles+5 {
+			t.Errorf("%d looks at the clocks for %d cycles", looks, cycles)
+		}
+	})
+}
