@@ -21,12 +21,18 @@ const etcdTTL = 10
 type etcdCluster struct {
 	members []*embed.Etcd
 	clients []*clientv3.Client
+	proxies proxies
 
 	mu       sync.Mutex
 	sessions map[int]*concurrency.Session // of callers that contend, and -1-i of member i
 }
 
-func startEtcd(ctx context.Context, dir string) (system, error) {
+// startEtcd starts etcd, with or without the delay of the setting delayed.
+func startEtcd(late bool) func(ctx context.Context, dir string) (system, error) {
+	return func(ctx context.Context, dir string) (system, error) { return embedEtcd(ctx, dir, late) }
+}
+
+func embedEtcd(ctx context.Context, dir string, late bool) (system, error) {
 	e := &etcdCluster{sessions: make(map[int]*concurrency.Session)}
 	ports, err := freePorts(6)
 	if err != nil {
@@ -34,8 +40,17 @@ func startEtcd(ctx context.Context, dir string) (system, error) {
 	}
 	at := func(i int) url.URL { return url.URL{Scheme: "http", Host: fmt.Sprint("127.0.0.1:", ports[i])} }
 	var initial []string
+	var advertised []url.URL // of the peers
 	for i := range 3 {
 		u := at(i)
+		if late {
+			p, err := e.proxies.through(u.Host)
+			if err != nil {
+				return nil, errors.Join(err, e.stop())
+			}
+			u.Host = p.addr()
+		}
+		advertised = append(advertised, u)
 		initial = append(initial, fmt.Sprintf("m%d=%s", i, u.String()))
 	}
 	for i := range 3 {
@@ -45,7 +60,7 @@ func startEtcd(ctx context.Context, dir string) (system, error) {
 		cfg.LogLevel = "panic"
 		cfg.LogOutputs = []string{"/dev/null"}
 		cfg.ListenPeerUrls = []url.URL{at(i)}
-		cfg.AdvertisePeerUrls = cfg.ListenPeerUrls
+		cfg.AdvertisePeerUrls = advertised[i : i+1]
 		cfg.ListenClientUrls = []url.URL{at(3 + i)}
 		cfg.AdvertiseClientUrls = cfg.ListenClientUrls
 		cfg.InitialCluster = strings.Join(initial, ",")
@@ -132,7 +147,7 @@ func (e *etcdCluster) stop() error {
 		wg.Go(m.Close)
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.proxies.close())...)
 }
 
 type etcdCaller struct{ s *concurrency.Session }

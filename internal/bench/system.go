@@ -98,9 +98,15 @@ var kinds = []kind{
 	{"wardmote", true, durable, []setting{oneProcess}, "wardmote, `Dir`", always, startWardmote(wardmoteOptions{class: durable})},
 	{"wardmote-boot", true, boot, []setting{oneProcess}, "wardmote, `Dir` and `SyncBoot`", bootThere, startWardmote(wardmoteOptions{class: boot})},
 	{"wardmote-memory", true, memory, []setting{oneProcess}, "wardmote, in memory", always, startWardmote(wardmoteOptions{class: memory})},
-	{"etcd", false, durable, []setting{oneProcess}, "etcd, embedded", always, startEtcd},
-	{"zookeeper", false, durable, []setting{oneProcess}, "ZooKeeper, three processes", zookeeperThere, startZooKeeper},
-	{"redis", false, weaker, []setting{oneProcess}, "Redis, one server in memory", redisThere, startRedis},
+	{"etcd", false, durable, []setting{oneProcess}, "etcd, embedded", always, startEtcd(false)},
+	{"zookeeper", false, durable, []setting{oneProcess}, "ZooKeeper, three processes", zookeeperThere, startZooKeeper(false)},
+	{"redis", false, weaker, []setting{oneProcess}, "Redis, one server in memory", redisThere, startRedis(false)},
+
+	{"wardmote-delay", true, durable, []setting{delayed}, "wardmote, `Dir`", always, startWardmote(wardmoteOptions{class: durable, late: true})},
+	{"wardmote-memory-delay", true, memory, []setting{delayed}, "wardmote, in memory", always, startWardmote(wardmoteOptions{class: memory, late: true})},
+	{"etcd-delay", false, durable, []setting{delayed}, "etcd, embedded", always, startEtcd(true)},
+	{"zookeeper-delay", false, durable, []setting{delayed}, "ZooKeeper, three processes", zookeeperThere, startZooKeeper(true)},
+	{"redis-delay", false, weaker, []setting{delayed}, "Redis, one server in memory; the delay is between callers and server", redisThere, startRedis(true)},
 }
 
 func always() error { return nil }

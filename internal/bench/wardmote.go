@@ -13,6 +13,7 @@ import (
 
 type wardmoteOptions struct {
 	class class
+	late  bool // see delayed
 }
 
 // A wardmoteCluster is three voting members and a thin one, in this process, over
@@ -20,6 +21,7 @@ type wardmoteOptions struct {
 type wardmoteCluster struct {
 	nodes   []*cluster.Node // the last is thin
 	clients []*locks.Client
+	proxies proxies
 }
 
 func startWardmote(o wardmoteOptions) func(ctx context.Context, dir string) (system, error) {
@@ -34,6 +36,9 @@ func startWardmote(o wardmoteOptions) func(ctx context.Context, dir string) (sys
 				cfg.Voting.Thin = true
 			}
 			cfg.Voting.Voters = 3
+			if o.late {
+				cfg.Network = lateNetwork{&w.proxies}
+			}
 			if o.class != memory && i < 3 {
 				cfg.Dir = filepath.Join(dir, cfg.Name)
 			}
@@ -103,7 +108,7 @@ func (w *wardmoteCluster) stop() error {
 		wg.Go(func() { errs[i] = n.Stop() })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, w.proxies.close())...)
 }
 
 type wardmoteCaller struct{ c *locks.Client }

@@ -58,6 +58,12 @@ func allWorkloads() []workload {
 		workload{name: "thin/1", title: "own key, 1 caller on a thin member", callers: 1, at: atThin, cycle: own},
 		workload{name: "open/half", title: "open loop at half of etcd's capacity, own keys", callers: 256, cycle: own, share: 0.5, rateOf: "etcd own/256"},
 	)
+	for _, n := range []int{1, 256} {
+		all = append(all, workload{name: fmt.Sprint("delay/", n), title: fmt.Sprintf("1 ms of delay: own keys, %s", callersText(n)), in: delayed, callers: n, cycle: own})
+	}
+	all = append(all, workload{name: "delay-lazy/1", title: "1 ms of delay: own keys, 1 caller; release not awaited where the system can", in: delayed, callers: 1, cycle: ownLazy})
+	all = append(all, workload{name: "delay-hot/16", title: "1 ms of delay: one hot key, 16 contenders", in: delayed, callers: 16, contend: true, cycle: hot})
+	all = append(all, workload{name: "delay-leader/1", title: "1 ms of delay: own key, 1 caller on the leader", in: delayed, callers: 1, at: atLeader, cycle: own})
 	for i := range all {
 		if all[i].at == "" {
 			all[i].at = everywhere
