@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,7 +30,7 @@ type plan struct {
 const runIn = 200 * time.Millisecond
 
 // smokeTurn is the length of a turn of -smoke.
-const smokeTurn = 300 * time.Millisecond
+const smokeTurn = 150 * time.Millisecond
 
 // A player is the process of a system.
 type player struct {
@@ -39,6 +40,7 @@ type player struct {
 	jobs    *json.Encoder
 	in      io.Closer
 	samples *json.Decoder
+	ended   error // the process does no more jobs
 }
 
 // A table is the samples of one workload: by system, one for each round.
@@ -46,7 +48,8 @@ type table struct {
 	workload workload
 	samples  map[string][]sample
 	missing  map[string]string // by system: why there are no samples
-	rate     float64           // cycles a second that an open loop begins
+	failures []error
+	rate     float64 // cycles a second that an open loop begins
 }
 
 func (p plan) run(ctx context.Context) error {
@@ -84,7 +87,11 @@ func (p plan) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.write()
+	err = r.write()
+	for _, t := range r.tables {
+		err = errors.Join(err, errors.Join(t.failures...))
+	}
+	return err
 }
 
 // names returns the names of some elements.
@@ -244,17 +251,21 @@ func (p plan) play(ctx context.Context, w workload, players []*player, before []
 			if err := ctx.Err(); err != nil {
 				return t, err
 			}
+			if pl.ended != nil {
+				t.missing[pl.kind.name] = "ended in an earlier workload"
+			}
 			if t.missing[pl.kind.name] != "" {
 				continue
 			}
 			s, err := pl.do(job{Workload: w.name, RunIn: runIn, For: p.turn, PerSecond: t.rate, Smoke: p.smoke})
 			switch {
 			case err != nil:
-				return t, err
+				pl.ended = err
+				t.fail(pl.kind.name, err.Error())
 			case s.NotHad:
-				t.missing[pl.kind.name] = "not to be had"
+				t.missing[pl.kind.name] = s.Err
 			case s.Err != "":
-				return t, fmt.Errorf("%s, %s: %s", w.name, pl.kind.name, s.Err)
+				t.fail(pl.kind.name, s.Err)
 			default:
 				t.samples[pl.kind.name] = append(t.samples[pl.kind.name], s)
 				if w.event != nil {
@@ -266,6 +277,14 @@ func (p plan) play(ctx context.Context, w workload, players []*player, before []
 		}
 	}
 	return t, nil
+}
+
+// fail notes that a system failed. Its samples stay: the report says so beside them.
+func (t *table) fail(system, why string) {
+	why = strings.Join(strings.Fields(why), " ")
+	t.missing[system] = "failed: " + why
+	t.failures = append(t.failures, fmt.Errorf("%s, %s: %s", t.workload.name, system, why))
+	fmt.Fprintln(os.Stderr, "bench:", t.failures[len(t.failures)-1])
 }
 
 // peakRate returns the median rate of a system in a workload: "etcd own/256".

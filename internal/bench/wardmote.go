@@ -94,6 +94,25 @@ func (w *wardmoteCluster) entries() uint64 {
 	return most
 }
 
+// hold has clients of the second member hold n keys. end waits until the last of them is
+// free.
+func (w *wardmoteCluster) hold(ctx context.Context, n int) (func(context.Context) error, error) {
+	clients, err := fill(ctx, w.nodes[1], "held-", n)
+	if err != nil {
+		return nil, errors.Join(err, closeAll(ctx, clients))
+	}
+	return func(ctx context.Context) error {
+		if err := closeAll(ctx, clients); err != nil {
+			return err
+		}
+		l, err := w.clients[0].Acquire(ctx, heldKey("held-", n-1))
+		if err != nil {
+			return err
+		}
+		return l.Release(ctx)
+	}, nil
+}
+
 func (w *wardmoteCluster) pids() []int     { return nil }
 func (w *wardmoteCluster) version() string { return "this tree" }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -118,21 +119,23 @@ func (z *zookeeper) connect(ctx context.Context, port int) (*zk.Conn, error) {
 	}
 }
 
-// look asks the server at a port for its version, and whether it leads.
-func (z *zookeeper) look(ctx context.Context, port int) (release string, leads bool, err error) {
+// look asks the server at a port for its version and its mode.
+func (z *zookeeper) look(ctx context.Context, port int) (release, mode string, err error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", port))
 	if err != nil {
-		return "", false, err
+		return "", "", err
 	}
 	defer c.Close()
 	if _, err := io.WriteString(c, "srvr"); err != nil {
-		return "", false, err
+		return "", "", err
 	}
 	answer, err := io.ReadAll(c)
 	_, release, _ = strings.Cut(string(answer), "Zookeeper version: ")
 	release, _, _ = strings.Cut(release, "-")
-	return release, strings.Contains(string(answer), "Mode: leader"), err
+	_, mode, _ = strings.Cut(string(answer), "Mode: ")
+	mode, _, _ = strings.Cut(mode, "\n")
+	return release, mode, err
 }
 
 // caller returns a caller on the connection of its member. Goroutines of one connection
@@ -142,6 +145,50 @@ func (z *zookeeper) caller(_ context.Context, at place, i int, _ bool) (caller, 
 		return nil, errNotHad
 	}
 	return zookeeperCaller{z.clients[i%3]}, nil
+}
+
+// leader returns the one server that leads, when the others follow.
+func (z *zookeeper) leader(ctx context.Context) (int, error) {
+	return agreed(ctx, func() (int, bool) {
+		leads, followers := -1, 0
+		for i, port := range z.ports {
+			switch _, mode, _ := z.look(ctx, port); mode {
+			case "leader":
+				leads = i
+			case "follower":
+				followers++
+			}
+		}
+		return leads, leads >= 0 && followers == len(z.ports)-1
+	})
+}
+
+func (z *zookeeper) kill(i int) {
+	z.servers[i].cmd.Process.Kill()
+	<-z.servers[i].done
+}
+
+func (z *zookeeper) signal(i int, s syscall.Signal) error { return z.servers[i].cmd.Process.Signal(s) }
+
+// start starts servers again. The clients of the other servers' members, and then a
+// grant, find out when they are ready.
+func (z *zookeeper) start(_ context.Context, which ...int) error {
+	for _, i := range which {
+		s, err := z.run(i)
+		if err != nil {
+			return err
+		}
+		z.servers[i] = s
+	}
+	return nil
+}
+
+func (z *zookeeper) grant(ctx context.Context, i int, prefix string) (time.Time, error) {
+	return grantBy(ctx, zookeeperCaller{z.clients[i]}, prefix)
+}
+
+func (z *zookeeper) fill(context.Context, int) error {
+	return errNotMeasured
 }
 
 func (z *zookeeper) entries() uint64 { return 0 }
