@@ -67,11 +67,12 @@ func TestEachSystem(t *testing.T) {
 			if err := k.there(); err != nil {
 				t.Skip(err)
 			}
-			pl, err := startPlayer(k, t.TempDir())
-			if pl != nil {
-				defer pl.stop()
-			}
+			pl, err := beginPlayer(k, t.TempDir())
 			if err != nil {
+				t.Fatal(err)
+			}
+			defer pl.stop()
+			if err := pl.up(); err != nil {
 				t.Fatal(err)
 			}
 			for _, in := range k.in {
@@ -194,7 +195,12 @@ func TestAFailureIsTold(t *testing.T) {
 // A system that cannot be started says why.
 func TestAFailedStart(t *testing.T) {
 	k := kind{name: "none", start: nil}
-	if _, err := startPlayer(k, t.TempDir()); err == nil {
+	pl, err := beginPlayer(k, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pl.stop()
+	if err := pl.up(); err == nil {
 		t.Fatal("a system that nobody knows was started")
 	}
 	in, out := io.Pipe()

@@ -125,14 +125,17 @@ func (p plan) playIn(ctx context.Context, in setting, chosen []kind, dir string,
 		if !slices.Contains(k.in, in) {
 			continue
 		}
-		pl, err := startPlayer(k, filepath.Join(dir, string(in[:1])+k.name))
-		if pl != nil {
-			players = append(players, pl)
-		}
+		pl, err := beginPlayer(k, filepath.Join(dir, string(in[:1])+k.name))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "%s is up: %s\n", k.name, pl.version)
+		players = append(players, pl)
+	}
+	for _, pl := range players {
+		if err := pl.up(); err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "%s is up: %s\n", pl.kind.name, pl.version)
 	}
 	for _, w := range todo {
 		t, err := p.play(ctx, w, players, r.tables)
@@ -168,9 +171,9 @@ func (p plan) choose() (chosen []kind, left map[string]error, err error) {
 	return chosen, left, nil
 }
 
-// startPlayer starts the process of a system, and waits until the system is up. The
-// caller must stop the player even after an error.
-func startPlayer(k kind, dir string) (*player, error) {
+// beginPlayer starts the process of a system, which then starts the system. It must be
+// called by the main goroutine: see apart.
+func beginPlayer(k kind, dir string) (*player, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -193,15 +196,20 @@ func startPlayer(k kind, dir string) (*player, error) {
 		return nil, err
 	}
 	pl := &player{kind: k, cmd: cmd, jobs: json.NewEncoder(in), in: in, samples: json.NewDecoder(out)}
+	return pl, nil
+}
+
+// up waits until the system is up.
+func (pl *player) up() error {
 	var first sample
 	if err := pl.samples.Decode(&first); err != nil {
-		return pl, fmt.Errorf("%s did not start: %w", k.name, err)
+		return fmt.Errorf("%s did not start: %w", pl.kind.name, err)
 	}
 	if first.Err != "" {
-		return pl, fmt.Errorf("%s did not start: %s", k.name, first.Err)
+		return fmt.Errorf("%s did not start: %s", pl.kind.name, first.Err)
 	}
 	pl.version = first.Version
-	return pl, nil
+	return nil
 }
 
 // do has the player do a job.
@@ -257,7 +265,7 @@ func (p plan) play(ctx context.Context, w workload, players []*player, before []
 			if t.missing[pl.kind.name] != "" {
 				continue
 			}
-			s, err := pl.do(job{Workload: w.name, RunIn: runIn, For: p.turn, PerSecond: t.rate, Smoke: p.smoke})
+			s, err := pl.do(job{Workload: w.name, RunIn: min(runIn, p.turn/2), For: p.turn, PerSecond: t.rate, Smoke: p.smoke})
 			switch {
 			case err != nil:
 				pl.ended = err

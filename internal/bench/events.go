@@ -182,18 +182,22 @@ func heldEvent(ctx context.Context, sys system, smoke bool) ([]figure, error) {
 		r := <-done
 		return r, time.Since(begun), errors.Join(err, r.err)
 	}
-	second := func(ctx context.Context) error {
+	length := time.Second
+	if smoke {
+		length /= 10
+	}
+	aWhile := func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(time.Second):
+		case <-time.After(length):
 			return nil
 		}
 	}
-	if _, _, err := turn(second); err != nil { // connections, sessions
+	if _, _, err := turn(aWhile); err != nil { // connections, sessions
 		return nil, err
 	}
-	before, took, err := turn(second)
+	before, took, err := turn(aWhile)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +210,7 @@ func heldEvent(ctx context.Context, sys system, smoke bool) ([]figure, error) {
 	}
 	filled := time.Since(begun)
 	heap := heapNow() - empty
-	during, took, err := turn(second)
+	during, took, err := turn(aWhile)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func serve(k kind, dir string, in io.Reader, out io.Writer) error {
 }
 
 // eventPatience bounds one event.
-const eventPatience = 5 * time.Minute
+const eventPatience = 15 * time.Minute
 
 // do runs one job.
 func do(s system, dir string, j job) (sample, error) {

@@ -102,12 +102,10 @@ func (w *wardmoteCluster) hold(ctx context.Context, n int) (func(context.Context
 		return nil, errors.Join(err, closeAll(ctx, clients))
 	}
 	return func(ctx context.Context) error {
-		if err := closeAll(ctx, clients); err != nil {
-			return err
-		}
+		closing := closeAll(ctx, clients) // may say that nobody confirmed in time: the last key tells
 		l, err := w.clients[0].Acquire(ctx, heldKey("held-", n-1))
 		if err != nil {
-			return err
+			return errors.Join(closing, err)
 		}
 		return l.Release(ctx)
 	}, nil
