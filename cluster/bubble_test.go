@@ -36,6 +36,8 @@ type bubble struct {
 	thieves bool    // the test acts for sessions of other processes
 	thiefs  int     // ports opened by thief
 
+	holderKeys map[int]machine.SessionKey // of the sessions opened by holders
+
 	mu     sync.Mutex
 	events []string // of all nodes, in order
 }

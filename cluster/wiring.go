@@ -77,6 +77,11 @@ func (n *Node) servePort() {
 // serveMember serves the stream of a member that takes this node for the leader.
 func (n *Node) serveMember(c *port.Conn) {
 	g := n.guide()
+	var err error
+	if g.Bound, err = c.Binding(); err != nil {
+		_ = c.Close()
+		return
+	}
 	g.Shared, g.Mere = n.certs != nil && c.Proved.Name == "", !c.Proved.Voter
 	term.ServeMember(c, c.Hello.From.Name, c.Hello.From.Boot, g)
 }

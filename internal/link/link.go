@@ -86,6 +86,7 @@ type Link struct {
 	look       wakeup.One       // Run should look again
 	news       atomic.Bool      // Wake was called: another leader may be known
 	subscriber *term.Subscriber // in this node's own terms
+	signer     *wire.KeySigner  // of the sessions' keys
 
 	mu       sync.Mutex
 	up       upstream       // nil: no leader is reached
@@ -108,7 +109,7 @@ type Link struct {
 
 // New returns a Link without an upstream.
 func New(cfg Config) *Link {
-	k := &Link{cfg: cfg, look: wakeup.NewOne(), attached: make(map[machine.SessionID]*attachment)}
+	k := &Link{cfg: cfg, look: wakeup.NewOne(), signer: wire.NewKeySigner(), attached: make(map[machine.SessionID]*attachment)}
 	k.away.lost, k.away.clock = time.Now(), cfg.Self.Clock
 	k.subscriber = &term.Subscriber{Node: cfg.Self.Name, Boot: cfg.Self.Boot, Event: k.deliver, Bound: k.setBound, Voters: func(set wire.VoterSet) { k.votersTold(cfg.Cluster(), set) }}
 	return k

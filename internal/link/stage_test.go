@@ -222,7 +222,7 @@ func (s *stage) dial(ctx context.Context, to member.Process, via string) (Way, e
 	h.accept(far)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Way{Conn: near, Name: h.name, Voter: !h.mere, Renew: h.renew}, nil
+	return Way{Conn: near, Name: h.name, Voter: !h.mere, Bound: []byte("stream to " + h.name), Renew: h.renew}, nil
 }
 
 // A host is another member. Its address is its name.
