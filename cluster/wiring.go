@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -239,6 +240,7 @@ func lastToken(fsm consensus.FSM) (token uint64) {
 func (n *Node) newLink() *link.Link {
 	return link.New(link.Config{
 		Self:    n.self,
+		Signer:  cmp.Or(n.cfg.signer, wire.NewKeySigner()),
 		TTL:     n.cfg.TTL,
 		Cluster: n.founding.Cluster,
 		Leading: func() link.Leader {

@@ -155,7 +155,7 @@ func (k *Link) attach(ctx context.Context, r *reply, up *remote) (attached, unre
 	r.claims = claims
 	for i, req := range attachRequests(k.servedTerm(), keys, fresh) {
 		if i == 0 {
-			req.Proof = k.signer.Prove(up.bound)
+			req.Proof = k.cfg.Signer.Prove(up.bound)
 		}
 		f, err := up.attach(ctx, wire.Marshal(&req))
 		if err != nil {

@@ -23,6 +23,8 @@ type Config struct {
 	Self member.Self
 	TTL  time.Duration // of this member's sessions, until a leader tells the bound
 
+	Signer *wire.KeySigner // of the sessions' keys
+
 	// Cluster returns the ID of the cluster, zero while this member is in none.
 	Cluster func() machine.ClusterID
 
@@ -86,7 +88,6 @@ type Link struct {
 	look       wakeup.One       // Run should look again
 	news       atomic.Bool      // Wake was called: another leader may be known
 	subscriber *term.Subscriber // in this node's own terms
-	signer     *wire.KeySigner  // of the sessions' keys
 
 	mu       sync.Mutex
 	up       upstream       // nil: no leader is reached
@@ -109,7 +110,7 @@ type Link struct {
 
 // New returns a Link without an upstream.
 func New(cfg Config) *Link {
-	k := &Link{cfg: cfg, look: wakeup.NewOne(), signer: wire.NewKeySigner(), attached: make(map[machine.SessionID]*attachment)}
+	k := &Link{cfg: cfg, look: wakeup.NewOne(), attached: make(map[machine.SessionID]*attachment)}
 	k.away.lost, k.away.clock = time.Now(), cfg.Self.Clock
 	k.subscriber = &term.Subscriber{Node: cfg.Self.Name, Boot: cfg.Self.Boot, Event: k.deliver, Bound: k.setBound, Voters: func(set wire.VoterSet) { k.votersTold(cfg.Cluster(), set) }}
 	return k

@@ -32,7 +32,7 @@ func (a *attachment) tell(e machine.Event) {
 }
 
 // NewKey implements replica.Replica.
-func (k *Link) NewKey() machine.SessionKey { return k.signer.NewKey() }
+func (k *Link) NewKey() machine.SessionKey { return k.cfg.Signer.NewKey() }
 
 // Claim implements replica.Replica.
 func (k *Link) Claim(key machine.SessionKey) {

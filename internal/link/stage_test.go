@@ -90,6 +90,7 @@ func onStageIn(t *testing.T, cluster machine.ClusterID, f func(t *testing.T, s *
 			Gossiped: s.gossiped.Wait,
 			Proved:   s.gossiped.Wait,
 			Dial:     s.dial,
+			Signer:   wire.NewKeySigner(),
 			Describe: func() (b []byte) { s.set(func() { b = []byte(s.description) }); return },
 			Explain:  func() string { return "the reason" },
 			Voters:   func(machine.ClusterID, wire.VoterSet) {},

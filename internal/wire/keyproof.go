@@ -33,9 +33,12 @@ func random32() []byte {
 	return b
 }
 
-// NewKey draws a session key and seals the key.
-func (s *KeySigner) NewKey() (key machine.SessionKey) {
-	copy(key[:sealed], random32())
+// NewKey draws a session key.
+func (s *KeySigner) NewKey() machine.SessionKey { return s.Key([16]byte(random32())) }
+
+// Key seals a session key of the given bytes, which no two keys may share.
+func (s *KeySigner) Key(random [16]byte) (key machine.SessionKey) {
+	copy(key[:], random[:])
 	seal := sealOf(s.public, key)
 	copy(key[sealed:], seal[:])
 	return key
