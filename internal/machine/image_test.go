@@ -130,3 +130,35 @@ func TestAnImageIsBoundedByTheWeights(t *testing.T) {
 		t.Errorf("a waiting set takes %d bytes of an image, and weighs %d", grown, bound)
 	}
 }
+
+// A session that lists nothing as seen keeps the memory of its refusals below a limit: the
+// later ones are remembered without their holders and cycles. The client itself is told.
+func TestRememberedRefusalsAreBounded(t *testing.T) {
+	s := founded()
+	noisy, other := SessionID{1}, SessionID{2}
+	long := strings.Repeat("l", MaxName)
+	apply(t, s, Open{Session: noisy, Client: "c", Node: "n", TTL: 3000}, OK)
+	apply(t, s, Open{Session: other, Client: long, Node: long, TTL: 3000}, OK)
+	apply(t, s, Acquire{Session: other, Seq: 1, Key: "k"}, Granted)
+	refusals := 2 * MaxDetails / len(long+long)
+	for i := range refusals {
+		out, _ := apply(t, s, Acquire{Session: noisy, Seq: uint64(i + 1), Key: "k", Try: true}, Held)
+		if out.Holder.Client != long {
+			t.Fatalf("refusal %d names the holder as %q", i, out.Holder.Client)
+		}
+	}
+	size, err := s.Snapshot().WriteTo(new(bytes.Buffer))
+	if err != nil || size > MaxDetails+int64(refusals)*64 {
+		t.Errorf("an image of %d bytes for %d refusals: %v", size, refusals, err)
+	}
+	if out, _ := s.Apply(Acquire{Session: noisy, Seq: uint64(refusals), Key: "k", Try: true}); out.Code != Held || out.Holder != (Holder{}) {
+		t.Errorf("the copy of the last request: %+v", out)
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+	apply(t, s, Acquire{Session: noisy, Seq: uint64(refusals + 1), Key: "k", Try: true, Seen: []uint64{1, 2, 3}}, Held)
+	if out, _ := s.Apply(Acquire{Session: noisy, Seq: uint64(refusals + 1), Key: "k", Try: true}); out.Holder.Client != long {
+		t.Errorf("the copy of a request after others were seen: %+v", out)
+	}
+}
