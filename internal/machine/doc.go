@@ -111,6 +111,37 @@
 // Once MaxToken is granted, every new Acquire is refused as TokensSpent, and waiters
 // wait until they withdraw. The remedy is to found anew.
 //
+// # How long a step is
+//
+// All commands wait while Apply works, so each command has a bound. Cost estimates the work
+// for a leader that fills an entry, and tests count the elements looked at: see looks.go.
+//
+//	Acquire, Upgrade   its own keys, with MaxLevels keys above; Under, MaxUnder tokens once;
+//	                   the search for a deadlock, MaxSearch steps; Freed, MaxFreedKeys keys
+//	Acquire of trees   besides, MaxSlice recalls in a step, and one more for each tree
+//	Seen of a command  MaxSeen outcomes, one record each, and MaxGaps spans
+//	Release, Downgrade,
+//	Withdraw, Break,
+//	EndDelay           the keys of the grants: MaxKeys, or MaxWithdrawnKeys
+//	Ask                the holders of a key: MaxHolders
+//	SetCapacity        the queue of a key, MaxWaiters; one search for all waiters in it
+//	SetValue           MaxValue bytes
+//	Close, Expire,
+//	EndSession, EndSlice  MaxSlice keys, and one grant more
+//	Forget             the same, of MaxSlice sessions; no look at sessions of other processes
+//	Open, Silence, Hear, Raise, Bound, LeaderStart  nothing that grows
+//	Enlist and the other commands about groups  MaxShards shards and MaxCallers callers of a
+//	                   group, and a look at each group where a limit of all groups is near
+//	Found of a successor  the whole table: the cluster serves nobody then
+//
+// Four parts are bounded by the table alone, and are long in a table made for that:
+//
+//   - A command that frees keys grants in the same step everything that no longer waits: of
+//     each key MaxWaiters readers, and of a tree all waiters below. So does Lift.
+//   - A waiter for several keys is looked at with all of them, for each key that changes.
+//   - A request above or below trees that wait passes over all of them.
+//   - A waiter, and an Ask, marks each holder of the key at all keys of the holder's grant.
+//
 // # Where to look
 //
 //   - The next holder of a key: queue.go, conflict.go and tree.go decide, and
