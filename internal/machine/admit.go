@@ -163,8 +163,8 @@ func (s *State) blockedAt(key string, w *waiter, client string) bool {
 // admit makes the waiter at index i of key's queue a holder.
 func (s *State) admit(owner *session, key string, i int) {
 	w := s.removeWaiter(key, i)
-	owner.index.waits--
-	owner.index.weight.add(weightOf(nil, "", w.under), -1)
+	owner.index.wait(-1)
+	owner.index.weigh(weightOf(nil, "", w.under), -1)
 	var out Outcome
 	if w.upgrade != 0 {
 		out = s.makeExclusive(owner, key, &w, true)
@@ -222,8 +222,8 @@ func (s *State) refuseLate(key string, w *waiter, out Outcome) {
 		owner.index.dequeued(w.seq, s.weigh(owner, w)) // nobody asks for the outcome
 		return
 	}
-	owner.index.waits--
-	owner.index.weight.add(s.weigh(owner, w), -1)
+	owner.index.wait(-1)
+	owner.index.weigh(s.weigh(owner, w), -1)
 	owner.index.unseen-- // remember counts it again
 	s.remember(owner, w.seq, &answer{out: out, key: key, late: true})
 	s.step.events = append(s.step.events, refusedEvent(owner.id, w.seq, key, out))

@@ -301,6 +301,9 @@ func (s checker) checkDerived() error {
 	if !maps.EqualFunc(s.lineage, fresh.lineage, func(a, b *branch) bool { return maps.Equal(a.waiters, b.waiters) }) {
 		return broken(11, "lineage of %d grants, derived %d, or others", len(s.lineage), len(fresh.lineage))
 	}
+	if err := s.checkNodes(fresh.nodes); err != nil {
+		return err
+	}
 	if !maps.Equal(s.delays, fresh.delays) {
 		return broken(11, "delays %v, derived %v", s.delays, fresh.delays)
 	}
