@@ -39,7 +39,7 @@ vet: ## gofmt and go vet
 lint: ## staticcheck, at the version that CI uses
 	go run $(STATICCHECK) ./...
 
-deploy: ## play the manifests for Kubernetes with real processes (Linux, root; takes three minutes)
+deploy: ## play the manifests for Kubernetes with real processes (Linux, root; takes four minutes)
 	DEPLOY_PLAYS=. bash .ci/run deploy
 
 cross: ## build for every system and architecture we promise

@@ -54,6 +54,7 @@ type State struct {
 
 	refs      ordered              // derived from the sessions: see refEntry
 	lineage   lineage              // derived from the waiters
+	owners    owners               // derived from the grants
 	nodes     map[string]*nodeLoad // derived from the sessions, by node
 	delays    map[Token]string     // derived: grants of expired sessions, and their keys
 	groupSums groupSums            // derived from the groups
@@ -113,6 +114,7 @@ func New() *State {
 	s.sets.hash = hashRequest
 	s.answers.hash = hashRequest
 	s.groups.hash = hashKey
+	s.keys.working = make(map[string]int)
 	return s
 }
 
