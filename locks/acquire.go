@@ -37,6 +37,7 @@ var errCleanups = errors.New("locks: a release of the key is under way")
 //     one of these, and more than about 10,000 waiters with locks or trees of their own
 //     would have to be searched for a deadlock.
 //   - ErrTooManyKeys: the client has as many keys as a client may have.
+//   - ErrQuota: the clients of this member together have as much as a member may have.
 //   - *DeadlockError: if waiting would close a cycle (A waits for B, B for C, C
 //     for A, through any number of clients), Acquire fails at once and the
 //     error lists the cycle. A waiter counts as the holder of a lock only if
