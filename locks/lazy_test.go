@@ -345,7 +345,7 @@ func TestALazyReleaseInAnothersRequestIsWaitedFor(t *testing.T) {
 		release(t, acquire(t, a, "k", Lazy()))
 		s := a.currentSession()
 		request := func(key string) (*waiter, []*cleanup, error) {
-			w := &waiter{acquireRequest: acquireRequest{key: key, began: time.Now()}, parent: bg, cancel: func(error) {}}
+			w := newWaiter(bg, bg, acquireRequest{key: key, began: time.Now()})
 			freed, err := s.register(w, []string{key})
 			return w, freed, err
 		}

@@ -64,11 +64,12 @@ func (k *Link) Enter() *replica.Guest { return k.cfg.Guests.Enter() }
 
 // Propose implements replica.Replica.
 func (k *Link) Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error) {
+	req := request{session: term.SessionOf(cmd)}
 	switch cmd.(type) {
 	case machine.Close, machine.Release, machine.Withdraw:
-		ctx = freeing{ctx}
+		req.frees = true
 	}
-	o, code, err := callFor(ctx, k, term.SessionOf(cmd), func(up upstream, done func(machine.Outcome, wire.Code)) func() {
+	o, code, err := callFor(ctx, k, req, &k.outcomes, func(up upstream, done func(machine.Outcome, wire.Code)) func() {
 		up.Propose(k.subscriber, cmd, done)
 		return nil
 	})
@@ -86,7 +87,7 @@ func (k *Link) Propose(ctx context.Context, cmd machine.Command) (machine.Outcom
 
 // Beat implements replica.Replica.
 func (k *Link) Beat(ctx context.Context, id machine.SessionID) error {
-	_, code, err := callFor(ctx, k, id, func(up upstream, done func(struct{}, wire.Code)) func() {
+	_, code, err := callFor(ctx, k, request{session: id}, nil, func(up upstream, done func(struct{}, wire.Code)) func() {
 		up.Beat(k.subscriber, id, func(c wire.Code) { done(struct{}{}, c) })
 		return nil
 	})
