@@ -53,7 +53,9 @@ func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	return c.acquire(ctx, context.WithoutCancel(ctx), newAcquireRequest(CallAcquire, key, opts))
+	req := takeRequest(CallAcquire, key, opts)
+	defer req.giveBack()
+	return c.acquire(ctx, nil, req)
 }
 
 // TryAcquire is like Acquire, but does not wait for the key. If the key is held
@@ -64,14 +66,16 @@ func (c *Client) TryAcquire(ctx context.Context, key string, opts ...Option) (*L
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	req := newAcquireRequest(CallTryAcquire, key, opts)
+	req := takeRequest(CallTryAcquire, key, opts)
+	defer req.giveBack()
 	req.cmd.Try = true
-	return c.acquire(ctx, context.WithoutCancel(ctx), req)
+	return c.acquire(ctx, nil, req)
 }
 
 // acquire acquires req in the client's session, and in a new session if the old
-// one has ended. The lock's context will be a child of parent.
-func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
+// one has ended. The lock's context will be a child of parent, or if parent is nil, of a
+// context with the values of ctx alone. acquire completes req, and keeps no reference.
+func (c *Client) acquire(ctx, parent context.Context, req *acquireRequest) (*Lock, error) {
 	if err := c.beginCall(); err != nil {
 		return nil, err
 	}
@@ -80,16 +84,26 @@ func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock
 		return nil, req.err
 	}
 	req.series = c.series(req.key)
-	if req.options&optSticky != 0 && ctx.Err() == nil {
-		if l := c.reacquire(parent, &req); l != nil {
+	req.meta = req.cmd.Meta
+	sticky := req.options&optSticky != 0 && ctx.Err() == nil
+	if sticky && c.trace.to().Acquiring == nil {
+		if l := c.reacquire(ctx, parent, req); l != nil {
+			return l, nil
+		}
+	}
+	if parent == nil {
+		parent = context.WithoutCancel(ctx)
+	}
+	call := c.traceCall(parent, req)
+	if sticky && call.begun {
+		if l := c.reacquire(ctx, parent, req); l != nil {
 			return l, nil
 		}
 	}
 	defer c.mayBlock(ctx, req.key)()
-	call := c.traceCall(parent, &req)
-	l, err := c.acquireInAnySession(ctx, parent, req)
+	l, err := c.acquireInAnySession(ctx, parent, *req)
 	if err != nil {
-		call.failed(&req, err)
+		call.failed(req, err)
 		c.countFailed(err)
 	}
 	return l, err

@@ -68,7 +68,7 @@ func (c *Client) joinOpening() (*opening, error) {
 		return nil, ErrClosed
 	}
 	if c.opening == nil {
-		if c.session != nil && !c.session.hasEnded() {
+		if s := c.session.Load(); s != nil && !s.hasEnded() {
 			return nil, nil
 		}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -81,7 +81,7 @@ func (c *Client) joinOpening() (*opening, error) {
 			c.opening = nil
 			closed := c.closeCalled
 			if err == nil && !closed {
-				c.session = s
+				c.session.Store(s)
 				c.tasks.Go(s.run)
 			}
 			c.mu.Unlock()

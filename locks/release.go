@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
@@ -53,7 +52,8 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
-	if err := l.Err(); err != nil {
+	now, err := l.readTrust()
+	if err != nil {
 		return err
 	}
 	g, s := l.g, l.g.s
@@ -74,15 +74,13 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	}
 	last, cancels := l.markReleased()
 	if last {
-		held := time.Since(g.since)
+		held := now.Sub(g.since)
 		g.countEnded(0, held)
 		s.c.trace.released(g.traceCtx(), g.event(LockEvent{Took: held}))
 	}
-	d := g.releaseCleanup(to)
 	lazy, wanted := last && g.lazy && to == "", g.contended || g.asked
-	keeps := lazy && closed == nil && s.keep(g, len(cancels) > 0)
-	s.unlockAndCancel(cancels)
-	if keeps {
+	if lazy && closed == nil && s.keep(g, len(cancels) > 0) {
+		s.unlockAndCancel(cancels)
 		if len(cancels) > 0 {
 			s.mu.Lock()
 			g.kept.ending = false
@@ -90,6 +88,8 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 		}
 		return nil
 	}
+	d := g.releaseCleanup(to)
+	s.unlockAndCancel(cancels)
 	if last && closed != nil && d.value != nil {
 		s.startCleanup(d)
 	}

@@ -41,12 +41,12 @@ func newRemote(ttl func() time.Duration, alarm func(), via string) *remote {
 	return &remote{ttl: ttl, alarm: alarm, via: via}
 }
 
-func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) {
+func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) (place uint64) {
 	buf := wire.Buffer()
 	*buf = machine.AppendCommand(*buf, cmd)
 	u.asked()
 	// Not begin and beginLong: their functions would take memory in each call.
-	_, err := u.stream.Begin(wire.Propose, *buf, func(f wire.Frame, err error) {
+	place, err := u.stream.Begin(wire.Propose, *buf, func(f wire.Frame, err error) {
 		u.answered()
 		done(outcomeOf(f, err))
 	})
@@ -55,6 +55,7 @@ func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(mach
 		u.answered()
 		done(machine.Outcome{}, wire.CodeNotLeader)
 	}
+	return place
 }
 
 // outcomeOf returns the outcome in the answer to a Propose.
@@ -71,6 +72,12 @@ func outcomeOf(f wire.Frame, err error) (o machine.Outcome, code wire.Code) {
 		o.Value = wire.DeniedReason(f.Body)
 	}
 	return o, f.Code
+}
+
+// TakeBack tells the leader that nobody waits for the request any more. The leader answers
+// it all the same.
+func (u *remote) TakeBack(_ *term.Subscriber, place uint64) {
+	u.stream.Notify(wire.Cancel, wire.Marshal(place))
 }
 
 func (u *remote) Beat(_ *term.Subscriber, id machine.SessionID, done func(wire.Code)) {
@@ -104,9 +111,9 @@ func (u *remote) takeSummary(body []byte, sent time.Time) (s wire.Summary) {
 }
 
 // begin sends a request. The answer should come soon: see stalled.
-func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) {
+func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) (id uint64) {
 	u.asked()
-	u.beginLong(t, body, func(f wire.Frame) {
+	return u.beginLong(t, body, func(f wire.Frame) {
 		u.answered()
 		done(f)
 	})

@@ -452,6 +452,7 @@ type ownTerm struct {
 	sessions   []machine.SessionID
 	shown      []machine.SessionID // before their Open
 	detached   []machine.SessionID
+	takenBack  []uint64 // places
 	quits      int
 }
 
@@ -492,10 +493,21 @@ func (o *ownTerm) Detach(_ *term.Subscriber, id machine.SessionID) {
 	o.detached = append(o.detached, id)
 }
 
-func (o *ownTerm) Propose(_ *term.Subscriber, _ machine.Command, done func(machine.Outcome, wire.Code)) {
+func (o *ownTerm) Propose(_ *term.Subscriber, _ machine.Command, done func(machine.Outcome, wire.Code)) (place uint64) {
 	if !o.hung {
 		done(machine.Outcome{}, o.code)
+		return 0
 	}
+	return hungPlace
+}
+
+// hungPlace is the place of a command that an ownTerm does not answer.
+const hungPlace = 7
+
+func (o *ownTerm) TakeBack(_ *term.Subscriber, place uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.takenBack = append(o.takenBack, place)
 }
 
 func key(b byte) machine.SessionKey { return machine.SessionKey{b} }

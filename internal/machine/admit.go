@@ -163,6 +163,7 @@ func (s *State) blockedAt(key string, w *waiter, client string) bool {
 // admit makes the waiter at index i of key's queue a holder.
 func (s *State) admit(owner *session, key string, i int) {
 	w := s.removeWaiter(key, i)
+	s.lineage.remove(&w)
 	owner.index.waits--
 	owner.index.weight.add(weightOf(nil, "", w.under), -1)
 	var out Outcome
@@ -207,7 +208,7 @@ func (s *State) refuseWaiters(key string, out Outcome, chosen func(*waiter) bool
 	tree := false
 	for i := range removed {
 		w := &removed[i]
-		s.lineage.remove(w.under, w.requestID)
+		s.lineage.remove(w)
 		s.refuseLate(key, w, out)
 		tree = tree || w.Tree
 	}

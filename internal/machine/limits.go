@@ -43,6 +43,8 @@ const (
 	MaxNodeGroups  = MaxGroups / 2    // without a caller of another node
 	MaxNodeShards  = MaxAllShards / 2 // of these groups
 	MaxGrace       = MaxDelay         // milliseconds; also the largest Drain
+
+	MaxNodeIdleGroups = MaxBusyGroups / 2 // without callers, of which the last was the node's
 )
 
 // Limits of the memory that idle keys take: see idle.go.

@@ -75,9 +75,10 @@ func (s *State) answerCopy(owner *session, seq uint64) (out Outcome, isCopy bool
 	switch at.phase {
 	case waiting:
 		out := Outcome{Code: Queued}
+		w := s.waiterOf(q, at)
 		for _, key := range s.keysOf(owner, seq, at) {
 			r := s.keys.get(key)
-			out.Behind = max(out.Behind, r.behind(r.position(q)))
+			out.Behind = max(out.Behind, r.behind(r.find(w)))
 		}
 		return out, true
 	case granted:

@@ -2,6 +2,8 @@ package term
 
 import (
 	"net"
+	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -62,6 +64,7 @@ type memberStream struct {
 	// Used by handle only, on the stream's reading goroutine.
 	term       *Term // nil before Attach
 	subscriber *Subscriber
+	placed     []placed // requests that may wait in the member's lane, in ascending order of both numbers
 
 	mu    sync.Mutex
 	reads map[uint64]pendingRead // by request ID; nil once the stream has ended
@@ -111,7 +114,9 @@ func (m *memberStream) handle(q *stream.Request) {
 		}
 		if r, ok := m.remove(id); ok {
 			r.cancel()
+			return
 		}
+		m.takeBack(id)
 	case wire.Ready:
 		// A read as any other: the wait may last for long, and ends with the stream.
 		m.startRead(q, 0, func(answer func([]byte, wire.Code)) func() {
@@ -200,7 +205,10 @@ func (m *memberStream) propose(q *stream.Request) {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
-	m.term.propose(m.subscriber, cmd, q.Body, func(o machine.Outcome, c wire.Code) { answerOutcome(q, o, c) })
+	place := m.term.propose(m.subscriber, cmd, q.Body, func(o machine.Outcome, c wire.Code) { answerOutcome(q, o, c) })
+	if place != 0 {
+		m.note(placed{q.ID, place})
+	}
 }
 
 // answerOutcome answers a Propose. Mostly the answer leaves at once, and takes no memory.
@@ -226,6 +234,35 @@ func appendOutcome(dst []byte, o machine.Outcome, c wire.Code) []byte {
 		return append(dst, o.Value...)
 	}
 	return dst
+}
+
+// placed is a proposed request with the place of its command in the member's lane.
+type placed struct{ request, place uint64 }
+
+// note keeps p, for takeBack. Requests whose commands were taken by an entry are dropped
+// when there is no room for p, so the list is hardly longer than the lane.
+func (m *memberStream) note(p placed) {
+	if n := len(m.placed); n > 0 && p.request <= m.placed[n-1].request {
+		return // not a stream of package link: its requests cannot be taken back
+	}
+	if len(m.placed) == cap(m.placed) {
+		oldest := m.term.proposer.oldest(m.node)
+		i := sort.Search(len(m.placed), func(i int) bool { return m.placed[i].place >= oldest })
+		m.placed = m.placed[:copy(m.placed, m.placed[i:])]
+		if len(m.placed) == 0 && cap(m.placed) > maxSpareQueue {
+			m.placed = nil
+		}
+		m.placed = slices.Grow(m.placed, max(16, len(m.placed)))
+	}
+	m.placed = append(m.placed, p)
+}
+
+// takeBack takes the command of a request back, if it waits: see Term.TakeBack.
+func (m *memberStream) takeBack(request uint64) {
+	i := sort.Search(len(m.placed), func(i int) bool { return m.placed[i].request >= request })
+	if i < len(m.placed) && m.placed[i].request == request {
+		m.term.TakeBack(m.subscriber, m.placed[i].place)
+	}
 }
 
 func (m *memberStream) read(q *stream.Request) {

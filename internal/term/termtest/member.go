@@ -376,7 +376,11 @@ func (m *Member) Propose(ctx context.Context, cmd machine.Command) (machine.Outc
 			if o, ok := cmd.(machine.Open); ok {
 				m.hear(o.Session)
 			}
-			t.Propose(s, cmd, done)
+			place := t.Propose(s, cmd, done)
+			switch cmd.(type) {
+			case machine.Acquire, machine.Upgrade:
+				return func() { t.TakeBack(s, place) }
+			}
 			return nil
 		},
 	})
