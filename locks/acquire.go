@@ -168,8 +168,9 @@ func (s *session) acquire(ctx, parent context.Context, req acquireRequest) (*Loc
 
 // acquireNew asks the cluster for a new grant, and waits for the verdict.
 func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
-	wctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	w := newWaiter(ctx, parent, req)
+	wctx := &w.bound
+	defer wctx.Close()
 	keys := req.allKeys()
 	s.mu.Lock()
 	canTake := s.cleanups.canTake(keys)
@@ -187,7 +188,6 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		}
 		cmd.Under = held
 	}
-	w := &waiter{acquireRequest: req, parent: parent, cancel: cancel}
 	freed, err := s.register(w, keys)
 	for err == errCleanups { // since the look above another call has taken a release along
 		if err := s.awaitCleanups(wctx, keys); err != nil {

@@ -371,7 +371,7 @@ func (e *endError) Unwrap() []error { return []error{e.cause, e.err} }
 
 // endOf returns the cause of ctx, which has ended.
 func endOf(ctx context.Context) error {
-	cause, err := context.Cause(ctx), ctx.Err()
+	cause, err := replica.Cause(ctx), ctx.Err()
 	if errors.Is(cause, err) {
 		return cause
 	}

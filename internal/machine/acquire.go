@@ -35,7 +35,7 @@ func (s *State) acquire(owner *session, c *Acquire) Outcome {
 	}
 	keys := []string{c.Key}
 	if w.set {
-		keys = slices.Clone(c.Keys)
+		keys = c.Keys
 	}
 	if out := s.roomForRequest(owner, weightOf(keys, w.Meta, w.under)); out.Code != 0 {
 		return out
