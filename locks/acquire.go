@@ -84,7 +84,9 @@ func (c *Client) acquire(ctx, parent context.Context, req *acquireRequest) (*Loc
 		return nil, req.err
 	}
 	req.series = c.series(req.key)
-	if req.options&optSticky != 0 && ctx.Err() == nil {
+	req.meta = req.cmd.Meta
+	sticky := req.options&optSticky != 0 && ctx.Err() == nil
+	if sticky && c.trace.to().Acquiring == nil {
 		if l := c.reacquire(ctx, parent, req); l != nil {
 			return l, nil
 		}
@@ -92,8 +94,13 @@ func (c *Client) acquire(ctx, parent context.Context, req *acquireRequest) (*Loc
 	if parent == nil {
 		parent = context.WithoutCancel(ctx)
 	}
-	defer c.mayBlock(ctx, req.key)()
 	call := c.traceCall(parent, req)
+	if sticky && call.begun {
+		if l := c.reacquire(ctx, parent, req); l != nil {
+			return l, nil
+		}
+	}
+	defer c.mayBlock(ctx, req.key)()
 	l, err := c.acquireInAnySession(ctx, parent, *req)
 	if err != nil {
 		call.failed(req, err)

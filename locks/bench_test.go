@@ -102,9 +102,9 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
-// BenchmarkLazy compares cycles of one caller on a follower with and without the option
-// Lazy, in turns, so that noise of the host meets both. lazy/awaited is the throughput of
-// Lazy, awaited releases being 1.
+// BenchmarkLazy compares cycles of callers on a follower, each on a key of its own, with and
+// without the option Lazy, in turns, so that noise of the host meets both. lazy/awaited is
+// the throughput of Lazy, awaited releases being 1.
 func BenchmarkLazy(b *testing.B) {
 	for _, durable := range []bool{false, true} {
 		store := "memory"
@@ -113,26 +113,37 @@ func BenchmarkLazy(b *testing.B) {
 		}
 		b.Run(store, func(b *testing.B) {
 			_, c := benchCluster(b, durable)
-			run := func(opts ...locks.Option) time.Duration {
-				begun := time.Now()
-				for range 100 {
-					l, err := c.Acquire(b.Context(), "k", opts...)
-					if err == nil {
-						err = l.Release(b.Context())
+			for _, callers := range []int{1, 16, 256} {
+				b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
+					cycles := max(10, 100/callers)
+					run := func(opts ...locks.Option) time.Duration {
+						begun := time.Now()
+						var wg sync.WaitGroup
+						for i := range callers {
+							wg.Go(func() {
+								for range cycles {
+									l, err := c.Acquire(b.Context(), fmt.Sprint("k", i), opts...)
+									if err == nil {
+										err = l.Release(b.Context())
+									}
+									if err != nil {
+										b.Error(err)
+									}
+								}
+							})
+						}
+						wg.Wait()
+						return time.Since(begun)
 					}
-					if err != nil {
-						b.Fatal(err)
+					var awaited, lazy time.Duration
+					for b.Loop() {
+						awaited += run()
+						lazy += run(locks.Lazy())
 					}
-				}
-				return time.Since(begun)
+					b.ReportMetric(awaited.Seconds()/lazy.Seconds(), "lazy/awaited")
+					b.ReportMetric(lazy.Seconds()*1e6/float64(b.N*cycles), "µs/lazy-cycle")
+				})
 			}
-			var awaited, lazy time.Duration
-			for b.Loop() {
-				awaited += run()
-				lazy += run(locks.Lazy())
-			}
-			b.ReportMetric(awaited.Seconds()/lazy.Seconds(), "lazy/awaited")
-			b.ReportMetric(lazy.Seconds()*1e4/float64(b.N), "µs/lazy-cycle")
 		})
 	}
 }

@@ -31,6 +31,8 @@ type cleanup struct {
 	more        []*cleanup        // further withdrawals that go in the same command
 	since       time.Time         // of a lazy release: when it was noted
 	noted       bool              // a lazy release that waits to be taken along or sent
+	carried     int               // the requests under way that take a lazy release along
+	settled     bool              // the cluster has answered, or the session has ended
 	done        chan struct{}     // closed when the cluster has answered or the session has ended
 }
 
@@ -227,8 +229,12 @@ func (d *cleanup) withdrawsWait() bool {
 }
 
 // settle forgets d, which the cluster has answered, or which the end of the session
-// has made needless.
+// has made needless. Of a release that several requests take along the first answer counts.
 func (cl *cleanups) settle(d *cleanup) {
+	if d.settled {
+		return
+	}
+	d.settled = true
 	for _, key := range d.keys {
 		if of := cl.byKey[key]; len(of) > 1 {
 			delete(of, d)

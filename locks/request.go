@@ -16,6 +16,7 @@ import (
 type acquireRequest struct {
 	key     string          // the first of cmd.Keys if there are several keys
 	cmd     machine.Acquire // filled in by the options; command completes it
+	meta    string          // of the option Meta, encoded: cmd.Meta without the entries of Trace.Acquiring
 	owner   string          // of the option Reentrant
 	options optionSet       // the options given
 	series  []*meter.Series // count the request by its label; nil: none

@@ -85,7 +85,7 @@ func (k *Link) Propose(ctx context.Context, cmd machine.Command) (machine.Outcom
 		return machine.Outcome{}, &replica.Error{Err: &replica.Denied{Reason: o.Value}}
 	}
 	k.mu.Lock()
-	k.away.noteToken(o.Token)
+	k.away.noteToken(o.Token + machine.Token(o.Block))
 	k.mu.Unlock()
 	return o, err
 }

@@ -134,7 +134,7 @@ func (k *Link) deliver(e machine.Event) {
 	k.mu.Lock()
 	a := k.attached[e.Session]
 	if a != nil {
-		k.away.noteToken(e.Token)
+		k.away.noteToken(e.Token + machine.Token(e.Block))
 	}
 	k.mu.Unlock()
 	if a != nil && a.sink != nil {

@@ -45,4 +45,13 @@
 // all committed entries), changes of the voters (internal/survival), queues, deadlocks and
 // modes of locks (internal/machine tests them against a witness), delays, orders to end a
 // session, and a leader's kindness after its own pause, which only puts deadlines off.
+//
+// # Runs of the real thing
+//
+// conformance_test.go drives the real machine and the real term of internal/term on a log in
+// memory, with elections, leaders that go on after an election, entries lost, unheard and
+// refused, and late rounds. Everything visible from outside is written down: beats sent,
+// received and confirmed, entries committed, terms begun, keys granted. The model must have
+// the same run: the test follows all states in which the model may be, and takes unseen steps
+// in between. A doctored run is refused.
 package model

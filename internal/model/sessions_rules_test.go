@@ -32,10 +32,10 @@ func TestSessionsKeepTheirPromises(t *testing.T) {
 			small.with(func(r *sessions) { r.ttl, r.margin, r.grants = 15, 3, 3 }),
 			small.with(func(r *sessions) { r.anyRate = true }),
 			small.with(func(r *sessions) { r.doubts = 1 }),
-			small.with(func(r *sessions) { r.beats = 2 }),
+			small.with(func(r *sessions) { r.beats, r.ttl, r.margin, r.leaders, r.holding = 2, 15, 3, 1, true }),
 			small.with(func(r *sessions) { r.keys = 2 }),
 			small.with(func(r *sessions) { r.leaders = 3 }),
-			small.with(func(r *sessions) { r.clients = 2 }),
+			small.with(func(r *sessions) { r.clients, r.leaders, r.holding = 2, 1, true }),
 		}
 	}
 	var text strings.Builder

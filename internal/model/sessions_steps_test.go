@@ -136,17 +136,20 @@ func (r sessions) clientSteps(s sessionState, c int, to toSession) {
 		if beat.trust == 0 {
 			continue
 		}
-		t := s
 		if beat.acked != 0 {
+			t := s
 			r.hearAck(&t, c, b)
 			to(step{"client %A hears the confirmation", c, b}, t)
-			continue
 		}
 		if cl.life != living {
 			continue
 		}
+		t := s
 		t.clients[c].beats[b] = beatState{}
 		to(step{"client %A gives up a beat", c, b}, t)
+		if beat.acked != 0 {
+			continue
+		}
 		for i := range r.leaders {
 			if l := &s.leaders[i]; l.life == serving && beat.at[i] == 0 && l.sessions[c].gone == 0 {
 				t := s
@@ -249,6 +252,12 @@ func (r sessions) roundSteps(s sessionState, i int, to toSession) {
 				break
 			}
 		}
+		t := s
+		t.leaders[i].round = 0
+		for c := range r.clients {
+			t.drop(i, c, inRound)
+		}
+		to(step{"the round of leader %b fails", 0, i + 1}, t)
 	case confirmed:
 		if !leads {
 			return
