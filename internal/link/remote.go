@@ -19,6 +19,7 @@ type remote struct {
 	cluster machine.ClusterID // of this member before the dial
 	notices notices
 
+	bound []byte          // binds the proof of the session keys to the stream; nil without TLS
 	via   string          // the relaying voter's address; "": the stream is direct
 	renew <-chan struct{} // closed when the stream should be replaced; nil: never
 

@@ -90,6 +90,7 @@ func onStageIn(t *testing.T, cluster machine.ClusterID, f func(t *testing.T, s *
 			Gossiped: s.gossiped.Wait,
 			Proved:   s.gossiped.Wait,
 			Dial:     s.dial,
+			Signer:   wire.NewKeySigner(),
 			Describe: func() (b []byte) { s.set(func() { b = []byte(s.description) }); return },
 			Explain:  func() string { return "the reason" },
 			Voters:   func(machine.ClusterID, wire.VoterSet) {},
@@ -222,7 +223,7 @@ func (s *stage) dial(ctx context.Context, to member.Process, via string) (Way, e
 	h.accept(far)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Way{Conn: near, Name: h.name, Voter: !h.mere, Renew: h.renew}, nil
+	return Way{Conn: near, Name: h.name, Voter: !h.mere, Bound: []byte("stream to " + h.name), Renew: h.renew}, nil
 }
 
 // A host is another member. Its address is its name.

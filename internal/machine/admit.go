@@ -165,13 +165,15 @@ func (s *State) admit(owner *session, key string, i int) {
 	w := s.removeWaiter(key, i)
 	s.lineage.remove(&w)
 	owner.index.waits--
-	owner.index.weight.add(weightOf(nil, "", w.under), -1)
 	var out Outcome
 	if w.upgrade != 0 {
+		owner.index.weight.add(weightOf(nil, "", w.under), -1)
 		out = s.makeExclusive(owner, key, &w, true)
 		s.step.revisit = append(s.step.revisit, key)
 	} else {
 		keys := s.keysOf(owner, w.seq, owner.index.requests.at(w.seq))
+		owner.index.weight.add(weightOf(keys, w.Meta, w.under), -1)
+		owner.index.weight.add(weightOf(keys, w.Meta, nil), 1)
 		for _, other := range keys {
 			if other != key {
 				s.removeWaiter(other, s.keys.get(other).find(&w))

@@ -17,6 +17,7 @@ type index struct {
 	held     int                 // keys of its grants
 	waits    int
 	unseen   int // remembered outcomes: waiters, unseen grants, answers
+	details  int // bytes by which the answers tell of other clients
 	weight   weight
 	rest     rest // of a dead session, from its first slice on: see ending.go
 }
@@ -169,6 +170,9 @@ func (s *State) deriveAnswers() error {
 		}
 		if a.late {
 			x.addPending(q.seq)
+		}
+		if x.details += a.details(); x.details > MaxDetails {
+			return broken(10, "the answers of session %x tell of more than %d bytes of others", q.session, MaxDetails)
 		}
 	}
 	return nil
@@ -354,6 +358,8 @@ func (x *index) diff(want *index) string {
 		return fmt.Sprintf("%d waiters, derived %d", x.waits, want.waits)
 	case x.unseen != want.unseen:
 		return fmt.Sprintf("%d unseen outcomes, derived %d", x.unseen, want.unseen)
+	case x.details != want.details:
+		return fmt.Sprintf("%d bytes of details, derived %d", x.details, want.details)
 	case x.weight != want.weight:
 		return fmt.Sprintf("weight %+v, derived %+v", x.weight, want.weight)
 	}

@@ -62,7 +62,8 @@ type memberStream struct {
 	finding atomic.Bool    // such a question waits
 
 	// Used by handle only, on the stream's reading goroutine.
-	term       *Term // nil before Attach
+	proof      *wire.KeyProof // of the stream's session keys; nil: none shown
+	term       *Term          // nil before Attach
 	subscriber *Subscriber
 	placed     []placed // requests that may wait in the member's lane, in ascending order of both numbers
 
@@ -161,7 +162,15 @@ func (m *memberStream) attach(q *stream.Request) {
 		q.Answer(wire.CodeNotLeader, wire.Marshal(&hint))
 		return
 	}
-	ok := m.term.attach(m.subscriber, req.Keys, req.New, func() {
+	if req.Proof != nil && m.guide.Bound != nil {
+		if !req.Proof.Holds(m.guide.Bound) {
+			m.term.refuse(m.subscriber, "a proof of session keys that was made for another stream")
+			q.Answer(wire.CodeBad, nil)
+			return
+		}
+		m.proof = req.Proof
+	}
+	ok := m.term.attach(m.subscriber, m.proved(req.Keys), m.proved(req.New), func() {
 		q.Answer(wire.CodeOK, wire.Marshal(&wire.AttachAnswer{
 			Term: m.term.Number(), TTL: m.term.Bound(), Members: m.term.Members(), Voters: m.guide.Hint().Voters,
 		}))
@@ -169,6 +178,20 @@ func (m *memberStream) attach(q *stream.Request) {
 	if !ok {
 		q.Answer(wire.CodeBusy, nil)
 	}
+}
+
+// proved returns the keys that count on the stream: all keys without TLS, and otherwise those
+// that the stream's signer has sealed. The others are as good as not shown.
+func (m *memberStream) proved(keys []machine.SessionKey) []machine.SessionKey {
+	if m.guide.Bound == nil {
+		return keys
+	}
+	shown := len(keys)
+	keys = slices.DeleteFunc(keys, func(k machine.SessionKey) bool { return !m.proof.Sealed(k) })
+	if len(keys) < shown {
+		m.term.refuse(m.subscriber, "session keys of another process")
+	}
+	return keys
 }
 
 // join makes the stream a subscriber of the present term. join reports false if

@@ -2,6 +2,7 @@ package termtest
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -293,6 +294,12 @@ func (m *Member) Reached() error {
 		return replica.ErrNoQuorum
 	}
 	return nil
+}
+
+// NewKey implements replica.Replica.
+func (m *Member) NewKey() (key machine.SessionKey) {
+	_, _ = rand.Read(key[:]) // never fails
+	return key
 }
 
 // Claim implements replica.Replica.
