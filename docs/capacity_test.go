@@ -44,7 +44,7 @@ type limit struct {
 	refused func(error) bool
 }
 
-// field says that an error is a *cluster.ConfigError of a field.
+// field reports whether an error is a *cluster.ConfigError of a field.
 func field(name string) func(error) bool {
 	return func(err error) bool {
 		var bad *cluster.ConfigError
@@ -261,7 +261,7 @@ func acquireAll(ctx context.Context, c *locks.Client, keys []string) error {
 	return err
 }
 
-// spread has the arguments judged, which Spread does before it looks at its ctx.
+// spread calls Spread with an ended ctx: Spread judges its arguments before its ctx.
 func spread(ctx context.Context, c *locks.Client, name string, shards int, o ...locks.SpreadOption) error {
 	ended, end := context.WithCancel(ctx)
 	end()
@@ -390,7 +390,7 @@ func constantsOf(t *testing.T, path string) *types.Scope {
 		})
 		parsed = append(parsed, f)
 	}
-	// A constant that needs another package stays unknown: no row may name one.
+	// A constant made from another package's constants stays unknown: no row may name one.
 	conf := types.Config{Error: func(error) {}, Importer: noImports{}}
 	pkg, _ := conf.Check(path, files, parsed, nil)
 	return pkg.Scope()
