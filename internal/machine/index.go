@@ -19,7 +19,8 @@ type index struct {
 	unseen   int // remembered outcomes: waiters, unseen grants, answers
 	details  int // bytes by which the answers tell of other clients
 	weight   weight
-	rest     rest // of a dead session, from its first slice on: see ending.go
+	load     *nodeLoad // of the session's node: see nodeload.go
+	rest     rest      // of a dead session, from its first slice on: see ending.go
 }
 
 // location says where a request is.
@@ -41,19 +42,31 @@ const (
 
 func newIndex(id SessionID) *index { return &index{id: id} }
 
+// weigh adds n times a weight.
+func (x *index) weigh(w weight, n int) {
+	x.weight.add(w, n)
+	x.load.weight.add(w, n)
+}
+
+// wait counts n more waiters.
+func (x *index) wait(n int) {
+	x.waits += n
+	x.load.waits += n
+}
+
 // queued notes that the request of seq waits at a location.
 func (x *index) queued(seq uint64, at location, w weight) {
 	x.requests.set(seq, at)
-	x.weight.add(w, 1)
-	x.waits++
+	x.weigh(w, 1)
+	x.wait(1)
 	x.unseen++
 }
 
 // dequeued notes that the request of seq has left all queues without an outcome.
 func (x *index) dequeued(seq uint64, w weight) {
 	x.requests.remove(seq)
-	x.weight.add(w, -1)
-	x.waits--
+	x.weigh(w, -1)
+	x.wait(-1)
 	x.unseen--
 }
 
@@ -86,6 +99,9 @@ func (x *index) addFormer(former Token, seq uint64) {
 // states, a request for several keys that is not at all of them, or two requests under one
 // token.
 func (s *State) derive() error {
+	for _, o := range s.sessions.all {
+		s.joinNode(o)
+	}
 	list := s.keys.derive()
 	sets := make(setCursors, s.sets.n)
 	tokens := make([]owned, 0, len(list))
@@ -152,6 +168,12 @@ func (s *State) derive() error {
 	if err := s.deriveGroups(); err != nil {
 		return err
 	}
+	s.deriveEnding()
+	return nil
+}
+
+// deriveEnding notes what is left of dead sessions.
+func (s *State) deriveEnding() {
 	for _, o := range s.sessions.all {
 		if o.ending != 0 {
 			s.ending++
@@ -160,7 +182,6 @@ func (s *State) derive() error {
 			o.index.rest = o.index.collect(o.ending != 0)
 		}
 	}
-	return nil
 }
 
 // deriveAnswers puts the answers in the indexes of their sessions.
@@ -254,9 +275,9 @@ func (s *State) deriveGrant(key string, g *grant) (*index, error) {
 	if g.set {
 		list := s.sets.get(g.requestID)
 		keys = len(list)
-		x.weight.add(weightOf(list, g.Meta, nil), 1)
+		x.weigh(weightOf(list, g.Meta, nil), 1)
 	} else {
-		x.weight.add(weight{1, len(key) + len(g.Meta)}, 1)
+		x.weigh(weight{1, len(key) + len(g.Meta)}, 1)
 	}
 	x.held += keys
 	if g.former != 0 {
@@ -272,8 +293,8 @@ func (s *State) deriveWaiter(key string, w *waiter) error {
 	if err != nil {
 		return err
 	}
-	x.waits++
-	x.weight.add(s.weighAt(s.sessions.get(w.session), w, at), 1)
+	x.wait(1)
+	x.weigh(s.weighAt(s.sessions.get(w.session), w, at), 1)
 	s.lineage.add(w)
 	return nil
 }

@@ -62,6 +62,14 @@ const (
 // waiters.
 const MaxHeldBytes = 32 << 20
 
+// Limits of what all sessions of one node have together: see nodeload.go.
+const (
+	MaxNodeSessions  = 1 << 14
+	MaxNodeWaits     = 1 << 18
+	MaxNodeHeld      = 1 << 21   // keys that they hold or wait for
+	MaxNodeHeldBytes = 512 << 20 // bytes of these keys, of their metas and lineages
+)
+
 // MaxChanges bounds how far back Changes looks.
 const MaxChanges = 1 << 16
 
