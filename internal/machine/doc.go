@@ -134,7 +134,8 @@
 //	                   group, and a look at each group where a limit of all groups is near
 //	Found of a successor  the whole table: the cluster serves nobody then
 //
-// Four parts are bounded by the table alone, and are long in a table made for that:
+// Four parts are bounded by the table alone, where the quotas of a node (nodeload.go) bound the
+// share of each member. They are long in a table made for that:
 //
 //   - A command that frees keys grants in the same step everything that no longer waits: of
 //     each key MaxWaiters readers, and of a tree all waiters below. So does Lift.
