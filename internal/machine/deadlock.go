@@ -88,7 +88,7 @@ type search struct {
 }
 
 // MaxSearch bounds the steps of a search, since a search may meet every waiter of the
-// table. A step is a holder or a waiter looked at, about 25 ns; a vertex is vertexSteps,
+// table. A step is a holder or a waiter looked at, 25 to 50 ns; a vertex is vertexSteps,
 // and an edge edgeSteps. A request whose search would be longer is refused as
 // TooManyWaiters with the Limit 0. Ten thousand waiters of one key, each under a grant, are
 // within the bound.
