@@ -39,7 +39,7 @@ vet: ## gofmt and go vet
 lint: ## staticcheck, at the version that CI uses
 	go run $(STATICCHECK) ./...
 
-deploy: ## play the manifests for Kubernetes with real processes (Linux, root; takes three minutes)
+deploy: ## play the manifests for Kubernetes with real processes (Linux, root; takes four minutes)
 	DEPLOY_PLAYS=. bash .ci/run deploy
 
 cross: ## build for every system and architecture we promise
@@ -64,7 +64,7 @@ release: ## the command for every system, in dist/, after a check that two clone
 	WARDMOTE_RELEASE=1 go test -count=1 ./internal/release
 	go run ./internal/release -o dist
 
-bench: ## compare with etcd, ZooKeeper and Redis, as far as they are there; takes a quarter of an hour
+bench: ## compare with etcd, ZooKeeper and Redis, as far as they are there; takes about forty minutes
 	cd internal/bench && go run . -o ../../docs/benchmark.md $(BENCH)
 	go test -count=1 ./docs -run Figures -rewrite-figures
 

@@ -72,7 +72,7 @@ func TestComposePlay(t *testing.T) {
 	h.logf("up --wait: all healthy after %.1f s", h.healthy(time.Minute).Seconds())
 	first := h.grant("orders-1", "nightly")
 
-	// One crash: the two others hold what they hold.
+	// One crash: the other two keep their locks.
 	kept, lines := h.hold("orders-2", "kept")
 	h.up["orders-1"].kill(true)
 	h.logf("a container crashed: a grant elsewhere after %.1f s", h.until("orders-3", "elsewhere").Seconds())
@@ -158,7 +158,7 @@ func (s *service) user() (uid, gid string) {
 	return uid, gid
 }
 
-// command is the program in the container's network, as its user and in its environment.
+// command returns the program's command line in the container's network, with the file's user and environment.
 func (s *service) command(ctx context.Context, args ...string) *exec.Cmd {
 	uid, gid := s.user()
 	args = append([]string{"netns", "exec", s.at.namespace, "setpriv", "--pdeathsig", "KILL", "--no-new-privs",
@@ -173,8 +173,8 @@ func (s *service) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start runs the container until stop or kill(false): a process that ends is started
-// again, after pauses as Docker makes them.
+// start runs the container until stop or kill(false): the restart policy starts the next
+// process, after Docker's pauses.
 func (s *service) start() {
 	s.h.t.Helper()
 	s.h.writeSecret(s)
@@ -380,7 +380,7 @@ func (h *host) writeSecret(s *service) {
 	}
 }
 
-// end ends all, and tells the logs of a failed play.
+// end ends all containers, and prints the logs of a failed play.
 func (h *host) end() {
 	for _, s := range h.up {
 		s.kill(false)

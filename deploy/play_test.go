@@ -182,7 +182,7 @@ func playNodeLoss(w *town) {
 	w.logf("the node is back, its old pods have ended; longest time without a grant %v", longest)
 	w.judge(longest)
 
-	// A drain takes one pod, and the second one waits for its successor.
+	// A drain evicts one pod, and the second pod waits for the first one's successor.
 	first, second := w.survivor(), (*pod)(nil)
 	if err := w.evict(first); err != nil {
 		w.t.Error(err)

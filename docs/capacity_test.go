@@ -44,7 +44,7 @@ type limit struct {
 	refused func(error) bool
 }
 
-// field says that an error is a *cluster.ConfigError of a field.
+// field reports whether an error is a *cluster.ConfigError of a field.
 func field(name string) func(error) bool {
 	return func(err error) bool {
 		var bad *cluster.ConfigError
@@ -231,12 +231,16 @@ var limits = map[string][]limit{
 			}), field("Config.Security.Secrets")},
 		{"processes that a member knows, the dead of the last minutes included", "internal/gossip.maxKnown", count64, "the next one is in nobody's list until there is room", nil, nil},
 		{"of these, processes of one host", "internal/gossip.maxOfHost", count64, "the same", nil, nil},
-		{"open clients of one member", "internal/term.maxMemberSessions", count64, "calls of the next client wait", nil, nil},
+		{"open clients of one member", "internal/machine.MaxNodeSessions", count64, "`locks.ErrQuota`", nil, nil},
+		{"keys that all clients of one member hold and wait for", "internal/machine.MaxNodeHeld", count64, "`locks.ErrQuota`", nil, nil},
+		{"bytes of these keys and metas", "internal/machine.MaxNodeHeldBytes", size, "`locks.ErrQuota`", nil, nil},
+		{"waits of all clients of one member", "internal/machine.MaxNodeWaits", count64, "`locks.ErrQuota`", nil, nil},
 		{"connections of a port", "internal/port.maxConns", count64, "an idle one gives way, or the new one is refused", nil, nil},
 		{"requests under way from a member", "internal/stream.MaxServing", count64, "the member sends the request again", nil, nil},
 		{"requests that wait for the leader's log", "internal/term.maxProposals", count64, "the member sends the request again", nil, nil},
 		{"of these, from one member", "internal/term.maxLane", count64, "the same", nil, nil},
 		{"bytes of these requests", "internal/term.maxQueueBytes", size, "the same", nil, nil},
+		{"of these, from one member", "internal/term.maxLaneBytes", size, "the same", nil, nil},
 	},
 	"The log and the store": {
 		{"an entry of the log", "internal/term.maxEntryBytes", size, "the next entry takes the rest", nil, nil},
@@ -257,7 +261,7 @@ func acquireAll(ctx context.Context, c *locks.Client, keys []string) error {
 	return err
 }
 
-// spread has the arguments judged, which Spread does before it looks at its ctx.
+// spread calls Spread with an ended ctx: Spread judges its arguments before its ctx.
 func spread(ctx context.Context, c *locks.Client, name string, shards int, o ...locks.SpreadOption) error {
 	ended, end := context.WithCancel(ctx)
 	end()
@@ -386,7 +390,7 @@ func constantsOf(t *testing.T, path string) *types.Scope {
 		})
 		parsed = append(parsed, f)
 	}
-	// A constant that needs another package stays unknown: no row may name one.
+	// A constant made from another package's constants stays unknown: no row may name one.
 	conf := types.Config{Error: func(error) {}, Importer: noImports{}}
 	pkg, _ := conf.Check(path, files, parsed, nil)
 	return pkg.Scope()

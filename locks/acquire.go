@@ -37,6 +37,7 @@ var errCleanups = errors.New("locks: a release of the key is under way")
 //     one of these, and more than about 10,000 waiters with locks or trees of their own
 //     would have to be searched for a deadlock.
 //   - ErrTooManyKeys: the client has as many keys as a client may have.
+//   - ErrQuota: the clients of this member together have as much as a member may have.
 //   - *DeadlockError: if waiting would close a cycle (A waits for B, B for C, C
 //     for A, through any number of clients), Acquire fails at once and the
 //     error lists the cycle. A waiter counts as the holder of a lock only if
@@ -167,8 +168,9 @@ func (s *session) acquire(ctx, parent context.Context, req acquireRequest) (*Loc
 
 // acquireNew asks the cluster for a new grant, and waits for the verdict.
 func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
-	wctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	w := newWaiter(ctx, parent, req)
+	wctx := &w.bound
+	defer wctx.Close()
 	keys := req.allKeys()
 	s.mu.Lock()
 	canTake := s.cleanups.canTake(keys)
@@ -186,7 +188,6 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		}
 		cmd.Under = held
 	}
-	w := &waiter{acquireRequest: req, parent: parent, cancel: cancel}
 	freed, err := s.register(w, keys)
 	for err == errCleanups { // since the look above another call has taken a release along
 		if err := s.awaitCleanups(wctx, keys); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // A caller may give up a wait, or fail to release a grant. The cluster must
@@ -307,6 +308,7 @@ func (s *session) awaitCleanups(ctx context.Context, keys []string) error {
 		maps.Copy(pending, s.cleanups.byKey[key])
 	}
 	s.unlockAndSend(s.cleanups.removeLazy(func(d *cleanup) bool { _, is := pending[d]; return is }))
+	ended, alsoEnded := replica.Ends(ctx)
 	for d := range pending {
 		select {
 		case <-d.done:
@@ -314,7 +316,9 @@ func (s *session) awaitCleanups(ctx context.Context, keys []string) error {
 			return nil
 		case <-s.c.closing.Done():
 			return ErrClosed
-		case <-ctx.Done():
+		case <-ended:
+			return s.c.whyEnded(ctx)
+		case <-alsoEnded:
 			return s.c.whyEnded(ctx)
 		}
 	}

@@ -69,9 +69,6 @@ func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 	}
 	s.resolve(w, out)
 	s.mu.Unlock()
-	// The waiter's proposal may still be looking for a leader, although the
-	// verdict is known.
-	w.cancel(nil)
 	if release != nil {
 		s.startCleanup(release)
 	}
@@ -145,7 +142,6 @@ func (s *session) handleRefused(seq uint64, out machine.Outcome) {
 	}
 	s.resolve(w, out)
 	s.mu.Unlock()
-	w.cancel(nil)
 }
 
 // handleNotice handles the news for a holder: the grant is contended, or a

@@ -354,7 +354,7 @@ func TestALazyReleaseGoesWithTwoRequests(t *testing.T) {
 				var waiters []*waiter
 				var lists [][]*cleanup
 				for _, key := range []string{"other", "k"} {
-					w := &waiter{acquireRequest: acquireRequest{key: key, began: time.Now()}, parent: bg, cancel: func(error) {}}
+					w := newWaiter(bg, bg, acquireRequest{key: key, began: time.Now()})
 					freed, err := s.register(w, []string{key})
 					if err != nil || len(freed) != 1 || freed[0].keys[0] != "k" {
 						t.Fatalf("%s takes %d releases along, %v", key, len(freed), err)

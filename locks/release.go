@@ -7,6 +7,7 @@ import (
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // Release releases the lock. When Release returns, with or without an error,
@@ -127,11 +128,11 @@ func (s *session) proposeRelease(ctx context.Context, d *cleanup) error {
 	var out machine.Outcome
 	err := endOf(ctx)
 	if ctx.Err() == nil {
-		rctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(s.ctx, cancel)()
+		var rctx replica.Either
+		rctx.Begin(ctx, s.ctx)
+		defer rctx.Close()
 		for {
-			out, err = s.propose(rctx, func(seen []uint64) machine.Command { return d.command(s.id, seen) })
+			out, err = s.propose(&rctx, func(seen []uint64) machine.Command { return d.command(s.id, seen) })
 			if !s.valueAnswered(d, out, err) && !d.retryWithoutSuccessor(out, err) {
 				break
 			}

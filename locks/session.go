@@ -161,7 +161,7 @@ func (s *session) lose(reason Reason) {
 	s.unlockAndCancel(cancels)
 
 	for _, w := range waiters {
-		w.cancel(&SessionError{Key: w.key, Reason: reason})
+		w.end(&SessionError{Key: w.key, Reason: reason})
 	}
 	s.cancel()
 }
@@ -193,7 +193,7 @@ func (s *session) drain() {
 	waiters := slices.Collect(maps.Values(s.waiters))
 	s.unlockAndCancel(cancels)
 	for _, w := range waiters {
-		w.cancel(ErrClosed)
+		w.end(ErrClosed)
 	}
 }
 

@@ -2,16 +2,19 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -51,28 +54,43 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// Each system that runs on this host does its workloads, and says so where it cannot.
+// Each system that runs on this host does the workloads of its settings, and says so where
+// it cannot.
 func TestEachSystem(t *testing.T) {
+	do := map[setting][]string{
+		oneProcess: {"own/16", "lazy/1", "again/1", "hot/2", "zipf/64", "set/16", "readers/64", "thin/1", "held/1M"},
+		processes:  {"processes/16", "processes-hot/16", "killed", "restart/1M"},
+		delayed:    {"delay/1", "delay-lazy/1", "delay-hot/16", "delay-leader/1"},
+	}
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			if err := k.there(); err != nil {
 				t.Skip(err)
 			}
-			pl, err := startPlayer(k, t.TempDir())
-			if pl != nil {
-				defer pl.stop()
-			}
+			pl, err := beginPlayer(k, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"own/16", "lazy/1", "again/1", "hot/2", "zipf/64", "set/16", "readers/64", "thin/1"} {
-				s, err := pl.do(job{Workload: name, For: 200 * time.Millisecond})
-				if err != nil {
-					t.Fatal(err)
+			defer pl.stop()
+			if err := pl.up(); err != nil {
+				t.Fatal(err)
+			}
+			for _, in := range k.in {
+				for _, name := range do[in] {
+					s, err := pl.do(job{Workload: name, For: 200 * time.Millisecond, Smoke: true})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if s.NotHad || len(s.Figures) > 0 && s.Err == "" {
+						continue
+					}
+					if k.ours && s.Entries == 0 || s.Cycles == 0 || s.Err != "" {
+						t.Errorf("%s: %+v", name, s)
+					}
 				}
-				if strings.HasPrefix(k.name, "wardmote") && s.Entries == 0 || s.Cycles == 0 && !s.NotHad || s.Err != "" && !s.NotHad {
-					t.Errorf("%s: %+v", name, s)
-				}
+			}
+			if k.in[0] != oneProcess {
+				return
 			}
 			s, err := pl.do(job{Workload: "open/half", For: time.Second, PerSecond: 100})
 			if err != nil || s.Err != "" {
@@ -85,10 +103,104 @@ func TestEachSystem(t *testing.T) {
 	}
 }
 
+// wardmote does each workload of the settings that its systems are in: an absence is a peer's.
+func TestWardmoteDoesEachWorkload(t *testing.T) {
+	for _, w := range workloads {
+		n := 0
+		for _, k := range kinds {
+			if k.ours && k.class == durable && slices.Contains(k.in, w.in) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s: %d durable systems of wardmote in the setting %q", w.name, n, w.in)
+		}
+	}
+}
+
+// The callers of several processes are together those of one.
+func TestPart(t *testing.T) {
+	var got []int
+	w := workload{callers: 7, cycle: func(_ context.Context, _ caller, i int, _ *rand.Rand) (time.Duration, error) {
+		got = append(got, i)
+		return 0, nil
+	}}
+	for part := range 3 {
+		p := w.part(part, 3)
+		for i := 0; i*3+part < w.callers; i++ {
+			p.cycle(t.Context(), nil, i, nil)
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, []int{0, 1, 2, 3, 4, 5, 6}) {
+		t.Errorf("the callers are %v", got)
+	}
+}
+
+// A grant is that of the first attempt that succeeds, however long an earlier one hangs.
+func TestAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		at, err := attempts(t.Context(), func(ctx context.Context, n int) error {
+			if n < 3 {
+				<-ctx.Done() // as a request to a dead leader
+				return ctx.Err()
+			}
+			time.Sleep(5 * time.Millisecond)
+			return nil
+		})
+		if took := at.Sub(begun); err != nil || took != 3*attemptEvery+5*time.Millisecond {
+			t.Errorf("the grant came after %v: %v", took, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := attempts(ctx, func(context.Context, int) error { return errNoStart }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("attempts that all fail end with %v", err)
+		}
+	})
+}
+
+// A system that fails, or ends, is left out from then on; the others go on, and the run
+// fails.
+func TestAFailureIsTold(t *testing.T) {
+	var log strings.Builder
+	p := plan{rounds: 2, turn: time.Second}
+	w, err := workloadOf("own/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := func(lines ...sample) *player {
+		var b bytes.Buffer
+		for _, s := range lines {
+			if err := json.NewEncoder(&b).Encode(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return &player{jobs: json.NewEncoder(&log), samples: json.NewDecoder(&b)}
+	}
+	good, bad, dead := answers(someSample(1), someSample(2)), answers(sample{Err: "disk\nfull"}), answers(someSample(3))
+	good.kind.name, bad.kind.name, dead.kind.name = "good", "bad", "dead"
+	tab, err := p.play(t.Context(), w, []*player{good, bad, dead}, nil)
+	if err != nil || len(tab.samples["good"]) != 2 || len(tab.failures) != 2 {
+		t.Fatalf("%+v, %v", tab, err)
+	}
+	if got := tab.missing["bad"]; got != "failed: disk full" {
+		t.Errorf("the report says %q", got)
+	}
+	if dead.ended == nil {
+		t.Error("a dead player is asked again")
+	}
+}
+
 // A system that cannot be started says why.
 func TestAFailedStart(t *testing.T) {
 	k := kind{name: "none", start: nil}
-	if _, err := startPlayer(k, t.TempDir()); err == nil {
+	pl, err := beginPlayer(k, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pl.stop()
+	if err := pl.up(); err == nil {
 		t.Fatal("a system that nobody knows was started")
 	}
 	in, out := io.Pipe()

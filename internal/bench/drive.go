@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,7 +30,7 @@ type plan struct {
 const runIn = 200 * time.Millisecond
 
 // smokeTurn is the length of a turn of -smoke.
-const smokeTurn = 300 * time.Millisecond
+const smokeTurn = 150 * time.Millisecond
 
 // A player is the process of a system.
 type player struct {
@@ -39,6 +40,7 @@ type player struct {
 	jobs    *json.Encoder
 	in      io.Closer
 	samples *json.Decoder
+	ended   error // the process does no more jobs
 }
 
 // A table is the samples of one workload: by system, one for each round.
@@ -46,7 +48,8 @@ type table struct {
 	workload workload
 	samples  map[string][]sample
 	missing  map[string]string // by system: why there are no samples
-	rate     float64           // cycles a second that an open loop begins
+	failures []error
+	rate     float64 // cycles a second that an open loop begins
 }
 
 func (p plan) run(ctx context.Context) error {
@@ -84,7 +87,11 @@ func (p plan) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.write()
+	err = r.write()
+	for _, t := range r.tables {
+		err = errors.Join(err, errors.Join(t.failures...))
+	}
+	return err
 }
 
 // names returns the names of some elements.
@@ -118,14 +125,17 @@ func (p plan) playIn(ctx context.Context, in setting, chosen []kind, dir string,
 		if !slices.Contains(k.in, in) {
 			continue
 		}
-		pl, err := startPlayer(k, filepath.Join(dir, string(in[:1])+k.name))
-		if pl != nil {
-			players = append(players, pl)
-		}
+		pl, err := beginPlayer(k, filepath.Join(dir, string(in[:1])+k.name))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "%s is up: %s\n", k.name, pl.version)
+		players = append(players, pl)
+	}
+	for _, pl := range players {
+		if err := pl.up(); err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "%s is up: %s\n", pl.kind.name, pl.version)
 	}
 	for _, w := range todo {
 		t, err := p.play(ctx, w, players, r.tables)
@@ -161,9 +171,9 @@ func (p plan) choose() (chosen []kind, left map[string]error, err error) {
 	return chosen, left, nil
 }
 
-// startPlayer starts the process of a system, and waits until the system is up. The
-// caller must stop the player even after an error.
-func startPlayer(k kind, dir string) (*player, error) {
+// beginPlayer starts the process of a system, which then starts the system. It must be
+// called by the main goroutine: see apart.
+func beginPlayer(k kind, dir string) (*player, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -186,15 +196,20 @@ func startPlayer(k kind, dir string) (*player, error) {
 		return nil, err
 	}
 	pl := &player{kind: k, cmd: cmd, jobs: json.NewEncoder(in), in: in, samples: json.NewDecoder(out)}
+	return pl, nil
+}
+
+// up waits until the system is up.
+func (pl *player) up() error {
 	var first sample
 	if err := pl.samples.Decode(&first); err != nil {
-		return pl, fmt.Errorf("%s did not start: %w", k.name, err)
+		return fmt.Errorf("%s did not start: %w", pl.kind.name, err)
 	}
 	if first.Err != "" {
-		return pl, fmt.Errorf("%s did not start: %s", k.name, first.Err)
+		return fmt.Errorf("%s did not start: %s", pl.kind.name, first.Err)
 	}
 	pl.version = first.Version
-	return pl, nil
+	return nil
 }
 
 // do has the player do a job.
@@ -244,17 +259,21 @@ func (p plan) play(ctx context.Context, w workload, players []*player, before []
 			if err := ctx.Err(); err != nil {
 				return t, err
 			}
+			if pl.ended != nil {
+				t.missing[pl.kind.name] = "ended in an earlier workload"
+			}
 			if t.missing[pl.kind.name] != "" {
 				continue
 			}
-			s, err := pl.do(job{Workload: w.name, RunIn: runIn, For: p.turn, PerSecond: t.rate, Smoke: p.smoke})
+			s, err := pl.do(job{Workload: w.name, RunIn: min(runIn, p.turn/2), For: p.turn, PerSecond: t.rate, Smoke: p.smoke})
 			switch {
 			case err != nil:
-				return t, err
+				pl.ended = err
+				t.fail(pl.kind.name, err.Error())
 			case s.NotHad:
-				t.missing[pl.kind.name] = "not to be had"
+				t.missing[pl.kind.name] = s.Err
 			case s.Err != "":
-				return t, fmt.Errorf("%s, %s: %s", w.name, pl.kind.name, s.Err)
+				t.fail(pl.kind.name, s.Err)
 			default:
 				t.samples[pl.kind.name] = append(t.samples[pl.kind.name], s)
 				if w.event != nil {
@@ -266,6 +285,14 @@ func (p plan) play(ctx context.Context, w workload, players []*player, before []
 		}
 	}
 	return t, nil
+}
+
+// fail notes that a system failed. Its samples stay: the report says so beside them.
+func (t *table) fail(system, why string) {
+	why = strings.Join(strings.Fields(why), " ")
+	t.missing[system] = "failed: " + why
+	t.failures = append(t.failures, fmt.Errorf("%s, %s: %s", t.workload.name, system, why))
+	fmt.Fprintln(os.Stderr, "bench:", t.failures[len(t.failures)-1])
 }
 
 // peakRate returns the median rate of a system in a workload: "etcd own/256".

@@ -20,6 +20,7 @@ func init() {
 func main() {
 	var (
 		serve    = flag.String("serve", "", "be the process of this `system`: for bench itself")
+		member   = flag.String("member", "", "with -serve member: the member, in `JSON`")
 		dir      = flag.String("dir", "", "keep the systems' data below this `directory` (default: a temporary one)")
 		list     = flag.Bool("list", false, "print the systems and the workloads")
 		rounds   = flag.Int("rounds", 9, "rounds of each workload: a round has one turn of each system")
@@ -35,6 +36,13 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+	if *serve == "member" {
+		if err := serveMember(*member, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: member:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(*serve, plan{
 		dir: *dir, list: *list, rounds: *rounds, turn: *turn, only: split(*only), systems: split(*systems), smoke: *smoke, quick: *quick, report: *markdown,
 	}); err != nil {

@@ -300,7 +300,8 @@ func (r report) events(w io.Writer) {
 			}
 			if samples := t.samples[s.kind.name]; len(samples) > 0 {
 				fmt.Fprintf(w, "| %s | %s | %s |\n", t.workload.title, s.kind.name, figuresText(samples))
-			} else if why := t.missing[s.kind.name]; why != "" {
+			}
+			if why := t.missing[s.kind.name]; why != "" {
 				fmt.Fprintf(w, "| %s | %s | %s |\n", t.workload.title, s.kind.name, why)
 			}
 		}
@@ -316,7 +317,7 @@ func figuresText(samples []sample) string {
 			values = append(values, s.Figures[i].Value)
 		}
 		spread := spreadOf(values)
-		text := fmt.Sprintf("%s: %s %s", f.Name, digits(spread.median), f.Unit)
+		text := strings.TrimSpace(fmt.Sprintf("%s: %s %s", f.Name, digits(spread.median), f.Unit))
 		if len(values) > 1 {
 			text += fmt.Sprintf(" (%s-%s)", digits(spread.least), digits(spread.most))
 		}
@@ -336,13 +337,13 @@ func (r report) details(w io.Writer) {
 		}
 		for _, sys := range r.systems {
 			s := t.samples[sys.kind.name]
-			if len(s) == 0 {
-				if why := t.missing[sys.kind.name]; why != "" && sys.in == t.workload.in {
-					fmt.Fprintf(w, "| %s | %s | %s | | | | | | | | | | |\n", t.workload.name, sys.kind.name, why)
-				}
+			if sys.in != t.workload.in {
 				continue
 			}
-			if sys.in != t.workload.in {
+			if why := t.missing[sys.kind.name]; why != "" {
+				fmt.Fprintf(w, "| %s | %s | %s | | | | | | | | | | |\n", t.workload.name, sys.kind.name, why)
+			}
+			if len(s) == 0 {
 				continue
 			}
 			span := func(f func(sample) time.Duration) time.Duration {

@@ -26,7 +26,7 @@ type job struct {
 type sample struct {
 	Version string `json:",omitempty"`
 	Err     string `json:",omitempty"`
-	NotHad  bool   `json:",omitempty"`
+	NotHad  bool   `json:",omitempty"` // Err is an absence
 
 	Cycles   uint64
 	Elapsed  time.Duration
@@ -83,7 +83,7 @@ func serve(k kind, dir string, in io.Reader, out io.Writer) error {
 		}
 		done, err := do(s, dir, j)
 		if err != nil {
-			done = sample{Err: err.Error(), NotHad: errors.Is(err, errNotHad)}
+			done = sample{Err: err.Error(), NotHad: errors.As(err, new(absence))}
 		}
 		if err := answer.Encode(done); err != nil {
 			return errors.Join(err, s.stop())
@@ -92,7 +92,7 @@ func serve(k kind, dir string, in io.Reader, out io.Writer) error {
 }
 
 // eventPatience bounds one event.
-const eventPatience = 5 * time.Minute
+const eventPatience = 15 * time.Minute
 
 // do runs one job.
 func do(s system, dir string, j job) (sample, error) {
@@ -106,7 +106,11 @@ func do(s system, dir string, j job) (sample, error) {
 		figures, err := w.event(ctx, s, j.Smoke)
 		return sample{Figures: figures}, err
 	}
-	callers := make([]caller, w.callers)
+	many, apart := s.(manyProcesses)
+	var callers []caller
+	if !apart {
+		callers = make([]caller, w.callers)
+	}
 	for i := range callers {
 		callers[i], err = s.caller(context.Background(), w.at, i, w.contend)
 		if err != nil {
@@ -114,8 +118,8 @@ func do(s system, dir string, j job) (sample, error) {
 		}
 	}
 	turn := func(d time.Duration) (result, time.Duration) {
-		if m, ok := s.(manyProcesses); ok {
-			return m.turn(j, d)
+		if apart {
+			return many.turn(j, d)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), d)
 		defer cancel()

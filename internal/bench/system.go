@@ -19,8 +19,16 @@ const (
 	weaker  class = "weaker"  // a lock is lost, or held twice, with the loss of one server
 )
 
-// errNotHad means that the system lacks the feature.
-var errNotHad = errors.New("not to be had")
+// An absence is the reason why a system has no sample of a workload, and no failure.
+type absence string
+
+func (a absence) Error() string { return string(a) }
+
+const (
+	errNotHad      absence = "not to be had" // the system lacks the feature
+	errNotMeasured absence = "not measured"
+	errNotDurable  absence = "nothing in memory outlives a majority"
+)
 
 // A caller is one goroutine's way to a system. Its methods are called by one goroutine
 // at a time.
@@ -98,9 +106,19 @@ var kinds = []kind{
 	{"wardmote", true, durable, []setting{oneProcess}, "wardmote, `Dir`", always, startWardmote(wardmoteOptions{class: durable})},
 	{"wardmote-boot", true, boot, []setting{oneProcess}, "wardmote, `Dir` and `SyncBoot`", bootThere, startWardmote(wardmoteOptions{class: boot})},
 	{"wardmote-memory", true, memory, []setting{oneProcess}, "wardmote, in memory", always, startWardmote(wardmoteOptions{class: memory})},
-	{"etcd", false, durable, []setting{oneProcess}, "etcd, embedded", always, startEtcd},
-	{"zookeeper", false, durable, []setting{oneProcess}, "ZooKeeper, three processes", zookeeperThere, startZooKeeper},
-	{"redis", false, weaker, []setting{oneProcess}, "Redis, one server in memory", redisThere, startRedis},
+	{"etcd", false, durable, []setting{oneProcess}, "etcd, embedded", always, startEtcd(false)},
+	{"zookeeper", false, durable, []setting{oneProcess, processes}, "ZooKeeper, three processes", zookeeperThere, startZooKeeper(false)},
+	{"redis", false, weaker, []setting{oneProcess}, "Redis, one server in memory", redisThere, startRedis(false)},
+
+	{"wardmote-processes", true, durable, []setting{processes}, "wardmote, `Dir`", always, startWardmoteProcesses(durable)},
+	{"wardmote-memory-processes", true, memory, []setting{processes}, "wardmote, in memory", always, startWardmoteProcesses(memory)},
+	{"etcd-processes", false, durable, []setting{processes}, "etcd, three processes", always, startEtcdProcesses},
+
+	{"wardmote-delay", true, durable, []setting{delayed}, "wardmote, `Dir`", always, startWardmote(wardmoteOptions{class: durable, late: true})},
+	{"wardmote-memory-delay", true, memory, []setting{delayed}, "wardmote, in memory", always, startWardmote(wardmoteOptions{class: memory, late: true})},
+	{"etcd-delay", false, durable, []setting{delayed}, "etcd, embedded", always, startEtcd(true)},
+	{"zookeeper-delay", false, durable, []setting{delayed}, "ZooKeeper, three processes", zookeeperThere, startZooKeeper(true)},
+	{"redis-delay", false, weaker, []setting{delayed}, "Redis, one server in memory; the delay is between callers and server", redisThere, startRedis(true)},
 }
 
 func always() error { return nil }

@@ -101,6 +101,8 @@ type Link struct {
 	claims   uint64     // calls of Claim
 	changed  wakeup.All // up has changed
 
+	outcomes sync.Pool // of *verdict[machine.Outcome]
+
 	describing sync.Mutex // descriptions leave in the order of their making
 
 	known known // for reports

@@ -301,6 +301,9 @@ func (s checker) checkDerived() error {
 	if !maps.EqualFunc(s.lineage, fresh.lineage, func(a, b *branch) bool { return maps.Equal(a.waiters, b.waiters) }) {
 		return broken(11, "lineage of %d grants, derived %d, or others", len(s.lineage), len(fresh.lineage))
 	}
+	if err := s.checkNodes(fresh.nodes); err != nil {
+		return err
+	}
 	sameGrant := func(a, b owned) bool { return a.token == b.token && a.by.id == b.by.id }
 	if is, want := s.owners.all(), fresh.owners.all(); !slices.EqualFunc(is, want, sameGrant) {
 		return broken(11, "owners of %d grants, derived %d, or others", len(is), len(want))

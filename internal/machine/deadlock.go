@@ -179,7 +179,7 @@ func (s *State) waitsForEver(owner *session, w *waiter, keys []string, i int) (o
 	q := w.requestID
 	owner.index.requests.set(w.seq, location{key: keys[0], set: w.set, phase: waiting})
 	if w.set {
-		s.sets.set(q, keys)
+		s.sets.set(q, slices.Clone(keys))
 	}
 	s.lineage.add(w)
 	var made []string

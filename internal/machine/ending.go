@@ -190,6 +190,7 @@ func (s *State) takeSlice(gone []*session, work int) {
 	for _, o := range gone {
 		if o.ending != 0 && o.index.isEmpty() {
 			s.sessions.del(o.id)
+			s.leaveNode(o)
 			s.refs.remove(refEntry(o.id))
 			s.ending--
 			s.step.events = append(s.step.events, Event{Kind: EventEnded, Session: o.id, Reason: o.ending})

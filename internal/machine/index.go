@@ -17,8 +17,10 @@ type index struct {
 	held     int                 // keys of its grants
 	waits    int
 	unseen   int // remembered outcomes: waiters, unseen grants, answers
+	details  int // bytes by which the answers tell of other clients
 	weight   weight
-	rest     rest // of a dead session, from its first slice on: see ending.go
+	load     *nodeLoad // of the session's node: see nodeload.go
+	rest     rest      // of a dead session, from its first slice on: see ending.go
 }
 
 // location says where a request is.
@@ -40,19 +42,31 @@ const (
 
 func newIndex(id SessionID) *index { return &index{id: id} }
 
+// weigh adds n times a weight.
+func (x *index) weigh(w weight, n int) {
+	x.weight.add(w, n)
+	x.load.weight.add(w, n)
+}
+
+// wait counts n more waiters.
+func (x *index) wait(n int) {
+	x.waits += n
+	x.load.waits += n
+}
+
 // queued notes that the request of seq waits at a location.
 func (x *index) queued(seq uint64, at location, w weight) {
 	x.requests.set(seq, at)
-	x.weight.add(w, 1)
-	x.waits++
+	x.weigh(w, 1)
+	x.wait(1)
 	x.unseen++
 }
 
 // dequeued notes that the request of seq has left all queues without an outcome.
 func (x *index) dequeued(seq uint64, w weight) {
 	x.requests.remove(seq)
-	x.weight.add(w, -1)
-	x.waits--
+	x.weigh(w, -1)
+	x.wait(-1)
 	x.unseen--
 }
 
@@ -85,6 +99,9 @@ func (x *index) addFormer(former Token, seq uint64) {
 // states, a request for several keys that is not at all of them, or two requests under one
 // token.
 func (s *State) derive() error {
+	for _, o := range s.sessions.all {
+		s.joinNode(o)
+	}
 	list := s.keys.derive()
 	sets := make(setCursors, s.sets.n)
 	tokens := make([]owned, 0, len(list))
@@ -149,6 +166,12 @@ func (s *State) derive() error {
 	if err := s.deriveGroups(); err != nil {
 		return err
 	}
+	s.deriveEnding()
+	return nil
+}
+
+// deriveEnding notes what is left of dead sessions.
+func (s *State) deriveEnding() {
 	for _, o := range s.sessions.all {
 		if o.ending != 0 {
 			s.ending++
@@ -157,7 +180,6 @@ func (s *State) derive() error {
 			o.index.rest = o.index.collect(o.ending != 0)
 		}
 	}
-	return nil
 }
 
 // deriveAnswers puts the answers in the indexes of their sessions.
@@ -169,6 +191,9 @@ func (s *State) deriveAnswers() error {
 		}
 		if a.late {
 			x.addPending(q.seq)
+		}
+		if x.details += a.details(); x.details > MaxDetails {
+			return broken(10, "the answers of session %x tell of more than %d bytes of others", q.session, MaxDetails)
 		}
 	}
 	return nil
@@ -248,9 +273,9 @@ func (s *State) deriveGrant(key string, g *grant) (*index, error) {
 	if g.set {
 		list := s.sets.get(g.requestID)
 		keys = len(list)
-		x.weight.add(weightOf(list, g.Meta, nil), 1)
+		x.weigh(weightOf(list, g.Meta, nil), 1)
 	} else {
-		x.weight.add(weight{1, len(key) + len(g.Meta)}, 1)
+		x.weigh(weight{1, len(key) + len(g.Meta)}, 1)
 	}
 	x.held += keys
 	if g.former != 0 {
@@ -266,8 +291,8 @@ func (s *State) deriveWaiter(key string, w *waiter) error {
 	if err != nil {
 		return err
 	}
-	x.waits++
-	x.weight.add(s.weighAt(s.sessions.get(w.session), w, at), 1)
+	x.wait(1)
+	x.weigh(s.weighAt(s.sessions.get(w.session), w, at), 1)
 	s.lineage.add(w)
 	return nil
 }
@@ -354,6 +379,8 @@ func (x *index) diff(want *index) string {
 		return fmt.Sprintf("%d waiters, derived %d", x.waits, want.waits)
 	case x.unseen != want.unseen:
 		return fmt.Sprintf("%d unseen outcomes, derived %d", x.unseen, want.unseen)
+	case x.details != want.details:
+		return fmt.Sprintf("%d bytes of details, derived %d", x.details, want.details)
 	case x.weight != want.weight:
 		return fmt.Sprintf("weight %+v, derived %+v", x.weight, want.weight)
 	}

@@ -97,7 +97,7 @@ func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome
 	}
 	owner.index.queued(w.seq, location{key: keys[0], set: w.set, phase: waiting}, weightOf(keys, w.Meta, w.under))
 	if w.set {
-		s.sets.set(w.requestID, keys)
+		s.sets.set(w.requestID, slices.Clone(keys))
 	}
 	return out
 }

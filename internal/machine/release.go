@@ -91,7 +91,7 @@ func (x *index) drop(seq uint64, at location, g *grant, keys []string) {
 	if at.phase == granted {
 		x.unseen--
 	}
-	x.weight.add(weightOf(keys, g.Meta, nil), -1)
+	x.weigh(weightOf(keys, g.Meta, nil), -1)
 	delete(x.former, g.former)
 	delete(x.former, g.first)
 	x.requests.remove(seq)

@@ -35,7 +35,7 @@ func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 		Spec:      Spec{Mode: Exclusive, Tree: g.Tree},
 		under:     s.lineageOf(owner, append([]Token{g.token}, c.Under...)),
 	}
-	if out := owner.index.roomFor(weightOf(nil, "", w.under)); out.Code != 0 {
+	if out := s.roomForRequest(owner, weightOf(nil, "", w.under)); out.Code != 0 {
 		return out
 	}
 	if out := s.waitsForEver(owner, &w, []string{at.key}, 0); out.Code != 0 {
@@ -47,6 +47,9 @@ func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 		out := s.makeExclusive(owner, at.key, &w, false)
 		s.step.revisit = append(s.step.revisit, at.key) // conditions of waiters may not hold any more
 		s.admitWaiters()
+		return out
+	}
+	if out := s.roomToWait(owner); out.Code != 0 {
 		return out
 	}
 	s.lineage.add(&w)

@@ -46,6 +46,38 @@
 // modes of locks (internal/machine tests them against a witness), delays, orders to end a
 // session, and a leader's kindness after its own pause, which only puts deadlines off.
 //
+// # Sticky keys
+//
+// sticky_test.go models a client with a block of tokens, local locks, the recall and its loss
+// with a connection, a recall that overtakes the answer to the request, the way back of a
+// grant, and the end of trust, noticed or not. Checked are: two contexts of one key, tokens of
+// the key in the order of its locks, locks of a key that is another's, and recalls that nobody
+// will hear of again. The other party is a request that waits. The only bound is the number of
+// tokens: the plain run has room for several blocks one after another.
+//
+// # Shards
+//
+// shards_test.go models callers of Spread that enlist, are assigned shards, hear of their parts
+// late, wait for keys, work, hand over, leave and crash, while the number of shards changes,
+// by an operator or because a group without callers begins anew. One shard becomes two or two
+// become one, so works under different numbers always overlap. Checked is: no shard has two
+// owners, and no two works run under different numbers. Nothing is counted, so the exploration
+// is complete for two callers; the full run has three. Not modelled: which caller gets a shard,
+// Grace, Succeeds and MaxMoves, which decide about moves and not about owners.
+//
+// # Founding and succession
+//
+// internal/survival explores them, with crashes with and without a Dir, lost and late messages
+// and every rule taken out; the models of this package take a single cluster for granted.
+//
+// # What the models found
+//
+//   - A leader confirmed beats of a session after it had proposed to mark the session and
+//     could not learn the fate of the mark: keeper.unknown.
+//   - A caller of Spread could begin to work after it had left its group, under a number of
+//     shards that was not the group's any more: shardRun.begin.
+//   - Some rules stand in for one another: see TestRulesThatStandInForAnother.
+//
 // # Runs of the real thing
 //
 // conformance_test.go drives the real machine and the real term of internal/term on a log in

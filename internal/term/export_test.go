@@ -11,7 +11,6 @@ import (
 // Limits filled by the tests.
 const (
 	MaxViews          = maxViews
-	MaxMemberSessions = maxMemberSessions
 	MaxHeld           = maxHeld
 	MaxMetas          = metaRoom
 	MaxProposals      = maxProposals

@@ -32,7 +32,8 @@ import (
 type proposer struct {
 	commit func(entry []byte) ([]machine.Outcome, wire.Code) // blocks until the verdict
 	table  *Table
-	full   func(member string) // told of each command of a member that finds no room; must not block for long
+	over   func(machine.Command, machine.Outcome) // told of each command over a quota of its member
+	full   func(member string)                    // told of each command of a member that finds no room; must not block for long
 
 	mu      sync.Mutex
 	own     lane             // the leader's
@@ -69,7 +70,7 @@ const (
 	maxLaneBytes  = maxQueueBytes / 4 // of a member: as much as it may have under way on its stream
 	minLane       = 64                // of a member, however full the queue is
 	minLaneBytes  = 64 << 10          // of a member, however full the queue is
-	maxEntryBytes = 512 << 10        // of an entry; machine.MaxCommands and MaxCost bound the commands
+	maxEntryBytes = 512 << 10         // of an entry; machine.MaxCommands and MaxCost bound the commands
 	minEntryCost  = machine.MaxCost / 128
 
 	// Queues and arenas with more memory than this are not used again.
@@ -79,7 +80,7 @@ const (
 )
 
 func newProposer(table *Table, commit func([]byte) ([]machine.Outcome, wire.Code)) *proposer {
-	return &proposer{table: table, commit: commit, full: func(string) {}, most: machine.MaxCost, lanes: make(map[string]*lane), wake: wakeup.NewOne()}
+	return &proposer{table: table, commit: commit, full: func(string) {}, over: func(machine.Command, machine.Outcome) {}, most: machine.MaxCost, lanes: make(map[string]*lane), wake: wakeup.NewOne()}
 }
 
 // decide is propose for a command of the leader itself.
@@ -299,7 +300,9 @@ func (p *proposer) commitEntry(queue []proposal) {
 	for i, q := range queue {
 		var o machine.Outcome
 		if code == wire.CodeOK {
-			o = outcomes[i]
+			if o = outcomes[i]; o.Code == machine.TooMuchOfNode {
+				p.over(q.cmd, o)
+			}
 		}
 		q.done(o, code)
 	}

@@ -228,20 +228,35 @@ func (m *memberStream) propose(q *stream.Request) {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
-	place := m.term.propose(m.subscriber, cmd, q.Body, func(o machine.Outcome, c wire.Code) {
-		q.AnswerLater(c, func() []byte {
-			switch c {
-			case wire.CodeOK:
-				return machine.AppendOutcome(nil, o)
-			case wire.CodeDenied:
-				return []byte(o.Value)
-			}
-			return nil
-		})
-	})
+	place := m.term.propose(m.subscriber, cmd, q.Body, func(o machine.Outcome, c wire.Code) { answerOutcome(q, o, c) })
 	if place != 0 {
 		m.note(placed{q.ID, place})
 	}
+}
+
+// answerOutcome answers a Propose. Mostly the answer leaves at once, and takes no memory.
+func answerOutcome(q *stream.Request, o machine.Outcome, c wire.Code) {
+	buf := wire.Buffer()
+	*buf = appendOutcome(*buf, o, c)
+	sent := q.AnswerNow(c, *buf)
+	wire.Free(buf)
+	if !sent {
+		answerOutcomeLater(q, o, c)
+	}
+}
+
+func answerOutcomeLater(q *stream.Request, o machine.Outcome, c wire.Code) {
+	q.AnswerLater(c, func() []byte { return appendOutcome(nil, o, c) })
+}
+
+func appendOutcome(dst []byte, o machine.Outcome, c wire.Code) []byte {
+	switch c {
+	case wire.CodeOK:
+		return machine.AppendOutcome(dst, o)
+	case wire.CodeDenied:
+		return append(dst, o.Value...)
+	}
+	return dst
 }
 
 // placed is a proposed request with the place of its command in the member's lane.

@@ -315,7 +315,8 @@ func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done fu
 	}
 	switch by {
 	case nobody:
-		t.confirmThen(wire.CodeOK, func(c wire.Code) { done(machine.Outcome{Code: machine.NoSession}, c) })
+		told := done // done itself, which is assigned above and below, would take memory in each call
+		t.confirmThen(wire.CodeOK, func(c wire.Code) { told(machine.Outcome{Code: machine.NoSession}, c) })
 		return 0
 	case gone:
 		done(machine.Outcome{}, wire.CodeNotLeader)

@@ -523,15 +523,18 @@ func TestAMembersSessionsAreBounded(t *testing.T) {
 		h.SetCheck(false)
 		noisy := h.enter("noisy", 9)
 		id := func(i int) machine.SessionID { return machine.SessionID{77, byte(i), byte(i >> 8)} }
-		for i := range term.MaxMemberSessions {
+		for i := range machine.MaxNodeSessions {
 			h.Term().Decide(machine.Open{Session: id(i), Client: "c", Node: "noisy", Boot: uint64(1 + i%9), TTL: uint64(ttl / time.Millisecond)}, func(machine.Outcome, wire.Code) {})
 		}
 		synctest.Wait()
 		key := machine.SessionKey{201}
 		h.show(noisy, key)
 		open := machine.Open{Session: key.ID(), Client: "c", Node: "noisy", Boot: 9, TTL: uint64(ttl / time.Millisecond)}
-		if _, c := noisy.propose(open); c != wire.CodeBusy || h.refused.Counts()[refused.Flood] == 0 {
-			t.Errorf("one more session: %v", c)
+		if o, c := noisy.propose(open); c != wire.CodeOK || o.Code != machine.TooMuchOfNode || o.Field != machine.NodeSessions || o.Limit != machine.MaxNodeSessions {
+			t.Errorf("one more session: %v, %+v", c, o)
+		}
+		if totals := h.refused.Totals(); len(totals) != 1 || totals[0].From != "noisy" || totals[0].Detail != "more sessions than a member may have" {
+			t.Errorf("refused: %+v", totals)
 		}
 		other := machine.SessionKey{202}
 		h.show(h.victim, other)
