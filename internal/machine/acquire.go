@@ -63,6 +63,7 @@ func (s *State) acquire(owner *session, c *Acquire) Outcome {
 		return s.refuse(owner, c.Seq, Outcome{Code: TooManyWaiters, Limit: uint64(limit)})
 	}
 	if out := s.waitsForEver(owner, &w, keys, p.index); out.Code != 0 {
+		s.recallCycle(out)
 		return s.refuse(owner, c.Seq, out)
 	}
 	return s.enqueue(owner, &w, keys, p.index)
