@@ -128,7 +128,7 @@ func (c *Client) openSession(ctx context.Context) (*session, error) {
 		// worthless then. The next attempt uses a new key, since a session of
 		// the old key may be open by now, with its TTL running; the cluster
 		// expires that session.
-		key := newSessionKey()
+		key := c.rep.NewKey()
 		id := key.ID()
 		c.rep.Claim(key) // before the cluster can hear of the session
 		trust := trust{sent: c.now(), ttl: ttl}

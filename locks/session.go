@@ -3,7 +3,6 @@ package locks
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -55,12 +54,6 @@ type session struct {
 	lostKeys   int                    // at the end of the session
 	own        *ownIndex              // nil until the first page of it is read
 	hooks      map[*lossHook]struct{} // of lost locks, until they have returned
-}
-
-// newSessionKey returns a random key.
-func newSessionKey() (key machine.SessionKey) {
-	_, _ = rand.Read(key[:]) // never fails
-	return key
 }
 
 // newSession returns a session that the cluster has opened under id. The caller

@@ -544,3 +544,27 @@ func TestACallerLeavesWithManyShards(t *testing.T) {
 		}
 	})
 }
+
+// A grant that comes when the caller has left its group begins no work: the group may have
+// another number of shards by then. See internal/model, "a caller leaves with waits that go on".
+func TestNoWorkBeginsAfterTheCallerHasLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		c, _ := w.client(t, "a")
+		release(t, acquire(t, c, "opens the session"))
+		ran := false
+		call := &spreadCall{c: c, name: "jobs", shards: 1, work: func(context.Context, int, *Lock) error {
+			ran = true
+			return nil
+		}}
+		sp := newSpread(call, c.currentSession())
+		sp.left = true
+		r := newShardRun(bg, sp, 0).turn()
+		settle()
+		if ran || r.err != nil || r.workErr != nil {
+			t.Errorf("the work began: %t; %+v", ran, r)
+		}
+		if st := w.Status("jobs/0"); st.Held > 0 {
+			t.Error("the key stays taken")
+		}
+	})
+}

@@ -37,6 +37,7 @@ type spread struct {
 	mu      sync.Mutex
 	reports []report
 	locks   map[int]*Lock // by shard; held or just ended
+	left    bool          // no work begins any more
 }
 
 func newSpread(call *spreadCall, s *session) *spread {
@@ -72,6 +73,9 @@ func (sp *spread) run(ctx context.Context) (final *verdict) {
 	enlisted := make(chan error, 1)
 	sp.running.Go(func() { enlisted <- sp.en.enlist(ctx, sp.spreadCall.shards, sp.options) })
 	final = sp.reconcile(ctx, enlisted)
+	sp.mu.Lock()
+	sp.left = true // before the cluster hears so
+	sp.mu.Unlock()
 	if sp.part.Resized && sp.ended == nil && final == nil {
 		// The works have returned. The resize continues when the cluster knows of no
 		// request of this caller.

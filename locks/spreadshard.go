@@ -111,7 +111,10 @@ func (sr *shardRun) turn() report {
 		}
 		return report{err: err, pause: jitter(maxBackoff)}
 	}
-	sr.begin(l)
+	if !sr.begin(l) {
+		_ = sr.release(l)
+		return report{}
+	}
 	began := time.Now()
 	work := func(ctx context.Context, l *Lock) error { return sp.work(ctx, sr.shard, l) }
 	lost, err := sp.c.runWork(l, work, func(context.Context, error) error { return sr.release(l) })
@@ -173,16 +176,22 @@ func (sr *shardRun) prepare() error {
 // decline asks the leader to assign the shard to another caller.
 func (sr *shardRun) decline() { sr.sp.en.decline(sr.wait, sr.shard) }
 
-// begin notes the lock of the turn, whose work is about to run.
-func (sr *shardRun) begin(l *Lock) {
+// begin notes the lock of the turn, whose work is about to run. The result is false once
+// the caller has left its group. A work that began then would not be counted: the group may
+// have no callers and no held keys meanwhile, and so another number of shards.
+func (sr *shardRun) begin(l *Lock) bool {
 	sp := sr.sp
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
+	if sp.left {
+		return false
+	}
 	sr.held = l
 	sp.locks[sr.shard] = l
 	if sr.dropped {
 		sr.beginHandOver() // the grant came just before the wait was withdrawn
 	}
+	return true
 }
 
 func (sr *shardRun) isLeaving() bool {

@@ -23,6 +23,7 @@ var floors = []string{
 	"transport",
 	"internal/simnet",
 	"internal/survival",
+	"internal/model",
 	"internal/documents",
 	"internal/shards",
 	"internal/auth",

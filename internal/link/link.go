@@ -23,6 +23,8 @@ type Config struct {
 	Self member.Self
 	TTL  time.Duration // of this member's sessions, until a leader tells the bound
 
+	Signer *wire.KeySigner // of the sessions' keys
+
 	// Cluster returns the ID of the cluster, zero while this member is in none.
 	Cluster func() machine.ClusterID
 

@@ -19,6 +19,7 @@ type remote struct {
 	cluster machine.ClusterID // of this member before the dial
 	notices notices
 
+	bound []byte          // binds the proof of the session keys to the stream; nil without TLS
 	via   string          // the relaying voter's address; "": the stream is direct
 	renew <-chan struct{} // closed when the stream should be replaced; nil: never
 
@@ -41,8 +42,8 @@ func newRemote(ttl func() time.Duration, alarm func(), via string) *remote {
 	return &remote{ttl: ttl, alarm: alarm, via: via}
 }
 
-func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) {
-	u.begin(wire.Propose, machine.AppendCommand(nil, cmd), func(f wire.Frame) {
+func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) (place uint64) {
+	return u.begin(wire.Propose, machine.AppendCommand(nil, cmd), func(f wire.Frame) {
 		var o machine.Outcome
 		if f.Code == wire.CodeOK {
 			var err error
@@ -55,6 +56,12 @@ func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(mach
 		}
 		done(o, f.Code)
 	})
+}
+
+// TakeBack tells the leader that nobody waits for the request any more. The leader answers
+// it all the same.
+func (u *remote) TakeBack(_ *term.Subscriber, place uint64) {
+	u.stream.Notify(wire.Cancel, wire.Marshal(place))
 }
 
 func (u *remote) Beat(_ *term.Subscriber, id machine.SessionID, done func(wire.Code)) {
@@ -88,7 +95,7 @@ func (u *remote) takeSummary(body []byte, sent time.Time) (s wire.Summary) {
 }
 
 // begin sends a request. The answer should come soon: see stalled.
-func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) {
+func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) (id uint64) {
 	u.mu.Lock()
 	if u.open == 0 {
 		u.answeredLocked()
@@ -96,7 +103,7 @@ func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) {
 	}
 	u.open++
 	u.mu.Unlock()
-	u.beginLong(t, body, func(f wire.Frame) {
+	return u.beginLong(t, body, func(f wire.Frame) {
 		u.mu.Lock()
 		u.open--
 		u.answeredLocked()

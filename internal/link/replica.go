@@ -64,13 +64,19 @@ func (k *Link) Enter() *replica.Guest { return k.cfg.Guests.Enter() }
 
 // Propose implements replica.Replica.
 func (k *Link) Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error) {
+	asks := false // for a grant: without the caller, of no use to anybody
 	switch cmd.(type) {
+	case machine.Acquire, machine.Upgrade:
+		asks = ctx.Done() != nil
 	case machine.Close, machine.Release, machine.Withdraw:
 		ctx = freeing{ctx}
 	}
 	o, code, err := callFor(ctx, k, term.SessionOf(cmd), func(up upstream, done func(machine.Outcome, wire.Code)) func() {
-		up.Propose(k.subscriber, cmd, done)
-		return nil
+		place := up.Propose(k.subscriber, cmd, done)
+		if !asks || place == 0 {
+			return nil
+		}
+		return func() { up.TakeBack(k.subscriber, place) }
 	})
 	if err == nil && code == wire.CodeNoSession {
 		return machine.Outcome{Code: machine.NoSession}, nil

@@ -31,6 +31,9 @@ func (a *attachment) tell(e machine.Event) {
 	a.sink(e)
 }
 
+// NewKey implements replica.Replica.
+func (k *Link) NewKey() machine.SessionKey { return k.cfg.Signer.NewKey() }
+
 // Claim implements replica.Replica.
 func (k *Link) Claim(key machine.SessionKey) {
 	k.mu.Lock()

@@ -259,8 +259,10 @@ func (s *State) leaveQueues(o *session, work int) int {
 		tree := false
 		for i := range removed {
 			w := &removed[i]
-			s.lineage.remove(w.under, w.requestID)
-			weights[w.seq] = s.weigh(o, w) // the same at each key
+			if _, known := weights[w.seq]; !known {
+				s.lineage.remove(w)
+				weights[w.seq] = s.weigh(o, w) // the same at each key
+			}
 			tree = tree || w.Tree
 		}
 		s.revisit(key, tree)

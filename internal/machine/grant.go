@@ -44,6 +44,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 		})
 	}
 	x := owner.index
+	s.owners.add(g.token, x)
 	at := location{key: keys[0], token: g.token, set: w.set, phase: granted}
 	x.requests.set(w.seq, at)
 	x.held += len(keys)
@@ -185,8 +186,10 @@ func (s *State) touchGrant(owner *session, seq uint64) {
 func (s *State) tellContended(key string, by Token) {
 	s.tellContendedAt(key, false, by)
 	if s.keys.trees > 0 {
-		for p := range above(key) {
-			s.tellContendedAt(p, true, by)
+		for p, r := range s.keys.recordsAbove(key) {
+			if r.trees > 0 && len(r.holders) > 0 {
+				s.tellContendedAt(p, true, by)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 // index finds a session's requests. It is derived from the tables.
 type index struct {
+	id       SessionID // of the session
 	requests requests
 	former   map[Token]uint64    // first tokens of grants, and those before the last upgrade, to their seqs
 	pending  map[uint64]struct{} // requests with something to tell the client: see State.Pending
@@ -15,6 +17,7 @@ type index struct {
 	held     int                 // keys of its grants
 	waits    int
 	unseen   int // remembered outcomes: waiters, unseen grants, answers
+	details  int // bytes by which the answers tell of other clients
 	weight   weight
 	rest     rest // of a dead session, from its first slice on: see ending.go
 }
@@ -36,9 +39,7 @@ const (
 	answered       // the outcome is in no record: see answer
 )
 
-func newIndex() *index {
-	return new(index)
-}
+func newIndex(id SessionID) *index { return &index{id: id} }
 
 // queued notes that the request of seq waits at a location.
 func (x *index) queued(seq uint64, at location, w weight) {
@@ -87,7 +88,7 @@ func (x *index) addFormer(former Token, seq uint64) {
 func (s *State) derive() error {
 	list := s.keys.derive()
 	sets := make(setCursors, s.sets.n)
-	tokens := make([]uint64, 0, len(list))
+	tokens := make([]owned, 0, len(list))
 	var idles []uint64
 	for _, r := range list {
 		if r.idle != 0 {
@@ -102,10 +103,11 @@ func (s *State) derive() error {
 					continue
 				}
 			}
-			tokens = append(tokens, uint64(g.token))
-			if err := s.deriveGrant(r.key, g); err != nil {
+			x, err := s.deriveGrant(r.key, g)
+			if err != nil {
 				return err
 			}
+			tokens = append(tokens, owned{g.token, x})
 		}
 		for i := range r.queue {
 			w := &r.queue[i]
@@ -130,25 +132,19 @@ func (s *State) derive() error {
 			return broken(8, "session %x seq %d is not at %q", q.session, q.seq, c.rest[0])
 		}
 	}
-	if token, twice := repeated(tokens); twice {
-		return broken(2, "token %d granted after token %d", token, token)
-	}
 	if _, twice := repeated(idles); twice {
 		return broken(10, "two keys became idle under one number")
 	}
-	for q, a := range s.answers.all {
-		x, err := s.deriveRequest(q, location{key: a.key, phase: answered})
-		if err != nil {
-			return err
-		}
-		if a.late {
-			x.addPending(q.seq)
-		}
+	if err := s.deriveAnswers(); err != nil {
+		return err
 	}
 	for id, o := range s.sessions.all {
 		if a, b := o.index.requests.build(); a != nil {
 			return broken(8, "session %x seq %d is at %q and at %q", id, a.seq, a.key, b.key)
 		}
+	}
+	if err := s.deriveOwners(tokens); err != nil {
+		return err
 	}
 	s.deriveRefs()
 	if err := s.deriveGroups(); err != nil {
@@ -165,9 +161,27 @@ func (s *State) derive() error {
 	return nil
 }
 
+// deriveAnswers puts the answers in the indexes of their sessions.
+func (s *State) deriveAnswers() error {
+	for q, a := range s.answers.all {
+		x, err := s.deriveRequest(q, location{key: a.key, phase: answered})
+		if err != nil {
+			return err
+		}
+		if a.late {
+			x.addPending(q.seq)
+		}
+		if x.details += a.details(); x.details > MaxDetails {
+			return broken(10, "the answers of session %x tell of more than %d bytes of others", q.session, MaxDetails)
+		}
+	}
+	return nil
+}
+
 // deriveGroups puts the callers of all groups in the indexes of their sessions.
 func (s *State) deriveGroups() error {
 	for name, g := range s.groups.all {
+		s.keys.working[name] = s.keys.countWork(name)
 		sums := g.sums()
 		s.groupSums.active += sums.active
 		s.groupSums.shards += sums.shards
@@ -190,10 +204,38 @@ func (s *State) deriveGroups() error {
 	return nil
 }
 
-func (s *State) deriveGrant(key string, g *grant) error {
+// deriveOwners fills owners from all grants, which are by their tokens, and ghosts, which are
+// nobody's.
+func (s *State) deriveOwners(grants []owned) error {
+	slices.SortFunc(grants, func(a, b owned) int { return cmp.Compare(a.token, b.token) })
+	for i, g := range grants {
+		if i > 0 && grants[i-1].token == g.token {
+			return broken(2, "token %d granted after token %d", g.token, g.token)
+		}
+		if g.by != nil && len(g.by.former) == 0 {
+			s.owners.add(g.token, g.by)
+		}
+	}
+	for _, g := range grants { // few sessions have upgraded a grant
+		if g.by == nil || len(g.by.former) == 0 {
+			continue
+		}
+		seq, _ := g.by.requests.granted(g.token)
+		at := g.by.requests.at(seq)
+		t := s.keys.get(at.key).grant(at.token).lineageToken()
+		if s.owners.get(t) != nil {
+			return broken(2, "token %d is of two grants", t)
+		}
+		s.owners.add(t, g.by)
+	}
+	return nil
+}
+
+// deriveGrant puts a grant in the index of its session, and returns the index; nil for a ghost.
+func (s *State) deriveGrant(key string, g *grant) (*index, error) {
 	if g.ghost != nil {
 		s.delays[g.token] = key
-		return nil
+		return nil, nil
 	}
 	at := location{key: key, token: g.token, set: g.set, phase: seen}
 	if g.unseen {
@@ -201,7 +243,7 @@ func (s *State) deriveGrant(key string, g *grant) error {
 	}
 	x, err := s.deriveRequest(g.requestID, at)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if g.pends() {
 		x.addPending(g.seq)
@@ -219,7 +261,7 @@ func (s *State) deriveGrant(key string, g *grant) error {
 		x.addFormer(g.former, g.seq)
 		x.addFormer(g.first, g.seq)
 	}
-	return nil
+	return x, nil
 }
 
 func (s *State) deriveWaiter(key string, w *waiter) error {
@@ -230,7 +272,7 @@ func (s *State) deriveWaiter(key string, w *waiter) error {
 	}
 	x.waits++
 	x.weight.add(s.weighAt(s.sessions.get(w.session), w, at), 1)
-	s.lineage.add(w.under, w.requestID)
+	s.lineage.add(w)
 	return nil
 }
 
@@ -316,6 +358,8 @@ func (x *index) diff(want *index) string {
 		return fmt.Sprintf("%d waiters, derived %d", x.waits, want.waits)
 	case x.unseen != want.unseen:
 		return fmt.Sprintf("%d unseen outcomes, derived %d", x.unseen, want.unseen)
+	case x.details != want.details:
+		return fmt.Sprintf("%d bytes of details, derived %d", x.details, want.details)
 	case x.weight != want.weight:
 		return fmt.Sprintf("weight %+v, derived %+v", x.weight, want.weight)
 	}

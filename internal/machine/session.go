@@ -83,7 +83,7 @@ func (s *State) open(c Open) Outcome {
 		ttl:    c.TTL,
 		meta:   c.Meta,
 		opened: s.at,
-		index:  newIndex(),
+		index:  newIndex(c.Session),
 	})
 	s.refs.add(refEntry(c.Session))
 	return Outcome{Code: OK}

@@ -54,6 +54,7 @@ type State struct {
 
 	refs      ordered          // derived from the sessions: see refEntry
 	lineage   lineage          // derived from the waiters
+	owners    owners           // derived from the grants
 	delays    map[Token]string // derived: grants of expired sessions, and their keys
 	groupSums groupSums        // derived from the groups
 	changes   changes          // not derived: a restored State begins with none
@@ -109,6 +110,7 @@ func New() *State {
 	s.sets.hash = hashRequest
 	s.answers.hash = hashRequest
 	s.groups.hash = hashKey
+	s.keys.working = make(map[string]int)
 	return s
 }
 

@@ -50,7 +50,7 @@ func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 		s.admitWaiters()
 		return out
 	}
-	s.lineage.add(w.under, w.requestID)
+	s.lineage.add(&w)
 	s.change(at.key, func(r *record) { r.insertWaiter(0, w) })
 	s.tellContended(at.key, w.upgrade)
 	owner.index.queued(w.seq, location{key: at.key, phase: waiting}, s.weigh(owner, &w))

@@ -100,6 +100,25 @@ func (k *keeper) confirmed(id machine.SessionID, b beat, ok bool) {
 	b.done(wire.CodeOK)
 }
 
+// unknown notes that the fate of an entry about a session is unknown. The term ends, and
+// no beat of the session is acknowledged in it any more: a mark that this leader does not
+// know of may stand, and its TTL count at every voter, and an Expire may come yet. The
+// waiting beats are answered with CodeNotLeader.
+func (k *keeper) unknown(id machine.SessionID) {
+	k.mu.Lock()
+	d := k.sessions[id]
+	if d == nil {
+		k.mu.Unlock()
+		return
+	}
+	waiting := d.waiting // d.busy and d.orders stay
+	d.waiting = nil
+	k.mu.Unlock()
+	for _, b := range waiting {
+		b.done(wire.CodeNotLeader)
+	}
+}
+
 // decided takes the verdict on a Silence, Hear or Expire of a session: the session
 // is busy no more, and the waiting beats go on. If done, change edits the session
 // first; if not, the waiting beats are answered with CodeNotLeader, so that the

@@ -121,7 +121,7 @@ func TestBeatsWaitWhileAnUnmarkedSessionExpires(t *testing.T) {
 		s.open(1)
 		s.HoldEntries()
 		time.Sleep(ttl + tick/2)
-		s.Decide(termtest.Dropped) // the mark
+		s.Decide(termtest.Refused) // the mark
 		time.Sleep(2 * tick)       // the expiry has been proposed
 		b := s.beat(1)
 		if c := verdict(b); c != 0 {
@@ -163,6 +163,15 @@ func TestBeatsWaitWhileAMarkIsInFlight(t *testing.T) {
 			case <-s.Term().Doubt():
 			default:
 				t.Errorf("fate %v: the leader has no doubt", fate)
+			}
+			// The mark may stand, and its TTL count, whatever this leader says from now on.
+			if c := verdict(s.beat(1)); c == wire.CodeOK {
+				t.Errorf("fate %v: a beat is confirmed by a leader that does not know whether the session is marked", fate)
+			}
+			s.ReleaseEntries()
+			s.Lead()
+			if c := verdict(s.beat(1)); c != wire.CodeOK {
+				t.Errorf("fate %v: the next leader answers %v", fate, c)
 			}
 		})
 	}

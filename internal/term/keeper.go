@@ -284,9 +284,14 @@ func (k *keeper) expire(id machine.SessionID) {
 }
 
 // decide proposes a Silence, Hear or Expire of a busy session. After success change
-// edits the session; nil means that the session is gone.
+// edits the session; nil means that the session is gone. If the fate is unknown, the
+// session stays busy.
 func (k *keeper) decide(id machine.SessionID, cmd machine.Command, change func(*deadline)) {
 	k.t.Decide(cmd, func(o machine.Outcome, c wire.Code) {
+		if c == wire.CodeUnknown {
+			k.unknown(id)
+			return
+		}
 		k.decided(id, c == wire.CodeOK && o.Code == machine.OK && change != nil, change)
 	})
 }

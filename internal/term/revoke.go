@@ -60,20 +60,14 @@ func (k *keeper) holdBeats(order machine.EndSession, done func(machine.Outcome, 
 // revoked by now, or the order changed nothing. With CodeUnknown the term ends, and the
 // waiting beats are answered with CodeNotLeader.
 func (k *keeper) orderDecided(id machine.SessionID, c wire.Code) {
+	if c == wire.CodeUnknown {
+		k.unknown(id)
+		return
+	}
 	k.mu.Lock()
 	d := k.sessions[id]
 	if d == nil {
 		k.mu.Unlock()
-		return
-	}
-	if c == wire.CodeUnknown {
-		// d.orders stays: no beat is acknowledged in this term any more.
-		waiting := d.waiting
-		d.waiting = nil
-		k.mu.Unlock()
-		for _, b := range waiting {
-			b.done(wire.CodeNotLeader)
-		}
 		return
 	}
 	d.orders--

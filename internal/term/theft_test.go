@@ -542,3 +542,51 @@ func TestAMembersSessionsAreBounded(t *testing.T) {
 		h.must(noisy, open)
 	})
 }
+
+// A leader that was shown a member's keys and proof, true or false, cannot use them: under
+// TLS a proof is for its own stream alone, and keys count on a proved stream of their
+// signer alone.
+func TestAShownKeyIsOfNoUseElsewhere(t *testing.T) {
+	onHeist(t, func(h *heist) {
+		t := h.t
+		owner, thief := wire.NewKeySigner(), wire.NewKeySigner()
+		here, elsewhere := []byte("this stream"), []byte("the stream to the false leader")
+		key := owner.NewKey()
+		attach := func(p *peer, proof *wire.KeyProof) wire.Code {
+			return p.ask(wire.Attach, wire.Marshal(&wire.AttachRequest{New: []machine.SessionKey{key}, Proof: proof})).Code
+		}
+		h.bound = here
+		p := h.enter("n1", 5)
+		if code := attach(p, owner.Prove(here)); code != wire.CodeOK {
+			t.Fatalf("the owner attaches: %v", code)
+		}
+		h.must(p, machine.Open{Session: key.ID(), Client: "o", Node: "n1", Boot: 5, TTL: uint64(ttl / time.Millisecond)})
+		h.show(p) // the stream stays proved
+		token := h.must(p, machine.Acquire{Session: key.ID(), Seq: 1, Key: "mine"}).Token
+		for name, x := range map[string]struct {
+			proof *wire.KeyProof
+			code  wire.Code
+		}{
+			"the key alone":                {nil, wire.CodeOK},
+			"the key and its proof":        {owner.Prove(elsewhere), wire.CodeBad},
+			"the key and a thief's proof":  {thief.Prove(here), wire.CodeOK},
+			"a proof under another's name": {&wire.KeyProof{Signer: owner.Prove(here).Signer, Signature: thief.Prove(here).Signature}, wire.CodeBad},
+			"a proof that is nothing":      {&wire.KeyProof{}, wire.CodeBad},
+			"a proof for an empty stream":  {owner.Prove([]byte{}), wire.CodeBad},
+		} {
+			q := h.enter("n1", 5)
+			h.try(name, q, true, func() {
+				if code := attach(q, x.proof); code != x.code {
+					t.Errorf("%s: %v", name, code)
+				}
+				if o, code := q.propose(machine.Release{Session: key.ID(), Token: token}); code != wire.CodeStranger {
+					t.Errorf("%s: %+v, %v", name, o, code)
+				}
+				id := key.ID()
+				if f := q.ask(wire.Beat, id[:]); f.Code != wire.CodeStranger {
+					t.Errorf("%s: a beat counts", name)
+				}
+			})
+		}
+	})
+}

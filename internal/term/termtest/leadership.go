@@ -49,8 +49,11 @@ func (l *leadership) Commit(entry []byte) (any, wire.Code) {
 	l.wait()
 	fate := l.c.entries.wait()
 	l.wait()
-	if fate == Dropped {
+	switch fate {
+	case Dropped:
 		return nil, wire.CodeUnknown
+	case Refused:
+		return nil, wire.CodeNotLeader
 	}
 	l.c.applying.Lock()
 	defer l.c.applying.Unlock()
@@ -139,6 +142,7 @@ const (
 	Committed Fate = iota // the zero Fate: committed, and the leader hears of it
 	Unheard               // committed, and the leader does not know
 	Dropped               // in no log, and the leader does not know
+	Refused               // in no log, and the leader knows
 )
 
 // HoldEntries has every entry of the leader wait, from now on, until the test
@@ -159,6 +163,14 @@ func (c *Cluster) Decide(f Fate) {
 	}
 }
 
+// Undecided returns the number of held entries. An entry that is about to be made counts
+// after synctest.Wait.
+func (c *Cluster) Undecided() int {
+	c.entries.mu.Lock()
+	defer c.entries.mu.Unlock()
+	return c.entries.waiting
+}
+
 // ReleaseEntries commits the held entry and ends HoldEntries.
 func (c *Cluster) ReleaseEntries() { c.entries.release() }
 
@@ -166,6 +178,7 @@ func (c *Cluster) ReleaseEntries() { c.entries.release() }
 type gate struct {
 	mu        sync.Mutex
 	decisions chan Fate // nil: not held
+	waiting   int       // entries without a decision
 }
 
 func (g *gate) hold() {
@@ -184,10 +197,19 @@ func (g *gate) held() chan Fate {
 
 // wait returns the decision, or Committed if the gate is not held any more.
 func (g *gate) wait() Fate {
-	if ch := g.held(); ch != nil {
-		return <-ch
+	g.mu.Lock()
+	ch := g.decisions
+	if ch == nil {
+		g.mu.Unlock()
+		return Committed
 	}
-	return Committed
+	g.waiting++
+	g.mu.Unlock()
+	fate := <-ch
+	g.mu.Lock()
+	g.waiting--
+	g.mu.Unlock()
+	return fate
 }
 
 func (g *gate) release() {
@@ -213,6 +235,8 @@ type rounds struct {
 
 type question struct {
 	ctx    context.Context // the same for all questions of a round
+	voter  string
+	number uint64 // the leader's term
 	answer func(bool)
 }
 
@@ -257,6 +281,27 @@ func (c *Cluster) AnswerRound(yes bool) {
 			c.t.Fatal("the leader begins no round")
 		}
 	}
+}
+
+// AnswerHonestly answers the questions of all held rounds, if there are any: each voter
+// compares terms now. Later rounds are held as before.
+func (c *Cluster) AnswerHonestly() (any bool) {
+	r := &c.rounds
+	r.mu.Lock()
+	waiting := r.waiting
+	r.waiting = nil
+	r.mu.Unlock()
+	for _, q := range waiting {
+		if q.ctx.Err() != nil {
+			continue // nobody waits any more
+		}
+		c.mu.Lock()
+		yes := c.promised[q.voter] <= q.number
+		c.mu.Unlock()
+		any = true
+		q.answer(yes)
+	}
+	return any
 }
 
 // ReleaseRounds answers yes to the held round and ends HoldRounds.
@@ -305,7 +350,7 @@ func (c *Cluster) ask(ctx context.Context, voter string, number uint64, answer f
 		answer(yes)
 		return
 	case r.held:
-		r.waiting = append(r.waiting, question{ctx, answer})
+		r.waiting = append(r.waiting, question{ctx, voter, number, answer})
 		r.mu.Unlock()
 		r.arrived.Wake()
 		return
