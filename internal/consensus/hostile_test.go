@@ -580,3 +580,38 @@ func TestNobodyConfirmsItselfAgainstALivingLeader(t *testing.T) {
 		}
 	})
 }
+
+// TestNoiseEndsAtItsFirstBytes: a snapshot that is no image ends while the first part arrives,
+// whatever size the request claims, in memory and on a disk.
+func TestNoiseEndsAtItsFirstBytes(t *testing.T) {
+	wrong := errors.New("no image")
+	for _, dir := range []string{"", t.TempDir()} {
+		s := newSpool(dir, func(r io.Reader) error {
+			var head [4]byte
+			if _, err := io.ReadFull(r, head[:]); err != nil {
+				return err
+			}
+			return wrong
+		})
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		noise := &counting{}
+		_, err := s.receive(far, noise, &raft.InstallSnapshotRequest{Term: 1, Size: 256 << 20})
+		if !errors.Is(err, wrong) || noise.n > 2*snapshotPart {
+			t.Errorf("dir %q: %d bytes were taken: %v", dir, noise.n, err)
+		}
+		if s.now != nil {
+			t.Error("the place is taken")
+		}
+	}
+}
+
+// counting reads zeros without end, and counts them.
+type counting struct{ n int64 }
+
+func (c *counting) Read(b []byte) (int, error) {
+	clear(b)
+	c.n += int64(len(b))
+	return len(b), nil
+}

@@ -114,14 +114,29 @@ func (a *arrived) fill(conn net.Conn, in io.Reader, size int64) (err error) {
 			return err
 		}
 	}
-	for left := size; left > 0; left -= min(left, snapshotPart) {
-		conn.SetReadDeadline(time.Now().Add(timing.RaftIO))
-		if err := a.part(in, min(left, snapshotPart)); err != nil {
-			return err
+	// The check reads along, so that noise ends with its first wrong bytes, not after all
+	// the room that the request claims.
+	reading, writing := io.Pipe()
+	checked := make(chan error, 1)
+	go func() {
+		err := a.spool.check(reading)
+		if err == nil {
+			_, err = io.Copy(io.Discard, reading)
 		}
+		reading.CloseWithError(err)
+		checked <- err
+	}()
+	in = io.TeeReader(in, writing)
+	for left := size; left > 0 && err == nil; left -= min(left, snapshotPart) {
+		conn.SetReadDeadline(time.Now().Add(timing.RaftIO))
+		err = a.part(in, min(left, snapshotPart))
+	}
+	writing.CloseWithError(err) // nil is the end of the snapshot
+	if wrong := <-checked; err == nil {
+		err = wrong
 	}
 	conn.SetReadDeadline(time.Time{})
-	return a.spool.check(a.reader())
+	return err
 }
 
 // part takes the next bytes. Memory and disk grow with the bytes that arrive.
