@@ -27,7 +27,7 @@ func newAcceptance(r sessions) *acceptance {
 // that confirms a beat or commits an entry has seen so in the run.
 var unseen = []string{
 	"begins a round", "a voter beside its own confirms", "the round of leader",
-	"proposes", "hears that", "ends the round, confirming nothing",
+	"hears that", "ends the round, confirming nothing",
 }
 
 func hidden(text string) bool {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/internal/wakeup"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -47,6 +48,7 @@ func (l *leadership) Leads(number uint64) bool {
 // another leader has been elected.
 func (l *leadership) Commit(entry []byte) (any, wire.Code) {
 	l.wait()
+	l.c.note(l.number, entry)
 	fate := l.c.entries.wait()
 	l.wait()
 	switch fate {
@@ -68,6 +70,39 @@ func (l *leadership) Commit(entry []byte) (any, wire.Code) {
 		return nil, wire.CodeUnknown
 	}
 	return outcomes, wire.CodeOK
+}
+
+// A Proposal is a command that a leader has handed to the log, in any entry.
+type Proposal struct {
+	Leader  uint64 // its term
+	Command machine.Command
+}
+
+// note keeps the commands of an entry for Proposals.
+func (c *Cluster) note(leader uint64, entry []byte) {
+	commands, err := machine.DecodeEntry(entry)
+	if err != nil {
+		return // applyLocked tells
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.proposals.kept {
+		return
+	}
+	for _, cmd := range commands {
+		c.proposals.list = append(c.proposals.list, Proposal{leader, cmd})
+	}
+}
+
+// Proposals returns the commands handed to the log since the call before, held and lost ones
+// included. The first call begins to keep them.
+func (c *Cluster) Proposals() []Proposal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.proposals.kept = true
+	list := c.proposals.list
+	c.proposals.list = nil
+	return list
 }
 
 func (l *leadership) Stalled() time.Duration {
