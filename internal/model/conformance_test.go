@@ -437,6 +437,39 @@ func directed(t *testing.T) (run []observed) {
 	return run
 }
 
+// A beat that waits for a slow round meets the proposal of a mark.
+func TestARoundThatEndsWhileAMarkIsInFlight(t *testing.T) {
+	var run []observed
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t, shortTTL)
+		r.open()
+		r.pass()
+		r.confirm()
+		r.send()
+		r.deliver(r.beats[0], 0)
+		for range 8 {
+			if r.Undecided() == 0 {
+				r.pass()
+			}
+		}
+		if r.Undecided() == 0 {
+			t.Fatal("no mark is in flight")
+		}
+		r.confirm()
+		r.Decide(termtest.Committed)
+		r.settle()
+		r.Decide(termtest.Committed) // Hear
+		r.settle()
+		r.confirm()
+		run = r.run
+		r.end()
+	})
+	accepted(t, run, shortTTL)
+	if last := run[len(run)-1]; last != "client A hears the confirmation" {
+		t.Errorf("the run ends with %q:\n%s", last, lines(run))
+	}
+}
+
 // The model is no sieve: a run that was doctored is refused, at the doctored event or later.
 func TestADoctoredRunIsRefused(t *testing.T) {
 	run := directed(t)

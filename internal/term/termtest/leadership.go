@@ -270,8 +270,7 @@ type rounds struct {
 
 type question struct {
 	ctx    context.Context // the same for all questions of a round
-	voter  string
-	number uint64 // the leader's term
+	yes    bool            // the honest answer, when the question came
 	answer func(bool)
 }
 
@@ -318,8 +317,8 @@ func (c *Cluster) AnswerRound(yes bool) {
 	}
 }
 
-// AnswerHonestly answers the questions of all held rounds, if there are any: each voter
-// compares terms now. Later rounds are held as before.
+// AnswerHonestly answers the questions of all held rounds, if there are any: each voter has
+// compared terms when it was asked, and its answer was slow. Later rounds are held as before.
 func (c *Cluster) AnswerHonestly() (any bool) {
 	r := &c.rounds
 	r.mu.Lock()
@@ -330,11 +329,8 @@ func (c *Cluster) AnswerHonestly() (any bool) {
 		if q.ctx.Err() != nil {
 			continue // nobody waits any more
 		}
-		c.mu.Lock()
-		yes := c.promised[q.voter] <= q.number
-		c.mu.Unlock()
 		any = true
-		q.answer(yes)
+		q.answer(q.yes)
 	}
 	return any
 }
@@ -372,6 +368,9 @@ func (c *Cluster) CutVoters(n int) {
 
 // ask is term.Config.Ask: a voter compares terms with the leader.
 func (c *Cluster) ask(ctx context.Context, voter string, number uint64, answer func(bool)) {
+	c.mu.Lock()
+	honest := c.promised[voter] <= number
+	c.mu.Unlock()
 	r := &c.rounds
 	r.mu.Lock()
 	if r.last != ctx {
@@ -385,16 +384,16 @@ func (c *Cluster) ask(ctx context.Context, voter string, number uint64, answer f
 		answer(yes)
 		return
 	case r.held:
-		r.waiting = append(r.waiting, question{ctx, voter, number, answer})
+		r.waiting = append(r.waiting, question{ctx, honest, answer})
 		r.mu.Unlock()
 		r.arrived.Wake()
 		return
 	}
 	r.mu.Unlock()
 	c.mu.Lock()
-	yes, cut := c.promised[voter] <= number, c.cut[voter]
+	cut := c.cut[voter]
 	c.mu.Unlock()
 	if !cut {
-		answer(yes)
+		answer(honest)
 	}
 }
