@@ -38,7 +38,7 @@ func runRules(ttl time.Duration) sessions {
 	return r
 }
 
-// A recorder drives a cluster of package termtest and writes down what can be seen.
+// A recorder drives a cluster of package termtest and writes down everything visible.
 type recorder struct {
 	*termtest.Cluster
 	t       *testing.T
@@ -96,8 +96,8 @@ func (r *recorder) note(format string, args ...any) {
 	r.run = append(r.run, observed(fmt.Sprintf(format, args...)))
 }
 
-// settle waits until nothing moves, and writes down what was committed, then what was
-// confirmed, then what was proposed.
+// settle waits until nothing moves, and writes down the commits, then the confirmations,
+// then the proposals.
 func (r *recorder) settle() {
 	synctest.Wait()
 	applied := r.Applied()
@@ -216,7 +216,8 @@ func (r *recorder) deliver(b *sentBeat, i int) {
 	r.settle()
 }
 
-// elect has the next leader begin; with stop, the earlier one hears of it at once.
+// elect has the next leader begin; with stop, the earlier leader hears of the election at
+// once.
 func (r *recorder) elect(stop bool) {
 	for r.Undecided() > 0 {
 		r.Decide(termtest.Committed)
@@ -327,8 +328,8 @@ func (r *recorder) random(rng *rand.Rand) {
 	}
 }
 
-// keepOther keeps the other's session open whatever the network does: the session is not
-// looked at.
+// keepOther keeps the other's session open whatever the network does: the session is no
+// part of the run.
 func (r *recorder) keepOther() {
 	for i := range r.terms {
 		r.terms[i].Beat(r.by[i], otherKey.ID(), func(wire.Code) {})
@@ -392,7 +393,7 @@ func (r *recorder) passes(n int) {
 	}
 }
 
-// confirm answers the rounds under way, and those that begin with the answers.
+// confirm answers the rounds under way, and the rounds that begin with the answers.
 func (r *recorder) confirm() {
 	for r.AnswerHonestly() {
 		r.settle()
