@@ -3,6 +3,7 @@
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
 COUNT       ?= 50
+BENCH       ?= # make bench BENCH=-quick: the aims about rates, in eight minutes
 
 .PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci bench fuzz stress kills deploy release
 
@@ -38,7 +39,7 @@ vet: ## gofmt and go vet
 lint: ## staticcheck, at the version that CI uses
 	go run $(STATICCHECK) ./...
 
-deploy: ## play the manifests for Kubernetes with real processes (Linux, root; takes three minutes)
+deploy: ## play the manifests for Kubernetes with real processes (Linux, root; takes four minutes)
 	DEPLOY_PLAYS=. bash .ci/run deploy
 
 cross: ## build for every system and architecture we promise
@@ -63,8 +64,9 @@ release: ## the command for every system, in dist/, after a check that two clone
 	WARDMOTE_RELEASE=1 go test -count=1 ./internal/release
 	go run ./internal/release -o dist
 
-bench: ## compare with etcd, ZooKeeper and Redis, as far as they are there; takes a quarter of an hour
-	cd internal/bench && go run . -o $(CURDIR)/docs/benchmark.md
+bench: ## compare with etcd, ZooKeeper and Redis, as far as they are there; takes about forty minutes
+	cd internal/bench && go run . -o ../../docs/benchmark.md $(BENCH)
+	go test -count=1 ./docs -run Figures -rewrite-figures
 
 fuzz: ## each fuzz target for FUZZTIME (1m)
 	FUZZTIME=$(FUZZTIME) bash .ci/run fuzz

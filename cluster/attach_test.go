@@ -89,15 +89,18 @@ func (b *bubble) attached(leader, except *Node, limit time.Duration) (took []tim
 	return took
 }
 
-func holderKey(i int) machine.SessionKey { return machine.SessionKey{byte(i), byte(i >> 8), 7} }
+// holderKey returns the key of the session that holders has opened for the node i.
+func (b *bubble) holderKey(i int) machine.SessionKey { return b.holderKeys[i] }
 
 // holders has each node hold a key of its own and beat. The returned function stops
 // the beats and returns how many sessions have ended.
 func (b *bubble) holders(nodes ...*Node) (stop func() int) {
 	b.t.Helper()
 	var stops []func() error
+	b.holderKeys = make(map[int]machine.SessionKey)
 	for i, n := range nodes {
-		key := holderKey(i)
+		key := n.link.NewKey()
+		b.holderKeys[i] = key
 		id := key.ID()
 		n.link.Claim(key)
 		b.propose(n, machine.Open{Session: id, Client: fmt.Sprint("c", i), Node: n.Name(), Boot: n.self.Boot, TTL: uint64(n.cfg.TTL.Milliseconds())})
@@ -198,12 +201,12 @@ func TestAOneWayCutIsRelayed(t *testing.T) {
 				b.net.Cut(from, to)
 				cut := time.Now()
 				time.Sleep(time.Millisecond)
-				b.acquireAs(far, holderKey(0).ID(), 2, "other")
+				b.acquireAs(far, b.holderKey(0).ID(), 2, "other")
 				if took, limit := time.Since(cut), timing.AnswerLimit(3*time.Second)+500*time.Millisecond; took > limit {
 					t.Errorf("the first acquire after the cut took %v, more than %v", took, limit)
 				}
 				time.Sleep(40 * time.Second) // the direct stream is reset meanwhile
-				b.acquireAs(far, holderKey(0).ID(), 3, "third")
+				b.acquireAs(far, b.holderKey(0).ID(), 3, "third")
 				if lost := busy(); lost != 0 {
 					t.Error("the session was lost")
 				}
@@ -218,7 +221,7 @@ func TestAOneWayCutIsRelayed(t *testing.T) {
 				}
 				b.net.Heal()
 				b.eventually("the stream is direct again", timing.DirectMost+time.Second, func() bool { return relays() == 0 })
-				b.propose(far, machine.Close{Session: holderKey(0).ID()})
+				b.propose(far, machine.Close{Session: b.holderKey(0).ID()})
 			})
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/simnet"
 	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/wire"
 	"github.com/wardmote/wardmote/transport"
 )
 
@@ -35,6 +36,8 @@ type bubble struct {
 	started []*Node // all so far
 	thieves bool    // the test acts for sessions of other processes
 	thiefs  int     // ports opened by thief
+
+	holderKeys map[int]machine.SessionKey // of the sessions opened by holders
 
 	mu     sync.Mutex
 	events []string // of all nodes, in order
@@ -122,6 +125,7 @@ func inDir(dir string) func(*Config) {
 func (b *bubble) start(name string, change ...func(*Config)) *Node {
 	b.t.Helper()
 	cfg := b.config(name)
+	cfg.signer = signer
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -267,7 +271,10 @@ func (b *bubble) within(d time.Duration) context.Context {
 	return ctx
 }
 
-func key(n byte) machine.SessionKey { return machine.SessionKey{n} }
+// signer seals the keys of all nodes in tests, so that a test knows a session's ID ahead.
+var signer = wire.NewKeySigner()
+
+func key(n byte) machine.SessionKey { return signer.Key([16]byte{n}) }
 
 func sid(n byte) machine.SessionID { return key(n).ID() }
 

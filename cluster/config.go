@@ -18,6 +18,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/raftstore"
+	"github.com/wardmote/wardmote/internal/wire"
 	"github.com/wardmote/wardmote/transport"
 )
 
@@ -118,6 +119,7 @@ type Config struct {
 	engine   raftstore.Engine // tests: the store of an in-memory member's raft
 	hostBoot func() string    // tests: in place of identity.HostBoot
 	age      time.Duration    // tests: in place of timing.StreamAge
+	signer   *wire.KeySigner  // tests: in place of a fresh one
 	alone    bool             // see replica.Alone
 
 	_ struct{}

@@ -72,6 +72,7 @@ func (n *Node) raftFigures(f *meter.Figures) {
 	if t := n.currentTerm(); t != nil {
 		f.Leads = true
 		f.QueueCommands, f.QueueBytes = t.Queue()
+		f.Noisiest, f.NoisiestCommands = t.Noisiest()
 		f.Attached = t.Attached()
 	} else if heard := r.Heard(); !heard.IsZero() {
 		f.LeaderSilence = time.Since(heard)

@@ -49,5 +49,10 @@ func (n *Node) dialMember(ctx context.Context, to member.Process, via string) (l
 	if err != nil {
 		return link.Way{}, err
 	}
-	return link.Way{Conn: c, Name: c.Remote.Name, Voter: c.Proved.Voter, Renew: c.Renew()}, nil
+	bound, err := c.Binding()
+	if err != nil {
+		_ = c.Close()
+		return link.Way{}, err
+	}
+	return link.Way{Conn: c, Name: c.Remote.Name, Voter: c.Proved.Voter, Bound: bound, Renew: c.Renew()}, nil
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -77,6 +78,11 @@ func (n *Node) servePort() {
 // serveMember serves the stream of a member that takes this node for the leader.
 func (n *Node) serveMember(c *port.Conn) {
 	g := n.guide()
+	var err error
+	if g.Bound, err = c.Binding(); err != nil {
+		_ = c.Close()
+		return
+	}
 	g.Shared, g.Mere = n.certs != nil && c.Proved.Name == "", !c.Proved.Voter
 	term.ServeMember(c, c.Hello.From.Name, c.Hello.From.Boot, g)
 }
@@ -234,6 +240,7 @@ func lastToken(fsm consensus.FSM) (token uint64) {
 func (n *Node) newLink() *link.Link {
 	return link.New(link.Config{
 		Self:    n.self,
+		Signer:  cmp.Or(n.cfg.signer, wire.NewKeySigner()),
 		TTL:     n.cfg.TTL,
 		Cluster: n.founding.Cluster,
 		Leading: func() link.Leader {

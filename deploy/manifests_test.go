@@ -154,7 +154,7 @@ func configure(t *testing.T, env []string) (cluster.Config, error) {
 	return cfg, err
 }
 
-// check returns each rule that the manifest breaks.
+// check returns the broken rules of the manifest.
 func (m *manifest) check(t *testing.T) (broken []string) {
 	rule := func(holds bool, text string, args ...any) {
 		if !holds {

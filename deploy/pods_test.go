@@ -53,13 +53,13 @@ type election struct {
 
 func (p *pod) deleted() bool { return !p.told.IsZero() }
 
-// available says that the pod was ready for so long.
+// available reports whether the pod was ready for the time least.
 func (p *pod) available(least time.Duration) bool {
 	return p.ready && !p.deleted() && time.Since(p.since) >= least
 }
 
 // kubelet runs the pod's container until the pod is deleted and its process has ended.
-// A container that ends is started again, after pauses as Kubernetes makes them.
+// After the end of a container the next one starts, after Kubernetes' pauses.
 func (w *town) kubelet(p *pod) {
 	defer w.work.Done()
 	defer w.change(func() { p.gone, p.ready = true, false })
@@ -187,7 +187,7 @@ func (w *town) container(p *pod) (exited chan struct{}, err error) {
 	return exited, nil
 }
 
-// read keeps the log, and the elections that it tells.
+// read keeps the log and its elections.
 func (w *town) read(p *pod, lines *bufio.Scanner) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

@@ -86,7 +86,7 @@ func newTown(t *testing.T, program, file, server string) *town {
 	return w
 }
 
-// end ends everything that runs, and tells the logs of a failed play.
+// end ends all pods, and prints the logs of a failed play.
 func (w *town) end() {
 	var failures []string
 	w.change(func() {
@@ -111,7 +111,7 @@ func (w *town) end() {
 	}
 }
 
-// change changes the town, and wakes all that wait.
+// change changes the town, and wakes every waiter.
 func (w *town) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

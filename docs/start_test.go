@@ -148,7 +148,7 @@ type session struct {
 	screen        *os.File // the output of the shell and of all its processes
 }
 
-// newSession starts a shell whose go command has no network. The modules are in the cache
+// newSession starts a shell without a network for the go command. The modules are in the cache
 // already, because this repository needs the same modules.
 func newSession(t *testing.T) *session {
 	t.Helper()
@@ -178,7 +178,7 @@ func newSession(t *testing.T) *session {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The shell and all that it has started.
+		// The shell, and every process of its group.
 		_ = syscall.Kill(-s.shell.Process.Pid, syscall.SIGKILL)
 		_ = s.shell.Wait()
 		status.Close()
@@ -198,7 +198,7 @@ func newSession(t *testing.T) *session {
 // patience is for a busy host. Each step takes seconds.
 const patience = 2 * time.Minute
 
-// play gives the shell a block and waits until the shell has run it.
+// play gives the shell a block, and waits for the block's end.
 func (s *session) play(text string) {
 	s.t.Helper()
 	if _, err := io.WriteString(s.in, text+"echo $? >&3\n"); err != nil {
@@ -229,7 +229,7 @@ func (s *session) await(what string, enough func([]run) bool) []run {
 	}
 }
 
-// output returns all that the terminal has shown.
+// output returns the text of the terminal so far.
 func (s *session) output() string {
 	b, err := os.ReadFile(s.screen.Name())
 	if err != nil {

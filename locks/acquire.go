@@ -37,6 +37,7 @@ var errCleanups = errors.New("locks: a release of the key is under way")
 //     one of these, and more than about 10,000 waiters with locks or trees of their own
 //     would have to be searched for a deadlock.
 //   - ErrTooManyKeys: the client has as many keys as a client may have.
+//   - ErrQuota: the clients of this member together have as much as a member may have.
 //   - *DeadlockError: if waiting would close a cycle (A waits for B, B for C, C
 //     for A, through any number of clients), Acquire fails at once and the
 //     error lists the cycle. A waiter counts as the holder of a lock only if
@@ -53,7 +54,9 @@ func (c *Client) Acquire(ctx context.Context, key string, opts ...Option) (*Lock
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	return c.acquire(ctx, context.WithoutCancel(ctx), newAcquireRequest(CallAcquire, key, opts))
+	req := takeRequest(CallAcquire, key, opts)
+	defer req.giveBack()
+	return c.acquire(ctx, nil, req)
 }
 
 // TryAcquire is like Acquire, but does not wait for the key. If the key is held
@@ -64,14 +67,16 @@ func (c *Client) TryAcquire(ctx context.Context, key string, opts ...Option) (*L
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	req := newAcquireRequest(CallTryAcquire, key, opts)
+	req := takeRequest(CallTryAcquire, key, opts)
+	defer req.giveBack()
 	req.cmd.Try = true
-	return c.acquire(ctx, context.WithoutCancel(ctx), req)
+	return c.acquire(ctx, nil, req)
 }
 
 // acquire acquires req in the client's session, and in a new session if the old
-// one has ended. The lock's context will be a child of parent.
-func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
+// one has ended. The lock's context will be a child of parent, or if parent is nil, of a
+// context with the values of ctx alone. acquire completes req, and keeps no reference.
+func (c *Client) acquire(ctx, parent context.Context, req *acquireRequest) (*Lock, error) {
 	if err := c.beginCall(); err != nil {
 		return nil, err
 	}
@@ -80,16 +85,26 @@ func (c *Client) acquire(ctx, parent context.Context, req acquireRequest) (*Lock
 		return nil, req.err
 	}
 	req.series = c.series(req.key)
-	if req.options&optSticky != 0 && ctx.Err() == nil {
-		if l := c.reacquire(parent, &req); l != nil {
+	req.meta = req.cmd.Meta
+	sticky := req.options&optSticky != 0 && ctx.Err() == nil
+	if sticky && c.trace.to().Acquiring == nil {
+		if l := c.reacquire(ctx, parent, req); l != nil {
+			return l, nil
+		}
+	}
+	if parent == nil {
+		parent = context.WithoutCancel(ctx)
+	}
+	call := c.traceCall(parent, req)
+	if sticky && call.begun {
+		if l := c.reacquire(ctx, parent, req); l != nil {
 			return l, nil
 		}
 	}
 	defer c.mayBlock(ctx, req.key)()
-	call := c.traceCall(parent, &req)
-	l, err := c.acquireInAnySession(ctx, parent, req)
+	l, err := c.acquireInAnySession(ctx, parent, *req)
 	if err != nil {
-		call.failed(&req, err)
+		call.failed(req, err)
 		c.countFailed(err)
 	}
 	return l, err
@@ -153,8 +168,9 @@ func (s *session) acquire(ctx, parent context.Context, req acquireRequest) (*Loc
 
 // acquireNew asks the cluster for a new grant, and waits for the verdict.
 func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*Lock, error) {
-	wctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	w := newWaiter(ctx, parent, req)
+	wctx := &w.bound
+	defer wctx.Close()
 	keys := req.allKeys()
 	s.mu.Lock()
 	canTake := s.cleanups.canTake(keys)
@@ -172,7 +188,6 @@ func (s *session) acquireNew(ctx, parent context.Context, req acquireRequest) (*
 		}
 		cmd.Under = held
 	}
-	w := &waiter{acquireRequest: req, parent: parent, cancel: cancel}
 	freed, err := s.register(w, keys)
 	for err == errCleanups { // since the look above another call has taken a release along
 		if err := s.awaitCleanups(wctx, keys); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // A caller may give up a wait, or fail to release a grant. The cluster must
@@ -31,6 +32,8 @@ type cleanup struct {
 	more        []*cleanup        // further withdrawals that go in the same command
 	since       time.Time         // of a lazy release: when it was noted
 	noted       bool              // a lazy release that waits to be taken along or sent
+	carried     int               // the requests under way that take a lazy release along
+	settled     bool              // the cluster has answered, or the session has ended
 	done        chan struct{}     // closed when the cluster has answered or the session has ended
 }
 
@@ -227,8 +230,12 @@ func (d *cleanup) withdrawsWait() bool {
 }
 
 // settle forgets d, which the cluster has answered, or which the end of the session
-// has made needless.
+// has made needless. Of a release that several requests take along the first answer counts.
 func (cl *cleanups) settle(d *cleanup) {
+	if d.settled {
+		return
+	}
+	d.settled = true
 	for _, key := range d.keys {
 		if of := cl.byKey[key]; len(of) > 1 {
 			delete(of, d)
@@ -301,6 +308,7 @@ func (s *session) awaitCleanups(ctx context.Context, keys []string) error {
 		maps.Copy(pending, s.cleanups.byKey[key])
 	}
 	s.unlockAndSend(s.cleanups.removeLazy(func(d *cleanup) bool { _, is := pending[d]; return is }))
+	ended, alsoEnded := replica.Ends(ctx)
 	for d := range pending {
 		select {
 		case <-d.done:
@@ -308,7 +316,9 @@ func (s *session) awaitCleanups(ctx context.Context, keys []string) error {
 			return nil
 		case <-s.c.closing.Done():
 			return ErrClosed
-		case <-ctx.Done():
+		case <-ended:
+			return s.c.whyEnded(ctx)
+		case <-alsoEnded:
 			return s.c.whyEnded(ctx)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -33,8 +34,8 @@ type Client struct {
 	node    *cluster.Node           // nil in tests without a node
 	members func() []cluster.Member // the members seen now; nil in tests without a node
 
-	clock  *host.Clock          // nil: package time
-	slept  func() time.Duration // how long the host has been suspended
+	clock  *host.Clock                       // nil: package time
+	slept  func(now time.Time) time.Duration // how long the host has been suspended; now is of package time
 	trace  *tracer
 	meter  meter.Client  // counts always, for whoever reads later
 	closed chan struct{} // closed when Close has finished
@@ -46,6 +47,8 @@ type Client struct {
 	calls runningCalls   // running methods; Close waits for them first
 	tasks sync.WaitGroup // goroutines of sessions; Close waits for them next
 
+	session atomic.Pointer[session] // nil before the first; written with mu held
+
 	blocked blockedCalls
 	failed  *logging.Limiter // the log's lines about works that failed, by key
 
@@ -54,7 +57,6 @@ type Client struct {
 	mu          sync.Mutex
 	closeCalled bool // no new calls
 	tasksJoined bool // no new tasks
-	session     *session
 	opening     *opening
 	closeErr    error // the result of Close; read after closed is closed
 }
@@ -81,7 +83,7 @@ func newClient(rep replica.Replica, opts Options) *Client {
 		rep:    rep,
 		clock:  rep.Clock(),
 		opts:   opts,
-		slept:  slept,
+		slept:  newSleepCounter(),
 		trace:  newTracer(opts.Trace),
 		closed: make(chan struct{}),
 		failed: logging.NewLimiter(failureBurst, leastFailureLine, mostFailureLine),
@@ -205,13 +207,23 @@ func (c *Client) goTask(f func()) {
 	}
 }
 
-func (c *Client) now() instant { return instant{at: c.clock.Now(), slept: c.slept()} }
-
-func (c *Client) currentSession() *session {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.session
+// now reads the clocks.
+func (c *Client) now() instant {
+	now, _ := c.readClocks()
+	return now
 }
+
+// readClocks is now, with the reading of package time.
+func (c *Client) readClocks() (instant, time.Time) {
+	t := time.Now()
+	at := t
+	if c.clock != nil {
+		at = c.clock.Now()
+	}
+	return instant{at: at, slept: c.slept(t)}, t
+}
+
+func (c *Client) currentSession() *session { return c.session.Load() }
 
 // name returns the holder's name as seen by other clients.
 func (c *Client) name() string {

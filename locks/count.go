@@ -125,7 +125,7 @@ func failureOf(err error) meter.Failure {
 		return meter.FailedHeld
 	case hasType[*DeadlockError](err):
 		return meter.FailedDeadlock
-	case errors.Is(err, ErrTooManyWaiters), errors.Is(err, ErrTooManyKeys):
+	case errors.Is(err, ErrTooManyWaiters), errors.Is(err, ErrTooManyKeys), errors.Is(err, ErrQuota):
 		return meter.FailedFull
 	case hasType[*WaitError](err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return meter.FailedEnded

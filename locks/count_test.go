@@ -25,6 +25,7 @@ func TestFailuresHaveKinds(t *testing.T) {
 		{callError("acquire", "k", fmt.Errorf("%w: %w", cluster.ErrNoQuorum, context.Canceled)), meter.FailedNoQuorum},
 		{refusalError(&acquireRequest{}, machine.Outcome{Code: machine.TooManyWaiters}), meter.FailedFull},
 		{refusalError(&acquireRequest{}, machine.Outcome{Code: machine.TooManyKeys}), meter.FailedFull},
+		{refusalError(&acquireRequest{}, machine.Outcome{Code: machine.TooMuchOfNode, Field: machine.NodeKeys, Limit: 1}), meter.FailedFull},
 		{&DeadlockError{}, meter.FailedDeadlock},
 		{ErrClosed, meter.FailedClosed},
 		{callError("acquire", "k", cluster.ErrStopped), meter.FailedClosed},

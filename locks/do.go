@@ -41,7 +41,9 @@ func (c *Client) Do(ctx context.Context, key string, work Work, opts ...Option) 
 	}
 	var retry backoff
 	for {
-		l, err := c.acquire(ctx, ctx, newAcquireRequest(CallDo, key, opts))
+		req := takeRequest(CallDo, key, opts)
+		l, err := c.acquire(ctx, ctx, req)
+		req.giveBack()
 		if err != nil {
 			return err
 		}

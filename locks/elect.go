@@ -79,7 +79,8 @@ const termGap = 100 * time.Millisecond
 // err.
 func (e *election) term(ctx context.Context) (over bool, err error) {
 	c, key := e.c, e.req.key
-	l, err := c.acquire(ctx, ctx, e.req)
+	req := e.req
+	l, err := c.acquire(ctx, ctx, &req)
 	if err != nil {
 		err = c.waitToRetry(ctx, &e.retry, key, err)
 		return err != nil, callError("elect", key, err)

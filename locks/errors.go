@@ -45,6 +45,11 @@ var (
 	// same node has as much room.
 	ErrTooManyKeys = errors.New("locks: too many keys of one client")
 
+	// ErrQuota: the clients of this member together would have more sessions, keys, bytes
+	// of keys and metas, or waits than one member may have. Nothing was granted, and nothing
+	// was changed. The error is a *QuotaError.
+	ErrQuota = errors.New("locks: over a quota of this member")
+
 	// ErrDeadlock: the request would have closed a cycle of waits, and so would
 	// have waited for ever. Nothing was changed. The error is a *DeadlockError.
 	ErrDeadlock = errors.New("locks: deadlock")
@@ -202,6 +207,20 @@ func (e *HeldError) describe() string {
 // Is reports whether target is ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
+// QuotaError names the quota that the clients of this member have used up together. Field is
+// "sessions", "keys" (held or waited for), "bytes" (of these keys, their metas and lineages)
+// or "waits", and Limit is the number that one member may have. Other members have quotas of
+// their own. The error matches ErrQuota.
+type QuotaError struct {
+	Field string
+	Limit int
+}
+
+func (e *QuotaError) Error() string { return fmt.Sprintf("%v: at most %d %s", ErrQuota, e.Limit, e.Field) }
+
+// Is reports whether target is ErrQuota.
+func (e *QuotaError) Is(target error) bool { return target == ErrQuota }
+
 // DeadlockError lists the cycle of waits which a request would have closed. The
 // first element of Cycle is the request itself. Each element waits for the
 // next, and the last waits for a lock of the request's own caller. Cycle is empty if a
@@ -352,7 +371,7 @@ func (e *endError) Unwrap() []error { return []error{e.cause, e.err} }
 
 // endOf returns the cause of ctx, which has ended.
 func endOf(ctx context.Context) error {
-	cause, err := context.Cause(ctx), ctx.Err()
+	cause, err := replica.Cause(ctx), ctx.Err()
 	if errors.Is(cause, err) {
 		return cause
 	}

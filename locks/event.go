@@ -69,9 +69,6 @@ func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 	}
 	s.resolve(w, out)
 	s.mu.Unlock()
-	// The waiter's proposal may still be looking for a leader, although the
-	// verdict is known.
-	w.cancel(nil)
 	if release != nil {
 		s.startCleanup(release)
 	}
@@ -79,8 +76,10 @@ func (s *session) handleGranted(seq uint64, out machine.Outcome) {
 
 // newLock makes the grant and the lock of w. The caller holds s.mu.
 func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
-	g := &grant{
+	g := newGrant()
+	*g = grant{
 		s:          s,
+		lock:       g.lock,
 		key:        w.key,
 		seq:        w.seq,
 		since:      time.Now(),
@@ -114,7 +113,7 @@ func (s *session) newLock(w *waiter, out machine.Outcome) *Lock {
 
 // addGrant makes the first lock of g, the grant of req. The caller holds s.mu.
 func (s *session) addGrant(g *grant, parent context.Context, req *acquireRequest) {
-	g.lock = &Lock{g: g, parent: parent}
+	g.lock.g, g.lock.parent = g, parent
 	if req.traced != nil {
 		g.ensureRare().traced = req.traced
 	}
@@ -143,7 +142,6 @@ func (s *session) handleRefused(seq uint64, out machine.Outcome) {
 	}
 	s.resolve(w, out)
 	s.mu.Unlock()
-	w.cancel(nil)
 }
 
 // handleNotice handles the news for a holder: the grant is contended, or a

@@ -38,6 +38,16 @@ type grant struct {
 	contended   bool  // another request waits
 }
 
+// newGrant returns an empty grant with its first lock, in one piece of memory.
+func newGrant() *grant {
+	x := new(struct {
+		grant
+		first Lock
+	})
+	x.lock = &x.first
+	return &x.grant
+}
+
 type rareFields struct {
 	keys      []string          // if there are several
 	value     string            // left by an earlier holder

@@ -66,7 +66,7 @@ func TestASessionsKeyIsShownNowhere(t *testing.T) {
 		_, err = other.TryAcquire(bg, "k")
 		l.note(err)
 		l.note(other.Ask(bg, "k"))
-		session := c.session
+		session := c.currentSession()
 		release(t, lock)
 		release(t, wait.ok(t))
 		for _, cmd := range w.Applied() {

@@ -23,8 +23,10 @@ import (
 // From then on the release is a cleanup like the release of a caller that gave up: sent
 // again until the cluster has answered or the session has ended. So is a release that went
 // with a request without an answer. A second copy of a release frees nothing, because a
-// release names its grant. A lost session, Close, and the death of the process free the key
-// as they free a held one.
+// release names its grant. So a request for the key does not wait for a release that another
+// request has taken along: the request takes the release along too, and meets the key free
+// whichever of the two comes first. A lost session, Close, and the death of the process free
+// the key as they free a held one.
 
 // lazyWait bounds how long a release waits for a request of the client.
 const lazyWait = time.Millisecond
@@ -104,8 +106,12 @@ func (cl *cleanups) removeLazy(chosen func(*cleanup) bool) (removed []*cleanup) 
 	return removed
 }
 
+// goesAlong reports whether a request can take d along: a noted release, or one that other
+// requests have taken along and the cluster has not answered yet.
+func (d *cleanup) goesAlong() bool { return d.noted || d.carried > 0 }
+
 // canTake reports whether a request for keys need not wait for earlier cleanups of them:
-// there are none, or all of them are noted releases that can go with the request.
+// there are none, or all of them can go with the request.
 func (cl *cleanups) canTake(keys []string) bool {
 	if len(cl.byKey) == 0 {
 		return true
@@ -113,7 +119,7 @@ func (cl *cleanups) canTake(keys []string) bool {
 	var load freedLoad
 	for _, key := range keys {
 		for d := range cl.byKey[key] {
-			if !d.noted || !load.add(d) {
+			if !d.goesAlong() || !load.add(d) {
 				return false
 			}
 		}
@@ -121,16 +127,16 @@ func (cl *cleanups) canTake(keys []string) bool {
 	return true
 }
 
-// chooseLazy returns the noted releases of keys that go with a request for them. The
-// caller adds what else must go with the request before takeLazy fills the rest.
+// chooseLazy returns the releases of keys that go with a request for them. The caller adds
+// what else must go with the request before takeLazy fills the rest.
 func (cl *cleanups) chooseLazy(keys []string, load *freedLoad) map[*cleanup]struct{} {
-	if len(cl.lazy) == 0 {
+	if len(cl.byKey) == 0 {
 		return nil
 	}
 	own := make(map[*cleanup]struct{})
 	for _, key := range keys {
 		for d := range cl.byKey[key] {
-			if _, again := own[d]; d.noted && !again && load.add(d) {
+			if _, again := own[d]; d.goesAlong() && !again && load.add(d) {
 				own[d] = struct{}{}
 			}
 		}
@@ -138,13 +144,22 @@ func (cl *cleanups) chooseLazy(keys []string, load *freedLoad) map[*cleanup]stru
 	return own
 }
 
-// takeLazy removes the chosen noted releases, and the oldest others as far as a command has
-// room, and returns them.
-func (cl *cleanups) takeLazy(own map[*cleanup]struct{}, load *freedLoad) []*cleanup {
-	return cl.removeLazy(func(d *cleanup) bool {
+// takeLazy returns the chosen releases, and the oldest noted ones of other keys as far as a
+// command has room, for a request to take along.
+func (cl *cleanups) takeLazy(own map[*cleanup]struct{}, load *freedLoad) (taken []*cleanup) {
+	for d := range own {
+		if !d.noted {
+			taken = append(taken, d)
+		}
+	}
+	taken = append(taken, cl.removeLazy(func(d *cleanup) bool {
 		_, is := own[d]
 		return is || load.add(d)
-	})
+	})...)
+	for _, d := range taken {
+		d.carried++
+	}
+	return taken
 }
 
 // freedLoad counts the releases that go with a command.
@@ -175,8 +190,11 @@ func (s *session) noteFreed(list []*cleanup, out machine.Outcome, err error) {
 		return
 	}
 	s.mu.Lock()
+	for _, d := range list {
+		d.carried--
+	}
 	if err != nil || out.Code == machine.BadCommand || out.Code == machine.WrongFormat || out.Code == machine.NoSession {
-		s.unlockAndSend(list)
+		s.unlockAndSend(slices.DeleteFunc(list, func(d *cleanup) bool { return d.settled || d.carried > 0 }))
 		return
 	}
 	for _, d := range list {

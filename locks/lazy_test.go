@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
@@ -337,32 +338,47 @@ func TestMoreLazyReleasesThanARequestCanTake(t *testing.T) {
 	}
 }
 
-// A request waits for a release of its key that another call's request takes along: the
-// request could overtake the other one, and find the key held by its own client.
-func TestALazyReleaseInAnothersRequestIsWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		a, _ := w.client(t, "a")
-		release(t, acquire(t, a, "k", Lazy()))
-		s := a.currentSession()
-		request := func(key string) (*waiter, []*cleanup, error) {
-			w := &waiter{acquireRequest: acquireRequest{key: key, began: time.Now()}, parent: bg, cancel: func(error) {}}
-			freed, err := s.register(w, []string{key})
-			return w, freed, err
-		}
-		other, freed, err := request("other")
-		if err != nil || len(freed) != 1 {
-			t.Fatalf("%d releases taken along, %v", len(freed), err)
-		}
-		if _, _, err := request("k"); err != errCleanups {
-			t.Errorf("a request that may overtake the release: %v", err)
-		}
-		lost := errors.New("not sent")
-		s.noteFreed(freed, machine.Outcome{}, lost)
-		s.removeWaiter(other, machine.Outcome{}, lost)
-		l, err := a.TryAcquire(bg, "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		release(t, l)
-	})
+// A request for a key does not wait for a release that another call's request has taken
+// along: it takes the release along too, since it could overtake the other one. The first
+// answer settles the release, and the failure of all requests sends it.
+func TestALazyReleaseGoesWithTwoRequests(t *testing.T) {
+	for name, errs := range map[string][2]error{
+		"both": {}, "the first": {nil, errLostForTest}, "the second": {errLostForTest, nil}, "none": {errLostForTest, errLostForTest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				a, _ := w.client(t, "a")
+				release(t, acquire(t, a, "k", Lazy()))
+				s := a.currentSession()
+				sent := w.Sent(isRelease)
+				var waiters []*waiter
+				var lists [][]*cleanup
+				for _, key := range []string{"other", "k"} {
+					w := newWaiter(bg, bg, acquireRequest{key: key, began: time.Now()})
+					freed, err := s.register(w, []string{key})
+					if err != nil || len(freed) != 1 || freed[0].keys[0] != "k" {
+						t.Fatalf("%s takes %d releases along, %v", key, len(freed), err)
+					}
+					waiters, lists = append(waiters, w), append(lists, freed)
+				}
+				if lists[0][0] != lists[1][0] {
+					t.Error("two releases of one grant")
+				}
+				for i, list := range lists {
+					s.noteFreed(list, machine.Outcome{Code: machine.Granted}, errs[i])
+					s.removeWaiter(waiters[i], machine.Outcome{}, &replica.Error{Err: errLostForTest})
+				}
+				settle()
+				want := 0
+				if name == "none" {
+					want = 1
+				}
+				if n := w.Sent(isRelease) - sent; n != want || len(s.cleanups.byKey) != 0 {
+					t.Errorf("%d releases sent, want %d; %d keys to clean up", n, want, len(s.cleanups.byKey))
+				}
+			})
+		})
+	}
 }
+
+var errLostForTest = errors.New("not sent")

@@ -19,7 +19,8 @@ import (
 // fail.
 type Lock struct {
 	g      *grant
-	parent context.Context
+	parent context.Context // of the lock's context
+	bare   bool            // the end of parent does not end the lock's context
 
 	// Guarded by the session's mu.
 	ended     error // nil while held: a *LostError or ErrReleased
@@ -101,7 +102,11 @@ func (l *Lock) Context() context.Context {
 	// The context is made by the first call, since most locks' contexts are
 	// never used. mu is not held, since the parent may be of a caller's type:
 	// the parent's methods are called here, and may call a lock's methods.
-	ctx, stop := context.WithCancelCause(withLineage(fence.NewContextFunc(l.parent, l.Token), l))
+	parent := l.parent
+	if l.bare {
+		parent = context.WithoutCancel(parent)
+	}
+	ctx, stop := context.WithCancelCause(withLineage(fence.NewContextFunc(parent, l.Token), l))
 	s.mu.Lock()
 	if l.ended != nil {
 		// The lock has ended, and found no context to cancel. No caller has
@@ -149,6 +154,23 @@ func (l *Lock) trustLeft() (time.Duration, error) {
 		return 0, ended
 	}
 	return left, nil
+}
+
+// readTrust is Err, with the reading of package time that was made for it.
+func (l *Lock) readTrust() (now time.Time, err error) {
+	if l.zero() {
+		return now, errNoLock
+	}
+	s := l.g.s
+	s.c.clock.Await()
+	clocks, now := s.c.readClocks()
+	s.mu.Lock()
+	if ended := l.ended; ended != nil || s.reason == 0 && s.trust.remaining(clocks) > 0 {
+		s.mu.Unlock()
+		return now, ended
+	}
+	s.mu.Unlock()
+	return now, l.Err() // ends the session
 }
 
 // endCause returns why the lock ended, or nil, as far as was noticed.

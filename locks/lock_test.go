@@ -145,6 +145,7 @@ func TestErrorTexts(t *testing.T) {
 			`locks: the token is too old: "k", token 5; grants up to token 9 are forgotten`, []error{ErrTooOld}},
 		{&BudgetError{"k", 7, 2 * time.Second, time.Second}, `locks: "k" (token 7) can be trusted for 1s, need 2s`, nil},
 		{refusalError(&acquireRequest{key: "k"}, machine.Outcome{Code: machine.TooManyKeys, Limit: 50_000}), `locks: acquire "k": locks: too many keys of one client: at most 50000 keys`, []error{ErrTooManyKeys}},
+		{refusalError(&acquireRequest{key: "k"}, machine.Outcome{Code: machine.TooMuchOfNode, Field: machine.NodeWaits, Limit: 262_144}), `locks: acquire "k": locks: over a quota of this member: at most 262144 waits`, []error{ErrQuota}},
 		{refusalError(&acquireRequest{key: "k"}, machine.Outcome{Code: machine.TooManyKeys, Limit: 32 << 20}), `locks: acquire "k": locks: too many keys of one client: at most 33554432 bytes of keys, metas and lineages`, []error{ErrTooManyKeys}},
 		{refusalError(&acquireRequest{key: "k"}, machine.Outcome{Code: machine.TooManyWaiters, Limit: 5}), `locks: too many waiters: 5 wait for "k"`, []error{ErrTooManyWaiters}},
 		{callError("acquire", "k", &replica.Error{Err: cluster.ErrStopped}), `locks: acquire "k": cluster: node stopped`, []error{cluster.ErrStopped}},

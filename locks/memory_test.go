@@ -31,7 +31,7 @@ func TestHundredThousandLocksAreCheap(t *testing.T) {
 		before, goroutines := heap(), runtime.NumGoroutine()
 		// Grants as they come from the cluster, without its tables.
 		for i, key := range keys {
-			wt := &waiter{acquireRequest: acquireRequest{key: key, began: time.Now()}, parent: bg, answered: make(chan struct{}), cancel: func(error) {}}
+			wt := newWaiter(bg, bg, acquireRequest{key: key, began: time.Now()})
 			if _, err := s.register(wt, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -137,7 +137,7 @@ func (o *once) attempt(ctx context.Context) (over bool, err error) {
 	if begun {
 		req.cmd.Mode = machine.Shared
 	}
-	l, err := o.c.acquire(ctx, ctx, req)
+	l, err := o.c.acquire(ctx, ctx, &req)
 	if err != nil {
 		return true, o.wrapError(err)
 	}

@@ -68,7 +68,7 @@ func (c *Client) joinOpening() (*opening, error) {
 		return nil, ErrClosed
 	}
 	if c.opening == nil {
-		if c.session != nil && !c.session.hasEnded() {
+		if s := c.session.Load(); s != nil && !s.hasEnded() {
 			return nil, nil
 		}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -81,7 +81,7 @@ func (c *Client) joinOpening() (*opening, error) {
 			c.opening = nil
 			closed := c.closeCalled
 			if err == nil && !closed {
-				c.session = s
+				c.session.Store(s)
 				c.tasks.Go(s.run)
 			}
 			c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *Client) openSession(ctx context.Context) (*session, error) {
 		// worthless then. The next attempt uses a new key, since a session of
 		// the old key may be open by now, with its TTL running; the cluster
 		// expires that session.
-		key := newSessionKey()
+		key := c.rep.NewKey()
 		id := key.ID()
 		c.rep.Claim(key) // before the cluster can hear of the session
 		trust := trust{sent: c.now(), ttl: ttl}

@@ -98,6 +98,8 @@ func outcomeError(verb string, out machine.Outcome) error {
 		return errors.New("the cluster has no tokens left")
 	case machine.TooManyKeys: // an upgrade waits under a long lineage
 		return tooManyKeys(out)
+	case machine.TooMuchOfNode:
+		return &QuotaError{Field: out.Field, Limit: int(out.Limit)}
 	case machine.TooManyUnseen:
 		return fmt.Errorf("more than %d requests of one client are unanswered", out.Limit)
 	case machine.NodeEnded:

@@ -131,5 +131,5 @@ func neverFinal(context.Context, error) bool { return false }
 func (c *Client) isFinal(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || c.closing.Err() != nil ||
 		errors.Is(err, ErrClosed) || errors.Is(err, cluster.ErrStopped) || errors.Is(err, cluster.ErrVersion) ||
-		errors.Is(err, ErrTooManyWaiters) || errors.Is(err, ErrTooManyKeys) || hasType[*cluster.ConfigError](err)
+		errors.Is(err, ErrTooManyWaiters) || errors.Is(err, ErrTooManyKeys) || errors.Is(err, ErrQuota) || hasType[*cluster.ConfigError](err)
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/replica"
 )
 
 // Release releases the lock. When Release returns, with or without an error,
@@ -52,7 +52,8 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
-	if err := l.Err(); err != nil {
+	now, err := l.readTrust()
+	if err != nil {
 		return err
 	}
 	g, s := l.g, l.g.s
@@ -73,15 +74,13 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 	}
 	last, cancels := l.markReleased()
 	if last {
-		held := time.Since(g.since)
+		held := now.Sub(g.since)
 		g.countEnded(0, held)
 		s.c.trace.released(g.traceCtx(), g.event(LockEvent{Took: held}))
 	}
-	d := g.releaseCleanup(to)
 	lazy, wanted := last && g.lazy && to == "", g.contended || g.asked
-	keeps := lazy && closed == nil && s.keep(g, len(cancels) > 0)
-	s.unlockAndCancel(cancels)
-	if keeps {
+	if lazy && closed == nil && s.keep(g, len(cancels) > 0) {
+		s.unlockAndCancel(cancels)
 		if len(cancels) > 0 {
 			s.mu.Lock()
 			g.kept.ending = false
@@ -89,6 +88,8 @@ func (l *Lock) releaseTo(ctx context.Context, to string) error {
 		}
 		return nil
 	}
+	d := g.releaseCleanup(to)
+	s.unlockAndCancel(cancels)
 	if last && closed != nil && d.value != nil {
 		s.startCleanup(d)
 	}
@@ -127,11 +128,11 @@ func (s *session) proposeRelease(ctx context.Context, d *cleanup) error {
 	var out machine.Outcome
 	err := endOf(ctx)
 	if ctx.Err() == nil {
-		rctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(s.ctx, cancel)()
+		var rctx replica.Either
+		rctx.Begin(ctx, s.ctx)
+		defer rctx.Close()
 		for {
-			out, err = s.propose(rctx, func(seen []uint64) machine.Command { return d.command(s.id, seen) })
+			out, err = s.propose(&rctx, func(seen []uint64) machine.Command { return d.command(s.id, seen) })
 			if !s.valueAnswered(d, out, err) && !d.retryWithoutSuccessor(out, err) {
 				break
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -15,6 +16,7 @@ import (
 type acquireRequest struct {
 	key     string          // the first of cmd.Keys if there are several keys
 	cmd     machine.Acquire // filled in by the options; command completes it
+	meta    string          // of the option Meta, encoded: cmd.Meta without the entries of Trace.Acquiring
 	owner   string          // of the option Reentrant
 	options optionSet       // the options given
 	series  []*meter.Series // count the request by its label; nil: none
@@ -31,6 +33,24 @@ func newAcquireRequest(call Call, key string, opts []Option) acquireRequest {
 	r := acquireRequest{call: call, key: key, err: checkKey(key)}
 	r.applyOptions(opts)
 	return r
+}
+
+// usedRequests has requests whose calls have returned. Options are functions, so a request
+// is always on the heap.
+var usedRequests = sync.Pool{New: func() any { return new(acquireRequest) }}
+
+// takeRequest is newAcquireRequest in memory that giveBack takes back.
+func takeRequest(call Call, key string, opts []Option) *acquireRequest {
+	r := usedRequests.Get().(*acquireRequest)
+	r.call, r.key, r.err = call, key, checkKey(key)
+	r.applyOptions(opts)
+	return r
+}
+
+// giveBack is called when the call of r has ended. Nothing refers to r by then.
+func (r *acquireRequest) giveBack() {
+	*r = acquireRequest{}
+	usedRequests.Put(r)
 }
 
 // newSetRequest returns the request for all of keys at once with opts.

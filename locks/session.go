@@ -3,7 +3,6 @@ package locks
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -55,12 +54,6 @@ type session struct {
 	lostKeys   int                    // at the end of the session
 	own        *ownIndex              // nil until the first page of it is read
 	hooks      map[*lossHook]struct{} // of lost locks, until they have returned
-}
-
-// newSessionKey returns a random key.
-func newSessionKey() (key machine.SessionKey) {
-	_, _ = rand.Read(key[:]) // never fails
-	return key
 }
 
 // newSession returns a session that the cluster has opened under id. The caller
@@ -168,7 +161,7 @@ func (s *session) lose(reason Reason) {
 	s.unlockAndCancel(cancels)
 
 	for _, w := range waiters {
-		w.cancel(&SessionError{Key: w.key, Reason: reason})
+		w.end(&SessionError{Key: w.key, Reason: reason})
 	}
 	s.cancel()
 }
@@ -200,7 +193,7 @@ func (s *session) drain() {
 	waiters := slices.Collect(maps.Values(s.waiters))
 	s.unlockAndCancel(cancels)
 	for _, w := range waiters {
-		w.cancel(ErrClosed)
+		w.end(ErrClosed)
 	}
 }
 

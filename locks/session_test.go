@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
-	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/term/termtest"
 )
 
@@ -270,17 +269,6 @@ func TestRestartedClientDoesNotOwnItsFormerLocks(t *testing.T) {
 			t.Errorf("try: %v", err)
 		}
 	})
-}
-
-func TestSessionKeysAreRandom(t *testing.T) {
-	seen := make(map[machine.SessionID]bool)
-	for range 1000 {
-		id := newSessionKey().ID()
-		if id == (machine.SessionID{}) || seen[id] {
-			t.Fatal("an ID was drawn twice, or is zero")
-		}
-		seen[id] = true
-	}
 }
 
 // A waiter is granted the key in the step that ends the holder's session.

@@ -27,8 +27,8 @@ type Session struct {
 	// Ref names the session for EndSession: 32 hexadecimal digits, the same on all
 	// members for as long as the session is open. A Ref proves nothing and can be shown
 	// to anybody: it is a hash of the session's ID, the ID is a hash of the session's
-	// key, and every request for a session needs the key, which is 256 random bits and
-	// known to the session's member alone.
+	// key, and every request for a session needs the key, of 128 random bits, and under
+	// TLS a signature of the member's process for the very stream.
 	Ref string `json:"ref"`
 
 	Client string        `json:"client"`         // its Options.Name

@@ -32,7 +32,8 @@ func (c *Client) AcquireAll(ctx context.Context, keys []string, opts ...Option) 
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	l, err := c.acquire(ctx, context.WithoutCancel(ctx), newSetRequest(keys, opts))
+	req := newSetRequest(keys, opts)
+	l, err := c.acquire(ctx, nil, &req)
 	if err != nil {
 		return nil, err
 	}

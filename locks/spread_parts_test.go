@@ -40,7 +40,7 @@ func (w *world) plannedClient(t *testing.T, p *planner, name string) *Client {
 	t.Helper()
 	m := &planned{member: w.join("node-" + name), p: p, sinks: make(map[machine.SessionID]func(machine.Event))}
 	c := newClient(m, Options{Name: name})
-	c.slept = m.Slept
+	c.slept = func(time.Time) time.Duration { return m.Slept() }
 	if p.callers == nil {
 		p.callers = make(map[string]*planned)
 	}

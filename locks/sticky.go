@@ -2,7 +2,7 @@ package locks
 
 import (
 	"context"
-	"time"
+	"slices"
 
 	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
@@ -15,7 +15,7 @@ type kept struct {
 	key   string
 	seq   uint64      // of the request, as the cluster knows it
 	token fence.Token // of the cluster's grant
-	meta  string      // of the cluster's grant, encoded
+	meta  string      // of the option Meta, encoded; the cluster's grant also has the entries of Trace.Acquiring
 	value string      // left by an earlier holder
 	block uint16      // the length of the block that was asked for
 
@@ -36,7 +36,7 @@ func newKept(w *waiter, out machine.Outcome) *kept {
 		key:   w.key,
 		seq:   w.seq,
 		token: fence.Token(out.Token),
-		meta:  w.cmd.Meta,
+		meta:  w.meta,
 		value: out.Value,
 		block: w.cmd.Block,
 		next:  fence.Token(out.Token) + 1,
@@ -45,32 +45,39 @@ func newKept(w *waiter, out machine.Outcome) *kept {
 }
 
 // reacquire makes a lock of req's key if the client keeps the key, without asking the
-// cluster, and returns nil otherwise: then the request goes the way of all requests. A
-// call that Trace.Acquiring follows goes that way too.
-func (c *Client) reacquire(parent context.Context, req *acquireRequest) *Lock {
+// cluster, and returns nil otherwise: then the request goes the way of all requests.
+func (c *Client) reacquire(ctx, parent context.Context, req *acquireRequest) *Lock {
 	s := c.currentSession()
-	if s == nil || c.trace.to().Acquiring != nil {
+	if s == nil {
 		return nil
 	}
-	req.began = time.Now()
-	return s.reacquire(parent, req)
+	return s.reacquire(ctx, parent, req)
 }
 
 // reacquire is Client.reacquire. The clocks are read with s.mu held, so that no end of the
 // session comes in between.
-func (s *session) reacquire(parent context.Context, req *acquireRequest) *Lock {
+func (s *session) reacquire(ctx, parent context.Context, req *acquireRequest) *Lock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.kept[req.key]
-	if k == nil || k.ending || k.next > k.last || k.meta != req.cmd.Meta || s.refusal() != nil || s.trust.remaining(s.c.now()) <= 0 {
+	if k == nil || k.ending || k.next > k.last || k.meta != req.meta || s.refusal() != nil {
 		return nil
 	}
+	now, began := s.c.readClocks()
+	if s.trust.remaining(now) <= 0 {
+		return nil
+	}
+	if req.began.IsZero() { // without Trace.Acquiring
+		req.began = began
+	}
 	delete(s.kept, k.key)
-	g := &grant{
+	g := newGrant()
+	*g = grant{
 		s:          s,
+		lock:       g.lock,
 		key:        k.key,
 		seq:        k.seq,
-		since:      req.began,
+		since:      began,
 		firstToken: k.token, // the cluster knows the lineage by its own token
 		token:      k.next,
 		mode:       machine.Exclusive,
@@ -80,12 +87,15 @@ func (s *session) reacquire(parent context.Context, req *acquireRequest) *Lock {
 		kept:       k,
 	}
 	k.next++
+	if parent == nil {
+		parent, g.lock.bare = ctx, true
+	}
 	s.addGrant(g, parent, req)
 	if k.value != "" {
 		g.ensureRare().value = k.value
 	}
 	s.noteGranted(g, req)
-	if len(s.grants)+len(s.waiters) == 1 {
+	if now.at.Add(sleepCheck).Before(s.nextCheck) {
 		select { // from now on, run must read the clocks more often
 		case s.wakeup <- struct{}{}:
 		default:
@@ -135,9 +145,9 @@ func (k *kept) giveBack() *cleanup {
 	return &cleanup{ctx: context.Background(), call: CallAcquire, keys: []string{k.key}, token: k.token}
 }
 
-// takeKept removes the keys that the session keeps and that w asks the cluster for, and
-// returns their releases, to go with the request. If w is for a sticky key, takeKept also
-// says how many tokens to ask for. The caller holds s.mu.
+// takeKept removes the keys that the session keeps and that w asks the cluster for, those
+// below a tree included, and returns their releases, to go with the request. If w is for a
+// sticky key, takeKept also says how many tokens to ask for. The caller holds s.mu.
 func (s *session) takeKept(w *waiter, keys []string, load *freedLoad) (taken []*cleanup) {
 	sticky := w.options&optSticky != 0
 	if sticky {
@@ -145,6 +155,16 @@ func (s *session) takeKept(w *waiter, keys []string, load *freedLoad) (taken []*
 	}
 	if len(s.kept) == 0 {
 		return nil
+	}
+	take := func(k *kept) {
+		d := k.giveBack()
+		if !load.add(d) {
+			return // the cluster recalls the key
+		}
+		delete(s.kept, k.key)
+		s.cleanups.register(d)
+		d.carried++
+		taken = append(taken, d)
 	}
 	for _, key := range keys {
 		k := s.kept[key]
@@ -157,13 +177,27 @@ func (s *session) takeKept(w *waiter, keys []string, load *freedLoad) (taken []*
 				w.cmd.Block = min(2*k.block, machine.MaxBlock)
 			}
 		}
-		d := k.giveBack()
-		if !load.add(d) {
-			continue // the cluster recalls the key
+		take(k)
+	}
+	if w.cmd.Tree {
+		for _, k := range s.kept {
+			if isBelow(k.key, keys) {
+				take(k)
+			}
 		}
-		delete(s.kept, key)
-		s.cleanups.register(d)
-		taken = append(taken, d)
 	}
 	return taken
+}
+
+// isBelow reports whether the tree of one of keys has key.
+func isBelow(key string, keys []string) bool {
+	for i := range key {
+		if key[i] != '/' {
+			continue
+		}
+		if _, found := slices.BinarySearch(keys, key[:i]); found {
+			return true
+		}
+	}
+	return false
 }

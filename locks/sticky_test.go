@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -473,5 +474,105 @@ func TestIfTokenSeesLocalLocks(t *testing.T) {
 		if l, err := b.TryAcquire(bg, "k", IfToken(s.Token)); !hasType[*ChangedError](err) {
 			t.Errorf("%v, %v", l, err)
 		}
+	})
+}
+
+// A cycle on a kept key costs one allocation and two looks at the clocks: the window of
+// trust is tested by Acquire and by Release, and the session's own goroutine sleeps on.
+func TestACycleOfAKeptKeyIsCheap(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		slept, looks := a.slept, new(atomic.Int32)
+		a.slept = func(now time.Time) time.Duration {
+			looks.Add(1)
+			return slept(now)
+		}
+		cycle := func() {
+			l, err := a.Acquire(bg, "k", Sticky())
+			if err == nil {
+				err = l.Release(bg)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		for range firstBlock + 2 { // the next block has 32 tokens
+			cycle()
+		}
+		settle()
+		cycle()
+		const cycles = 20
+		looks.Store(0)
+		if allocs := testing.AllocsPerRun(cycles-1, cycle); allocs > 1 {
+			t.Errorf("%v allocations", allocs)
+		}
+		settle()
+		settle()
+		if n := looks.Load(); n > 2*cycles+5 {
+			t.Errorf("%d looks at the clocks for %d cycles", n, cycles)
+		}
+	})
+}
+
+// A Trace with Acquiring sees each call, and a key stays local all the same, although the
+// meta that Acquiring returns is another one each time: the cluster has that of the call
+// which asked.
+func TestStickyWithAcquiring(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		type name struct{}
+		calls, acquired, released := 0, 0, 0
+		a := w.join("a").client(Options{Trace: &Trace{
+			Acquiring: func(ctx context.Context, e LockEvent) (context.Context, map[string]string) {
+				calls++
+				return context.WithValue(ctx, name{}, calls), map[string]string{"call": fmt.Sprint(calls)}
+			},
+			Acquired: func(ctx context.Context, e LockEvent) {
+				if acquired++; ctx.Value(name{}) != acquired {
+					t.Errorf("Acquired of call %v, want %d", ctx.Value(name{}), acquired)
+				}
+			},
+			Released: func(ctx context.Context, e LockEvent) {
+				if released++; ctx.Value(name{}) != released {
+					t.Errorf("Released of call %v, want %d", ctx.Value(name{}), released)
+				}
+			},
+		}})
+		b, _ := w.client(t, "b")
+		mine := Meta(map[string]string{"mine": "1"})
+		release(t, acquire(t, a, "k", Sticky(), mine))
+		sent := w.Sent(isAcquire)
+		for range 5 {
+			release(t, acquire(t, a, "k", Sticky(), mine))
+		}
+		if n := w.Sent(isAcquire) - sent; n != 0 {
+			t.Errorf("%d requests were sent", n)
+		}
+		st, err := b.Inspect(bg, "k")
+		if err != nil || len(st.Holders) != 1 || st.Holders[0].Meta["call"] != "1" || st.Holders[0].Meta["mine"] != "1" {
+			t.Errorf("%+v, %v", st, err)
+		}
+		release(t, acquire(t, a, "k", Sticky())) // another Meta: the cluster is asked, once
+		shutdown(t, a)
+		if n := w.Sent(isAcquire) - sent; n != 1 || calls != 7 || acquired != 7 || released != 7 {
+			t.Errorf("%d requests, %d Acquiring, %d Acquired, %d Released", n, calls, acquired, released)
+		}
+	})
+}
+
+// A tree of the client takes the client's own keys below along, and nobody else's.
+func TestATreeTakesOwnKeptKeysAlong(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		for _, key := range []string{"a/b", "a/b/c", "ab", "a", "b/a"} {
+			release(t, acquire(t, a, key, Sticky()))
+		}
+		l, err := a.TryAcquire(bg, "a", Tree())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := keptKeys(a); n != 2 {
+			t.Errorf("%d keys kept, want ab and b/a", n)
+		}
+		release(t, l)
 	})
 }

@@ -99,11 +99,12 @@ func TestJumpCounterCountsStepsAheadOnly(t *testing.T) {
 }
 
 func TestHostsSleepCounterStandsStillWhileAwake(t *testing.T) {
-	a := slept()
+	slept := newSleepCounter()
+	a := slept(time.Now())
 	deadline := time.Now().Add(20 * time.Millisecond)
 	for time.Now().Before(deadline) {
 	}
-	if d := slept() - a; d < -5*time.Millisecond || d > 5*time.Millisecond {
+	if d := slept(time.Now()) - a; d < -5*time.Millisecond || d > 5*time.Millisecond {
 		t.Errorf("slept %v while awake", d)
 	}
 }

@@ -108,8 +108,10 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 			return out, err
 		}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	w := newWaiter(ctx, ctx, acquireRequest{key: g.key, call: g.call, began: time.Now()})
+	w.upgrades = g
+	ctx = &w.bound
+	defer w.bound.Close()
 	// Waits also for the cleanup of an earlier upgrade.
 	if err := s.awaitCleanups(ctx, g.keys()); err != nil {
 		return machine.Outcome{}, err
@@ -124,7 +126,6 @@ func (g *grant) upgrade(ctx context.Context) (machine.Outcome, error) {
 	if err != nil {
 		return machine.Outcome{}, err
 	}
-	w := &waiter{acquireRequest: acquireRequest{key: g.key, call: g.call, began: time.Now()}, parent: ctx, upgrades: g, cancel: cancel}
 	if _, err := s.register(w, nil); err != nil {
 		return machine.Outcome{}, err
 	}

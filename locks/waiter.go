@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
@@ -13,10 +14,13 @@ import (
 type waiter struct {
 	acquireRequest
 	seq      uint64
-	parent   context.Context         // of the lock to be made
-	upgrades *grant                  // the grant that the request upgrades; nil for an acquire
-	cancel   context.CancelCauseFunc // ends the call
-	answered chan struct{}           // closed when verdict is set
+	parent   context.Context // of the lock to be made
+	upgrades *grant          // the grant that the request upgrades; nil for an acquire
+
+	bound replica.Either // the context of the waiting call; ends with the caller's, and with ended
+	ended chan struct{}  // closed when verdict is set, or when the call must end without one
+	once  sync.Once      // closes ended
+	why   error          // set before ended is closed: why the call must end; nil with a verdict
 
 	// Guarded by the session's mu.
 	verdict machine.Outcome // Granted, or the code of a late refusal
@@ -26,6 +30,37 @@ type waiter struct {
 	// The cluster's latest word on the queue, for a WaitError.
 	position int
 	inTheWay machine.Holder
+}
+
+// newWaiter returns the waiter of a call under ctx. The caller closes w.bound.
+func newWaiter(ctx, parent context.Context, req acquireRequest) *waiter {
+	w := &waiter{acquireRequest: req, parent: parent, ended: make(chan struct{})}
+	w.bound.Begin(ctx, w)
+	return w
+}
+
+// end ends the call of w: because of a verdict, or for the cause why.
+func (w *waiter) end(why error) {
+	w.once.Do(func() {
+		w.why = why
+		close(w.ended)
+	})
+}
+
+// Done implements replica.Ender.
+func (w *waiter) Done() <-chan struct{} { return w.ended }
+
+// Err implements replica.Ender.
+func (w *waiter) Err() error {
+	select {
+	case <-w.ended:
+		if w.why == nil {
+			return context.Canceled
+		}
+		return w.why
+	default:
+		return nil
+	}
 }
 
 // earlyEvents are the events about a grant that arrived before the grant did:
@@ -60,7 +95,7 @@ func (s *session) register(w *waiter, keys []string) (freed []*cleanup, err erro
 		freed = append(s.cleanups.takeLazy(own, &load), kept...)
 	}
 	s.lastSeq++
-	w.seq, w.answered = s.lastSeq, make(chan struct{})
+	w.seq = s.lastSeq
 	s.waiters[w.seq] = w
 	s.own.addWaiter(w)
 	if len(s.waiters)+len(s.grants) == 1 {
@@ -85,9 +120,10 @@ func (s *session) awaitVerdict(ctx context.Context, w *waiter, out machine.Outco
 		w.position, w.inTheWay = int(out.Behind), out.Holder
 		s.mu.Unlock()
 		s.traceQueue(ctx, w, out)
+		called, ended := replica.Ends(ctx)
 		select {
-		case <-w.answered:
-		case <-ctx.Done():
+		case <-called:
+		case <-ended:
 		}
 	}
 	return s.removeWaiter(w, out, err)
@@ -147,7 +183,7 @@ func (s *session) resolve(w *waiter, verdict machine.Outcome) {
 	s.own.removeWaiter(w)
 	s.seen = append(s.seen, w.seq)
 	w.verdict = verdict
-	close(w.answered)
+	w.end(nil) // the proposal may still be looking for a leader, although the verdict is known
 }
 
 // waitResult is the result of a waiter's call.

@@ -37,7 +37,7 @@ type member struct {
 // client returns a client on m. The caller closes it.
 func (m *member) client(opts Options) *Client {
 	c := newClient(m, opts)
-	c.slept = func() time.Duration { return m.Slept() + time.Duration(m.dozed.Load()) }
+	c.slept = func(time.Time) time.Duration { return m.Slept() + time.Duration(m.dozed.Load()) }
 	return c
 }
 

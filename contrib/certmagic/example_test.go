@@ -13,8 +13,7 @@ import (
 	certmagicwardmote "github.com/wardmote/wardmote/contrib/certmagic"
 )
 
-// A program has its client from wardmote.Main, on each of its processes, and a storage that
-// all of them share.
+// A program has its client from wardmote.Main, on each of its processes, and a shared storage.
 func ExampleWrap() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -26,7 +26,7 @@ type diary struct {
 	runs  []entry
 }
 
-// entry is a run: in which tick, on which member, under which token.
+// entry is a run, with its tick, its member and its token.
 type entry struct {
 	tick, member int
 	token        fence.Token

@@ -15,8 +15,7 @@ import (
 	"github.com/wardmote/wardmote/locks/lockstest"
 )
 
-// goose's own test of a Locker: of five at a time one holds the lock. Its context has ended
-// when it unlocks.
+// goose's own test of a Locker: one of five callers at a time holds the lock. Unlock gets an ended context.
 func TestOfFiveLockersOneHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := lockstest.New(t, 5)

@@ -248,6 +248,7 @@ func reasonOf(err error) (reason string, fault bool) {
 		{locks.ErrDeadlock, "deadlock", true},
 		{locks.ErrTooManyWaiters, "too many waiters", true},
 		{locks.ErrTooManyKeys, "too many keys", true},
+		{locks.ErrQuota, "quota", true},
 		{locks.ErrCapacity, "capacity", true},
 		{locks.ErrLost, "lost", true},
 		{locks.ErrClosed, "closed", false},

@@ -75,7 +75,7 @@ func own(ctx context.Context, shard int, l *locks.Lock) error {
 	log.Printf("shard %2d: ours, token %d; %d in all", shard, l.Token(), owned.Add(1))
 	select { // a real program works here
 	case <-l.Asked():
-		// The shard is to move. A real program takes no new work now, and ends what
+		// The leader has told the shard to move. A real program takes no new work now, and ends what
 		// is under way; it has the second of Drain for that.
 	case <-ctx.Done():
 	}

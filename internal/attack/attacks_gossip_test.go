@@ -133,6 +133,9 @@ var gossipAttacks = []attack{
 			}
 			time.Sleep(250 * time.Millisecond)
 		}
+		if a.w.mode != insecure && fake.steals() {
+			return "a lock released by keys shown to the fake leader"
+		}
 		if a.who != member { // a voter may be asked
 			return gained(fake.attached.Load() > 0, "members attached")
 		}

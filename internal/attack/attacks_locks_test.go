@@ -64,7 +64,7 @@ var lockAttacks = []attack{
 		}
 		v := a.know.process(a.w.victim())
 		key, id := newSession()
-		_, _ = s.call(wire.Attach, attachBody(nil, key))
+		_, _ = s.call(wire.Attach, attachBody(nil, nil, key))
 		o, err := s.propose(machine.Open{Session: id, Client: "c", Node: v.Name, Boot: v.Boot, TTL: uint64(ttl / time.Millisecond)})
 		if err == nil && o.Code == machine.OK {
 			return "opened"
@@ -126,7 +126,7 @@ var lockAttacks = []attack{
 			return ""
 		}
 		key, id := newSession()
-		_, _ = s.call(wire.Attach, attachBody(nil, key))
+		_, _ = s.call(wire.Attach, attachBody(nil, nil, key))
 		if _, err := s.propose(machine.Open{Session: id, Client: "c", Node: intruder.Name, Boot: intruder.Boot, TTL: uint64(ttl / time.Millisecond)}); err != nil {
 			return ""
 		}

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
@@ -9,9 +10,12 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -21,6 +25,39 @@ type fakeLeader struct {
 	a        *attacker
 	attached atomic.Int32 // answers to attempts to attach, by which members ask
 	used     atomic.Int32 // requests for the locks, by members that believed the answers
+
+	mu    sync.Mutex
+	shown [][]byte // bodies with the keys of members' sessions
+}
+
+// steals shows the keys that members have shown to the fake leader to the true one, in the
+// victim's name, with the proofs that came with them and with the attacker's own, and
+// releases the victim's lock.
+func (f *fakeLeader) steals() bool {
+	f.mu.Lock()
+	shown := slices.Clone(f.shown)
+	f.mu.Unlock()
+	for _, from := range f.a.names() {
+		for _, body := range shown {
+			for _, prove := range []bool{false, true} {
+				var s *talk
+				var err error
+				if prove {
+					s, err = f.a.session(from)
+				} else {
+					s, err = f.a.dial(f.a.w.leader(), hello{kind: kindMember, from: from})
+				}
+				if err != nil {
+					continue
+				}
+				_, _ = s.call(wire.Attach, body)
+				if o, err := s.propose(machine.Release{Session: f.a.know.victim.Session, Token: f.a.know.victim.Token}); err == nil && o.Code == machine.OK {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 func (f *fakeLeader) addr() string { return f.Addr().String() }
@@ -111,6 +148,11 @@ func (f *fakeLeader) serve(c net.Conn) {
 			continue // no answer is an answer that never comes
 		}
 		f.attached.Add(1)
+		f.mu.Lock()
+		if len(f.shown) < 16 {
+			f.shown = append(f.shown, bytes.Clone(q.Body))
+		}
+		f.mu.Unlock()
 		b, err := wire.AppendFrame(nil, wire.Frame{Type: q.Type, ID: q.ID, Code: wire.CodeOK,
 			Body: wire.Marshal(&wire.AttachAnswer{Term: math.MaxUint64, TTL: uint64(ttl / time.Millisecond), Members: 9})})
 		if err != nil {

@@ -2,8 +2,8 @@ package attack
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -251,7 +251,7 @@ func (a *attacker) session(from peer, ids ...machine.SessionID) (*talk, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := t.call(wire.Attach, attachBody(ids))
+	f, err := t.call(wire.Attach, attachBody(ids, t.proof()))
 	if err == nil && f.Code != wire.CodeOK {
 		err = fmt.Errorf("attach: code %d", f.Code)
 	}
@@ -264,21 +264,38 @@ type sessionKey [32]byte
 
 // newSession draws the key of a session of the attacker's own.
 func newSession() (key sessionKey, id machine.SessionID) {
-	rand.Read(key[:])
+	key = sessionKey(ownKeys.NewKey())
 	sum := sha256.Sum256(append([]byte("wardmote session"), key[:]...))
 	return key, machine.SessionID(sum[:len(id)])
 }
 
+// ownKeys seals the keys of the attacker's own sessions.
+var ownKeys = wire.NewKeySigner()
+
+// proof makes ownKeys count on the stream, as every member's keys must be made to.
+func (t *talk) proof() *wire.KeyProof {
+	c, ok := t.Conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	cs := c.ConnectionState()
+	binding, err := cs.ExportKeyingMaterial("EXPORTER-wardmote-stream", nil, 32)
+	if err != nil {
+		return nil
+	}
+	return ownKeys.Prove(binding)
+}
+
 // attachBody attaches to sessions by their IDs alone: the attacker has learnt IDs, and
 // guesses that a key is like its ID. The new keys are its own.
-func attachBody(ids []machine.SessionID, own ...sessionKey) []byte {
+func attachBody(ids []machine.SessionID, proof *wire.KeyProof, own ...sessionKey) []byte {
 	var guesses []sessionKey
 	for _, id := range ids {
 		var guess sessionKey
 		copy(guess[:], id[:])
 		guesses = append(guesses, guess)
 	}
-	b, err := msgpack.Marshal(map[string]any{"Term": 0, "Sessions": ids, "Keys": guesses, "New": own})
+	b, err := msgpack.Marshal(map[string]any{"Term": 0, "Sessions": ids, "Keys": guesses, "New": own, "Proof": proof})
 	if err != nil {
 		panic(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"html"
 	"math"
-	"strings"
+	"slices"
 )
 
 // chart draws wardmote's rate divided by each peer's, as bars on a logarithmic scale
@@ -17,14 +17,14 @@ func (r report) chart() []byte {
 	}
 	var bars []bar
 	for _, t := range r.tables {
-		for _, us := range r.players {
-			if !strings.HasPrefix(us.kind.name, "wardmote") {
-				continue
+		for _, us := range r.systems {
+			if !us.kind.ours || us.in != t.workload.in || t.workload.event != nil || t.workload.share > 0 {
+				continue // the rate of an open loop is given
 			}
-			for _, p := range r.players {
-				equals := us.kind.class == p.kind.class || us.kind.class == memory
+			for _, p := range r.systems {
+				compared := slices.ContainsFunc(comparisons, func(c comparison) bool { return c.ours == us.kind.class && c.theirs == p.kind.class })
 				a, b := t.samples[us.kind.name], t.samples[p.kind.name]
-				if strings.HasPrefix(p.kind.name, "wardmote") || !equals || len(a) == 0 || len(b) == 0 {
+				if p.kind.ours || p.in != us.in || !compared || len(a) == 0 || len(b) == 0 {
 					continue
 				}
 				bars = append(bars, bar{t.workload.name + ": " + us.kind.name + " / " + p.kind.name, string(us.kind.class), spreadOf(ratios(a, b, sample.rate))})
@@ -33,6 +33,11 @@ func (r report) chart() []byte {
 	}
 	const left, wide, high = 300, 460, 18
 	least, most := 0.1, 100.0
+	for _, bar := range bars {
+		for bar.ratio.most > most {
+			most *= 10
+		}
+	}
 	at := func(v float64) float64 {
 		v = min(max(v, least), most)
 		return left + wide*math.Log(v/least)/math.Log(most/least)
@@ -40,8 +45,8 @@ func (r report) chart() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11" role="img">`+"\n", left+wide+60, high*len(bars)+50)
 	b.WriteString("<title>Cycles a second, wardmote divided by its peers</title>\n")
-	b.WriteString("<style>text{fill:#333}.durable{fill:#2a6f97}.memory{fill:#61a5c2}line{stroke:#999}@media(prefers-color-scheme:dark){text{fill:#ddd}}</style>\n")
-	for _, v := range []float64{0.1, 0.3, 1, 3, 10, 30, 100} {
+	b.WriteString("<style>text{fill:#333}.durable{fill:#2a6f97}.boot{fill:#468faf}.memory{fill:#89c2d9}line{stroke:#999}@media(prefers-color-scheme:dark){text{fill:#ddd}}</style>\n")
+	for v := least; v <= most; v *= 10 {
 		fmt.Fprintf(&b, `<line x1="%.1f" x2="%.1f" y1="24" y2="%d"/><text x="%.1f" y="16" text-anchor="middle">%gx</text>`+"\n", at(v), at(v), high*len(bars)+30, at(v), v)
 	}
 	for i, bar := range bars {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -20,13 +21,16 @@ type plan struct {
 	rounds        int
 	turn          time.Duration
 	only, systems []string
-	smoke         bool
+	smoke, quick  bool
 	report        string
 }
 
 // runIn is the part of a turn before anything counts: the callers' first requests,
 // after which the garbage of the turn before is collected and connections are warm.
 const runIn = 200 * time.Millisecond
+
+// smokeTurn is the length of a turn of -smoke.
+const smokeTurn = 150 * time.Millisecond
 
 // A player is the process of a system.
 type player struct {
@@ -36,6 +40,7 @@ type player struct {
 	jobs    *json.Encoder
 	in      io.Closer
 	samples *json.Decoder
+	ended   error // the process does no more jobs
 }
 
 // A table is the samples of one workload: by system, one for each round.
@@ -43,7 +48,8 @@ type table struct {
 	workload workload
 	samples  map[string][]sample
 	missing  map[string]string // by system: why there are no samples
-	rate     float64           // cycles a second that an open loop begins
+	failures []error
+	rate     float64 // cycles a second that an open loop begins
 }
 
 func (p plan) run(ctx context.Context) error {
@@ -51,10 +57,13 @@ func (p plan) run(ctx context.Context) error {
 		return errors.New("-rounds is at least 1, and -turn at least 50ms")
 	}
 	if p.smoke {
-		p.rounds, p.turn = 1, min(p.turn, 500*time.Millisecond)
+		p.rounds, p.turn = 1, min(p.turn, smokeTurn)
 		if p.systems == nil {
-			p.systems = []string{"wardmote", "wardmote-memory"}
+			p.systems = names(kinds, func(k kind) string { return k.name }, func(k kind) bool { return k.ours })
 		}
+	}
+	if p.quick {
+		p.only, p.systems = quickSelection()
 	}
 	for _, name := range p.only {
 		if _, err := workloadOf(name); err != nil {
@@ -72,7 +81,40 @@ func (p plan) run(ctx context.Context) error {
 		}
 		defer os.RemoveAll(dir)
 	}
-	begun := time.Now()
+	r := report{plan: p, begun: time.Now(), left: left, commit: commit()}
+	for _, in := range settings {
+		if err := p.playIn(ctx, in, chosen, dir, &r); err != nil {
+			return err
+		}
+	}
+	err = r.write()
+	for _, t := range r.tables {
+		err = errors.Join(err, errors.Join(t.failures...))
+	}
+	return err
+}
+
+// names returns the names of some elements.
+func names[E any](all []E, name func(E) string, of func(E) bool) (out []string) {
+	for _, e := range all {
+		if of(e) {
+			out = append(out, name(e))
+		}
+	}
+	return out
+}
+
+// playIn plays the workloads of a setting, with its systems up.
+func (p plan) playIn(ctx context.Context, in setting, chosen []kind, dir string, r *report) error {
+	var todo []workload
+	for _, w := range workloads {
+		if w.in == in && (len(p.only) == 0 || slices.Contains(p.only, w.name)) {
+			todo = append(todo, w)
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
 	var players []*player
 	defer func() {
 		for _, pl := range players {
@@ -80,28 +122,32 @@ func (p plan) run(ctx context.Context) error {
 		}
 	}()
 	for _, k := range chosen {
-		pl, err := startPlayer(k, filepath.Join(dir, k.name))
-		if pl != nil {
-			players = append(players, pl)
-		}
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(os.Stderr, "%s is up: %s\n", k.name, pl.version)
-	}
-	var tables []table
-	for _, w := range workloads {
-		if len(p.only) > 0 && !slices.Contains(p.only, w.name) {
+		if !slices.Contains(k.in, in) {
 			continue
 		}
-		t, err := p.play(ctx, w, players, tables)
+		pl, err := beginPlayer(k, filepath.Join(dir, string(in[:1])+k.name))
 		if err != nil {
 			return err
 		}
-		tables = append(tables, t)
+		players = append(players, pl)
 	}
-	r := report{plan: p, begun: begun, players: players, left: left, tables: tables}
-	return r.write()
+	for _, pl := range players {
+		if err := pl.up(); err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "%s is up: %s\n", pl.kind.name, pl.version)
+	}
+	for _, w := range todo {
+		t, err := p.play(ctx, w, players, r.tables)
+		if err != nil {
+			return err
+		}
+		r.tables = append(r.tables, t)
+	}
+	for _, pl := range players {
+		r.systems = append(r.systems, running{in, pl.kind, pl.version})
+	}
+	return nil
 }
 
 // choose returns the kinds to run, and why others are left out.
@@ -125,9 +171,9 @@ func (p plan) choose() (chosen []kind, left map[string]error, err error) {
 	return chosen, left, nil
 }
 
-// startPlayer starts the process of a system, and waits until the system is up. The
-// caller must stop the player even after an error.
-func startPlayer(k kind, dir string) (*player, error) {
+// beginPlayer starts the process of a system, which then starts the system. It must be
+// called by the main goroutine: see apart.
+func beginPlayer(k kind, dir string) (*player, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -150,15 +196,20 @@ func startPlayer(k kind, dir string) (*player, error) {
 		return nil, err
 	}
 	pl := &player{kind: k, cmd: cmd, jobs: json.NewEncoder(in), in: in, samples: json.NewDecoder(out)}
+	return pl, nil
+}
+
+// up waits until the system is up.
+func (pl *player) up() error {
 	var first sample
 	if err := pl.samples.Decode(&first); err != nil {
-		return pl, fmt.Errorf("%s did not start: %w", k.name, err)
+		return fmt.Errorf("%s did not start: %w", pl.kind.name, err)
 	}
 	if first.Err != "" {
-		return pl, fmt.Errorf("%s did not start: %s", k.name, first.Err)
+		return fmt.Errorf("%s did not start: %s", pl.kind.name, first.Err)
 	}
 	pl.version = first.Version
-	return pl, nil
+	return nil
 }
 
 // do has the player do a job.
@@ -195,7 +246,11 @@ func (p plan) play(ctx context.Context, w workload, players []*player, before []
 		}
 		t.rate = w.share * peak
 	}
-	for round := range p.rounds {
+	rounds := p.rounds
+	if w.event != nil {
+		rounds = min(rounds, w.rounds)
+	}
+	for round := range rounds {
 		order := slices.Clone(players)
 		if round%2 == 1 {
 			slices.Reverse(order)
@@ -204,24 +259,40 @@ func (p plan) play(ctx context.Context, w workload, players []*player, before []
 			if err := ctx.Err(); err != nil {
 				return t, err
 			}
+			if pl.ended != nil {
+				t.missing[pl.kind.name] = "ended in an earlier workload"
+			}
 			if t.missing[pl.kind.name] != "" {
 				continue
 			}
-			s, err := pl.do(job{Workload: w.name, RunIn: runIn, For: p.turn, PerSecond: t.rate})
+			s, err := pl.do(job{Workload: w.name, RunIn: min(runIn, p.turn/2), For: p.turn, PerSecond: t.rate, Smoke: p.smoke})
 			switch {
 			case err != nil:
-				return t, err
+				pl.ended = err
+				t.fail(pl.kind.name, err.Error())
 			case s.NotHad:
-				t.missing[pl.kind.name] = "not to be had"
+				t.missing[pl.kind.name] = s.Err
 			case s.Err != "":
-				return t, fmt.Errorf("%s, %s: %s", w.name, pl.kind.name, s.Err)
+				t.fail(pl.kind.name, s.Err)
 			default:
 				t.samples[pl.kind.name] = append(t.samples[pl.kind.name], s)
+				if w.event != nil {
+					fmt.Fprintf(os.Stderr, "%-12s round %d  %-16s %v\n", w.name, round+1, pl.kind.name, s.Figures)
+					continue
+				}
 				fmt.Fprintf(os.Stderr, "%-12s round %d  %-16s %9.0f cycles/s  p50 %v  p99 %v\n", w.name, round+1, pl.kind.name, s.rate(), s.P50, s.P99)
 			}
 		}
 	}
 	return t, nil
+}
+
+// fail notes that a system failed. Its samples stay: the report says so beside them.
+func (t *table) fail(system, why string) {
+	why = strings.Join(strings.Fields(why), " ")
+	t.missing[system] = "failed: " + why
+	t.failures = append(t.failures, fmt.Errorf("%s, %s: %s", t.workload.name, system, why))
+	fmt.Fprintln(os.Stderr, "bench:", t.failures[len(t.failures)-1])
 }
 
 // peakRate returns the median rate of a system in a workload: "etcd own/256".

@@ -29,9 +29,19 @@ type redisServer struct {
 	server *server
 	client *redis.Client
 	values atomic.Uint64
+
+	proxies proxies
+
+	release string // "7.0.15"
 }
 
-func startRedis(ctx context.Context, dir string) (system, error) {
+// startRedis starts Redis, with or without the delay of the setting delayed between the
+// callers and the server.
+func startRedis(late bool) func(ctx context.Context, dir string) (system, error) {
+	return func(ctx context.Context, dir string) (system, error) { return runRedis(ctx, dir, late) }
+}
+
+func runRedis(ctx context.Context, dir string, late bool) (system, error) {
 	ports, err := freePorts(1)
 	if err != nil {
 		return nil, err
@@ -41,11 +51,25 @@ func startRedis(ctx context.Context, dir string) (system, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &redisServer{server: s, client: redis.NewClient(&redis.Options{Addr: fmt.Sprint("127.0.0.1:", ports[0]), PoolSize: 256})}
+	r := &redisServer{server: s}
+	addr := fmt.Sprint("127.0.0.1:", ports[0])
+	if late {
+		p, err := r.proxies.through(addr)
+		if err != nil {
+			return nil, errors.Join(err, stopServers([]*server{s}))
+		}
+		addr = p.addr()
+	}
+	r.client = redis.NewClient(&redis.Options{Addr: addr, PoolSize: 256})
 	for {
 		err := r.client.Ping(ctx).Err()
 		if err == nil {
-			return r, nil
+			info, err := r.client.InfoMap(ctx, "server").Result()
+			r.release = info["Server"]["redis_version"]
+			if err != nil {
+				err = errors.Join(err, r.stop())
+			}
+			return r, err
 		}
 		select {
 		case <-ctx.Done():
@@ -66,10 +90,10 @@ func (r *redisServer) caller(_ context.Context, at place, _ int, _ bool) (caller
 
 func (r *redisServer) entries() uint64 { return 0 }
 func (r *redisServer) pids() []int     { return []int{r.server.pid()} }
-func (r *redisServer) version() string { return "redis-server, go-redis " + redis.Version() }
+func (r *redisServer) version() string { return r.release + ", go-redis " + redis.Version() }
 
 func (r *redisServer) stop() error {
-	return errors.Join(r.client.Close(), stopServers([]*server{r.server}))
+	return errors.Join(r.client.Close(), stopServers([]*server{r.server}), r.proxies.close())
 }
 
 // deleteIfMine frees a key that has the caller's value.

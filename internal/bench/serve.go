@@ -18,6 +18,7 @@ type job struct {
 	RunIn     time.Duration // before anything counts
 	For       time.Duration
 	PerSecond float64 // of an open loop
+	Smoke     bool    // an event is played with less
 }
 
 // A sample is the outcome of a job, a line of JSON too. The first line of a system has
@@ -25,7 +26,7 @@ type job struct {
 type sample struct {
 	Version string `json:",omitempty"`
 	Err     string `json:",omitempty"`
-	NotHad  bool   `json:",omitempty"`
+	NotHad  bool   `json:",omitempty"` // Err is an absence
 
 	Cycles   uint64
 	Elapsed  time.Duration
@@ -37,11 +38,26 @@ type sample struct {
 	Flushes     uint64
 	Written     uint64
 	Entries     uint64
-	Heap        uint64 // bytes of the process after the turn
+	Heap        uint64  // bytes of the process after the turn
+	Others      float64 // share of the processors that other programs had
+
+	Figures []figure `json:",omitempty"` // of an event
+}
+
+// A figure is one outcome of an event.
+type figure struct {
+	Name  string
+	Value float64
+	Unit  string
 }
 
 // rate returns the cycles of a second.
 func (s sample) rate() float64 { return float64(s.Cycles) / s.Elapsed.Seconds() }
+
+// stolenShare returns the share of the processors that the hypervisor took.
+func (s sample) stolenShare() float64 {
+	return s.Stolen.Seconds() / s.Elapsed.Seconds() / float64(runtime.NumCPU())
+}
 
 // serve is the process of one system. It ends with its standard input.
 func serve(k kind, dir string, in io.Reader, out io.Writer) error {
@@ -67,7 +83,7 @@ func serve(k kind, dir string, in io.Reader, out io.Writer) error {
 		}
 		done, err := do(s, dir, j)
 		if err != nil {
-			done = sample{Err: err.Error(), NotHad: errors.Is(err, errNotHad)}
+			done = sample{Err: err.Error(), NotHad: errors.As(err, new(absence))}
 		}
 		if err := answer.Encode(done); err != nil {
 			return errors.Join(err, s.stop())
@@ -75,13 +91,26 @@ func serve(k kind, dir string, in io.Reader, out io.Writer) error {
 	}
 }
 
+// eventPatience bounds one event.
+const eventPatience = 15 * time.Minute
+
 // do runs one job.
 func do(s system, dir string, j job) (sample, error) {
 	w, err := workloadOf(j.Workload)
 	if err != nil {
 		return sample{}, err
 	}
-	callers := make([]caller, w.callers)
+	if w.event != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), eventPatience)
+		defer cancel()
+		figures, err := w.event(ctx, s, j.Smoke)
+		return sample{Figures: figures}, err
+	}
+	many, apart := s.(manyProcesses)
+	var callers []caller
+	if !apart {
+		callers = make([]caller, w.callers)
+	}
 	for i := range callers {
 		callers[i], err = s.caller(context.Background(), w.at, i, w.contend)
 		if err != nil {
@@ -89,6 +118,9 @@ func do(s system, dir string, j job) (sample, error) {
 		}
 	}
 	turn := func(d time.Duration) (result, time.Duration) {
+		if apart {
+			return many.turn(j, d)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), d)
 		defer cancel()
 		begun := time.Now()
@@ -120,6 +152,7 @@ func do(s system, dir string, j job) (sample, error) {
 		CPU:      after.cpu - before.cpu, Stolen: after.stolen - before.stolen,
 		Flushes: after.flushes - before.flushes, Written: after.written - before.written,
 		Entries: s.entries() - entries, Heap: m.HeapAlloc,
+		Others: max(0, (after.busy-before.busy-after.cpu+before.cpu).Seconds()) / elapsed.Seconds() / float64(runtime.NumCPU()),
 	}, nil
 }
 

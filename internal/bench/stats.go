@@ -38,3 +38,12 @@ func perCycle(samples []sample, f func(sample) float64) float64 {
 	}
 	return sum / cycles
 }
+
+// median returns the median of f over the samples.
+func median(samples []sample, f func(sample) float64) float64 {
+	var v []float64
+	for _, s := range samples {
+		v = append(v, f(s))
+	}
+	return spreadOf(v).median
+}

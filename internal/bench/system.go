@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 )
@@ -13,12 +14,21 @@ type class string
 
 const (
 	durable class = "durable" // a lock survives the loss of power of all members
+	boot    class = "boot"    // a lock survives the end of all processes, and the loss of a minority of the hosts
 	memory  class = "memory"  // a lock survives the loss of a minority of the members
 	weaker  class = "weaker"  // a lock is lost, or held twice, with the loss of one server
 )
 
-// errNotHad means that the system lacks the feature.
-var errNotHad = errors.New("not to be had")
+// An absence is the reason why a system has no sample of a workload, and no failure.
+type absence string
+
+func (a absence) Error() string { return string(a) }
+
+const (
+	errNotHad      absence = "not to be had" // the system lacks the feature
+	errNotMeasured absence = "not measured"
+	errNotDurable  absence = "nothing in memory outlives a majority"
+)
 
 // A caller is one goroutine's way to a system. Its methods are called by one goroutine
 // at a time.
@@ -71,22 +81,54 @@ type system interface {
 // A kind is a system that can be started.
 type kind struct {
 	name  string
+	ours  bool
 	class class
+	in    []setting
 	title string // of the report
 	// there returns the reason why the system cannot run on this host, or nil.
 	there func() error
 	start func(ctx context.Context, dir string) (system, error)
 }
 
+// A setting is a place of members and callers. The systems of a setting are up at once,
+// and those of other settings are not.
+type setting string
+
+const (
+	oneProcess setting = "one process" // members and callers in one process, as far as the system can
+	processes  setting = "processes"   // each member is a process
+	delayed    setting = "delay"       // as oneProcess, with 1 ms of delay from each member to each other
+)
+
+var settings = []setting{oneProcess, processes, delayed}
+
 var kinds = []kind{
-	{"wardmote", durable, "wardmote, `Dir`", always, startWardmote(wardmoteOptions{durable: true})},
-	{"wardmote-memory", memory, "wardmote, in memory", always, startWardmote(wardmoteOptions{})},
-	{"etcd", durable, "etcd 3.7.3, embedded", always, startEtcd},
-	{"zookeeper", durable, "ZooKeeper 3.8", zookeeperThere, startZooKeeper},
-	{"redis", weaker, "Redis 7, one server in memory", redisThere, startRedis},
+	{"wardmote", true, durable, []setting{oneProcess}, "wardmote, `Dir`", always, startWardmote(wardmoteOptions{class: durable})},
+	{"wardmote-boot", true, boot, []setting{oneProcess}, "wardmote, `Dir` and `SyncBoot`", bootThere, startWardmote(wardmoteOptions{class: boot})},
+	{"wardmote-memory", true, memory, []setting{oneProcess}, "wardmote, in memory", always, startWardmote(wardmoteOptions{class: memory})},
+	{"etcd", false, durable, []setting{oneProcess}, "etcd, embedded", always, startEtcd(false)},
+	{"zookeeper", false, durable, []setting{oneProcess, processes}, "ZooKeeper, three processes", zookeeperThere, startZooKeeper(false)},
+	{"redis", false, weaker, []setting{oneProcess}, "Redis, one server in memory", redisThere, startRedis(false)},
+
+	{"wardmote-processes", true, durable, []setting{processes}, "wardmote, `Dir`", always, startWardmoteProcesses(durable)},
+	{"wardmote-memory-processes", true, memory, []setting{processes}, "wardmote, in memory", always, startWardmoteProcesses(memory)},
+	{"etcd-processes", false, durable, []setting{processes}, "etcd, three processes", always, startEtcdProcesses},
+
+	{"wardmote-delay", true, durable, []setting{delayed}, "wardmote, `Dir`", always, startWardmote(wardmoteOptions{class: durable, late: true})},
+	{"wardmote-memory-delay", true, memory, []setting{delayed}, "wardmote, in memory", always, startWardmote(wardmoteOptions{class: memory, late: true})},
+	{"etcd-delay", false, durable, []setting{delayed}, "etcd, embedded", always, startEtcd(true)},
+	{"zookeeper-delay", false, durable, []setting{delayed}, "ZooKeeper, three processes", zookeeperThere, startZooKeeper(true)},
+	{"redis-delay", false, weaker, []setting{delayed}, "Redis, one server in memory; the delay is between callers and server", redisThere, startRedis(true)},
 }
 
 func always() error { return nil }
+
+func bootThere() error {
+	if _, err := os.Stat("/proc/sys/kernel/random/boot_id"); err != nil {
+		return errors.New("no boot ID of the kernel")
+	}
+	return nil
+}
 
 func kindOf(name string) (kind, error) {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })

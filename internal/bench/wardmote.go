@@ -12,7 +12,8 @@ import (
 )
 
 type wardmoteOptions struct {
-	durable bool
+	class class
+	late  bool // see delayed
 }
 
 // A wardmoteCluster is three voting members and a thin one, in this process, over
@@ -20,6 +21,7 @@ type wardmoteOptions struct {
 type wardmoteCluster struct {
 	nodes   []*cluster.Node // the last is thin
 	clients []*locks.Client
+	proxies proxies
 }
 
 func startWardmote(o wardmoteOptions) func(ctx context.Context, dir string) (system, error) {
@@ -34,8 +36,14 @@ func startWardmote(o wardmoteOptions) func(ctx context.Context, dir string) (sys
 				cfg.Voting.Thin = true
 			}
 			cfg.Voting.Voters = 3
-			if o.durable && i < 3 {
+			if o.late {
+				cfg.Network = lateNetwork{&w.proxies}
+			}
+			if o.class != memory && i < 3 {
 				cfg.Dir = filepath.Join(dir, cfg.Name)
+			}
+			if o.class == boot && i < 3 {
+				cfg.Voting.Sync = cluster.SyncBoot
 			}
 			n, err := cluster.Start(ctx, cfg)
 			if err != nil {
@@ -86,6 +94,23 @@ func (w *wardmoteCluster) entries() uint64 {
 	return most
 }
 
+// hold has clients of the second member hold n keys. end waits until the last of them is
+// free.
+func (w *wardmoteCluster) hold(ctx context.Context, n int) (func(context.Context) error, error) {
+	clients, err := fill(ctx, w.nodes[1], "held-", n)
+	if err != nil {
+		return nil, errors.Join(err, closeAll(ctx, clients))
+	}
+	return func(ctx context.Context) error {
+		closing := closeAll(ctx, clients) // may say that nobody confirmed in time: the last key tells
+		l, err := w.clients[0].Acquire(ctx, heldKey("held-", n-1))
+		if err != nil {
+			return errors.Join(closing, err)
+		}
+		return l.Release(ctx)
+	}, nil
+}
+
 func (w *wardmoteCluster) pids() []int     { return nil }
 func (w *wardmoteCluster) version() string { return "this tree" }
 
@@ -100,7 +125,7 @@ func (w *wardmoteCluster) stop() error {
 		wg.Go(func() { errs[i] = n.Stop() })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, w.proxies.close())...)
 }
 
 type wardmoteCaller struct{ c *locks.Client }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -16,6 +17,7 @@ import (
 type workload struct {
 	name    string
 	title   string
+	in      setting
 	callers int
 	at      place
 	contend bool // several callers compete for one key, and need sessions of their own
@@ -28,6 +30,10 @@ type workload struct {
 	// its last has ended.
 	share  float64
 	rateOf string // "system workload"
+
+	// event replaces cycles: one happening, and its figures. smoke: with less of all.
+	event  func(ctx context.Context, s system, smoke bool) ([]figure, error)
+	rounds int // of an event, at most
 }
 
 var workloads = allWorkloads()
@@ -53,12 +59,41 @@ func allWorkloads() []workload {
 		workload{name: "thin/1", title: "own key, 1 caller on a thin member", callers: 1, at: atThin, cycle: own},
 		workload{name: "open/half", title: "open loop at half of etcd's capacity, own keys", callers: 256, cycle: own, share: 0.5, rateOf: "etcd own/256"},
 	)
+	for _, n := range []int{1, 16, 256} {
+		all = append(all, workload{name: fmt.Sprint("processes/", n), title: fmt.Sprintf("members as processes: own keys, %s", callersText(n)), in: processes, callers: n, cycle: own})
+	}
+	all = append(all, workload{name: "processes-hot/16", title: "members as processes: one hot key, 16 contenders", in: processes, callers: 16, contend: true, cycle: hot})
+	for _, n := range []int{1, 256} {
+		all = append(all, workload{name: fmt.Sprint("delay/", n), title: fmt.Sprintf("1 ms of delay: own keys, %s", callersText(n)), in: delayed, callers: n, cycle: own})
+	}
+	all = append(all, workload{name: "delay-lazy/1", title: "1 ms of delay: own keys, 1 caller; release not awaited where the system can", in: delayed, callers: 1, cycle: ownLazy})
+	all = append(all, workload{name: "delay-hot/16", title: "1 ms of delay: one hot key, 16 contenders", in: delayed, callers: 16, contend: true, cycle: hot})
+	all = append(all, workload{name: "delay-leader/1", title: "1 ms of delay: own key, 1 caller on the leader", in: delayed, callers: 1, at: atLeader, cycle: own})
+	all = append(all,
+		workload{name: "held/1M", title: "1,000,000 keys held by the clients of one process, which end", event: heldEvent, rounds: 1},
+		workload{name: "killed", title: "the leader's process is killed (SIGKILL)", in: processes, event: leaderEvent(syscall.SIGKILL), rounds: 9},
+		workload{name: "silent", title: "the leader's process stands still (SIGSTOP)", in: processes, event: leaderEvent(syscall.SIGSTOP), rounds: 9},
+		workload{name: "restart/1M", title: "all members are killed with 1,000,000 keys held, and start again", in: processes, event: restartEvent, rounds: 1},
+	)
 	for i := range all {
 		if all[i].at == "" {
 			all[i].at = everywhere
 		}
+		if all[i].in == "" {
+			all[i].in = oneProcess
+		}
 	}
 	return all
+}
+
+// part returns the workload of one of several processes, whose i-th caller is caller
+// i*parts+part of all.
+func (w workload) part(part, parts int) workload {
+	cycle := w.cycle
+	w.cycle = func(ctx context.Context, c caller, i int, r *rand.Rand) (time.Duration, error) {
+		return cycle(ctx, c, i*parts+part, r)
+	}
+	return w
 }
 
 func callersText(n int) string {

@@ -59,6 +59,9 @@ type proof struct {
 // note takes the judge's verdict on a message of entries. voters are the voters of the
 // configurations here: nobody else can be elected without them, and they are few.
 func (d *disproved) note(m *raft.AppendEntriesRequest, verdict error, voters func() []string) {
+	if verdict == nil {
+		return
+	}
 	var no *judge.Refusal
 	if !errors.As(verdict, &no) || no.Entry == 0 {
 		return

@@ -196,5 +196,6 @@ func (c *dialled) receive(answer any) error {
 	if err != nil {
 		return err
 	}
+	c.buf = frame // larger than a request of a few bytes; the answer has no part of it
 	return judge.DecodeAnswer(frame, answer)
 }

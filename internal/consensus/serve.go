@@ -27,6 +27,8 @@ var errNotTaken = errors.New("raft takes no request")
 func (t *transport) serve(conn net.Conn, from judge.Sender) {
 	in := bufio.NewReaderSize(conn, receiveBuffer)
 	answers := make(chan raft.RPCResponse, 1)
+	late := time.NewTimer(timing.RaftIO) // one timer for all requests of the stream
+	late.Stop()
 	var buf, out []byte
 	for {
 		// No deadline for the first byte: some streams carry elections only.
@@ -48,7 +50,7 @@ func (t *transport) serve(conn net.Conn, from judge.Sender) {
 			t.refused.Note(refused.Raft, from.Name, err.Error())
 			return
 		}
-		answer, err, last := t.handle(conn, in, from, request, answers)
+		answer, err, last := t.handle(conn, in, from, request, answers, late)
 		if errors.Is(err, raft.ErrTransportShutdown) {
 			return
 		}
@@ -70,8 +72,9 @@ func (t *transport) noteUnread(from judge.Sender, err error) {
 }
 
 // handle brings a request to raft, if the judge lets the request pass, and waits for
-// raft's answer. last is true if nothing can follow on the stream.
-func (t *transport) handle(conn net.Conn, in io.Reader, from judge.Sender, request any, answers chan raft.RPCResponse) (answer any, err error, last bool) {
+// raft's answer. last is true if nothing can follow on the stream. late is a stopped timer, and is
+// stopped after the call.
+func (t *transport) handle(conn net.Conn, in io.Reader, from judge.Sender, request any, answers chan raft.RPCResponse, late *time.Timer) (answer any, err error, last bool) {
 	rpc := raft.RPC{Command: request, RespChan: answers}
 	snapshot, last := request.(*raft.InstallSnapshotRequest)
 	if err := t.judge(from, request); err != nil {
@@ -99,7 +102,7 @@ func (t *transport) handle(conn net.Conn, in io.Reader, from judge.Sender, reque
 	}
 	// The sender waits for so long, and comes again on another stream. While the disk
 	// hangs, raft takes no request, and requests without a sender would pile up.
-	late := time.NewTimer(patience)
+	late.Reset(patience)
 	defer late.Stop()
 	select {
 	case t.consume <- rpc:
@@ -123,6 +126,9 @@ func (t *transport) handle(conn net.Conn, in io.Reader, from judge.Sender, reque
 // other voters first; for timing.Follows the request waits for their word.
 func (t *transport) judge(from judge.Sender, request any) error {
 	err := judge.Judge(t.rules, from, request)
+	if err == nil {
+		return nil
+	}
 	var doubt judge.Doubt
 	if errors.As(err, &doubt) && t.admitted.settle(doubt) {
 		err = judge.Judge(t.rules, from, request)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -50,6 +51,9 @@ type transport struct {
 	without  disproved // leaders that this raft does without
 	base     base
 
+	encoded []byte                             // id
+	decoded atomic.Pointer[raft.ServerAddress] // of the latest message
+
 	consume chan raft.RPC
 	done    chan struct{} // closed by Close
 	once    sync.Once
@@ -64,7 +68,7 @@ var (
 // newTransport returns the transport of r, whose store, fsm, reach and contacts are
 // set. dir is for snapshots that arrive; "": in memory.
 func newTransport(r *Raft, dir string) *transport {
-	t := &transport{id: r.id, store: r.store, reach: r.reach, contacts: r.contacts, told: newTold(r.cfg.Self.Grid), refused: r.cfg.Self.Refused,
+	t := &transport{id: r.id, encoded: []byte(r.id), store: r.store, reach: r.reach, contacts: r.contacts, told: newTold(r.cfg.Self.Grid), refused: r.cfg.Self.Refused,
 		consume: make(chan raft.RPC), done: make(chan struct{}), spool: newSpool(dir, r.table.Check)}
 	t.base.store = r.store
 	t.beats, t.ttl = newHeartbeats(t), r.ttl
@@ -81,11 +85,24 @@ func (t *transport) Consumer() <-chan raft.RPC { return t.consume }
 // LocalAddr implements raft.Transport.
 func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t.id) }
 
-// EncodePeer implements raft.Transport.
-func (*transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
+// EncodePeer implements raft.Transport. Raft encodes its own address for each message and never
+// writes to the bytes.
+func (t *transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte {
+	if string(addr) == t.id {
+		return t.encoded
+	}
+	return []byte(addr)
+}
 
-// DecodePeer implements raft.Transport.
-func (*transport) DecodePeer(addr []byte) raft.ServerAddress { return raft.ServerAddress(addr) }
+// DecodePeer implements raft.Transport. Raft decodes the leader's address in each message.
+func (t *transport) DecodePeer(addr []byte) raft.ServerAddress {
+	if last := t.decoded.Load(); last != nil && string(*last) == string(addr) {
+		return *last
+	}
+	peer := raft.ServerAddress(addr)
+	t.decoded.Store(&peer)
+	return peer
+}
 
 // SetHeartbeatHandler leaves the fast path out.
 func (*transport) SetHeartbeatHandler(func(raft.RPC)) {}
@@ -258,6 +275,9 @@ func (t *transport) judgeAnswer(id raft.ServerID, request, answer any, err error
 		return err
 	}
 	err = judge.JudgeAnswer(t.rules, string(id), request, answer)
+	if err == nil {
+		return nil
+	}
 	var doubt judge.Doubt
 	if errors.As(err, &doubt) && t.admitted.settle(doubt) {
 		err = judge.JudgeAnswer(t.rules, string(id), request, answer)

@@ -77,7 +77,7 @@ func (k *Link) put(ctx context.Context, r *reply) {
 	r.name, r.voter = way.Name, way.Voter
 	up := newRemote(k.TTL, k.look.Wake, a.at.via)
 	up.summary = func(s wire.Summary, sent time.Time) { k.takeSummary(up, s, sent) }
-	up.renew, up.cluster = way.Renew, cluster
+	up.renew, up.cluster, up.bound = way.Renew, cluster, way.Bound
 	up.stream = stream.New(way.Conn, func(q *stream.Request) { k.handle(up, q) })
 	up.stream.Start()
 	if k.negotiate(ctx, r, up) {
@@ -153,7 +153,10 @@ func (k *Link) attach(ctx context.Context, r *reply, up *remote) (attached, unre
 	defer cancel()
 	keys, fresh, claims := k.keys()
 	r.claims = claims
-	for _, req := range attachRequests(k.servedTerm(), keys, fresh) {
+	for i, req := range attachRequests(k.servedTerm(), keys, fresh) {
+		if i == 0 {
+			req.Proof = k.cfg.Signer.Prove(up.bound)
+		}
 		f, err := up.attach(ctx, wire.Marshal(&req))
 		if err != nil {
 			return false, true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -17,13 +18,19 @@ import (
 // and lost answers, until ctx ends. An error is a *replica.Error, with Unknown set
 // if any attempt may have had an effect.
 func call[T any](ctx context.Context, k *Link, try func(upstream, func(T, wire.Code)) (cancel func())) (T, wire.Code, error) {
-	return callFor(ctx, k, machine.SessionID{}, try)
+	return callFor(ctx, k, request{}, nil, try)
+}
+
+// request is what callFor has to know of a request.
+type request struct {
+	session machine.SessionID // zero: of no session
+	frees   bool              // nothing but freeing keys: see hears
 }
 
 // errStranger: the leader has twice refused a request for a session of this process.
 var errStranger = errors.New("link: the leader takes the session for another process's")
 
-// callFor is call for a request of a session, zero for none. A leader that refuses the
+// callFor is call for a request of a session. Memory, if not nil, has verdicts to be used again. A leader that refuses the
 // request is shown the session's key once more, and asked again: the session must not
 // be lost because the leader has not taken the key, for whatever reason. A leader that
 // has no room for the key says CodeBusy, and is shown the key with each attempt.
@@ -31,7 +38,8 @@ var errStranger = errors.New("link: the leader takes the session for another pro
 // A request for a detached session stays here: a leader that was not shown the key would
 // count a theft. An attempt follows the look at the session, on the same upstream: while
 // the session is attached, every upstream of calls has its key.
-func callFor[T any](ctx context.Context, k *Link, session machine.SessionID, try func(upstream, func(T, wire.Code)) (cancel func())) (T, wire.Code, error) {
+func callFor[T any](ctx context.Context, k *Link, req request, memory *sync.Pool, try func(upstream, func(T, wire.Code)) (cancel func())) (T, wire.Code, error) {
+	session := req.session
 	unknown, again, crowded := false, false, false
 	fail := func(err error) (T, wire.Code, error) {
 		var zero T
@@ -39,7 +47,7 @@ func callFor[T any](ctx context.Context, k *Link, session machine.SessionID, try
 	}
 	backoff := timing.LeastBackoff
 	for {
-		up, changed, err := k.await(ctx)
+		up, changed, err := k.await(ctx, req.frees)
 		if err != nil {
 			return fail(err)
 		}
@@ -51,7 +59,7 @@ func callFor[T any](ctx context.Context, k *Link, session machine.SessionID, try
 			return zero, wire.CodeNoSession, nil
 		}
 		sent := time.Now()
-		value, code, err := attempt(ctx, k, up, try)
+		value, code, err := attempt(ctx, k, up, memory, try)
 		if err != nil {
 			unknown = true
 			return fail(err)
@@ -96,10 +104,11 @@ func callFor[T any](ctx context.Context, k *Link, session machine.SessionID, try
 
 // await waits for an upstream, until ctx ends or the node stops. The channel is
 // closed when the upstream changes.
-func (k *Link) await(ctx context.Context) (upstream, <-chan struct{}, error) {
+func (k *Link) await(ctx context.Context, frees bool) (upstream, <-chan struct{}, error) {
+	ended, alsoEnded := replica.Ends(ctx)
 	for {
 		if ctx.Err() != nil {
-			return nil, nil, context.Cause(ctx)
+			return nil, nil, replica.Cause(ctx)
 		}
 		select {
 		case <-k.cfg.Done:
@@ -110,7 +119,7 @@ func (k *Link) await(ctx context.Context) (upstream, <-chan struct{}, error) {
 		if up != nil {
 			return up, changed, nil
 		}
-		gossiped, proved, err := k.hears(ctx)
+		gossiped, proved, err := k.hears(frees)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -119,52 +128,111 @@ func (k *Link) await(ctx context.Context) (upstream, <-chan struct{}, error) {
 		case <-gossiped:
 		case <-proved:
 		case <-k.cfg.Done:
-		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("%w: %w", k.noQuorum(), context.Cause(ctx))
+		case <-ended:
+			return nil, nil, fmt.Errorf("%w: %w", k.noQuorum(), replica.Cause(ctx))
+		case <-alsoEnded:
+			return nil, nil, fmt.Errorf("%w: %w", k.noQuorum(), replica.Cause(ctx))
 		}
 	}
+}
+
+// A verdict is what one attempt waits for.
+//
+// Verdicts are used again, since there are two in each cycle of a lock. An upstream may tell
+// the verdict on a request that was given up, and nothing of it may reach the next request: so
+// each use has a number, and a verdict for an earlier number is dropped.
+type verdict[T any] struct {
+	come chan struct{} // has one element once the verdict of this use is told
+
+	mu    sync.Mutex
+	use   uint64
+	told  bool
+	value T
+	code  wire.Code
+}
+
+// begin begins a use of a verdict of memory, or of a new one if memory is nil or empty.
+func begin[T any](memory *sync.Pool) (v *verdict[T], use uint64) {
+	if memory != nil {
+		v, _ = memory.Get().(*verdict[T])
+	}
+	if v == nil {
+		v = &verdict[T]{come: make(chan struct{}, 1)}
+	}
+	return v, v.use
+}
+
+// tell tells the verdict of a use, once.
+func (v *verdict[T]) tell(use uint64, value T, code wire.Code) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.use == use && !v.told {
+		v.value, v.code, v.told = value, code, true
+		v.come <- struct{}{}
+	}
+}
+
+// end ends the use, and returns the verdict if it was told.
+func (v *verdict[T]) end(memory *sync.Pool) (value T, code wire.Code, told bool) {
+	v.mu.Lock()
+	value, code, told = v.value, v.code, v.told
+	var zero T
+	v.value, v.code, v.told = zero, 0, false
+	v.use++
+	select {
+	case <-v.come:
+	default:
+	}
+	v.mu.Unlock()
+	if memory != nil {
+		memory.Put(v)
+	}
+	return value, code, told
 }
 
 // attempt runs try once on up and waits for the verdict. The verdict is CodeUnknown
 // if up is gone first: a leader whose disk hangs may never answer. An error is the
 // end of ctx or of the node.
-func attempt[T any](ctx context.Context, k *Link, up upstream, try func(upstream, func(T, wire.Code)) (cancel func())) (value T, code wire.Code, err error) {
-	type verdict struct {
-		value T
-		code  wire.Code
-	}
-	ch := make(chan verdict, 1)
-	cancel := try(up, func(v T, c wire.Code) { ch <- verdict{v, c} })
-	if cancel == nil {
-		cancel = func() {}
-	}
+func attempt[T any](ctx context.Context, k *Link, up upstream, memory *sync.Pool, try func(upstream, func(T, wire.Code)) (cancel func())) (value T, code wire.Code, err error) {
+	v, use := begin[T](memory)
+	cancel := try(up, func(value T, code wire.Code) { v.tell(use, value, code) })
+	ended, alsoEnded := replica.Ends(ctx)
 	select {
-	case v := <-ch:
-		return v.value, v.code, nil
+	case <-v.come:
+		value, code, _ = v.end(memory)
+		return value, code, nil
 	case <-up.Done():
-		select {
-		case v := <-ch:
-			return v.value, v.code, nil
-		default:
-			cancel()
-			return value, wire.CodeUnknown, nil
+		value, code, told := v.end(memory)
+		if told {
+			return value, code, nil
 		}
-	case <-ctx.Done():
-		cancel()
-		return value, wire.CodeUnknown, context.Cause(ctx)
+	case <-ended:
+		err = replica.Cause(ctx)
+	case <-alsoEnded:
+		err = replica.Cause(ctx)
 	case <-k.cfg.Done:
+		v.end(memory)
 		return value, wire.CodeUnknown, k.cfg.Cause()
 	}
+	if err != nil {
+		v.end(memory)
+	}
+	if cancel != nil {
+		cancel()
+	}
+	return value, wire.CodeUnknown, err
 }
 
 // pause waits for d, or until the upstream changes, ctx ends or the node stops.
 func (k *Link) pause(ctx context.Context, d time.Duration, changed <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
+	ended, alsoEnded := replica.Ends(ctx)
 	select {
 	case <-changed:
 	case <-t.C:
-	case <-ctx.Done():
+	case <-ended:
+	case <-alsoEnded:
 	case <-k.cfg.Done:
 	}
 }

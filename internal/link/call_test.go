@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -432,4 +433,39 @@ func TestTheLinkNamesItsMember(t *testing.T) {
 			t.Errorf("member %q of %x", s.k.Member(), s.k.Cluster())
 		}
 	})
+}
+
+// TestALateVerdictReachesNoLaterRequest: an upstream may tell the verdict on a request that
+// was given up, or tell it twice, while the memory serves the next request.
+func TestALateVerdictReachesNoLaterRequest(t *testing.T) {
+	var memory sync.Pool
+	same := 0
+	for range 100 { // the pool may drop what it was given
+		v, first := begin[int](&memory)
+		v.tell(first, 1, wire.CodeOK)
+		v.tell(first, 2, wire.CodeOK) // a second one must not block, and changes nothing
+		if value, code, told := v.end(&memory); value != 1 || code != wire.CodeOK || !told {
+			t.Fatalf("%d, code %d, %v", value, code, told)
+		}
+		w, second := begin[int](&memory)
+		if w == v {
+			same++
+		}
+		v.tell(first, 3, wire.CodeOK)
+		if v.tell(0, 4, wire.CodeOK); len(w.come) != 0 {
+			t.Fatal("a late verdict wakes the next request")
+		}
+		w.tell(second, 5, wire.CodeNo)
+		<-w.come
+		if value, code, told := w.end(&memory); value != 5 || code != wire.CodeNo || !told {
+			t.Fatalf("%d, code %d, %v", value, code, told)
+		}
+		u, third := begin[int](&memory)
+		if value, _, told := u.end(&memory); value != 0 || told {
+			t.Fatalf("use %d begins with %d, told %v", third, value, told)
+		}
+	}
+	if same == 0 {
+		t.Error("no memory was used again")
+	}
 }

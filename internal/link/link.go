@@ -23,6 +23,8 @@ type Config struct {
 	Self member.Self
 	TTL  time.Duration // of this member's sessions, until a leader tells the bound
 
+	Signer *wire.KeySigner // of the sessions' keys
+
 	// Cluster returns the ID of the cluster, zero while this member is in none.
 	Cluster func() machine.ClusterID
 
@@ -98,6 +100,8 @@ type Link struct {
 	attached map[machine.SessionID]*attachment
 	claims   uint64     // calls of Claim
 	changed  wakeup.All // up has changed
+
+	outcomes sync.Pool // of *verdict[machine.Outcome]
 
 	describing sync.Mutex // descriptions leave in the order of their making
 

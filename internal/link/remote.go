@@ -19,6 +19,7 @@ type remote struct {
 	cluster machine.ClusterID // of this member before the dial
 	notices notices
 
+	bound []byte          // binds the proof of the session keys to the stream; nil without TLS
 	via   string          // the relaying voter's address; "": the stream is direct
 	renew <-chan struct{} // closed when the stream should be replaced; nil: never
 
@@ -41,20 +42,43 @@ func newRemote(ttl func() time.Duration, alarm func(), via string) *remote {
 	return &remote{ttl: ttl, alarm: alarm, via: via}
 }
 
-func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) {
-	u.begin(wire.Propose, machine.AppendCommand(nil, cmd), func(f wire.Frame) {
-		var o machine.Outcome
-		if f.Code == wire.CodeOK {
-			var err error
-			if o, err = machine.DecodeOutcome(f.Body); err != nil {
-				f.Code = wire.CodeUnknown
-			}
-		}
-		if f.Code == wire.CodeDenied {
-			o.Value = wire.DeniedReason(f.Body)
-		}
-		done(o, f.Code)
+func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) (place uint64) {
+	buf := wire.Buffer()
+	*buf = machine.AppendCommand(*buf, cmd)
+	u.asked()
+	// Not begin and beginLong: their functions would take memory in each call.
+	place, err := u.stream.Begin(wire.Propose, *buf, func(f wire.Frame, err error) {
+		u.answered()
+		done(outcomeOf(f, err))
 	})
+	wire.Free(buf)
+	if err != nil {
+		u.answered()
+		done(machine.Outcome{}, wire.CodeNotLeader)
+	}
+	return place
+}
+
+// outcomeOf returns the outcome in the answer to a Propose.
+func outcomeOf(f wire.Frame, err error) (o machine.Outcome, code wire.Code) {
+	if err != nil {
+		return o, wire.CodeUnknown
+	}
+	switch f.Code {
+	case wire.CodeOK:
+		if o, err = machine.DecodeOutcome(f.Body); err != nil {
+			return o, wire.CodeUnknown
+		}
+	case wire.CodeDenied:
+		o.Value = wire.DeniedReason(f.Body)
+	}
+	return o, f.Code
+}
+
+// TakeBack tells the leader that nobody waits for the request any more. The leader answers
+// it all the same.
+func (u *remote) TakeBack(_ *term.Subscriber, place uint64) {
+	u.stream.Notify(wire.Cancel, wire.Marshal(place))
 }
 
 func (u *remote) Beat(_ *term.Subscriber, id machine.SessionID, done func(wire.Code)) {
@@ -88,7 +112,16 @@ func (u *remote) takeSummary(body []byte, sent time.Time) (s wire.Summary) {
 }
 
 // begin sends a request. The answer should come soon: see stalled.
-func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) {
+func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) (id uint64) {
+	u.asked()
+	return u.beginLong(t, body, func(f wire.Frame) {
+		u.answered()
+		done(f)
+	})
+}
+
+// asked counts a request whose answer should come soon.
+func (u *remote) asked() {
 	u.mu.Lock()
 	if u.open == 0 {
 		u.answeredLocked()
@@ -96,13 +129,14 @@ func (u *remote) begin(t wire.Type, body []byte, done func(wire.Frame)) {
 	}
 	u.open++
 	u.mu.Unlock()
-	u.beginLong(t, body, func(f wire.Frame) {
-		u.mu.Lock()
-		u.open--
-		u.answeredLocked()
-		u.mu.Unlock()
-		done(f)
-	})
+}
+
+// answered counts the answer.
+func (u *remote) answered() {
+	u.mu.Lock()
+	u.open--
+	u.answeredLocked()
+	u.mu.Unlock()
 }
 
 func (u *remote) answeredLocked() {

@@ -17,6 +17,7 @@ type Way struct {
 	Conn  net.Conn
 	Name  string          // of the member found there
 	Voter bool            // the stream proves that the member has the voter role
+	Bound []byte          // binds a proof to the TLS stream: see port.Conn.Binding; nil without TLS
 	Renew <-chan struct{} // closed when the stream should be replaced; nil: never
 }
 

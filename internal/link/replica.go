@@ -64,13 +64,21 @@ func (k *Link) Enter() *replica.Guest { return k.cfg.Guests.Enter() }
 
 // Propose implements replica.Replica.
 func (k *Link) Propose(ctx context.Context, cmd machine.Command) (machine.Outcome, error) {
+	req := request{session: term.SessionOf(cmd)}
+	asks := false // for a grant: without the caller, of no use to anybody
 	switch cmd.(type) {
+	case machine.Acquire, machine.Upgrade:
+		one, other := replica.Ends(ctx)
+		asks = one != nil || other != nil
 	case machine.Close, machine.Release, machine.Withdraw:
-		ctx = freeing{ctx}
+		req.frees = true
 	}
-	o, code, err := callFor(ctx, k, term.SessionOf(cmd), func(up upstream, done func(machine.Outcome, wire.Code)) func() {
-		up.Propose(k.subscriber, cmd, done)
-		return nil
+	o, code, err := callFor(ctx, k, req, &k.outcomes, func(up upstream, done func(machine.Outcome, wire.Code)) func() {
+		place := up.Propose(k.subscriber, cmd, done)
+		if !asks || place == 0 {
+			return nil
+		}
+		return func() { up.TakeBack(k.subscriber, place) }
 	})
 	if err == nil && code == wire.CodeNoSession {
 		return machine.Outcome{Code: machine.NoSession}, nil
@@ -79,14 +87,14 @@ func (k *Link) Propose(ctx context.Context, cmd machine.Command) (machine.Outcom
 		return machine.Outcome{}, &replica.Error{Err: &replica.Denied{Reason: o.Value}}
 	}
 	k.mu.Lock()
-	k.away.noteToken(o.Token)
+	k.away.noteToken(o.Token + machine.Token(o.Block))
 	k.mu.Unlock()
 	return o, err
 }
 
 // Beat implements replica.Replica.
 func (k *Link) Beat(ctx context.Context, id machine.SessionID) error {
-	_, code, err := callFor(ctx, k, id, func(up upstream, done func(struct{}, wire.Code)) func() {
+	_, code, err := callFor(ctx, k, request{session: id}, nil, func(up upstream, done func(struct{}, wire.Code)) func() {
 		up.Beat(k.subscriber, id, func(c wire.Code) { done(struct{}{}, c) })
 		return nil
 	})

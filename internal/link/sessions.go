@@ -31,6 +31,9 @@ func (a *attachment) tell(e machine.Event) {
 	a.sink(e)
 }
 
+// NewKey implements replica.Replica.
+func (k *Link) NewKey() machine.SessionKey { return k.cfg.Signer.NewKey() }
+
 // Claim implements replica.Replica.
 func (k *Link) Claim(key machine.SessionKey) {
 	k.mu.Lock()
@@ -134,7 +137,7 @@ func (k *Link) deliver(e machine.Event) {
 	k.mu.Lock()
 	a := k.attached[e.Session]
 	if a != nil {
-		k.away.noteToken(e.Token)
+		k.away.noteToken(e.Token + machine.Token(e.Block))
 	}
 	k.mu.Unlock()
 	if a != nil && a.sink != nil {

@@ -77,6 +77,33 @@ func TestARefusalForGoodIsTold(t *testing.T) {
 	})
 }
 
+// The keys are shown with a proof for the very stream, once for each stream.
+func TestTheKeysAreProvedForTheirStream(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a, b := s.host("a", 5), s.host("b", 6)
+		s.attach(s.k.NewKey(), func(machine.Event) {})
+		s.gossip("a", leads(5))
+		s.attachedTo("a")
+		s.k.Claim(s.k.NewKey())
+		s.gossip("b", leads(6))
+		s.attachedTo("b")
+		for name, h := range map[string]*host{"a": a, "b": b} {
+			h.mu.Lock()
+			for i, req := range h.attaches {
+				if (i == 0) != req.Proof.Holds([]byte("stream to "+name)) {
+					t.Errorf("%s: request %d has the proof %v", name, i, req.Proof)
+				}
+				for _, k := range slices.Concat(req.Keys, req.New) {
+					if k != key(1) && !h.attaches[0].Proof.Sealed(k) {
+						t.Errorf("%s: the signer has not sealed %v", name, k)
+					}
+				}
+			}
+			h.mu.Unlock()
+		}
+	})
+}
+
 // attaches returns how often a host was shown keys.
 func attaches(h *host) int {
 	h.mu.Lock()

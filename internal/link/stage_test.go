@@ -90,6 +90,7 @@ func onStageIn(t *testing.T, cluster machine.ClusterID, f func(t *testing.T, s *
 			Gossiped: s.gossiped.Wait,
 			Proved:   s.gossiped.Wait,
 			Dial:     s.dial,
+			Signer:   wire.NewKeySigner(),
 			Describe: func() (b []byte) { s.set(func() { b = []byte(s.description) }); return },
 			Explain:  func() string { return "the reason" },
 			Voters:   func(machine.ClusterID, wire.VoterSet) {},
@@ -222,7 +223,7 @@ func (s *stage) dial(ctx context.Context, to member.Process, via string) (Way, e
 	h.accept(far)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Way{Conn: near, Name: h.name, Voter: !h.mere, Renew: h.renew}, nil
+	return Way{Conn: near, Name: h.name, Voter: !h.mere, Bound: []byte("stream to " + h.name), Renew: h.renew}, nil
 }
 
 // A host is another member. Its address is its name.
@@ -452,6 +453,7 @@ type ownTerm struct {
 	sessions   []machine.SessionID
 	shown      []machine.SessionID // before their Open
 	detached   []machine.SessionID
+	takenBack  []uint64 // places
 	quits      int
 }
 
@@ -492,10 +494,21 @@ func (o *ownTerm) Detach(_ *term.Subscriber, id machine.SessionID) {
 	o.detached = append(o.detached, id)
 }
 
-func (o *ownTerm) Propose(_ *term.Subscriber, _ machine.Command, done func(machine.Outcome, wire.Code)) {
+func (o *ownTerm) Propose(_ *term.Subscriber, _ machine.Command, done func(machine.Outcome, wire.Code)) (place uint64) {
 	if !o.hung {
 		done(machine.Outcome{}, o.code)
+		return 0
 	}
+	return hungPlace
+}
+
+// hungPlace is the place of a command that an ownTerm does not answer.
+const hungPlace = 7
+
+func (o *ownTerm) TakeBack(_ *term.Subscriber, place uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.takenBack = append(o.takenBack, place)
 }
 
 func key(b byte) machine.SessionKey { return machine.SessionKey{b} }

@@ -15,7 +15,8 @@ import (
 // CodeNotLeader or CodeBusy if surely nothing happened; or with CodeUnknown. Done
 // may not be called at all when the upstream is gone or the request was cancelled.
 type upstream interface {
-	Propose(s *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code))
+	Propose(s *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) (place uint64)
+	TakeBack(s *term.Subscriber, place uint64) // the caller of a Propose has gone
 	Beat(s *term.Subscriber, id machine.SessionID, done func(wire.Code))
 	Summarize(done func(wire.Summary, wire.Code)) // also told by the answers to beats
 	Read(q replica.Query, done func(replica.Answer, wire.Code)) (cancel func())

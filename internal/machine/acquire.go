@@ -35,9 +35,9 @@ func (s *State) acquire(owner *session, c *Acquire) Outcome {
 	}
 	keys := []string{c.Key}
 	if w.set {
-		keys = slices.Clone(c.Keys)
+		keys = c.Keys
 	}
-	if out := owner.index.roomFor(weightOf(keys, w.Meta, w.under)); out.Code != 0 {
+	if out := s.roomForRequest(owner, weightOf(keys, w.Meta, w.under)); out.Code != 0 {
 		return out
 	}
 	if out := s.checkKey(&w, c.Key); out.Code != 0 {
@@ -61,6 +61,9 @@ func (s *State) acquire(owner *session, c *Acquire) Outcome {
 		return s.refuse(owner, c.Seq, s.heldOutcome(keys, &w, owner.client))
 	case p.full:
 		return s.refuse(owner, c.Seq, Outcome{Code: TooManyWaiters, Limit: uint64(limit)})
+	}
+	if out := s.roomToWait(owner); out.Code != 0 {
+		return out
 	}
 	if out := s.waitsForEver(owner, &w, keys, p.index); out.Code != 0 {
 		return s.refuse(owner, c.Seq, out)
@@ -133,7 +136,7 @@ func (s *State) acquireNow(owner *session, w *waiter, keys []string, p place) Ou
 	}
 	out := s.giveKeys(owner, w, keys, false)
 	owner.index.unseen++
-	owner.index.weight.add(weightOf(keys, w.Meta, nil), 1)
+	owner.index.weigh(weightOf(keys, w.Meta, nil), 1)
 	if s.keys.conditions > 0 {
 		s.step.revisit = append(s.step.revisit, keys...)
 	}

@@ -163,14 +163,17 @@ func (s *State) blockedAt(key string, w *waiter, client string) bool {
 // admit makes the waiter at index i of key's queue a holder.
 func (s *State) admit(owner *session, key string, i int) {
 	w := s.removeWaiter(key, i)
-	owner.index.waits--
-	owner.index.weight.add(weightOf(nil, "", w.under), -1)
+	s.lineage.remove(&w)
+	owner.index.wait(-1)
 	var out Outcome
 	if w.upgrade != 0 {
+		owner.index.weigh(weightOf(nil, "", w.under), -1)
 		out = s.makeExclusive(owner, key, &w, true)
 		s.step.revisit = append(s.step.revisit, key)
 	} else {
 		keys := s.keysOf(owner, w.seq, owner.index.requests.at(w.seq))
+		owner.index.weigh(weightOf(keys, w.Meta, w.under), -1)
+		owner.index.weigh(weightOf(keys, w.Meta, nil), 1)
 		for _, other := range keys {
 			if other != key {
 				s.removeWaiter(other, s.keys.get(other).find(&w))
@@ -207,7 +210,7 @@ func (s *State) refuseWaiters(key string, out Outcome, chosen func(*waiter) bool
 	tree := false
 	for i := range removed {
 		w := &removed[i]
-		s.lineage.remove(w.under, w.requestID)
+		s.lineage.remove(w)
 		s.refuseLate(key, w, out)
 		tree = tree || w.Tree
 	}
@@ -222,8 +225,8 @@ func (s *State) refuseLate(key string, w *waiter, out Outcome) {
 		owner.index.dequeued(w.seq, s.weigh(owner, w)) // nobody asks for the outcome
 		return
 	}
-	owner.index.waits--
-	owner.index.weight.add(s.weigh(owner, w), -1)
+	owner.index.wait(-1)
+	owner.index.weigh(s.weigh(owner, w), -1)
 	owner.index.unseen-- // remember counts it again
 	s.remember(owner, w.seq, &answer{out: out, key: key, late: true})
 	s.step.events = append(s.step.events, refusedEvent(owner.id, w.seq, key, out))

@@ -10,10 +10,14 @@ import "slices"
 // unknown command as BadCommand.
 //
 // The caller owns the events.
-func (s *State) Apply(c Command) (Outcome, []Event) {
+func (s *State) Apply(c Command) (Outcome, []Event) { return s.AppendApply(nil, c) }
+
+// AppendApply is Apply, and appends the events to dst: the commands of an entry share one
+// block of memory.
+func (s *State) AppendApply(dst []Event, c Command) (Outcome, []Event) {
 	s.commands++
 	p := &s.step
-	p.events, p.touched = nil, p.touched[:0]
+	p.events, p.touched = dst, p.touched[:0]
 	out := s.apply(c)
 
 	if len(p.touched) > 1 {

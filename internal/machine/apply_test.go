@@ -63,3 +63,53 @@ func TestCallersMemoryIsNotKept(t *testing.T) {
 		t.Error("the table changed without a command")
 	}
 }
+
+// TestACycleTakesNoMemory: every voter applies every command, so that an allocation here costs
+// a cluster three.
+func TestACycleTakesNoMemory(t *testing.T) {
+	s := crowd(100)
+	id := SessionID{1, 7}
+	seq := uint64(1 << 20)
+	var seen []uint64
+	events := make([]Event, 0, 4)
+	cycle := func() {
+		seq++
+		out, _ := s.AppendApply(events, Acquire{Session: id, Seq: seq, Key: "k", Seen: seen})
+		if out.Code != Granted {
+			t.Fatal(out)
+		}
+		s.Cost(Release{Session: id, Token: out.Token})
+		s.AppendApply(events, Release{Session: id, Token: out.Token})
+	}
+	cycle() // makes the key's record
+	if n := testing.AllocsPerRun(1000, cycle); n > 0 {
+		t.Errorf("%.1f allocations, want 0", n)
+	}
+}
+
+// TestEventsAreAppended: the commands of an entry share one block of events, and a step
+// touches none of the steps before.
+func TestEventsAreAppended(t *testing.T) {
+	one, other := crowd(100), crowd(100)
+	a, b := SessionID{1, 1}, SessionID{1, 2}
+	commands := []Command{
+		Acquire{Session: a, Seq: 1 << 20, Key: "k"},
+		Acquire{Session: b, Seq: 1 << 20, Key: "k"},
+		Ask{Session: b, Key: "k"},
+		Close{Session: a},
+		Acquire{Session: a, Seq: 1<<20 + 1, Key: "k"},
+		Close{Session: b},
+	}
+	var all, want []Event
+	for _, c := range commands {
+		out, events := one.Apply(c)
+		want = append(want, events...)
+		var same Outcome
+		if same, all = other.AppendApply(all, c); !reflect.DeepEqual(same, out) {
+			t.Errorf("%T: %+v, want %+v", c, same, out)
+		}
+	}
+	if !reflect.DeepEqual(all, want) {
+		t.Errorf("events\n%+v, want\n%+v", all, want)
+	}
+}

@@ -277,7 +277,7 @@ func TestLoweringTakesTimeInProportion(t *testing.T) {
 		w := two[i%2]
 		w.seq = uint64(3 + i)
 		o.spent.add(w.seq)
-		s.lineage.add(w.under, w.requestID)
+		s.lineage.add(&w)
 		s.keys.edit("k", func(r *record) { r.insertWaiter(len(r.queue), w) })
 		o.index.queued(w.seq, location{key: "k", phase: waiting}, weightOf([]string{"k"}, "", w.under))
 	}

@@ -270,7 +270,7 @@ func (s checker) checkWait(key string, r *record, w *waiter) error {
 	if !blocked && !owner.dead() {
 		return broken(4, "session %x seq %d waits for %q, which it could be granted", w.session, w.seq, key)
 	}
-	if len(w.under) > 0 && s.deadlock(math.MaxInt, vertex{requestID: w.requestID}).Code != 0 {
+	if len(w.under) > 0 && s.deadlock(math.MaxInt, vertex{requestID: w.requestID, order: w.order}).Code != 0 {
 		return broken(7, "session %x seq %d waits for %q for ever", w.session, w.seq, key)
 	}
 	return nil
@@ -282,7 +282,7 @@ func (s checker) checkDerived() error {
 	fresh.header = s.header
 	for id, o := range s.sessions.all {
 		c := *o
-		c.index = newIndex()
+		c.index = newIndex(id)
 		fresh.sessions.set(id, &c)
 	}
 	fresh.keys.recordTable, fresh.sets, fresh.answers, fresh.groups = s.keys.recordTable, s.sets, s.answers, s.groups
@@ -300,6 +300,13 @@ func (s checker) checkDerived() error {
 	}
 	if !maps.EqualFunc(s.lineage, fresh.lineage, func(a, b *branch) bool { return maps.Equal(a.waiters, b.waiters) }) {
 		return broken(11, "lineage of %d grants, derived %d, or others", len(s.lineage), len(fresh.lineage))
+	}
+	if err := s.checkNodes(fresh.nodes); err != nil {
+		return err
+	}
+	sameGrant := func(a, b owned) bool { return a.token == b.token && a.by.id == b.by.id }
+	if is, want := s.owners.all(), fresh.owners.all(); !slices.EqualFunc(is, want, sameGrant) {
+		return broken(11, "owners of %d grants, derived %d, or others", len(is), len(want))
 	}
 	if !maps.Equal(s.delays, fresh.delays) {
 		return broken(11, "delays %v, derived %v", s.delays, fresh.delays)
@@ -337,6 +344,9 @@ func (t *keyTable) checkDerived(fresh *keyTable) error {
 	}
 	if is, want := t.valued.all(), fresh.valued.all(); !slices.Equal(is, want) {
 		return broken(11, "%q have values, derived %q", is, want)
+	}
+	if !maps.Equal(t.working, fresh.working) {
+		return broken(11, "keys of shards held %v, derived %v", t.working, fresh.working)
 	}
 	for i := range t.below {
 		if is, want := t.below[i].all(), fresh.below[i].all(); !slices.Equal(is, want) {

@@ -87,6 +87,7 @@ func codeGroup(c *coder, name *string, v **group) {
 	integer(&f, &g.grace)
 	f.flag(&g.settled)
 	f.flag(&g.resized)
+	f.text(&g.node)
 	for i := range list(&f, &g.callers, MaxCallers, minCaller) {
 		g.callers[i].code(c)
 	}

@@ -68,7 +68,7 @@ func codeSession(c *coder, id *SessionID, v **session) {
 		c.numbers(&o.spent[i].first, &o.spent[i].last)
 	}
 	if c.decoding {
-		o.id, o.index = *id, newIndex()
+		o.id, o.index = *id, newIndex(*id)
 	}
 }
 

@@ -23,6 +23,7 @@ func (r *record) heldAgainst(w *waiter, client string) bool {
 		n--
 	}
 	if r.ghosts > 0 {
+		look(len(r.holders) / 4)
 		for i := range r.holders {
 			if g := &r.holders[i]; g.waivedBy(w, client) {
 				n--
@@ -55,6 +56,7 @@ func (r *record) waitsBehind(w *waiter, i int) bool {
 		return i > 0
 	}
 	for j := range i {
+		look(1)
 		if r.queue[j].Mode != Shared {
 			return true
 		}

@@ -79,7 +79,7 @@ func (s *State) Cost(c Command) int {
 
 const (
 	seenPerUnit  = 4  // entries of a Seen list
-	stepsPerUnit = 50 // steps of a search
+	stepsPerUnit = 30 // steps of a search
 )
 
 // costOfAcquire counts each key of a set twice: the set may be taken back in the same entry.

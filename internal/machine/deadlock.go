@@ -2,6 +2,8 @@ package machine
 
 import (
 	"cmp"
+	"encoding/binary"
+	"hash/maphash"
 	"slices"
 )
 
@@ -33,9 +35,10 @@ type vertex struct {
 	token Token
 	key   string
 	kind  vertexKind
-	tree  bool // of the last four kinds: the request is for a tree
-	mode  Mode // and has this mode
-	n     int  // of the last two kinds: the number of the waiters
+	tree  bool   // of the last four kinds: the request is for a tree
+	mode  Mode   // and has this mode
+	n     int    // of the last two kinds: the number of the waiters
+	order uint64 // of a waiter: in its queues
 }
 
 type vertexKind uint8
@@ -61,6 +64,7 @@ type needs struct {
 	neededBy []*needs // once for each time
 	ends     bool     // it is known to end
 	visited  bool     // by cycle
+	hash     uint32   // of the vertex
 
 	lacks int // of a waiter: the permits, or places, that anyHolder must free for it
 	gives int // of a grant: the permits, or 1 place, that it frees by its end
@@ -69,40 +73,85 @@ type needs struct {
 
 // search explores the graph of waits from some vertices on.
 type search struct {
-	s        *State
-	waiters  map[requestID]*needs
-	others   map[vertex]*needs
-	order    []*needs             // in which they were found
-	spare    []needs              // for the next vertices
-	edges    []*needs             // the memory of needs.vertices
-	position map[requestID]queued // of waiters whose place in a queue is known
-	sought   map[string]bool      // keys in whose queue a waiter was looked for
-	alone    map[string][]int     // by key: the indexes of its waiters that are not shared
-	below    []vertex             // grants with waiters under them: see waitedUnder
-	known    bool                 // below is filled
-	lists    map[vertex][]ranked  // the waiters of a firstBelow of none: see waitersBelow
+	s     *State
+	found nodes
+	order []*needs            // in which they were found
+	spare []needs             // for the next vertices
+	edges []*needs            // the memory of needs.vertices
+	alone map[string][]int    // by key: the indexes of its waiters that are not shared
+	below []vertex            // grants with waiters under them: see waitedUnder
+	known bool                // below is filled
+	lists map[vertex][]ranked // the waiters of a firstBelow of none: see waitersBelow
 
 	steps int // taken: no voter applies another command meanwhile
 	limit int // of the steps
-
-	scanned int // sessions looked at by holderOf: no steps, since another voter may know the holder
 }
 
 // MaxSearch bounds the steps of a search, since a search may meet every waiter of the
-// table. A step is a holder or a waiter looked at, about 20 ns; a vertex is vertexSteps,
+// table. A step is a holder or a waiter looked at, about 25 ns; a vertex is vertexSteps,
 // and an edge edgeSteps. A request whose search would be longer is refused as
-// TooManyWaiters with the Limit 0. Ten thousand waiters and as many holders are within the
-// bound.
+// TooManyWaiters with the Limit 0. Ten thousand waiters of one key, each under a grant, are
+// within the bound.
 //
 // The steps depend on the table alone, so every voter ends a search at the same step.
 //
 // Not taken: to let such a request wait. The request could then close a cycle of which
 // nobody is told, and each later search relies on a table without cycles.
 const (
-	MaxSearch   = 300_000
-	vertexSteps = 10
-	edgeSteps   = 3
+	MaxSearch   = 160_000
+	vertexSteps = 5
+	edgeSteps   = 2
+	levelSteps  = 4 // of a look at a key above, by a long hash
 )
+
+// nodes is a hash table of the vertices that a search has met. Its order decides nothing. Not
+// a map: a vertex is large, and the table grows without a look at the vertices.
+type nodes struct{ table []*needs }
+
+// hash differs from process to process.
+func (v *vertex) hash() uint32 {
+	h := mix(uint64(v.token) ^ v.seq<<8 ^ uint64(v.n)<<40 ^ uint64(v.kind))
+	h ^= mix(binary.LittleEndian.Uint64(v.session[:]) ^ binary.LittleEndian.Uint64(v.session[8:]))
+	if v.key != "" {
+		h ^= maphash.String(seed, v.key)
+	}
+	return uint32(h ^ h>>32)
+}
+
+// get returns the node of v, nil if there is none.
+func (t *nodes) get(v *vertex, hash uint32) *needs {
+	if len(t.table) == 0 {
+		return nil
+	}
+	mask := uint32(len(t.table) - 1)
+	for at := hash & mask; t.table[at] != nil; at = (at + 1) & mask {
+		if n := t.table[at]; n.hash == hash && n.v == *v {
+			return n
+		}
+	}
+	return nil
+}
+
+// add adds n, the last of all nodes.
+func (t *nodes) add(n *needs, all []*needs) {
+	if 2*len(all) > len(t.table) {
+		t.table = make([]*needs, max(64, 4*len(t.table)))
+		for _, n := range all {
+			t.put(n)
+		}
+		return
+	}
+	t.put(n)
+}
+
+func (t *nodes) put(n *needs) {
+	mask := uint32(len(t.table) - 1)
+	at := n.hash & mask
+	for t.table[at] != nil {
+		at = (at + 1) & mask
+	}
+	t.table[at] = n
+}
 
 // take notes n steps, and reports whether the search may go on.
 func (d *search) take(n int) bool {
@@ -130,15 +179,15 @@ func (s *State) waitsForEver(owner *session, w *waiter, keys []string, i int) (o
 	q := w.requestID
 	owner.index.requests.set(w.seq, location{key: keys[0], set: w.set, phase: waiting})
 	if w.set {
-		s.sets.set(q, keys)
+		s.sets.set(q, slices.Clone(keys))
 	}
+	s.lineage.add(w)
 	var made []string
 	for _, key := range keys {
 		if s.keys.get(key) == &noRecord {
 			made = append(made, key)
 			s.keys.use(key)
 		}
-		s.lineage.add(w.under, q)
 		s.keys.edit(key, func(r *record) {
 			if w.set {
 				i = len(r.queue)
@@ -146,13 +195,14 @@ func (s *State) waitsForEver(owner *session, w *waiter, keys []string, i int) (o
 			r.insertWaiter(i, *w)
 		})
 	}
-	start := []vertex{{requestID: q}}
+	start := []vertex{{requestID: q, order: w.order}}
 	if w.upgrade != 0 {
 		start = append(start, vertex{token: w.upgrade, key: keys[0], kind: aGrant})
 	}
 	if last := w.upgrade == 0 && (w.set || i == len(s.keys.get(keys[0]).queue)-1); !last || s.lineageWaitedFor(owner, w.under) {
 		out = s.deadlock(MaxSearch, start...)
 	}
+	s.lineage.remove(w)
 	for _, key := range keys {
 		s.removeWaiter(key, s.keys.get(key).find(w))
 	}
@@ -195,8 +245,8 @@ func (t *keyTable) waitedFor(key string) bool {
 	if t.trees == 0 {
 		return false
 	}
-	for p := range above(key) {
-		if len(t.get(p).queue) > 0 {
+	for _, r := range t.recordsAbove(key) {
+		if len(r.queue) > 0 {
 			return true
 		}
 	}
@@ -223,31 +273,23 @@ func (s *State) deadlock(limit int, start ...vertex) Outcome {
 
 func (s *State) search(limit int, start ...vertex) *search {
 	d := &search{
-		s:        s,
-		waiters:  make(map[requestID]*needs),
-		others:   make(map[vertex]*needs),
-		position: make(map[requestID]queued),
-		sought:   make(map[string]bool),
-		alone:    make(map[string][]int),
-		lists:    make(map[vertex][]ranked),
-		limit:    limit,
+		s:     s,
+		alone: make(map[string][]int),
+		lists: make(map[vertex][]ranked),
+		limit: limit,
 	}
 	d.explore(start)
 	if !d.tooLong() {
 		d.markEnding()
 	}
-	s.noteSearch(d.steps + d.scanned)
+	s.noteSearch(d.steps)
 	return d
 }
 
 // node returns the node of v, which is new unless the search has met v.
 func (d *search) node(v vertex) *needs {
-	var n *needs
-	if v.kind == aWaiter {
-		n = d.waiters[v.requestID]
-	} else {
-		n = d.others[v]
-	}
+	hash := v.hash()
+	n := d.found.get(&v, hash)
 	if n != nil {
 		return n
 	}
@@ -256,13 +298,9 @@ func (d *search) node(v vertex) *needs {
 		d.spare = make([]needs, min(1024, max(8, len(d.order))))
 	}
 	n, d.spare = &d.spare[0], d.spare[1:]
-	n.v = v
+	n.v, n.hash = v, hash
 	d.order = append(d.order, n)
-	if v.kind == aWaiter {
-		d.waiters[v.requestID] = n
-	} else {
-		d.others[v] = n
-	}
+	d.found.add(n, d.order)
 	return n
 }
 
@@ -282,7 +320,7 @@ func (d *search) explore(start []vertex) {
 		first := len(d.edges)
 		switch n.v.kind {
 		case aWaiter:
-			n.lacks = d.neededByWaiter(n.v.requestID)
+			n.lacks = d.neededByWaiter(n.v)
 		case aGrant:
 			n.gives = d.grant(n.v).gives()
 			d.neededByGrant(n.v)
@@ -382,5 +420,5 @@ func (w *waiter) vertex(key string) vertex {
 	if w.upgrade != 0 {
 		return vertex{token: w.upgrade, key: key, kind: aGrant}
 	}
-	return vertex{requestID: w.requestID}
+	return vertex{requestID: w.requestID, order: w.order}
 }

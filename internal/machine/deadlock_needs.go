@@ -20,11 +20,11 @@ func (d *search) neededByGrant(v vertex) {
 		return
 	}
 	t := g.lineageToken()
-	if !d.take(2 * d.s.lineage.count(t)) {
+	if !d.take(edgeSteps * d.s.lineage.count(t)) {
 		return
 	}
-	for _, q := range d.s.lineage.waiters(t) {
-		d.need(vertex{requestID: q})
+	for _, w := range d.s.lineage.waiters(t) {
+		d.need(vertex{requestID: w.requestID, order: w.order})
 	}
 }
 
@@ -45,24 +45,19 @@ func (d *search) holdersOf(key string) (freed int) {
 
 // neededByWaiter adds all conflicts of a waiter, at all of its keys, and returns how much
 // the holders of a key must free if not all of them must end.
-func (d *search) neededByWaiter(q requestID) (lacks int) {
-	s := d.s
+func (d *search) neededByWaiter(v vertex) (lacks int) {
+	s, q := d.s, v.requestID
 	owner := s.sessions.get(q.session)
 	if owner.dead() {
 		return 0 // a slice takes it out of its queues
 	}
-	var w *waiter
+	w := &waiter{requestID: q, order: v.order} // enough for find; all queues agree on the order
 	for _, key := range s.keysOf(owner, q.seq, owner.index.requests.at(q.seq)) {
 		if d.tooLong() {
 			break
 		}
 		r := s.keys.get(key)
-		var i int
-		if w == nil {
-			i = d.positionOf(q, key, r)
-		} else {
-			i = r.find(w) // all queues agree on the order of a request
-		}
+		i := r.find(w)
 		w = &r.queue[i]
 		d.take(1)
 		d.needHolders(key, r, w, owner.client)
@@ -88,24 +83,6 @@ func (r *record) lackedBy(w *waiter) int {
 		return 1
 	}
 	return int(r.permits) + int(w.N) - int(r.capacity)
-}
-
-// positionOf returns the index of a waiter in the queue of key, the first of its keys. The
-// second search in a queue notes the places of all waiters there.
-func (d *search) positionOf(q requestID, key string, r *record) int {
-	if p, ok := d.position[q]; ok && p.key == key {
-		return p.i
-	}
-	if !d.sought[key] {
-		d.sought[key] = true
-		d.take(len(r.queue) / 4)
-		return r.position(q)
-	}
-	d.take(edgeSteps * len(r.queue))
-	for i := range r.queue {
-		d.position[r.queue[i].requestID] = queued{key, i}
-	}
-	return d.position[q].i
 }
 
 // needHolders adds the holders of key in conflict with w, as a single vertex if possible.
@@ -181,11 +158,7 @@ func (d *search) needWaiters(key string, r *record, i int) (lacks int) {
 
 // needAt adds the waiter at index i of key's queue.
 func (d *search) needAt(key string, r *record, i int) {
-	w := &r.queue[i]
-	if !w.set {
-		d.position[w.requestID] = queued{key, i}
-	}
-	d.need(w.vertex(key))
+	d.need(r.queue[i].vertex(key))
 }
 
 // lastAlone returns the index of the last waiter in key's queue, up to index i, that

@@ -15,9 +15,9 @@ import (
 // needTreeHolders adds the holders above and below key that conflict with w: one vertex
 // for each key above, and one for all keys below.
 func (d *search) needTreeHolders(key string, w *waiter) {
-	for p := range above(key) {
-		d.take(edgeSteps)
-		if len(d.s.keys.get(p).holders) > 0 {
+	d.take(levelSteps * levelsOf(key))
+	for p, r := range d.s.keys.recordsAbove(key) {
+		if len(r.holders) > 0 {
 			d.need(vertex{key: p, kind: treeHolders, tree: w.Tree, mode: w.Mode})
 		}
 	}
@@ -66,15 +66,15 @@ func (d *search) holdersBelow(v vertex) {
 // ranked is the waiter at index i of key's queue, with its order.
 type ranked struct {
 	order uint64
+	at    int // in the order of the keys and queues
 	queued
 }
 
 // needTreeWaiters adds the waiters above and below key that stand before w and conflict
 // with it, in the same way.
 func (d *search) needTreeWaiters(key string, w *waiter) {
-	for p := range above(key) {
-		d.take(edgeSteps)
-		r := d.s.keys.get(p)
+	d.take(levelSteps * levelsOf(key))
+	for p, r := range d.s.keys.recordsAbove(key) {
 		if n := sort.Search(len(r.queue), func(i int) bool { return r.queue[i].order >= w.order }); n > 0 {
 			d.need(vertex{key: p, kind: firstWaiters, tree: w.Tree, mode: w.Mode, n: n})
 		}
@@ -120,16 +120,17 @@ func (d *search) waitersBelow(v vertex) []ranked {
 	}
 	for key := range d.s.keys.keysBelow(v.key, waitersBelow(v.tree)) {
 		r := d.s.keys.get(key)
-		if !d.take(edgeSteps * (1 + len(r.queue))) {
+		if !d.take(edgeSteps + vertexSteps*len(r.queue)) {
 			break
 		}
 		for i := range r.queue {
 			if treesConflict(v.tree, v.mode, &r.queue[i].Spec) {
-				list = append(list, ranked{r.queue[i].order, queued{key, i}})
+				list = append(list, ranked{r.queue[i].order, len(list), queued{key, i}})
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b ranked) int { return cmp.Compare(a.order, b.order) })
+	// Of equal orders, the first keys come first, as they were met.
+	slices.SortFunc(list, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.at, b.at)) })
 	d.lists[v] = list
 	return list
 }
@@ -141,10 +142,11 @@ func (d *search) waitedUnder() (grants []vertex) {
 		return nil
 	}
 	for _, t := range slices.Sorted(maps.Keys(s.lineage)) {
-		o := d.holderOf(t)
-		if o == nil {
+		x := s.owners.get(t)
+		if x == nil {
 			continue
 		}
+		o := s.sessions.get(x.id)
 		seq, at, _ := s.grantOf(o, t)
 		keys := s.keysOf(o, seq, at)
 		if !d.take(edgeSteps * len(keys)) {
@@ -156,32 +158,4 @@ func (d *search) waitedUnder() (grants []vertex) {
 	}
 	slices.SortStableFunc(grants, func(a, b vertex) int { return strings.Compare(a.key, b.key) })
 	return grants
-}
-
-// holderOf returns the session with the grant of a lineage token; nil if no session
-// has the grant. Mostly the session under the grant is the holder. Otherwise one
-// search through all sessions is enough, even a search in vain: an ended grant does
-// not come back.
-func (d *search) holderOf(t Token) *session {
-	s := d.s
-	b := s.lineage[t]
-	has := func(o *session) bool {
-		_, _, g := s.grantOf(o, t)
-		return g != nil && g.lineageToken() == t
-	}
-	if b.gone {
-		return nil
-	}
-	if o := s.sessions.get(b.holder); o != nil && has(o) {
-		return o
-	}
-	for id, o := range s.sessions.all {
-		d.scanned++
-		if has(o) {
-			b.holder = id
-			return o
-		}
-	}
-	b.gone = true
-	return nil
 }

@@ -9,6 +9,7 @@ func (s *State) delayGrant(o *session, seq uint64, at location) {
 	var delayed grant
 	s.change(at.key, func(r *record) {
 		g := r.grant(at.token)
+		s.owners.remove(g.lineageToken())
 		o.index.drop(seq, at, g, []string{at.key})
 		r.countGrant(g, -1)
 		*g = grant{

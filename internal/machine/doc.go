@@ -81,7 +81,7 @@
 // no memory: a refusal for good (BadCommand, NotHeld, TokensSpent, and
 // WrongMode of a permit or of several keys), and a refusal of a command that came
 // too early (NotFounded, NoSession, WrongFormat). A third kind cannot be remembered,
-// since the session has no room left (TooManyUnseen, TooManyKeys): a second copy is
+// since the session has no room left (TooManyUnseen, TooManyKeys, TooMuchOfNode): a second copy is
 // answered Withdrawn, and never granted.
 //
 // A Withdraw forgets the request: a second copy of a Withdraw that undid a granted

@@ -190,6 +190,7 @@ func (s *State) takeSlice(gone []*session, work int) {
 	for _, o := range gone {
 		if o.ending != 0 && o.index.isEmpty() {
 			s.sessions.del(o.id)
+			s.leaveNode(o)
 			s.refs.remove(refEntry(o.id))
 			s.ending--
 			s.step.events = append(s.step.events, Event{Kind: EventEnded, Session: o.id, Reason: o.ending})
@@ -259,8 +260,10 @@ func (s *State) leaveQueues(o *session, work int) int {
 		tree := false
 		for i := range removed {
 			w := &removed[i]
-			s.lineage.remove(w.under, w.requestID)
-			weights[w.seq] = s.weigh(o, w) // the same at each key
+			if _, known := weights[w.seq]; !known {
+				s.lineage.remove(w)
+				weights[w.seq] = s.weigh(o, w) // the same at each key
+			}
 			tree = tree || w.Tree
 		}
 		s.revisit(key, tree)

@@ -26,7 +26,7 @@ func (s *State) enlist(owner *session, c *Enlist) Outcome {
 			}
 			g.assigned = make([]uint32, g.shards)
 		}
-		g.drain, g.grace, g.moves = c.Drain, c.Grace, c.MaxMoves
+		g.drain, g.grace, g.moves, g.node = c.Drain, c.Grace, c.MaxMoves, owner.node
 		g.addCaller(caller{
 			requestID: requestID{owner.id, c.Seq},
 			client:    owner.client,
@@ -83,7 +83,7 @@ func (s *State) checkEnlist(owner *session, g *group, c *Enlist) Outcome {
 		return Outcome{Code: TooManyCallers, Limit: MaxEnlisted}
 	}
 	if g == nil {
-		if out := s.roomForName(); out.Code != 0 {
+		if out := s.roomForName(owner.node); out.Code != 0 {
 			return out
 		}
 		return s.roomForNode(owner.node, c.Shards)
@@ -107,11 +107,24 @@ func (s *State) checkEnlist(owner *session, g *group, c *Enlist) Outcome {
 	return Outcome{}
 }
 
-// roomForName returns the refusal of one more group to remember, and the zero Outcome if
-// there is room: see forgetOldestGroup.
-func (s *State) roomForName() Outcome {
-	if s.groups.n-s.groupSums.active >= MaxBusyGroups {
+// roomForName returns the refusal of one more group to remember for a node, and the zero
+// Outcome if there is room: see forgetOldestGroup.
+func (s *State) roomForName(node string) Outcome {
+	idle := s.groups.n - s.groupSums.active
+	if idle < MaxNodeIdleGroups {
+		return Outcome{}
+	}
+	if idle >= MaxBusyGroups {
 		return Outcome{Code: TooManyGroups, Limit: MaxBusyGroups}
+	}
+	own := 0
+	for _, g := range s.groups.all {
+		if g.node == node && g.isIdle() {
+			own++
+		}
+	}
+	if own >= MaxNodeIdleGroups {
+		return Outcome{Code: TooManyGroups, Limit: MaxNodeIdleGroups}
 	}
 	return Outcome{}
 }
@@ -159,7 +172,7 @@ func (s *State) roomForNode(node string, shards uint32) Outcome {
 // former number: they would overlap with the works of the new number.
 func (s *State) mayRenumber(name string, g *group) bool {
 	// Callers with the wrong number may ask again and again while one work goes on.
-	if g.resized || g.busy < g.shards && s.isHeld(ShardKey(name, g.busy)) {
+	if g.resized || g.busy < g.shards && s.keys.isHeld(ShardKey(name, g.busy)) {
 		return false
 	}
 	shard, held := s.heldShard(name, g.shards)

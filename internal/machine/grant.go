@@ -1,5 +1,7 @@
 package machine
 
+import "slices"
+
 // Grants: how a request becomes a grant, and the commands and events about a grant
 // that stays. release.go frees a grant.
 
@@ -44,11 +46,12 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 		})
 	}
 	x := owner.index
+	s.owners.add(g.token, x)
 	at := location{key: keys[0], token: g.token, set: w.set, phase: granted}
 	x.requests.set(w.seq, at)
 	x.held += len(keys)
-	if w.set {
-		s.sets.set(w.requestID, keys)
+	if w.set && !waited { // else enqueue has kept them
+		s.sets.set(w.requestID, slices.Clone(keys))
 	}
 	if g.pends() {
 		x.addPending(w.seq)
@@ -121,13 +124,19 @@ func (s *State) grantOf(owner *session, token Token) (seq uint64, at location, g
 	return seq, at, s.keys.get(at.key).grant(at.token)
 }
 
-// keysOf returns the keys of a request that waits or holds.
+// keysOf returns the keys of a request that waits or holds. The compiler puts the function's
+// code into its callers, so that the list of one key takes no memory of its own there:
+// TestACycleTakesNoMemory.
 func (s *State) keysOf(owner *session, seq uint64, at location) []string {
 	if at.set {
-		keys := s.sets.get(requestID{owner.id, seq})
-		return keys
+		return s.keysOfSet(owner, seq)
 	}
 	return []string{at.key}
+}
+
+//go:noinline
+func (s *State) keysOfSet(owner *session, seq uint64) []string {
+	return s.sets.get(requestID{owner.id, seq})
 }
 
 // setFlag changes by f a flag about which the holder of a grant is told, at all
@@ -154,8 +163,10 @@ func (s *State) touchGrant(owner *session, seq uint64) {
 func (s *State) tellContended(key string, by Token) {
 	s.tellContendedAt(key, false, by)
 	if s.keys.trees > 0 {
-		for p := range above(key) {
-			s.tellContendedAt(p, true, by)
+		for p, r := range s.keys.recordsAbove(key) {
+			if r.trees > 0 && len(r.holders) > 0 {
+				s.tellContendedAt(p, true, by)
+			}
 		}
 	}
 }

@@ -33,6 +33,7 @@ type group struct {
 	grace    uint64
 	settled  bool     // an Assign was applied since the group had no callers
 	resized  bool     // the number is that of a Resize, and only a Resize may change it
+	node     string   // of the caller that enlisted last
 	callers  []caller // by ID
 	busy     uint32   // a shard that mayRenumber found held, to look at first: not part of an image
 	assigned []uint32 // the ID of each shard's caller, 0 for an orphan; nil without callers and while the group is resized
@@ -97,6 +98,7 @@ func (s *State) editGroup(name string, f func(g *group)) {
 	case g == nil:
 		g = &group{epoch: s.groups.epoch}
 		s.groups.set(name, g)
+		s.keys.working[name] = s.keys.countWork(name)
 	default:
 		before = g.sums()
 		if g.epoch != s.groups.epoch {
@@ -127,13 +129,13 @@ func (s *State) editGroup(name string, f func(g *group)) {
 // forgetOldestGroup forgets the group that has been idle for longest, of those without a
 // key held: while a work of the group's number goes on, no work of another number may
 // begin, and the number must be known for that. So there may be more idle groups than
-// MaxIdleGroups, but each of the others has a key of a session. It looks at every group: a
-// few thousand at most. It returns false if there is no such group.
+// MaxIdleGroups, but each of the others has a key of a session. It looks at every group, a
+// few thousand at most, but at no key. It returns false if there is no such group.
 func (s *State) forgetOldestGroup() bool {
 	var oldest string
 	version := uint64(math.MaxUint64)
 	for name, g := range s.groups.all {
-		if g.isIdle() && (g.version < version || g.version == version && name < oldest) && !s.isBusy(name, g) {
+		if g.isIdle() && (g.version < version || g.version == version && name < oldest) && s.keys.working[name] == 0 {
 			oldest, version = name, g.version
 		}
 	}
@@ -141,14 +143,57 @@ func (s *State) forgetOldestGroup() bool {
 		return false
 	}
 	s.groups.del(oldest)
+	delete(s.keys.working, oldest)
 	s.step.groups = append(s.step.groups, oldest)
 	return true
 }
 
-// isBusy reports whether a key of a group's shards is held.
-func (s *State) isBusy(name string, g *group) bool {
-	_, held := s.heldShard(name, g.shards)
-	return held
+// countWork counts the keys that a name's shards can have, and that are held.
+func (t *keyTable) countWork(name string) (n int) {
+	below, looked := name+"/", 0
+	for key := range t.inUse.from(below+"0", below) {
+		if len(key) > len(below) && key[len(below)] > '9' {
+			break
+		}
+		if looked++; looked > MaxShards { // others' keys: a look at each shard's key is shorter
+			n = 0
+			for i := range uint32(MaxShards) {
+				if t.isHeld(ShardKey(name, i)) {
+					n++
+				}
+			}
+			return n
+		}
+		if group, _, ok := ShardOf(key); ok && group == name && t.isHeld(key) {
+			n++
+		}
+	}
+	return n
+}
+
+// noteWork counts a key that is held from now on, or not any more, if it is the key of a
+// shard that a known group can have.
+func (t *keyTable) noteWork(key string, isHeld bool) {
+	if len(t.working) == 0 {
+		return
+	}
+	name, _, ok := ShardOf(key)
+	if !ok {
+		return
+	}
+	n, ok := t.working[name]
+	switch {
+	case !ok:
+	case isHeld:
+		t.working[name] = n + 1
+	default:
+		t.working[name] = n - 1
+	}
+}
+
+func (t *keyTable) isHeld(key string) bool {
+	look(1)
+	return len(t.get(key).holders) > 0
 }
 
 // ShardKey returns the key of a group's shard.
@@ -184,7 +229,7 @@ func (s *State) heldShard(name string, shards uint32) (uint32, bool) {
 		if looked++; looked > maxInUse {
 			return s.heldShardOf(name, shards)
 		}
-		if _, shard, ok := ShardOf(key); ok && shard < shards && key == ShardKey(name, shard) && s.isHeld(key) {
+		if _, shard, ok := ShardOf(key); ok && shard < shards && key == ShardKey(name, shard) && s.keys.isHeld(key) {
 			return shard, true
 		}
 	}
@@ -194,14 +239,12 @@ func (s *State) heldShard(name string, shards uint32) (uint32, bool) {
 // heldShardOf is heldShard by a look at each shard's key.
 func (s *State) heldShardOf(name string, shards uint32) (uint32, bool) {
 	for i := range shards {
-		if s.isHeld(ShardKey(name, i)) {
+		if s.keys.isHeld(ShardKey(name, i)) {
 			return i, true
 		}
 	}
 	return 0, false
 }
-
-func (s *State) isHeld(key string) bool { return len(s.keys.get(key).holders) > 0 }
 
 // caller returns the index of the caller of that ID, -1 if there is none.
 func (g *group) caller(id uint32) int {

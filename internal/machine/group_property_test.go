@@ -509,6 +509,59 @@ func TestAGroupWithAWorkIsNotForgotten(t *testing.T) {
 	}
 }
 
+// Groups without callers that keep a key cost nobody's requests a search, and leave other
+// nodes room for new groups. Other keys in use below their names change nothing.
+func TestIdleGroupsWithWorksCostNobody(t *testing.T) {
+	s := founded()
+	open := func(by byte, node string) SessionID {
+		apply(t, s, Open{Session: SessionID{by}, Client: "c", Node: node, TTL: 3000}, OK)
+		return SessionID{by}
+	}
+	noisy, quiet := open(1, "noisy"), open(2, "quiet")
+	seq := uint64(0)
+	enlist := func(id SessionID, group string, want Code) Outcome {
+		seq++
+		out, _ := apply(t, s, Enlist{Session: id, Seq: seq, Group: group, Shards: 256}, want)
+		if want == OK {
+			apply(t, s, Delist{Session: id, Seq: seq}, OK)
+		}
+		return out
+	}
+	acquire := func(key string) {
+		seq++
+		apply(t, s, Acquire{Session: noisy, Seq: seq, Key: key}, Granted)
+	}
+	nested := "!"
+	for i := range MaxNodeIdleGroups {
+		name := nested
+		if i%200 == 199 {
+			nested = fmt.Sprint("!", i)
+		} else {
+			nested += "/!"
+		}
+		acquire(ShardKey(name, 256-1))
+		enlist(noisy, name, OK)
+	}
+	for i := range 2 * maxInUse {
+		acquire(fmt.Sprint("!/!/!/0/", i))
+	}
+	if out := enlist(noisy, "one more", TooManyGroups); out.Limit != MaxNodeIdleGroups {
+		t.Errorf("%+v", out)
+	}
+	if n := s.Counts().Groups; n != MaxNodeIdleGroups {
+		t.Errorf("%d groups are remembered", n)
+	}
+	looked := 0
+	looks = &looked
+	enlist(quiet, "honest", OK)
+	if looks = nil; looked > 5*MaxNodeIdleGroups { // a look or two at each group
+		t.Errorf("a new group takes %d looks", looked)
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAShardsKeyNamesItsGroup(t *testing.T) {
 	for _, shard := range []uint32{0, 1, 10, MaxShards - 1} {
 		group, n, ok := ShardOf(ShardKey("a/b", shard))

@@ -62,7 +62,7 @@ func restored(s *State) (*State, error) {
 	}
 	r, err := Restore(&b)
 	if err == nil {
-		r.slice = s.slice
+		r.slice, r.quota = s.slice, s.quota
 	}
 	return r, err
 }

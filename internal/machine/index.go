@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 // index finds a session's requests. It is derived from the tables.
 type index struct {
+	id       SessionID // of the session
 	requests requests
 	former   map[Token]uint64    // first tokens of grants, and those before the last upgrade, to their seqs
 	pending  map[uint64]struct{} // requests with something to tell the client: see State.Pending
@@ -15,8 +17,10 @@ type index struct {
 	held     int                 // keys of its grants
 	waits    int
 	unseen   int // remembered outcomes: waiters, unseen grants, answers
+	details  int // bytes by which the answers tell of other clients
 	weight   weight
-	rest     rest // of a dead session, from its first slice on: see ending.go
+	load     *nodeLoad // of the session's node: see nodeload.go
+	rest     rest      // of a dead session, from its first slice on: see ending.go
 }
 
 // location says where a request is.
@@ -36,23 +40,33 @@ const (
 	answered       // the outcome is in no record: see answer
 )
 
-func newIndex() *index {
-	return new(index)
+func newIndex(id SessionID) *index { return &index{id: id} }
+
+// weigh adds n times a weight.
+func (x *index) weigh(w weight, n int) {
+	x.weight.add(w, n)
+	x.load.weight.add(w, n)
+}
+
+// wait counts n more waiters.
+func (x *index) wait(n int) {
+	x.waits += n
+	x.load.waits += n
 }
 
 // queued notes that the request of seq waits at a location.
 func (x *index) queued(seq uint64, at location, w weight) {
 	x.requests.set(seq, at)
-	x.weight.add(w, 1)
-	x.waits++
+	x.weigh(w, 1)
+	x.wait(1)
 	x.unseen++
 }
 
 // dequeued notes that the request of seq has left all queues without an outcome.
 func (x *index) dequeued(seq uint64, w weight) {
 	x.requests.remove(seq)
-	x.weight.add(w, -1)
-	x.waits--
+	x.weigh(w, -1)
+	x.wait(-1)
 	x.unseen--
 }
 
@@ -85,9 +99,12 @@ func (x *index) addFormer(former Token, seq uint64) {
 // states, a request for several keys that is not at all of them, or two requests under one
 // token.
 func (s *State) derive() error {
+	for _, o := range s.sessions.all {
+		s.joinNode(o)
+	}
 	list := s.keys.derive()
 	sets := make(setCursors, s.sets.n)
-	tokens := make([]uint64, 0, len(list))
+	tokens := make([]owned, 0, len(list))
 	var idles []uint64
 	for _, r := range list {
 		if r.idle != 0 {
@@ -102,10 +119,11 @@ func (s *State) derive() error {
 					continue
 				}
 			}
-			tokens = append(tokens, uint64(g.token))
-			if err := s.deriveGrant(r.key, g); err != nil {
+			x, err := s.deriveGrant(r.key, g)
+			if err != nil {
 				return err
 			}
+			tokens = append(tokens, owned{g.token, x})
 		}
 		for i := range r.queue {
 			w := &r.queue[i]
@@ -130,30 +148,30 @@ func (s *State) derive() error {
 			return broken(8, "session %x seq %d is not at %q", q.session, q.seq, c.rest[0])
 		}
 	}
-	if token, twice := repeated(tokens); twice {
-		return broken(2, "token %d granted after token %d", token, token)
-	}
 	if _, twice := repeated(idles); twice {
 		return broken(10, "two keys became idle under one number")
 	}
-	for q, a := range s.answers.all {
-		x, err := s.deriveRequest(q, location{key: a.key, phase: answered})
-		if err != nil {
-			return err
-		}
-		if a.late {
-			x.addPending(q.seq)
-		}
+	if err := s.deriveAnswers(); err != nil {
+		return err
 	}
 	for id, o := range s.sessions.all {
 		if a, b := o.index.requests.build(); a != nil {
 			return broken(8, "session %x seq %d is at %q and at %q", id, a.seq, a.key, b.key)
 		}
 	}
+	if err := s.deriveOwners(tokens); err != nil {
+		return err
+	}
 	s.deriveRefs()
 	if err := s.deriveGroups(); err != nil {
 		return err
 	}
+	s.deriveEnding()
+	return nil
+}
+
+// deriveEnding notes what is left of dead sessions.
+func (s *State) deriveEnding() {
 	for _, o := range s.sessions.all {
 		if o.ending != 0 {
 			s.ending++
@@ -162,12 +180,29 @@ func (s *State) derive() error {
 			o.index.rest = o.index.collect(o.ending != 0)
 		}
 	}
+}
+
+// deriveAnswers puts the answers in the indexes of their sessions.
+func (s *State) deriveAnswers() error {
+	for q, a := range s.answers.all {
+		x, err := s.deriveRequest(q, location{key: a.key, phase: answered})
+		if err != nil {
+			return err
+		}
+		if a.late {
+			x.addPending(q.seq)
+		}
+		if x.details += a.details(); x.details > MaxDetails {
+			return broken(10, "the answers of session %x tell of more than %d bytes of others", q.session, MaxDetails)
+		}
+	}
 	return nil
 }
 
 // deriveGroups puts the callers of all groups in the indexes of their sessions.
 func (s *State) deriveGroups() error {
 	for name, g := range s.groups.all {
+		s.keys.working[name] = s.keys.countWork(name)
 		sums := g.sums()
 		s.groupSums.active += sums.active
 		s.groupSums.shards += sums.shards
@@ -190,10 +225,38 @@ func (s *State) deriveGroups() error {
 	return nil
 }
 
-func (s *State) deriveGrant(key string, g *grant) error {
+// deriveOwners fills owners from all grants, which are by their tokens, and ghosts, which are
+// nobody's.
+func (s *State) deriveOwners(grants []owned) error {
+	slices.SortFunc(grants, func(a, b owned) int { return cmp.Compare(a.token, b.token) })
+	for i, g := range grants {
+		if i > 0 && grants[i-1].token == g.token {
+			return broken(2, "token %d granted after token %d", g.token, g.token)
+		}
+		if g.by != nil && len(g.by.former) == 0 {
+			s.owners.add(g.token, g.by)
+		}
+	}
+	for _, g := range grants { // few sessions have upgraded a grant
+		if g.by == nil || len(g.by.former) == 0 {
+			continue
+		}
+		seq, _ := g.by.requests.granted(g.token)
+		at := g.by.requests.at(seq)
+		t := s.keys.get(at.key).grant(at.token).lineageToken()
+		if s.owners.get(t) != nil {
+			return broken(2, "token %d is of two grants", t)
+		}
+		s.owners.add(t, g.by)
+	}
+	return nil
+}
+
+// deriveGrant puts a grant in the index of its session, and returns the index; nil for a ghost.
+func (s *State) deriveGrant(key string, g *grant) (*index, error) {
 	if g.ghost != nil {
 		s.delays[g.token] = key
-		return nil
+		return nil, nil
 	}
 	at := location{key: key, token: g.token, set: g.set, phase: seen}
 	if g.unseen {
@@ -201,7 +264,7 @@ func (s *State) deriveGrant(key string, g *grant) error {
 	}
 	x, err := s.deriveRequest(g.requestID, at)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if g.pends() {
 		x.addPending(g.seq)
@@ -210,16 +273,16 @@ func (s *State) deriveGrant(key string, g *grant) error {
 	if g.set {
 		list := s.sets.get(g.requestID)
 		keys = len(list)
-		x.weight.add(weightOf(list, g.Meta, nil), 1)
+		x.weigh(weightOf(list, g.Meta, nil), 1)
 	} else {
-		x.weight.add(weight{1, len(key) + len(g.Meta)}, 1)
+		x.weigh(weight{1, len(key) + len(g.Meta)}, 1)
 	}
 	x.held += keys
 	if g.former != 0 {
 		x.addFormer(g.former, g.seq)
 		x.addFormer(g.first, g.seq)
 	}
-	return nil
+	return x, nil
 }
 
 func (s *State) deriveWaiter(key string, w *waiter) error {
@@ -228,9 +291,9 @@ func (s *State) deriveWaiter(key string, w *waiter) error {
 	if err != nil {
 		return err
 	}
-	x.waits++
-	x.weight.add(s.weighAt(s.sessions.get(w.session), w, at), 1)
-	s.lineage.add(w.under, w.requestID)
+	x.wait(1)
+	x.weigh(s.weighAt(s.sessions.get(w.session), w, at), 1)
+	s.lineage.add(w)
 	return nil
 }
 
@@ -316,6 +379,8 @@ func (x *index) diff(want *index) string {
 		return fmt.Sprintf("%d waiters, derived %d", x.waits, want.waits)
 	case x.unseen != want.unseen:
 		return fmt.Sprintf("%d unseen outcomes, derived %d", x.unseen, want.unseen)
+	case x.details != want.details:
+		return fmt.Sprintf("%d bytes of details, derived %d", x.details, want.details)
 	case x.weight != want.weight:
 		return fmt.Sprintf("weight %+v, derived %+v", x.weight, want.weight)
 	}

@@ -15,6 +15,7 @@ type keyTable struct {
 	valued     ordered            // keys with a value
 	past       idleList           // idle keys without a value
 	fadingIdle idleList           // idle keys with a fading value
+	working    map[string]int     // held keys of the shards of each known group
 	scratch    extra              // of the record being edited, if it has none: see editRecord
 }
 
@@ -54,6 +55,8 @@ const (
 	hasValue
 
 	belowSets = 5 // the sets before inUse, which only have keys that are below another
+
+	held = heldAlone | heldShared
 )
 
 func (r *record) part() (p part) {
@@ -220,6 +223,9 @@ func (t *keyTable) moveSets(key string, changed, now keySets) {
 	}
 	if !isBelowAnother(key) {
 		return
+	}
+	if is, was := now&held != 0, (now^changed)&held != 0; is != was {
+		t.noteWork(key, is)
 	}
 	for i := range t.below {
 		if set := keySets(1 << i); changed&set != 0 {

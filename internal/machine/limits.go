@@ -15,6 +15,7 @@ const (
 	MaxPassed   = 16      // times that one waiter is passed
 	MaxUnder    = 256     // grants that a request lists as its lineage
 	MaxHeld     = 50_000  // keys that a session holds or waits for
+	MaxDetails  = 4 << 20 // bytes by which the remembered refusals of a session tell of other clients
 	MaxUnseen   = 1 << 17 // remembered outcomes per session: of all its keys, and as many refusals at least
 	MaxSeen     = 4096    // entries of a command's Seen list
 	MaxCycle    = 64      // links of a cycle that an outcome lists
@@ -43,6 +44,8 @@ const (
 	MaxNodeGroups  = MaxGroups / 2    // without a caller of another node
 	MaxNodeShards  = MaxAllShards / 2 // of these groups
 	MaxGrace       = MaxDelay         // milliseconds; also the largest Drain
+
+	MaxNodeIdleGroups = MaxBusyGroups / 2 // without callers, of which the last was the node's
 )
 
 // Limits of the memory that idle keys take: see idle.go.
@@ -58,6 +61,14 @@ const (
 // MaxHeldBytes bounds the bytes of the keys, metas and lineages of a session's grants and
 // waiters.
 const MaxHeldBytes = 32 << 20
+
+// Limits of what all sessions of one node have together: see nodeload.go.
+const (
+	MaxNodeSessions  = 1 << 14
+	MaxNodeWaits     = 1 << 18
+	MaxNodeHeld      = 1 << 21   // keys that they hold or wait for
+	MaxNodeHeldBytes = 512 << 20 // bytes of these keys, of their metas and lineages
+)
 
 // MaxChanges bounds how far back Changes looks.
 const MaxChanges = 1 << 16

@@ -75,9 +75,10 @@ func (s *State) answerCopy(owner *session, seq uint64) (out Outcome, isCopy bool
 	switch at.phase {
 	case waiting:
 		out := Outcome{Code: Queued}
+		w := s.waiterOf(q, at)
 		for _, key := range s.keysOf(owner, seq, at) {
 			r := s.keys.get(key)
-			out.Behind = max(out.Behind, r.behind(r.position(q)))
+			out.Behind = max(out.Behind, r.behind(r.find(w)))
 		}
 		return out, true
 	case granted:
@@ -117,19 +118,41 @@ func (s *State) spendSeq(owner *session, seq uint64) Outcome {
 
 // remember keeps the answer to a request without a record until the client has seen
 // the answer. Otherwise a late copy of a refused Try could be granted to a client
-// that has gone away.
+// that has gone away. While the answers of a session tell of MaxDetails bytes of other
+// clients, later ones are kept without: a member that lists nothing as seen would fill
+// the memory of all voters, and their images.
 func (s *State) remember(o *session, seq uint64, a *answer) Outcome {
+	out := a.out
+	if d := a.details(); o.index.details+d > MaxDetails {
+		a.out.Holder, a.out.Cycle = Holder{}, nil
+	} else {
+		o.index.details += d
+	}
 	s.answers.set(requestID{o.id, seq}, a)
 	o.index.requests.set(seq, location{key: a.key, phase: answered})
 	o.index.unseen++
 	if a.late {
 		o.index.addPending(seq)
 	}
-	return a.out
+	return out
 }
 
+// details returns the bytes by which an answer tells of other clients.
+func (a *answer) details() int {
+	n := len(a.out.Holder.Client) + len(a.out.Holder.Node) + len(a.out.Holder.Key)
+	for i := range a.out.Cycle {
+		n += linkBytes + len(a.out.Cycle[i].Client) + len(a.out.Cycle[i].Key)
+	}
+	return n
+}
+
+// linkBytes is the memory of a Link without its texts.
+const linkBytes = 40
+
 func (s *State) forgetAnswer(o *session, seq uint64) {
-	s.answers.del(requestID{o.id, seq})
+	q := requestID{o.id, seq}
+	o.index.details -= s.answers.get(q).details()
+	s.answers.del(q)
 	o.index.requests.remove(seq)
 	delete(o.index.pending, seq)
 	o.index.unseen--

@@ -95,7 +95,7 @@ func (o *ordered) from(first, prefix string) iter.Seq[string] {
 		at, _ := slices.BinarySearch(o.chunks[i], first)
 		for ; i < len(o.chunks); i, at = i+1, 0 {
 			for _, k := range o.chunks[i][at:] {
-				if !strings.HasPrefix(k, prefix) || !yield(k) {
+				if look(1); !strings.HasPrefix(k, prefix) || !yield(k) {
 					return
 				}
 			}

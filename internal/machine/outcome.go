@@ -44,6 +44,10 @@ const (
 
 	TooManyCapacities Code = 46 // SetCapacity: Limit keys with a set capacity are allowed
 
+	// TooMuchOfNode: the sessions of the node would have more than Limit of Field together:
+	// see nodeload.go. A second copy of an Acquire or an Upgrade is Withdrawn.
+	TooMuchOfNode Code = 48
+
 	// Unfinished is no refusal: the session is ending, and has something left. See EndSlice.
 	Unfinished Code = 47
 )
@@ -78,8 +82,8 @@ type Outcome struct {
 	Block   uint32 // Granted: tokens after Token that belong to the grant: see Spec
 	Holder  Holder // Held, Queued, NotHeld; zero if nothing is granted
 	Cycle   []Link // Deadlock; at most MaxCycle links
-	Field   string // BadCommand: the field that is wrong
-	Limit   uint64 // BadCommand, TooManyWaiters, TooManyKeys, WrongTerm, WrongCapacity, ValuesFull, WrongFormat, WrongShards and the others of groups
+	Field   string // BadCommand: the field that is wrong; TooMuchOfNode: NodeKeys and the like
+	Limit   uint64 // BadCommand, TooMuchOfNode, TooManyWaiters, TooManyKeys, WrongTerm, WrongCapacity, ValuesFull, WrongFormat, WrongShards and the others of groups
 }
 
 // Reason is the reason for which a grant or session ended. Reasons are part of

@@ -55,6 +55,8 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 		// Mostly, sessions end in slices.
 		slice := rapid.SampledFrom([]int{1, 1, 2, MaxSlice}).Draw(t, "slice")
 		plain.slice, logged.slice, copied.slice = slice, slice, slice
+		quota := rapid.SampledFrom([]nodeQuota{defaultQuota, defaultQuota, defaultQuota, {sessions: 3, waits: 4, keys: 7, bytes: 300}}).Draw(t, "quota")
+		plain.quota, logged.quota, copied.quota = quota, quota, quota
 		progress := make(map[SessionID]int)
 		step := func(c Command) []Event {
 			held, freed := means(plain, c), frees(plain, c)

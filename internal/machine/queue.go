@@ -78,9 +78,9 @@ func pass(waiters []waiter) {
 // tails of several.
 func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome {
 	out := Outcome{Code: Queued, Holder: s.inTheWay(keys, w, owner.client)}
+	s.lineage.add(w)
 	for _, key := range keys {
 		r := s.keys.use(key)
-		s.lineage.add(w.under, w.requestID)
 		r = s.changeRecord(key, r, func(r *record) {
 			if w.set {
 				i = len(r.queue)
@@ -97,32 +97,40 @@ func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome
 	}
 	owner.index.queued(w.seq, location{key: keys[0], set: w.set, phase: waiting}, weightOf(keys, w.Meta, w.under))
 	if w.set {
-		s.sets.set(w.requestID, keys)
+		s.sets.set(w.requestID, slices.Clone(keys))
 	}
 	return out
 }
 
-// removeWaiter removes and returns the waiter at index i of key's queue.
+// removeWaiter removes and returns the waiter at index i of key's queue. The lineage is the
+// caller's: a request for a thousand keys has two hundred tokens once.
 func (s *State) removeWaiter(key string, i int) waiter {
 	r := s.keys.get(key)
 	w := r.queue[i]
 	s.keys.editRecord(key, r, func(r *record) { r.removeWaiter(i) })
-	s.lineage.remove(w.under, w.requestID)
 	return w
 }
 
 // removeRequest removes a waiting request from the queues of its keys.
 func (s *State) removeRequest(owner *session, seq uint64, at location) {
 	q := requestID{owner.id, seq}
-	var gone weight
+	w := *s.waiterOf(q, at)
+	gone := s.weigh(owner, &w) // before the request leaves
+	s.lineage.remove(&w)
 	for _, key := range s.keysOf(owner, seq, at) {
-		w := s.removeWaiter(key, s.keys.get(key).position(q))
-		gone = s.weigh(owner, &w) // the same at each key
+		s.removeWaiter(key, s.keys.get(key).find(&w))
 		s.touch(key, s.keys.get(key))
 		s.revisit(key, w.Tree)
 	}
 	s.sets.del(q)
 	owner.index.dequeued(seq, gone)
+}
+
+// waiterOf returns the waiter of a waiting request at the first of its keys. The order is the
+// same at the others, so find is enough there.
+func (s *State) waiterOf(q requestID, at location) *waiter {
+	r := s.keys.get(at.key)
+	return &r.queue[r.position(q)]
 }
 
 // removeUpgrade removes from key's queue the upgrade of a grant that ends.
@@ -134,6 +142,7 @@ func (s *State) removeUpgrade(owner *session, key string, token Token) {
 			return // upgrades stand before all others
 		case token:
 			w := s.removeWaiter(key, i)
+			s.lineage.remove(&w)
 			owner.index.dequeued(w.seq, s.weigh(owner, &w))
 			return
 		}
@@ -174,6 +183,7 @@ func (s *State) putSuccessorFirst(owner *session, at location, client string) bo
 		pass(r.queue[1 : i+1])
 		if i > 0 {
 			w.order = r.queue[1].order
+			s.lineage.add(&w)
 		}
 		r.queue[0] = w
 	})

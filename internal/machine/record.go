@@ -154,6 +154,7 @@ func (r *record) removeWaiter(i int) {
 // removeWaitersIf removes and returns all waiters for which leaves is true, in a
 // single pass, since thousands may stand in one queue.
 func (r *record) removeWaitersIf(leaves func(*waiter) bool) (removed []waiter) {
+	look(len(r.queue))
 	r.queue = slices.DeleteFunc(r.queue, func(w waiter) bool {
 		if !leaves(&w) {
 			return false
@@ -225,6 +226,7 @@ func (r *record) grant(token Token) *grant { return &r.holders[r.holder(token)] 
 
 // position returns the index of a request in the queue, -1 if it is not there.
 func (r *record) position(q requestID) int {
+	look(len(r.queue) / 4)
 	for i := range r.queue {
 		if r.queue[i].requestID == q {
 			return i
@@ -256,6 +258,7 @@ func (r *record) behind(i int) uint32 {
 
 // ghostOf reports whether the holders include a ghost of the named client.
 func (r *record) ghostOf(client string) bool {
+	look(int(r.ghosts))
 	return r.ghosts > 0 && slices.ContainsFunc(r.holders, func(g grant) bool {
 		return g.ghost != nil && g.ghost.client == client
 	})

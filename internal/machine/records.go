@@ -49,9 +49,13 @@ func (t *recordTable) at(key string, tag uint32) **recordShard {
 }
 
 // get returns key's record, nil if there is none.
-func (t *recordTable) get(key string) *record {
+func (t *recordTable) get(key string) *record { return t.getIn(hashKey(key), key) }
+
+// getIn is get of a key whose shard is known.
+func (t *recordTable) getIn(shard uint8, key string) *record {
+	look(1)
 	tag := tagOf(key)
-	sh := *t.at(key, tag)
+	sh := t.shards[shard][tag%shardParts]
 	if sh == nil {
 		return nil
 	}
@@ -114,6 +118,7 @@ func (t *recordTable) shard(i int) iter.Seq[*record] {
 
 // all calls f for each key and its record, in no order, until f returns false.
 func (t *recordTable) all(f func(string, *record) bool) {
+	look(t.n)
 	for i := range t.shards {
 		for r := range t.shard(i) {
 			if !f(r.key, r) {

@@ -64,7 +64,9 @@ const (
 // freeGrant frees the grant that owner has under seq.
 func (s *State) freeGrant(owner *session, seq uint64, at location, how manner) {
 	keys := s.keysOf(owner, seq, at)
-	owner.index.drop(seq, at, s.keys.get(keys[0]).grant(at.token), keys)
+	g := s.keys.get(keys[0]).grant(at.token)
+	s.owners.remove(g.lineageToken())
+	owner.index.drop(seq, at, g, keys)
 	for _, key := range keys {
 		r := s.keys.get(key)
 		if len(r.queue) > 0 {
@@ -89,7 +91,7 @@ func (x *index) drop(seq uint64, at location, g *grant, keys []string) {
 	if at.phase == granted {
 		x.unseen--
 	}
-	x.weight.add(weightOf(keys, g.Meta, nil), -1)
+	x.weigh(weightOf(keys, g.Meta, nil), -1)
 	delete(x.former, g.former)
 	delete(x.former, g.first)
 	x.requests.remove(seq)

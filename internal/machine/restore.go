@@ -30,6 +30,7 @@ type restorer struct {
 	s           *State
 	claimed     sizes
 	kind, shard byte // of the last chunk
+	last        any  // key of the last element
 }
 
 func (r *restorer) restore() error {
@@ -91,21 +92,37 @@ func (r *restorer) readTable(kind byte) error {
 	s, c := r.s, newDecoder(r.body.Bytes())
 	shard := c.in.byte()
 	order := strings.IndexByte(chunkOrder, kind) - strings.IndexByte(chunkOrder, r.kind)
-	if order < 0 || order == 0 && shard <= r.shard {
+	if order < 0 || order == 0 && shard < r.shard {
 		return errors.New("chunk out of order")
+	}
+	if order != 0 || shard != r.shard {
+		r.last = nil // the shard's first chunk
 	}
 	r.kind, r.shard = kind, shard
 	switch kind {
 	case chunkSessions:
-		return readShard(&c, &s.sessions, shard, compareSessions, codeSession)
+		return readShard(r, &c, &s.sessions, compareSessions, codeSession)
 	case chunkSets:
-		return readShard(&c, &s.sets, shard, compareRequests, codeSet)
+		return readShard(r, &c, &s.sets, compareRequests, codeSet)
 	case chunkAnswers:
-		return readShard(&c, &s.answers, shard, compareRequests, codeAnswer)
+		return readShard(r, &c, &s.answers, compareRequests, codeAnswer)
 	case chunkGroups:
-		return readShard(&c, &s.groups, shard, strings.Compare, codeGroup)
+		return readShard(r, &c, &s.groups, strings.Compare, codeGroup)
 	}
-	return s.readRecords(&c, shard)
+	return r.readRecords(&c)
+}
+
+// count reads the number of a chunk's elements, and estimates how many there really are:
+// few elements take less than eight bytes.
+func (r *restorer) count(c *coder) (n, likely int) {
+	if b := c.in.take(4); len(b) == 4 {
+		n = int(binary.LittleEndian.Uint32(b))
+	}
+	if n == 0 || n > len(c.in.b) {
+		c.in.fail(errors.New("number of elements does not match the chunk"))
+		return 0, 0
+	}
+	return n, min(n, len(c.in.b)/8)
 }
 
 // readChunk reads a chunk's body and returns the kind, or io.EOF at the end of the
@@ -146,62 +163,60 @@ func noEnd(err error) error {
 	return err
 }
 
-// readShard reads a shard's elements, which must ascend and belong to the shard.
-func readShard[K comparable, V any](c *coder, t *table[K, V], shard byte, compare func(a, b K) int, code func(*coder, *K, *V)) error {
-	r := &c.in
-	n := r.count(len(r.b))
-	if n == 0 {
-		r.fail(errors.New("empty shard"))
+// readShard reads a chunk's elements, which must ascend and belong to the shard.
+func readShard[K comparable, V any](r *restorer, c *coder, t *table[K, V], compare func(a, b K) int, code func(*coder, *K, *V)) error {
+	n, likely := r.count(c)
+	if t.shards[r.shard].m == nil {
+		// An entry of the map takes not many more bytes than an element.
+		t.shards[r.shard].m = make(map[K]V, likely)
 	}
-	// An element takes far more than eight bytes, and an entry of the map not many
-	// more: the size of the map is in proportion to the bytes read.
-	t.shards[shard].m = make(map[K]V, min(n, len(r.b)/8))
-	var last K
-	for i := range n {
+	last, follows := r.last.(K)
+	for range n {
 		var k K
 		var v V
 		code(c, &k, &v)
-		if r.err != nil {
-			return r.err
+		if c.in.err != nil {
+			return c.in.err
 		}
-		if t.hash(k) != shard {
+		if t.hash(k) != r.shard {
 			return errors.New("element in a foreign shard")
 		}
-		if i > 0 && compare(last, k) >= 0 {
+		if follows && compare(last, k) >= 0 {
 			return errors.New("element out of order")
 		}
 		t.set(k, v)
-		last = k
+		last, follows = k, true
 	}
-	return r.finish()
+	r.last = last
+	return c.in.finish()
 }
 
 // readRecords is readShard of the keys. Each record is verified while the processor has it at
 // hand: to visit a million records once more takes a tenth of a second.
-func (s *State) readRecords(c *coder, shard byte) error {
-	r, t := &c.in, &s.keys.recordTable
-	n := r.count(len(r.b))
-	if n == 0 {
-		r.fail(errors.New("empty shard"))
+func (r *restorer) readRecords(c *coder) error {
+	s, shard := r.s, r.shard
+	t := &s.keys.recordTable
+	n, likely := r.count(c)
+	last, follows := r.last.(string)
+	if !follows {
+		// A place in the shard takes not many more bytes than a record in the image.
+		places := likely*13/10/shardParts + 4
+		for i := range t.shards[shard] {
+			sh := &recordShard{epoch: t.epoch}
+			sh.resize(places)
+			t.shards[shard][i] = sh
+		}
 	}
-	// A record takes far more than eight bytes, and a place in the shard not many more.
-	places := min(n, len(r.b)/8)*13/10/shardParts + 4
-	for i := range t.shards[shard] {
-		sh := &recordShard{epoch: t.epoch}
-		sh.resize(places)
-		t.shards[shard][i] = sh
-	}
-	last := ""
-	for i := range n {
+	for range n {
 		k := new(record)
 		codeRecord(c, k)
-		if r.err != nil {
-			return r.err
+		if c.in.err != nil {
+			return c.in.err
 		}
 		if hashKey(k.key) != shard {
 			return errors.New("element in a foreign shard")
 		}
-		if i > 0 && last >= k.key {
+		if follows && last >= k.key {
 			return errors.New("element out of order")
 		}
 		if err := (checker{s}).checkRecord(k.key, k); err != nil {
@@ -210,7 +225,8 @@ func (s *State) readRecords(c *coder, shard byte) error {
 		tag := tagOf(k.key)
 		t.shards[shard][tag%shardParts].add(k, tag)
 		t.n++
-		last = k.key
+		last, follows = k.key, true
 	}
-	return r.finish()
+	r.last = last
+	return c.in.finish()
 }

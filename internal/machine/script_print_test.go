@@ -127,6 +127,8 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 		p("refused: bad %s, limit %d", o.Field, o.Limit)
 	case TokensSpent:
 		p("refused: tokens are spent")
+	case TooMuchOfNode:
+		p("refused: the node would have more than %d %s", o.Limit, o.Field)
 	case TooManyKeys:
 		p("refused: the session has too many keys, limit %d", o.Limit)
 	case TooManyUnseen:

@@ -71,7 +71,10 @@ func (s *State) open(c Open) Outcome {
 	if s.hasEnded(c.Node, c.Boot) {
 		return Outcome{Code: NodeEnded}
 	}
-	s.sessions.set(c.Session, &session{
+	if out := s.roomForSession(c.Node); out.Code != 0 {
+		return out
+	}
+	o := &session{
 		epoch:  s.sessions.epoch,
 		id:     c.Session,
 		client: c.Client,
@@ -80,8 +83,10 @@ func (s *State) open(c Open) Outcome {
 		ttl:    c.TTL,
 		meta:   c.Meta,
 		opened: s.at,
-		index:  newIndex(),
-	})
+		index:  newIndex(c.Session),
+	}
+	s.sessions.set(c.Session, o)
+	s.joinNode(o)
 	s.refs.add(refEntry(c.Session))
 	return Outcome{Code: OK}
 }

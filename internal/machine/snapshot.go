@@ -19,9 +19,11 @@ const SnapshotVersion = 1
 
 // An image is the magic, a version byte, and chunks. A chunk is its kind, the length
 // of the body in four bytes, the body, and the CRC32C of kind and body. The first
-// chunk has the header. Then come sessions, sets, answers, keys and groups, with a chunk
-// for each shard that is not empty and the elements in ascending order. The encoding
-// leaves no choice, so equal States have equal images.
+// chunk has the header. Then come sessions, sets, answers, keys and groups, with chunks
+// for each shard that is not empty and the elements in ascending order. A chunk of elements
+// is the shard's number, the number of elements in four bytes, and the elements; it ends
+// with the element that reaches flushAt. The encoding leaves no choice, so equal States have
+// equal images.
 const magic = "wardmote"
 
 const (
@@ -35,8 +37,10 @@ const (
 	chunkOrder = "hstakg"
 )
 
-// maxChunk bounds a chunk's body: one shard, 1/256 of a table.
-const maxChunk = 1 << 30
+// maxChunk bounds a chunk's body, which is at most flushAt and one element long. The
+// largest element is the record of a key with MaxWaiters waiters, each with the largest
+// meta and lineage.
+const maxChunk = flushAt + 1<<27
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -152,14 +156,25 @@ func writeShards[K comparable, V any](c *chunkWriter, kind byte, t *table[K, V],
 		}
 		order = slices.AppendSeq(order[:0], maps.Keys(m))
 		slices.SortFunc(order, compare)
+		var v V
+		c.addShard(kind, i, len(order), func(j int) {
+			v = m[order[j]]
+			code(&c.coder, &order[j], &v)
+		})
+	}
+}
+
+// addShard adds the chunks of a shard with n elements.
+func (c *chunkWriter) addShard(kind byte, shard, n int, code func(i int)) {
+	for next := 0; next < n && c.err == nil; {
 		c.add(kind, func() {
-			c.out = append(c.out, byte(i))
-			c.out = binary.AppendUvarint(c.out, uint64(len(order)))
-			var v V
-			for j := range order {
-				v = m[order[j]]
-				code(&c.coder, &order[j], &v)
+			start, first := len(c.out), next
+			c.out = append(c.out, byte(shard), 0, 0, 0, 0)
+			for next < n && len(c.out)-start < flushAt {
+				code(next)
+				next++
 			}
+			binary.LittleEndian.PutUint32(c.out[start+1:], uint32(next-first))
 		})
 	}
 }
@@ -171,13 +186,7 @@ func (i *Image) writeRecords(c *chunkWriter) {
 		if order = i.keys.sorted(at, order[:0]); len(order) == 0 {
 			continue
 		}
-		c.add(chunkKeys, func() {
-			c.out = append(c.out, byte(at))
-			c.out = binary.AppendUvarint(c.out, uint64(len(order)))
-			for _, r := range order {
-				codeRecord(&c.coder, r)
-			}
-		})
+		c.addShard(chunkKeys, at, len(order), func(j int) { codeRecord(&c.coder, order[j]) })
 	}
 }
 

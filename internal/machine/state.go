@@ -52,14 +52,17 @@ type State struct {
 	answers  table[requestID, *answer]  // outcomes that are in no record; an answer is never changed
 	groups   table[string, *group]      // by name
 
-	refs      ordered          // derived from the sessions: see refEntry
-	lineage   lineage          // derived from the waiters
-	delays    map[Token]string // derived: grants of expired sessions, and their keys
-	groupSums groupSums        // derived from the groups
-	changes   changes          // not derived: a restored State begins with none
-	ending    int              // derived: sessions that are ending
-	slice     int              // MaxSlice; tests make it smaller
-	formats   formats          // that this State reads
+	refs      ordered              // derived from the sessions: see refEntry
+	lineage   lineage              // derived from the waiters
+	owners    owners               // derived from the grants
+	nodes     map[string]*nodeLoad // derived from the sessions, by node
+	delays    map[Token]string     // derived: grants of expired sessions, and their keys
+	groupSums groupSums            // derived from the groups
+	changes   changes              // not derived: a restored State begins with none
+	ending    int                  // derived: sessions that are ending
+	slice     int                  // MaxSlice; tests make it smaller
+	quota     nodeQuota
+	formats   formats // that this State reads
 
 	searched int // steps of the latest searches for cycles: not derived, and decides nothing: see Cost
 
@@ -100,6 +103,8 @@ func New() *State {
 	s := &State{
 		header:  header{format: 1},
 		lineage: make(lineage),
+		nodes:   make(map[string]*nodeLoad),
+		quota:   defaultQuota,
 		delays:  make(map[Token]string),
 		slice:   MaxSlice,
 		formats: formats{max: MaxFormat},
@@ -109,6 +114,7 @@ func New() *State {
 	s.sets.hash = hashRequest
 	s.answers.hash = hashRequest
 	s.groups.hash = hashKey
+	s.keys.working = make(map[string]int)
 	return s
 }
 

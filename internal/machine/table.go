@@ -36,7 +36,10 @@ func (t *table[K, V]) freeze() table[K, V] {
 
 // get returns the value of k, the zero value if there is none. No value in a table is
 // zero.
-func (t *table[K, V]) get(k K) V { return t.shards[t.hash(k)].m[k] }
+func (t *table[K, V]) get(k K) V {
+	look(1)
+	return t.shards[t.hash(k)].m[k]
+}
 
 func (t *table[K, V]) set(k K, v V) {
 	m := t.shard(k)
@@ -67,6 +70,7 @@ func (t *table[K, V]) shard(k K) map[K]V {
 
 // all calls f for each element, in no order, until it returns false.
 func (t *table[K, V]) all(f func(K, V) bool) {
+	look(t.n)
 	for i := range t.shards {
 		for k, v := range t.shards[i].m {
 			if !f(k, v) {

@@ -23,6 +23,30 @@ func above(key string) iter.Seq[string] {
 	}
 }
 
+// recordsAbove yields the keys above key that have a record, with the record, the nearest
+// first. The shards of all keys above are found in one pass over key: a set of a thousand
+// keys has thousands of keys above, of hundreds of bytes each.
+func (t *keyTable) recordsAbove(key string) iter.Seq2[string, *record] {
+	return func(yield func(string, *record) bool) {
+		var ends [MaxKey]uint16
+		var shards [MaxKey]uint8
+		n, h := 0, uint64(fnvOffset)
+		for i := range len(key) {
+			if key[i] == '/' && i > 0 {
+				ends[n], shards[n] = uint16(i), fold(h)
+				n++
+			}
+			h = (h ^ uint64(key[i])) * fnvPrime
+		}
+		for n--; n >= 0; n-- {
+			p := key[:ends[n]]
+			if r := t.getIn(shards[n], p); r != nil && !yield(p, r) {
+				return
+			}
+		}
+	}
+}
+
 func isBelowAnother(key string) bool { return strings.LastIndexByte(key, '/') > 0 }
 
 // isBelow reports whether key is below p.
@@ -42,8 +66,8 @@ func (t *keyTable) waitedForAbove(key string) bool {
 	if t.trees == 0 {
 		return false
 	}
-	for p := range above(key) {
-		if len(t.get(p).queue) > 0 {
+	for _, r := range t.recordsAbove(key) {
+		if len(r.queue) > 0 {
 			return true
 		}
 	}
@@ -73,18 +97,18 @@ func (t *keyTable) heldAgainstByTree(key string, w *waiter) bool {
 	return g != nil
 }
 
-// aboveAndBelow yields the keys above key, and then the keys below key in one of the
-// sets. The sets must not change meanwhile.
-func (t *keyTable) aboveAndBelow(key string, sets ...keySets) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for p := range above(key) {
-			if !yield(p) {
+// aboveAndBelow yields the keys above key with a record, and then the keys below key in one
+// of the sets, with their records. The sets must not change meanwhile.
+func (t *keyTable) aboveAndBelow(key string, sets ...keySets) iter.Seq2[string, *record] {
+	return func(yield func(string, *record) bool) {
+		for p, r := range t.recordsAbove(key) {
+			if !yield(p, r) {
 				return
 			}
 		}
 		for _, set := range sets {
 			for k := range t.keysBelow(key, set) {
-				if !yield(k) {
+				if !yield(k, t.get(k)) {
 					return
 				}
 			}
@@ -108,12 +132,12 @@ func (t *keyTable) treeHolder(key string, w *waiter) (at string, g *grant) {
 			sets = sets[:1]
 		}
 	}
-	for k := range t.aboveAndBelow(key, sets...) {
-		r := t.get(k)
+	for k, r := range t.aboveAndBelow(key, sets...) {
 		if mode == Shared && len(r.holders) > 0 && r.holders[0].Mode == Shared {
 			continue
 		}
 		for i := range r.holders {
+			look(1)
 			if g := &r.holders[i]; treesConflict(tree, mode, &g.Spec) {
 				return k, g
 			}
@@ -130,9 +154,9 @@ func (t *keyTable) treeWaiters(key string, w *waiter) iter.Seq2[*waiter, string]
 	}
 	tree, mode := w.Tree, w.Mode // copies: w does not escape to the heap
 	return func(yield func(*waiter, string) bool) {
-		for k := range t.aboveAndBelow(key, waitersBelow(tree)) {
-			r := t.get(k)
+		for k, r := range t.aboveAndBelow(key, waitersBelow(tree)) {
 			for i := range r.queue {
+				look(1)
 				if v := &r.queue[i]; treesConflict(tree, mode, &v.Spec) && !yield(v, k) {
 					return
 				}
@@ -199,8 +223,8 @@ func (s *State) revisit(key string, tree bool) {
 	if s.keys.trees == 0 && !tree {
 		return
 	}
-	for k := range s.keys.aboveAndBelow(key, waitersBelow(tree)) {
-		if len(s.keys.get(k).queue) > 0 {
+	for k, r := range s.keys.aboveAndBelow(key, waitersBelow(tree)) {
+		if len(r.queue) > 0 {
 			p.revisit = append(p.revisit, k)
 		}
 	}

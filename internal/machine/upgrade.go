@@ -35,7 +35,7 @@ func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 		Spec:      Spec{Mode: Exclusive, Tree: g.Tree},
 		under:     s.lineageOf(owner, append([]Token{g.token}, c.Under...)),
 	}
-	if out := owner.index.roomFor(weightOf(nil, "", w.under)); out.Code != 0 {
+	if out := s.roomForRequest(owner, weightOf(nil, "", w.under)); out.Code != 0 {
 		return out
 	}
 	if out := s.waitsForEver(owner, &w, []string{at.key}, 0); out.Code != 0 {
@@ -49,7 +49,10 @@ func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 		s.admitWaiters()
 		return out
 	}
-	s.lineage.add(w.under, w.requestID)
+	if out := s.roomToWait(owner); out.Code != 0 {
+		return out
+	}
+	s.lineage.add(&w)
 	s.change(at.key, func(r *record) { r.insertWaiter(0, w) })
 	s.tellContended(at.key, w.upgrade)
 	owner.index.queued(w.seq, location{key: at.key, phase: waiting}, s.weigh(owner, &w))

@@ -12,8 +12,12 @@ type weight struct {
 }
 
 // lineageBytes is the memory of one token of a waiter's lineage: its place in the list,
-// and the waiter's place in the branch of the token.
-const lineageBytes = 64
+// and the waiter's place in the branch of the token. In an image, each key of the waiter has
+// the lineage again, tokenBytes for each token.
+const (
+	lineageBytes = 64
+	tokenBytes   = 8
+)
 
 func (w *weight) add(other weight, n int) {
 	w.keys += n * other.keys
@@ -21,9 +25,10 @@ func (w *weight) add(other weight, n int) {
 }
 
 // weightOf returns the weight of a request for keys that holds, or that waits under a
-// lineage.
+// lineage. A set's meta is in memory once, and counts at each key nevertheless, as in an
+// image: the sum of all weights bounds the image too.
 func weightOf(keys []string, meta string, under []Token) weight {
-	w := weight{keys: len(keys), bytes: len(under) * lineageBytes}
+	w := weight{keys: len(keys), bytes: len(under) * (lineageBytes + len(keys)*tokenBytes)}
 	for _, key := range keys {
 		w.bytes += len(key) + len(meta)
 	}

@@ -99,7 +99,7 @@ func (s *State) withdrawWaiting(owner *session, seqs []uint64) {
 		})
 		for i := range removed {
 			w := &removed[i]
-			s.lineage.remove(w.under, w.requestID)
+			s.lineage.remove(w)
 			owner.index.dequeued(w.seq, s.weigh(owner, w))
 			tree = tree || w.Tree
 		}

@@ -51,7 +51,9 @@ type Figures struct {
 	TableAge                                      time.Duration
 	Keys, Grants, Waits, Sessions, Groups, Shards int
 
-	QueueCommands, QueueBytes int // of this leader's proposer
+	QueueCommands, QueueBytes int    // of this leader's proposer
+	Noisiest                  string // the member with most of the commands there; "": none
+	NoisiestCommands          int
 	Attached                  int // members that this leader serves
 
 	Connections map[string]int // accepted and dialled, by kind

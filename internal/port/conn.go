@@ -1,6 +1,7 @@
 package port
 
 import (
+	"crypto/tls"
 	"net"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,18 @@ func (c *Conn) noteHeard() { c.heard.Store(int64(time.Since(c.port.began))) }
 // Voter reports whether the other side may speak as a voter: it has proved the role,
 // or proves nothing, without TLS.
 func (c *Conn) Voter() bool { return c.Proved.Voter }
+
+// Binding returns bytes that both ends of this TLS stream know, that differ from those of every
+// other stream, and that nobody else can choose: a signature over them proves something on
+// this stream alone. Binding is nil without TLS.
+func (c *Conn) Binding() ([]byte, error) {
+	s, ok := c.Conn.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok {
+		return nil, nil
+	}
+	cs := s.ConnectionState()
+	return cs.ExportKeyingMaterial("EXPORTER-wardmote-stream", nil, 32)
+}
 
 // Budget returns the connection's share of the bytes that this member holds for its
 // peers.

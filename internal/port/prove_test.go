@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,6 +95,7 @@ func newLog() *refused.Log { return refused.New(slog.New(slog.DiscardHandler)) }
 func TestBothSidesProveThemselves(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world) {
 		certified := pki(t)
+		var bindings [][]byte
 		for name, of := range map[string]func(member string) func(*Config){
 			"secret":       func(string) func(*Config) { return secret(t, ourSecret) },
 			"certificates": func(m string) func(*Config) { return certified("wardmote://test/"+m, time.Hour) },
@@ -114,6 +116,14 @@ func TestBothSidesProveThemselves(t *testing.T) {
 			if tls13 := c.Conn.(*tls.Conn).ConnectionState().Version; tls13 != tls.VersionTLS13 {
 				t.Errorf("%s: version %x", name, tls13)
 			}
+			near, err := c.Binding()
+			check(t, err)
+			here, err := far.Binding()
+			check(t, err)
+			if len(near) != 32 || !bytes.Equal(near, here) || slices.ContainsFunc(bindings, func(o []byte) bool { return bytes.Equal(o, near) }) {
+				t.Errorf("%s: a stream is bound to %x and %x after %x", name, near, here, bindings)
+			}
+			bindings = append(bindings, near)
 			check(t, c.Close())
 			check(t, a.Close())
 			check(t, b.Close())

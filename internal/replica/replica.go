@@ -41,6 +41,10 @@ type Replica interface {
 	// Log returns the node's logger, which discards if the node has none.
 	Log() *slog.Logger
 
+	// NewKey draws the key of a session to be opened: see Claim. Under TLS the key is of
+	// use on the streams of this member's process alone.
+	NewKey() machine.SessionKey
+
 	// Claim shows the key of a session to be opened to the leader, and to every later
 	// leader until Detach. A leader takes the requests for a session from the streams
 	// alone on which the key was shown, so Claim comes before the session's Open.

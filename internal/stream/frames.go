@@ -18,6 +18,12 @@ const (
 	mostBuffer  = 16 << 10 // a TLS record: larger buffers are never filled by one read
 )
 
+// Sizes of a small frame and of a block of them.
+const (
+	smallFrame = 128
+	smallBlock = 512
+)
+
 // frames reads the frames of a connection within bounds:
 //
 //   - The buffer grows as bytes arrive, up to mostBuffer. A claimed length costs
@@ -33,6 +39,7 @@ type frames struct {
 	share   *budget.Share
 	stopped <-chan struct{} // ends the wait for the budget
 
+	block []byte // the rest of the block for small frames
 	buf   []byte
 	r, w  int  // buf[r:w] is unread
 	timed bool // conn has a read deadline
@@ -64,7 +71,7 @@ func (f *frames) next() (wire.Frame, error) {
 		}
 		f.taken = n
 	}
-	body := make([]byte, n)
+	body := f.room(n)
 	have := copy(body, f.buf[f.r+4:f.w])
 	f.r += 4 + have
 	if have < n {
@@ -75,6 +82,21 @@ func (f *frames) next() (wire.Frame, error) {
 	}
 	f.untime()
 	return wire.DecodeFrame(body)
+}
+
+// room returns memory for a frame. Small frames, which come by the thousand, share a block:
+// no part of a block is used twice, and a frame that is kept for long keeps no more than
+// smallBlock bytes beside itself from being freed.
+func (f *frames) room(n int) []byte {
+	if n > smallFrame {
+		return make([]byte, n)
+	}
+	if n > len(f.block) {
+		f.block = make([]byte, smallBlock)
+	}
+	room := f.block[:n:n]
+	f.block = f.block[n:]
+	return room
 }
 
 // done returns the budget of the latest frame.

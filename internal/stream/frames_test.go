@@ -262,3 +262,41 @@ func FuzzFrames(f *testing.F) {
 		}
 	})
 }
+
+// Small frames share blocks of memory, and nobody's part is written again: a handler may keep
+// a body for as long as it likes, and append to it.
+func TestKeptFramesStayAsTheyWere(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	const n = 500
+	sent := func(i int) []byte { return bytes.Repeat([]byte{byte(i), byte(i >> 8)}, i%100) }
+	go func() {
+		defer far.Close()
+		for i := range n {
+			b, err := wire.AppendFrame(nil, wire.Frame{Type: wire.Propose, ID: uint64(i + 1), Body: sent(i)})
+			if err != nil {
+				t.Error(err)
+			}
+			far.Write(b)
+		}
+	}()
+	in := frames{conn: near, stopped: make(chan struct{})}
+	var kept []wire.Frame
+	for range n {
+		f, err := in.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, f)
+		_ = append(f.Body, 0xff, 0xff, 0xff, 0xff)
+		in.done()
+	}
+	for i, f := range kept {
+		if f.ID != uint64(i+1) || !bytes.Equal(f.Body, sent(i)) {
+			t.Fatalf("frame %d became %+v", i+1, f)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { in.room(40) }); n > 0.2 {
+		t.Errorf("%.2f allocations for a small frame", n)
+	}
+}

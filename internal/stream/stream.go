@@ -226,7 +226,7 @@ func (s *Stream) stopIfSlow(err error) {
 	}
 }
 
-// Begin sends a request. Done is called exactly once, on any goroutine, with
+// Begin sends a request, and keeps no reference to the body. Done is called exactly once, on any goroutine, with
 // the answer or with the error that stopped the stream; done must not block. If
 // Begin fails, nothing was sent and done is not called.
 func (s *Stream) Begin(t wire.Type, body []byte, done func(wire.Frame, error)) (id uint64, err error) {
@@ -384,6 +384,28 @@ func (q *Request) Answer(code wire.Code, body []byte) {
 		// stream the peer asks again elsewhere.
 		s.Stop(err)
 	}
+}
+
+// AnswerNow is Answer, unless the queue for the peer is so long that AnswerLater would delay
+// the answer: then nothing is done, and AnswerNow returns false. AnswerNow keeps no reference to
+// the body.
+func (q *Request) AnswerNow(code wire.Code, body []byte) bool {
+	if q.ID == 0 {
+		return true
+	}
+	s := q.stream
+	s.mu.Lock()
+	if s.err == nil && (len(s.delayed) > 0 || len(s.out) >= fullEnough) {
+		s.mu.Unlock()
+		return false
+	}
+	s.endLocked(q)
+	err := s.queueLocked(wire.Frame{Type: q.Type, ID: q.ID, Code: code, Body: body})
+	s.mu.Unlock()
+	if err != nil {
+		s.Stop(err) // see Answer
+	}
+	return true
 }
 
 // AnswerLater is Answer for large answers in great numbers at once. It may delay the

@@ -280,6 +280,9 @@ func TestNoticesGetNoAnswer(t *testing.T) {
 		types = append(types, q.Type)
 		q.Answer(wire.CodeBad, nil)
 		q.AnswerLater(wire.CodeBad, func() []byte { t.Error("the answer to a notice was made"); return nil })
+		if !q.AnswerNow(wire.CodeBad, nil) {
+			t.Error("the answer to a notice waits")
+		}
 	}, func(t *testing.T, s *Stream, far net.Conn) {
 		far.Write(frame(t, wire.Frame{Type: wire.Detach}))
 		far.Write(frame(t, wire.Frame{Type: 200}))
@@ -322,6 +325,46 @@ func TestLateAnswersDoNotCostTheStream(t *testing.T) {
 			}
 			if f.ID != uint64(i+1) || len(f.Body) != size {
 				t.Fatalf("answer %d has ID %d and %d bytes", i, f.ID, len(f.Body))
+			}
+		}
+	})
+}
+
+// An answer of AnswerNow goes out while there is room, in its place behind the answers before.
+// Behind delayed answers nothing is done: the request is still under way, and AnswerLater
+// answers it.
+func TestAnswerNow(t *testing.T) {
+	const requests, size = 300, 64 << 10
+	var open []*Request
+	inBubble(t, func(q *Request) { open = append(open, q) }, func(t *testing.T, s *Stream, far net.Conn) {
+		for i := range requests {
+			far.Write(frame(t, wire.Frame{Type: wire.Propose, ID: uint64(i + 1)}))
+		}
+		synctest.Wait()
+		body, later := make([]byte, size), 0
+		for i, q := range open {
+			clear(body)
+			body[size-1] = byte(i)
+			if !q.AnswerNow(wire.CodeOK, body) {
+				later++
+				q.AnswerLater(wire.CodeOK, func() []byte { return append(make([]byte, size-1), byte(i)) })
+			}
+		}
+		clear(body) // the stream has copies
+		synctest.Wait()
+		s.mu.Lock()
+		serving, delayed := s.serving, len(s.delayed)
+		s.mu.Unlock()
+		if later == 0 || later == requests || delayed == 0 || serving != delayed {
+			t.Errorf("%d of %d answered later; %d requests are under way, %d answers delayed", later, requests, serving, delayed)
+		}
+		for i := range requests {
+			f, err := wire.ReadFrame(far)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.ID != uint64(i+1) || len(f.Body) != size || f.Body[size-1] != byte(i) {
+				t.Fatalf("answer %d has ID %d, %d bytes and ends with %d", i, f.ID, len(f.Body), f.Body[len(f.Body)-1])
 			}
 		}
 	})

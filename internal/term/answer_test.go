@@ -45,6 +45,7 @@ func (s *stage) guide(current func() *term.Term) term.Guide {
 		Hint:    func() wire.Hint { return wire.Hint{Term: 7, Leader: "n7"} },
 		Changed: func() <-chan struct{} { return nil },
 		Heard:   func() time.Time { return time.Time{} },
+		Bound:   s.bound,
 	}
 }
 

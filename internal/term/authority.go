@@ -236,8 +236,8 @@ func (t *Term) session(id machine.SessionID) (st machine.SessionStatus, open boo
 
 // mayOpen returns the standing of s to a session that s wants to open: owner, if s has
 // shown the key, the Open names the process of s, and no other process has opened the
-// session; crowded, if s may have shown the key without effect,
-// or if its member has too many open sessions.
+// session; crowded, if s may have shown the key without effect. The table bounds the sessions
+// of a member: see machine.MaxNodeSessions.
 func (t *Term) mayOpen(s *Subscriber, c machine.Open) standing {
 	t.mu.Lock()
 	k := t.subscribers[s]
@@ -253,12 +253,8 @@ func (t *Term) mayOpen(s *Subscriber, c machine.Open) standing {
 	if !has || c.Node != s.Node || c.Boot != s.Boot {
 		return stranger
 	}
-	switch st, open := t.session(c.Session); {
-	case open && (st.Node != s.Node || st.Boot != s.Boot):
+	if st, open := t.session(c.Session); open && (st.Node != s.Node || st.Boot != s.Boot) {
 		return stranger
-	case !open && t.keeper.full(s.Node):
-		t.cfg.Refused.Note(refused.Flood, s.Node, "more open sessions than a member may have")
-		return crowded
 	}
 	return owner
 }

@@ -11,11 +11,11 @@ import (
 // Limits filled by the tests.
 const (
 	MaxViews          = maxViews
-	MaxMemberSessions = maxMemberSessions
 	MaxHeld           = maxHeld
 	MaxMetas          = metaRoom
 	MaxProposals      = maxProposals
 	MaxLane           = maxLane
+	MaxLaneBytes      = maxLaneBytes
 	MaxQueueBytes     = maxQueueBytes
 	MaxReads          = maxReads
 	MaxRetold         = maxRetold
@@ -141,8 +141,22 @@ const MaxDenials = maxDenials
 func (t *Term) Denied() int64 { return t.denied.Load() }
 
 // ProposeOf proposes cmd as a command of the named member.
-func (t *Term) ProposeOf(member string, cmd machine.Command, done func(machine.Outcome, wire.Code)) {
-	t.proposer.propose(member, cmd, nil, done)
+func (t *Term) ProposeOf(member string, cmd machine.Command, done func(machine.Outcome, wire.Code)) (place uint64) {
+	return t.proposer.propose(member, cmd, nil, done)
+}
+
+// TakeBackOf takes a command of the named member back.
+func (t *Term) TakeBackOf(member string, place uint64) { t.proposer.takeBack(member, place) }
+
+// Lane returns how many commands of a member wait, and how many places their queue has.
+func (t *Term) Lane(member string) (waiting, places int) {
+	t.proposer.mu.Lock()
+	defer t.proposer.mu.Unlock()
+	l := t.proposer.lanes[member]
+	if l == nil {
+		return 0, 0
+	}
+	return l.waiting(), len(l.queue)
 }
 
 // OwnerOf returns the holder of a key.

@@ -27,6 +27,10 @@ type Guide struct {
 
 	// Shared and Mere are those of the asking member's Subscriber.
 	Shared, Mere bool
+
+	// Bound is the binding of the asking member's TLS stream; nil without TLS. Under TLS
+	// only session keys with a proof for this binding count: see wire.KeyProof.
+	Bound []byte
 }
 
 // answers returns the hint for a question that came at the time asked. Ready is

@@ -47,6 +47,8 @@ type stage struct {
 	t  *testing.T
 	on *term.Term
 	by *term.Subscriber // of on
+
+	bound []byte // binding of the streams dialled from now on
 }
 
 // own joins tm as the process of every session in these tests.

@@ -49,7 +49,6 @@ type keeper struct {
 
 	mu       sync.Mutex
 	sessions map[machine.SessionID]*deadline
-	members  map[string]int // sessions, by node
 	delays   map[machine.Token]*delay
 	due      dueHeap
 	lastTick time.Time
@@ -88,8 +87,7 @@ func newKeeper(t *Term) *keeper {
 	return &keeper{
 		t:        t,
 		sessions: make(map[machine.SessionID]*deadline),
-		members:  make(map[string]int),
-		delays:   make(map[machine.Token]*delay),
+				delays:   make(map[machine.Token]*delay),
 		lastTick: t.table.Clock.Now(),
 	}
 }
@@ -149,7 +147,6 @@ func (k *keeper) delayLocked(token machine.Token, end time.Time) {
 func (k *keeper) addLocked(d *deadline) {
 	if k.sessions[d.id] == nil {
 		k.sessions[d.id] = d
-		k.members[d.node]++
 		d.schedule()
 		heap.Push(&k.due, d)
 	}
@@ -172,19 +169,6 @@ func (k *keeper) opened(id machine.SessionID, node string, ttl time.Duration) {
 	k.addLocked(newDeadline(id, node, ttl, now))
 }
 
-// maxMemberSessions bounds the open sessions of one member, of all its processes: without
-// a bound one member fills the memory of all voters, and at its end keeps the keeper from
-// the sessions of others for minutes. A client has one session.
-const maxMemberSessions = perTick * 4
-
-// full reports whether a member has as many sessions as it may have. Opens that are under
-// way make it a few more.
-func (k *keeper) full(node string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.members[node] >= maxMemberSessions
-}
-
 // ended forgets a session and answers the waiting beats with CodeNoSession.
 func (k *keeper) ended(id machine.SessionID) {
 	k.mu.Lock()
@@ -194,9 +178,6 @@ func (k *keeper) ended(id machine.SessionID) {
 		return
 	}
 	delete(k.sessions, id)
-	if k.members[d.node]--; k.members[d.node] == 0 {
-		delete(k.members, d.node)
-	}
 	heap.Remove(&k.due, d.place)
 	waiting := d.waiting
 	d.waiting = nil

@@ -2,6 +2,7 @@ package term_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -233,7 +234,7 @@ func TestNoSessionEscapesTheKeeperAtTheStart(t *testing.T) {
 		}
 	}
 	open := func(n int) machine.Command {
-		o := machine.Open{Client: "c", Node: "n", TTL: 60_000}
+		o := machine.Open{Client: "c", Node: fmt.Sprint("n", n/machine.MaxNodeSessions), TTL: 60_000}
 		binary.BigEndian.PutUint64(o.Session[:], uint64(n)+1)
 		return o
 	}

@@ -1,7 +1,6 @@
 package term
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -15,9 +14,9 @@ import (
 // a lone command at once and a busy leader commits many commands together. No
 // timer decides.
 //
-// Each member has a lane of its own, and an entry takes from the lanes in turn: a
-// member with thousands of waiting commands costs the others no more than its share of
-// the entries. The leader's own commands go first, since the end of a session must not
+// Each member has a lane of its own, and an entry takes from the lanes in turn: see
+// lane.go. The clients on the leader's process are one member among the others. The leader's
+// own commands go first, since the end of a session must not
 // wait for a crowd; but not in two entries on end that they fill, since the ends of
 // thousands of sessions must not stop everybody else.
 //
@@ -33,14 +32,17 @@ import (
 type proposer struct {
 	commit func(entry []byte) ([]machine.Outcome, wire.Code) // blocks until the verdict
 	table  *Table
+	over   func(machine.Command, machine.Outcome) // told of each command over a quota of its member
+	full   func(member string)                    // told of each command of a member that finds no room; must not block for long
 
 	mu      sync.Mutex
 	own     lane             // the leader's
-	lanes   map[string]*lane // by member; without commands: absent
-	turns   []*lane          // the lanes of lanes, in turn
+	lanes   map[string]*lane // by member; without commands and without a debt: absent
+	turns   turns            // the lanes of lanes
 	idle    []*lane          // to be used again
 	waiting int              // commands in all lanes
 	size    int              // bytes of their frames
+	place   uint64           // of the proposal queued last
 	arena   []byte           // the frames encoded here
 	spare   []byte           // an arena to be used again
 	stopped bool
@@ -53,14 +55,8 @@ type proposer struct {
 	flown  []byte     // of run: the arena, if all of its frames are in the entry
 }
 
-// A lane is a member's commands in the order of their arrival.
-type lane struct {
-	member string
-	queue  []proposal
-	head   int // of the queue: the commands before were taken
-}
-
 type proposal struct {
+	place uint64          // a number that rises from proposal to proposal
 	frame []byte          // encoded
 	cmd   machine.Command // decoded from frame; nil: not decoded yet: give decodes it
 	done  func(machine.Outcome, wire.Code)
@@ -68,10 +64,13 @@ type proposal struct {
 
 // Limits of the leader's queue and of an entry.
 const (
-	maxProposals  = 64 << 10         // waiting commands
-	maxLane       = maxProposals / 4 // of a member
-	maxQueueBytes = 64 << 20         // of the waiting commands, encoded
-	maxEntryBytes = 512 << 10        // of an entry; machine.MaxCommands and MaxCost bound the commands
+	maxProposals  = 64 << 10          // waiting commands
+	maxQueueBytes = 64 << 20          // of the waiting commands, encoded
+	maxLane       = maxProposals / 4  // of a member
+	maxLaneBytes  = maxQueueBytes / 4 // of a member: as much as it may have under way on its stream
+	minLane       = 64                // of a member, however full the queue is
+	minLaneBytes  = 64 << 10          // of a member, however full the queue is
+	maxEntryBytes = 512 << 10         // of an entry; machine.MaxCommands and MaxCost bound the commands
 	minEntryCost  = machine.MaxCost / 128
 
 	// Queues and arenas with more memory than this are not used again.
@@ -81,7 +80,7 @@ const (
 )
 
 func newProposer(table *Table, commit func([]byte) ([]machine.Outcome, wire.Code)) *proposer {
-	return &proposer{table: table, commit: commit, most: machine.MaxCost, lanes: make(map[string]*lane), wake: wakeup.NewOne()}
+	return &proposer{table: table, commit: commit, full: func(string) {}, over: func(machine.Command, machine.Outcome) {}, most: machine.MaxCost, lanes: make(map[string]*lane), wake: wakeup.NewOne()}
 }
 
 // decide is propose for a command of the leader itself.
@@ -97,34 +96,41 @@ func (p *proposer) decide(cmd machine.Command, done func(machine.Outcome, wire.C
 // block. With CodeOK the table has applied the command, with this outcome. With
 // CodeUnknown the command may have been applied, or may be applied later. With
 // any other code the command is in no log.
-func (p *proposer) propose(member string, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) {
-	p.add(member, false, cmd, frame, done)
+//
+// The result is the place of the command in the member's lane, for takeBack; 0: the command
+// was refused.
+func (p *proposer) propose(member string, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) (place uint64) {
+	return p.add(member, false, cmd, frame, done)
 }
 
-func (p *proposer) add(member string, own bool, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) {
-	if code := p.enqueue(member, own, cmd, frame, done); code != wire.CodeOK {
+func (p *proposer) add(member string, own bool, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) (place uint64) {
+	place, code := p.enqueue(member, own, cmd, frame, done)
+	if code != wire.CodeOK {
+		if code == wire.CodeBusy && !own {
+			p.full(member)
+		}
 		done(machine.Outcome{}, code)
-		return
+		return 0
 	}
 	p.wake.Wake()
+	return place
 }
 
-func (p *proposer) enqueue(member string, own bool, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) wire.Code {
+func (p *proposer) enqueue(member string, own bool, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) (place uint64, code wire.Code) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.stopped:
-		return wire.CodeNotLeader
-	case p.waiting >= maxProposals || p.size >= maxQueueBytes:
-		return wire.CodeBusy
+	if p.stopped {
+		return 0, wire.CodeNotLeader
 	}
 	l := &p.own
 	if !own {
-		if l = p.lanes[member]; l == nil {
-			l = p.open(member)
-		} else if len(l.queue)-l.head >= maxLane {
-			return wire.CodeBusy
-		}
+		l = p.lanes[member]
+	}
+	if !p.hasRoom(l, own) {
+		return 0, wire.CodeBusy
+	}
+	if l == nil {
+		l = p.open(member)
 	}
 	if frame == nil {
 		// Earlier frames stay valid when the arena moves: the frames keep the old
@@ -139,20 +145,56 @@ func (p *proposer) enqueue(member string, own bool, cmd machine.Command, frame [
 		p.arena = machine.AppendCommand(p.arena, cmd)
 		frame, cmd = p.arena[start:len(p.arena):len(p.arena)], nil
 	}
-	l.push(proposal{frame, cmd, done})
+	p.place++
+	l.push(proposal{p.place, frame, cmd, done})
 	p.waiting++
 	p.size += len(frame)
-	return wire.CodeOK
+	return p.place, wire.CodeOK
 }
 
-// push appends q, and uses the room of the taken commands before more memory.
-func (l *lane) push(q proposal) {
-	if len(l.queue) == cap(l.queue) && l.head > len(l.queue)/2 {
-		n := copy(l.queue, l.queue[l.head:])
-		clear(l.queue[n:])
-		l.queue, l.head = l.queue[:n], 0
+// hasRoom reports whether a lane, nil for a member without one, may take a command. A full
+// queue refuses only the members with more than a few commands in it: no number of crowds
+// keeps another member out. The leader's own commands are counted apart. The caller holds
+// p.mu.
+func (p *proposer) hasRoom(l *lane, own bool) bool {
+	switch {
+	case own:
+		return l.waiting() < maxProposals
+	case l == nil || l.waiting() < minLane && l.bytes < minLaneBytes:
+		return true
 	}
-	l.queue = append(l.queue, q)
+	return l.waiting() < maxLane && l.bytes < maxLaneBytes && p.waiting < maxProposals && p.size < maxQueueBytes
+}
+
+// takeBack removes a command that waits in the lane of a member, and calls its done with
+// CodeBusy. A command in an entry, or without a place, is left alone.
+func (p *proposer) takeBack(member string, place uint64) {
+	p.mu.Lock()
+	l := p.lanes[member]
+	if l == nil {
+		p.mu.Unlock()
+		return
+	}
+	q, ok := l.takeBack(place)
+	if ok {
+		p.waiting--
+		p.size -= len(q.frame)
+	}
+	p.mu.Unlock()
+	if ok {
+		q.done(machine.Outcome{}, wire.CodeBusy)
+	}
+}
+
+// oldest returns the place of the first command that waits in the lane of a member; without
+// any, the place of the next command.
+func (p *proposer) oldest(member string) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.lanes[member]; l != nil && l.head < len(l.queue) {
+		return l.queue[l.head].place
+	}
+	return p.place + 1
 }
 
 // open adds a lane. The caller holds p.mu.
@@ -165,7 +207,7 @@ func (p *proposer) open(member string) *lane {
 	}
 	l.member = member
 	p.lanes[member] = l
-	p.turns = append(p.turns, l)
+	p.turns.push(l)
 	return l
 }
 
@@ -185,10 +227,7 @@ func (p *proposer) run() {
 	}
 }
 
-// take fills p.entry from the lanes, and returns false if there are no commands. The
-// lanes of members give equal parts of what the entry has room for, by number, by
-// bytes and by cost, until the entry is full or no lane has commands. The next entry begins
-// with the lane after the last, or with the lane that found no room.
+// take fills p.entry from the lanes, and returns false if there are no commands.
 func (p *proposer) take() (some bool) {
 	p.table.View(func(m *machine.State) {
 		p.mu.Lock()
@@ -198,56 +237,33 @@ func (p *proposer) take() (some bool) {
 	return some
 }
 
-// A load is what an entry has of its three bounds, or what a lane may give.
-type load struct{ commands, bytes, cost int }
+// room is what an entry may still take of each of its three bounds.
+type room struct{ commands, bytes, cost int }
 
-func (l load) part(n int) load {
-	return load{max(1, l.commands/n), max(1, l.bytes/n), max(1, l.cost/n)}
-}
-
-func (l load) empty() bool { return l.commands <= 0 || l.bytes <= 0 || l.cost <= 0 }
-
-func (l *load) less(frame []byte, cost int) {
-	l.commands--
-	l.bytes -= len(frame)
-	l.cost -= cost
-}
+func (r room) empty() bool { return r.commands <= 0 || r.bytes <= 0 || r.cost <= 0 }
 
 func (p *proposer) takeLocked(m *machine.State) bool {
 	p.entry = p.entry[:0]
 	if p.waiting == 0 {
 		return false
 	}
-	room := load{machine.MaxCommands, maxEntryBytes, p.most}
-	full, last := false, p.passed && len(p.turns) > 0
+	left := room{machine.MaxCommands, maxEntryBytes, p.most}
+	full, last := false, p.passed && p.waiting > p.own.waiting()
 	if !last {
-		full = p.give(m, &p.own, room, &room)
+		p.own.credit = wholeEntry
+		full = p.give(m, &p.own, &left)
 	}
-	p.passed = !last && (full || room.empty()) // the members come first in the next entry
-	for !full && len(p.turns) > 0 && !room.empty() {
-		lanes := len(p.turns)
-		part := room.part(lanes)
-		for i := 0; i < lanes && !full && !room.empty(); i++ {
-			l := p.turns[0]
-			p.turns = append(p.turns[:0], p.turns[1:]...)
-			before := len(p.entry)
-			full = p.give(m, l, part, &room)
-			switch {
-			case l.head == len(l.queue):
-				p.shut(l)
-			case full && len(p.entry) == before:
-				// Behind the others, a large command would find no room in any entry.
-				p.turns = slices.Insert(p.turns, 0, l)
-			default:
-				p.turns = append(p.turns, l)
-			}
-		}
+	p.passed = !last && (full || left.empty()) // the members come first in the next entry
+	if !full && !left.empty() {
+		full = p.takeTurns(m, &left)
 	}
-	if last && !full && !room.empty() {
-		p.give(m, &p.own, room, &room)
+	if last && !full && !left.empty() {
+		p.own.credit = wholeEntry
+		p.give(m, &p.own, &left)
 	}
-	p.cost = p.most - room.cost
+	p.cost = p.most - left.cost
 	if p.waiting == 0 {
+		p.forgive()
 		p.flown, p.arena = p.arena, nil
 	}
 	return true
@@ -264,44 +280,6 @@ func (p *proposer) decided() {
 	p.mu.Lock()
 	p.spare = flown[:0]
 	p.mu.Unlock()
-}
-
-// give moves commands from the head of a lane into the entry, which has so much room: as
-// many as part allows, and at least one. full means: the entry had no room for another
-// command.
-func (p *proposer) give(m *machine.State, l *lane, part load, room *load) (full bool) {
-	for l.head < len(l.queue) && !part.empty() {
-		q := &l.queue[l.head]
-		if q.cmd == nil {
-			q.cmd = decodeFrame(q.frame)
-		}
-		cost := m.Cost(q.cmd)
-		if len(p.entry) > 0 && (room.commands == 0 || len(q.frame) > room.bytes || cost > room.cost) {
-			return true
-		}
-		part.less(q.frame, cost)
-		room.less(q.frame, cost)
-		p.waiting--
-		p.size -= len(q.frame)
-		p.entry = append(p.entry, *q)
-		*q = proposal{}
-		l.head++
-	}
-	if l.head == len(l.queue) {
-		l.queue, l.head = l.queue[:0], 0
-		if cap(l.queue) > maxSpareQueue {
-			l.queue = nil
-		}
-	}
-	return false
-}
-
-// shut removes a lane without commands. The caller holds p.mu.
-func (p *proposer) shut(l *lane) {
-	delete(p.lanes, l.member)
-	if len(p.idle) < maxIdleLanes {
-		p.idle = append(p.idle, l)
-	}
 }
 
 // commitEntry commits proposals as one entry and tells the verdicts.
@@ -322,7 +300,9 @@ func (p *proposer) commitEntry(queue []proposal) {
 	for i, q := range queue {
 		var o machine.Outcome
 		if code == wire.CodeOK {
-			o = outcomes[i]
+			if o = outcomes[i]; o.Code == machine.TooMuchOfNode {
+				p.over(q.cmd, o)
+			}
 		}
 		q.done(o, code)
 	}
@@ -359,13 +339,15 @@ func (p *proposer) stop() {
 	p.mu.Lock()
 	p.stopped = true
 	queue := p.own.queue[p.own.head:]
-	for _, l := range p.turns {
+	for _, l := range p.turns.lanes() {
 		queue = append(queue, l.queue[l.head:]...)
 	}
-	p.own, p.lanes, p.turns, p.waiting = lane{}, nil, nil, 0
+	p.own, p.lanes, p.turns, p.waiting, p.size = lane{}, nil, turns{}, 0, 0
 	p.mu.Unlock()
 	for _, q := range queue {
-		q.done(machine.Outcome{}, wire.CodeNotLeader)
+		if !q.gone() {
+			q.done(machine.Outcome{}, wire.CodeNotLeader)
+		}
 	}
 	p.wake.Wake()
 }

@@ -127,7 +127,7 @@ func TestCommandsThatWaitForAnEntryAreBounded(t *testing.T) {
 				func(_ machine.Outcome, c wire.Code) { codes[c]++ })
 			synctest.Wait() // the first is in flight
 		}
-		if n := codes[wire.CodeBusy]; n < commands/2 || n > commands-term.MaxQueueBytes/(2*machine.MaxValue) {
+		if n := codes[wire.CodeBusy]; n < commands/2 || n > commands-term.MaxLaneBytes/(2*machine.MaxValue) {
 			t.Errorf("%d of %d refused", n, commands)
 		}
 		s.Decide(termtest.Dropped)

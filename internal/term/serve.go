@@ -2,6 +2,8 @@ package term
 
 import (
 	"net"
+	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -60,8 +62,10 @@ type memberStream struct {
 	finding atomic.Bool    // such a question waits
 
 	// Used by handle only, on the stream's reading goroutine.
-	term       *Term // nil before Attach
+	proof      *wire.KeyProof // of the stream's session keys; nil: none shown
+	term       *Term          // nil before Attach
 	subscriber *Subscriber
+	placed     []placed // requests that may wait in the member's lane, in ascending order of both numbers
 
 	mu    sync.Mutex
 	reads map[uint64]pendingRead // by request ID; nil once the stream has ended
@@ -111,7 +115,9 @@ func (m *memberStream) handle(q *stream.Request) {
 		}
 		if r, ok := m.remove(id); ok {
 			r.cancel()
+			return
 		}
+		m.takeBack(id)
 	case wire.Ready:
 		// A read as any other: the wait may last for long, and ends with the stream.
 		m.startRead(q, 0, func(answer func([]byte, wire.Code)) func() {
@@ -156,7 +162,15 @@ func (m *memberStream) attach(q *stream.Request) {
 		q.Answer(wire.CodeNotLeader, wire.Marshal(&hint))
 		return
 	}
-	ok := m.term.attach(m.subscriber, req.Keys, req.New, func() {
+	if req.Proof != nil && m.guide.Bound != nil {
+		if !req.Proof.Holds(m.guide.Bound) {
+			m.term.refuse(m.subscriber, "a proof of session keys that was made for another stream")
+			q.Answer(wire.CodeBad, nil)
+			return
+		}
+		m.proof = req.Proof
+	}
+	ok := m.term.attach(m.subscriber, m.proved(req.Keys), m.proved(req.New), func() {
 		q.Answer(wire.CodeOK, wire.Marshal(&wire.AttachAnswer{
 			Term: m.term.Number(), TTL: m.term.Bound(), Members: m.term.Members(), Voters: m.guide.Hint().Voters,
 		}))
@@ -164,6 +178,20 @@ func (m *memberStream) attach(q *stream.Request) {
 	if !ok {
 		q.Answer(wire.CodeBusy, nil)
 	}
+}
+
+// proved returns the keys that count on the stream: all keys without TLS, and otherwise those
+// that the stream's signer has sealed. The others are as good as not shown.
+func (m *memberStream) proved(keys []machine.SessionKey) []machine.SessionKey {
+	if m.guide.Bound == nil {
+		return keys
+	}
+	shown := len(keys)
+	keys = slices.DeleteFunc(keys, func(k machine.SessionKey) bool { return !m.proof.Sealed(k) })
+	if len(keys) < shown {
+		m.term.refuse(m.subscriber, "session keys of another process")
+	}
+	return keys
 }
 
 // join makes the stream a subscriber of the present term. join reports false if
@@ -200,17 +228,64 @@ func (m *memberStream) propose(q *stream.Request) {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
-	m.term.propose(m.subscriber, cmd, q.Body, func(o machine.Outcome, c wire.Code) {
-		q.AnswerLater(c, func() []byte {
-			switch c {
-			case wire.CodeOK:
-				return machine.AppendOutcome(nil, o)
-			case wire.CodeDenied:
-				return []byte(o.Value)
-			}
-			return nil
-		})
-	})
+	place := m.term.propose(m.subscriber, cmd, q.Body, func(o machine.Outcome, c wire.Code) { answerOutcome(q, o, c) })
+	if place != 0 {
+		m.note(placed{q.ID, place})
+	}
+}
+
+// answerOutcome answers a Propose. Mostly the answer leaves at once, and takes no memory.
+func answerOutcome(q *stream.Request, o machine.Outcome, c wire.Code) {
+	buf := wire.Buffer()
+	*buf = appendOutcome(*buf, o, c)
+	sent := q.AnswerNow(c, *buf)
+	wire.Free(buf)
+	if !sent {
+		answerOutcomeLater(q, o, c)
+	}
+}
+
+func answerOutcomeLater(q *stream.Request, o machine.Outcome, c wire.Code) {
+	q.AnswerLater(c, func() []byte { return appendOutcome(nil, o, c) })
+}
+
+func appendOutcome(dst []byte, o machine.Outcome, c wire.Code) []byte {
+	switch c {
+	case wire.CodeOK:
+		return machine.AppendOutcome(dst, o)
+	case wire.CodeDenied:
+		return append(dst, o.Value...)
+	}
+	return dst
+}
+
+// placed is a proposed request with the place of its command in the member's lane.
+type placed struct{ request, place uint64 }
+
+// note keeps p, for takeBack. Requests whose commands were taken by an entry are dropped
+// when there is no room for p, so the list is hardly longer than the lane.
+func (m *memberStream) note(p placed) {
+	if n := len(m.placed); n > 0 && p.request <= m.placed[n-1].request {
+		return // not a stream of package link: its requests cannot be taken back
+	}
+	if len(m.placed) == cap(m.placed) {
+		oldest := m.term.proposer.oldest(m.node)
+		i := sort.Search(len(m.placed), func(i int) bool { return m.placed[i].place >= oldest })
+		m.placed = m.placed[:copy(m.placed, m.placed[i:])]
+		if len(m.placed) == 0 && cap(m.placed) > maxSpareQueue {
+			m.placed = nil
+		}
+		m.placed = slices.Grow(m.placed, max(16, len(m.placed)))
+	}
+	m.placed = append(m.placed, p)
+}
+
+// takeBack takes the command of a request back, if it waits: see Term.TakeBack.
+func (m *memberStream) takeBack(request uint64) {
+	i := sort.Search(len(m.placed), func(i int) bool { return m.placed[i].request >= request })
+	if i < len(m.placed) && m.placed[i].request == request {
+		m.term.TakeBack(m.subscriber, m.placed[i].place)
+	}
 }
 
 func (m *memberStream) read(q *stream.Request) {

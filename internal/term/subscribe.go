@@ -268,15 +268,26 @@ func (t *Term) Beat(s *Subscriber, id machine.SessionID, done func(wire.Code)) {
 // to their TTL; CodeBad, no client proposes such a command; CodeStranger, the session is
 // not of s; CodeDenied, Config.Deny has refused, for the reason in the outcome's Value;
 // CodeVersion, some voter may not read the command yet; CodeBusy, too many commands
-// wait, or too many sessions of s are about to open; CodeNotLeader, this node does not
-// lead.
-func (t *Term) Propose(s *Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) {
-	t.propose(s, cmd, nil, done)
+// wait, or too many sessions of s are about to open, or the command was taken back;
+// CodeNotLeader, this node does not lead.
+//
+// The result is the command's place for TakeBack; 0: it waits nowhere.
+func (t *Term) Propose(s *Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) (place uint64) {
+	return t.propose(s, cmd, nil, done)
+}
+
+// TakeBack removes a command that s has proposed, and that is in no entry yet: nobody waits
+// for its outcome any more, so it must not cost the others a place. Its done gets CodeBusy.
+// A place of a command in an entry changes nothing.
+func (t *Term) TakeBack(s *Subscriber, place uint64) {
+	if place != 0 {
+		t.proposer.takeBack(s.Node, place)
+	}
 }
 
 // propose is Propose for a command decoded from frame, or made by this process if
 // frame is nil.
-func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) {
+func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done func(machine.Outcome, wire.Code)) (place uint64) {
 	by := owner
 	switch c := cmd.(type) {
 	case machine.Open:
@@ -290,7 +301,7 @@ func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done fu
 				t.refuse(s, "a Forget of another member's sessions")
 			}
 			done(machine.Outcome{}, code)
-			return
+			return 0
 		}
 		done = t.endings.forgotten(c, done)
 	default:
@@ -298,37 +309,38 @@ func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done fu
 		if !ok {
 			t.refuse(s, "a command reserved to the leader")
 			done(machine.Outcome{}, wire.CodeBad)
-			return
+			return 0
 		}
 		by = t.acts(s, id)
 	}
 	switch by {
 	case nobody:
-		t.confirmThen(wire.CodeOK, func(c wire.Code) { done(machine.Outcome{Code: machine.NoSession}, c) })
-		return
+		told := done // done itself, which is assigned above and below, would take memory in each call
+		t.confirmThen(wire.CodeOK, func(c wire.Code) { told(machine.Outcome{Code: machine.NoSession}, c) })
+		return 0
 	case gone:
 		done(machine.Outcome{}, wire.CodeNotLeader)
-		return
+		return 0
 	case crowded:
 		done(machine.Outcome{}, wire.CodeBusy)
-		return
+		return 0
 	case stranger:
 		t.refuse(s, "a command for a session of another process")
 		done(machine.Outcome{}, wire.CodeStranger)
-		return
+		return 0
 	}
 	if reason, denied := t.deny(s, cmd); denied {
 		done(machine.Outcome{Value: reason}, wire.CodeDenied)
-		return
+		return 0
 	}
 	if f := t.cfg.Format(cmd); f > 1 && f > t.table.Format() { // every table has format 1
 		done(machine.Outcome{}, wire.CodeVersion)
-		return
+		return 0
 	}
 	if c, ok := cmd.(machine.EndSession); ok {
 		done = t.keeper.holdBeats(c, done)
 	}
-	t.proposer.propose(s.Node, cmd, frame, done)
+	return t.proposer.propose(s.Node, cmd, frame, done)
 }
 
 // deny asks Config.Deny about a command that touches the locks of others.

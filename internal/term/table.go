@@ -93,6 +93,7 @@ func (t *Table) Apply(data []byte, at time.Time) any {
 		return []machine.Outcome(nil)
 	}
 	a := applied{commands: commands, outcomes: make([]machine.Outcome, len(commands))}
+	a.events = make([]machine.Event, 0, len(commands)) // mostly enough: a change of one key each
 	now := t.Clock.Now()
 	t.mu.Lock()
 	if ms := at.UnixMilli(); ms > 0 { // else the time was never set
@@ -100,10 +101,9 @@ func (t *Table) Apply(data []byte, at time.Time) any {
 	}
 	last := t.m.LastToken()
 	for i, c := range commands {
-		var events []machine.Event
-		a.outcomes[i], events = t.m.Apply(c)
-		a.events = append(a.events, events...)
-		t.noteLocked(c, a.outcomes[i].Code, events, now)
+		before := len(a.events)
+		a.outcomes[i], a.events = t.m.AppendApply(a.events, c)
+		t.noteLocked(c, a.outcomes[i].Code, a.events[before:], now)
 	}
 	if t.m.LastToken() > last {
 		t.rose = now

@@ -139,6 +139,10 @@ func New(cfg Config) *Term {
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.proposer = newProposer(cfg.Table, t.commit)
+	t.proposer.over = t.noteOver
+	t.proposer.full = func(member string) {
+		cfg.Refused.Note(refused.Flood, member, "too many commands of a member wait for the log")
+	}
 	t.rounds = newRounds(t.round)
 	t.keeper = newKeeper(t)
 	t.watches = newWatches()
@@ -392,6 +396,30 @@ func (t *Term) Queue() (commands, bytes int) {
 	t.proposer.mu.Lock()
 	defer t.proposer.mu.Unlock()
 	return t.proposer.waiting, t.proposer.size
+}
+
+// noteOver counts the refusal of a command by a quota of its member.
+func (t *Term) noteOver(cmd machine.Command, o machine.Outcome) {
+	node := ""
+	if c, ok := cmd.(machine.Open); ok {
+		node = c.Node
+	} else if st, open := t.session(SessionOf(cmd)); open {
+		node = st.Node
+	}
+	t.cfg.Refused.Note(refused.Flood, node, "more "+o.Field+" than a member may have")
+}
+
+// Noisiest returns the member with most of the waiting commands, and their number. It is ""
+// while no member has commands waiting. The clients on this node count as one member.
+func (t *Term) Noisiest() (member string, commands int) {
+	t.proposer.mu.Lock()
+	defer t.proposer.mu.Unlock()
+	for _, l := range t.proposer.turns.lanes() {
+		if n := l.waiting(); n > commands {
+			member, commands = l.member, n
+		}
+	}
+	return member, commands
 }
 
 // Attached returns the number of members that this leader serves, this node included.

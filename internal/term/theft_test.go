@@ -523,15 +523,18 @@ func TestAMembersSessionsAreBounded(t *testing.T) {
 		h.SetCheck(false)
 		noisy := h.enter("noisy", 9)
 		id := func(i int) machine.SessionID { return machine.SessionID{77, byte(i), byte(i >> 8)} }
-		for i := range term.MaxMemberSessions {
+		for i := range machine.MaxNodeSessions {
 			h.Term().Decide(machine.Open{Session: id(i), Client: "c", Node: "noisy", Boot: uint64(1 + i%9), TTL: uint64(ttl / time.Millisecond)}, func(machine.Outcome, wire.Code) {})
 		}
 		synctest.Wait()
 		key := machine.SessionKey{201}
 		h.show(noisy, key)
 		open := machine.Open{Session: key.ID(), Client: "c", Node: "noisy", Boot: 9, TTL: uint64(ttl / time.Millisecond)}
-		if _, c := noisy.propose(open); c != wire.CodeBusy || h.refused.Counts()[refused.Flood] == 0 {
-			t.Errorf("one more session: %v", c)
+		if o, c := noisy.propose(open); c != wire.CodeOK || o.Code != machine.TooMuchOfNode || o.Field != machine.NodeSessions || o.Limit != machine.MaxNodeSessions {
+			t.Errorf("one more session: %v, %+v", c, o)
+		}
+		if totals := h.refused.Totals(); len(totals) != 1 || totals[0].From != "noisy" || totals[0].Detail != "more sessions than a member may have" {
+			t.Errorf("refused: %+v", totals)
 		}
 		other := machine.SessionKey{202}
 		h.show(h.victim, other)
@@ -539,5 +542,53 @@ func TestAMembersSessionsAreBounded(t *testing.T) {
 		h.Term().Decide(machine.Close{Session: id(3)}, func(machine.Outcome, wire.Code) {})
 		synctest.Wait()
 		h.must(noisy, open)
+	})
+}
+
+// A leader that was shown a member's keys and proof, true or false, cannot use them: under
+// TLS a proof is for its own stream alone, and keys count on a proved stream of their
+// signer alone.
+func TestAShownKeyIsOfNoUseElsewhere(t *testing.T) {
+	onHeist(t, func(h *heist) {
+		t := h.t
+		owner, thief := wire.NewKeySigner(), wire.NewKeySigner()
+		here, elsewhere := []byte("this stream"), []byte("the stream to the false leader")
+		key := owner.NewKey()
+		attach := func(p *peer, proof *wire.KeyProof) wire.Code {
+			return p.ask(wire.Attach, wire.Marshal(&wire.AttachRequest{New: []machine.SessionKey{key}, Proof: proof})).Code
+		}
+		h.bound = here
+		p := h.enter("n1", 5)
+		if code := attach(p, owner.Prove(here)); code != wire.CodeOK {
+			t.Fatalf("the owner attaches: %v", code)
+		}
+		h.must(p, machine.Open{Session: key.ID(), Client: "o", Node: "n1", Boot: 5, TTL: uint64(ttl / time.Millisecond)})
+		h.show(p) // the stream stays proved
+		token := h.must(p, machine.Acquire{Session: key.ID(), Seq: 1, Key: "mine"}).Token
+		for name, x := range map[string]struct {
+			proof *wire.KeyProof
+			code  wire.Code
+		}{
+			"the key alone":                {nil, wire.CodeOK},
+			"the key and its proof":        {owner.Prove(elsewhere), wire.CodeBad},
+			"the key and a thief's proof":  {thief.Prove(here), wire.CodeOK},
+			"a proof under another's name": {&wire.KeyProof{Signer: owner.Prove(here).Signer, Signature: thief.Prove(here).Signature}, wire.CodeBad},
+			"a proof that is nothing":      {&wire.KeyProof{}, wire.CodeBad},
+			"a proof for an empty stream":  {owner.Prove([]byte{}), wire.CodeBad},
+		} {
+			q := h.enter("n1", 5)
+			h.try(name, q, true, func() {
+				if code := attach(q, x.proof); code != x.code {
+					t.Errorf("%s: %v", name, code)
+				}
+				if o, code := q.propose(machine.Release{Session: key.ID(), Token: token}); code != wire.CodeStranger {
+					t.Errorf("%s: %+v, %v", name, o, code)
+				}
+				id := key.ID()
+				if f := q.ask(wire.Beat, id[:]); f.Code != wire.CodeStranger {
+					t.Errorf("%s: a beat counts", name)
+				}
+			})
+		}
 	})
 }

@@ -38,7 +38,7 @@ const (
 	Read      Type = 4  // replica.Query → replica.Answer
 	Ready     Type = 5  // empty → empty, as soon as the cluster grants
 	Detach    Type = 6  // notice: session ID
-	Cancel    Type = 7  // notice: the ID of a Read, Scan or Sessions with no caller waiting
+	Cancel    Type = 7  // notice: the ID of a request with no caller waiting: a Propose that may be taken back, a Read, Scan or Sessions
 	Depart    Type = 8  // DepartRequest → empty, after the voter is replaced
 	Scan      Type = 9  // replica.Scan → replica.Scanned
 	Find      Type = 10 // FindRequest → Hint, as soon as there is news; before Attach too

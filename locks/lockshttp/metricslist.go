@@ -92,6 +92,7 @@ var leaderFamilies = []family{
 	counter("wardmote_confirm_round_failures_total", "Rounds in which no majority confirmed this leader.", func(s *scrape) uint64 { return s.node.RoundsFailed.Load() }),
 	gauge("wardmote_leader_queue_commands", "Commands that wait for the next log entry of this leader.", nil, func(s *scrape) int { return s.state.QueueCommands }),
 	gaugeBytes("wardmote_leader_queue_bytes", "Bytes of the commands that wait for the next log entry of this leader.", nil, func(s *scrape) int { return s.state.QueueBytes }),
+	perMember("wardmote_leader_queue_largest_commands", "Commands that wait for the next log entry, of the member with most of them.", func(s *scrape) (string, int) { return s.state.Noisiest, s.state.NoisiestCommands }),
 	gauge("wardmote_leader_members", "Members that this leader serves, itself included.", nil, func(s *scrape) int { return s.state.Attached }),
 }
 
@@ -184,6 +185,15 @@ func perKind(name string, kind meter.Kind, help string, read func(*scrape) map[s
 		by := read(s)
 		for _, k := range slices.Sorted(maps.Keys(by)) {
 			e.Count(name, by[k], "kind", strings.ReplaceAll(k, " ", "_"))
+		}
+	}}
+}
+
+// perMember is a gauge of one member at a time; without one there is no sample.
+func perMember(name, help string, read func(*scrape) (member string, n int)) family {
+	return family{Family: meter.Family{Name: name, Kind: meter.KindGauge, Help: help}, write: func(e *meter.Encoder, name string, s *scrape) {
+		if member, n := read(s); member != "" {
+			e.Count(name, uint64(n), "member", member)
 		}
 	}}
 }

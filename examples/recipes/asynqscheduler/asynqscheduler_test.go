@@ -13,8 +13,7 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// Two processes have asynq's scheduler, with a Redis in this process. One of them puts
-// tasks into the queue; when it ends, the other one does.
+// Two processes have asynq's scheduler, with a Redis in this process. The first puts tasks into the queue, and after its end the second.
 func TestOneSchedulerAtATime(t *testing.T) {
 	first, err := wardmote.Local(t.Context())
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package controller joins wardmote and controller-runtime: work that runs on one of several
+// Package controller joins wardmote and controller-runtime: work on a single process of several
 // replicas of an operator, and a readiness check.
 //
 // Leave the leader election of the manager itself to its Lease: the manager ends its process
-// when it loses, and the API server is there anyway. Runnable is for other work of the same
-// process, which should move within seconds, have a fencing token, or go on while the API
-// server is away.
+// when it loses, and the API server is there anyway. Runnable is for other work of the
+// process: with a takeover within seconds, with a fencing token, or while the API server is
+// away.
 package controller
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// Runnable is a manager.Runnable that leads Work on one of the managers. Work's context
+// Runnable is a manager.Runnable that leads Work on a single manager. Work's context
 // ends when the lock is lost, with a *locks.LostError as its cause, or when the manager
 // stops; nobody else leads before Work has returned, unless the lock was lost. See
-// locks.Client.Elect for what Work returns.
+// locks.Client.Elect for the error of Work.
 type Runnable struct {
 	Client *locks.Client
 	Key    string
@@ -35,7 +35,7 @@ var (
 )
 
 // Start stands for election until ctx ends, and returns nil then. Any other end is an
-// error, by which the manager ends too.
+// error, and the manager ends too.
 func (r *Runnable) Start(ctx context.Context) error {
 	err := r.Client.Elect(ctx, r.Key, r.Work)
 	if ctx.Err() != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// Two managers of controller-runtime, without an API server: the work runs on one of them,
-// and on the other one when the first has stopped. The checks answer over HTTP.
+// Two managers of controller-runtime, without an API server: the work runs on the first manager,
+// and on the second after the end of the first. The checks answer over HTTP.
 func TestTheWorkRunsOnOneManager(t *testing.T) {
 	first, err := wardmote.Local(t.Context())
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package cronjobs runs jobs of robfig/cron on one of several processes.
+// Package cronjobs runs jobs of robfig/cron on a single process of several.
 package cronjobs
 
 import (
@@ -11,11 +11,11 @@ import (
 )
 
 // Run keeps a cron on the leading process until ctx ends. In each term of this process
-// add is called with a new cron, which is started then. The jobs get the context and the
+// Run calls add with a new cron, and starts the cron. The jobs get the context and the
 // lock of the term by add's arguments: ctx ends when the term ends, and l has the token.
 //
-// The term ends when the jobs that run have returned; a job should return soon after the
-// end of ctx. If the lock was lost, the next leader may run jobs beside them. Run returns an error like
+// The term ends when the running jobs have returned; a job should return soon after the
+// end of ctx. If the lock was lost, the next leader may run jobs beside these jobs. Run returns an error like
 // locks.Client.Elect; an error of add ends the term and is tried again.
 func Run(ctx context.Context, client *locks.Client, key string, add func(ctx context.Context, l *locks.Lock, c *cron.Cron) error, opts ...cron.Option) error {
 	return client.Elect(ctx, key, func(ctx context.Context, l *locks.Lock) error {
@@ -25,13 +25,13 @@ func Run(ctx context.Context, client *locks.Client, key string, add func(ctx con
 		}
 		c.Start()
 		<-ctx.Done()
-		<-c.Stop().Done() // the jobs that run
+		<-c.Stop().Done() // the running jobs
 		return nil
 	})
 }
 
-// Locked makes a job of work that runs under the lock of key, unless another process runs
-// it: then the run is skipped. Errors go to failed, which may be nil.
+// Locked makes a job that runs work under the lock of key. While another process runs the
+// job, the run is skipped. Errors go to failed; failed may be nil.
 //
 // A short job on a host whose clock is late may run again after the first has ended. Where
 // each tick must run once, use Run.

@@ -63,7 +63,7 @@ func TestEachTickRunsOnce(t *testing.T) {
 	})
 }
 
-// A locked job that runs is skipped elsewhere; what it returns is told.
+// A locked job is skipped elsewhere while the job runs, and the errors of jobs are reported.
 func TestALockedJobIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := lockstest.New(t, 3)

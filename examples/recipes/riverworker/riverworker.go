@@ -1,4 +1,4 @@
-// Package riverworker runs the workers of River on one of several processes, for queues
+// Package riverworker runs the workers of River on a single process of several, for queues
 // whose jobs must never run at the same time anywhere.
 //
 // River itself needs no lock for anything else: its jobs are rows, and its own leader runs the
@@ -12,7 +12,7 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// stopTime is for the jobs that run when a term ends.
+// stopTime is the time for running jobs at the end of a term.
 const stopTime = 10 * time.Second
 
 // Client is a *river.Client.
@@ -23,11 +23,11 @@ type Client interface {
 }
 
 // Run works a queue on the leading process until ctx ends. In each term of this process
-// open is called for a new *river.Client, with MaxWorkers 1 for jobs that must not overlap.
+// open is called for a new *river.Client, with MaxWorkers 1 for jobs without overlap.
 //
 // The context of the jobs ends with the lock, and has the token for fence.FromContext.
-// When ctx ends, jobs that run may finish within 10 s, and nobody else begins before. If
-// the lock is lost, the next leader may begin beside them. Run returns an error like
+// When ctx ends, running jobs may finish within 10 s, and the next leader begins after the last of the jobs. If
+// the lock is lost, the next leader may begin beside these jobs. Run returns an error like
 // locks.Client.Elect; an error of open or of the start ends the term and is tried again.
 func Run(ctx context.Context, client *locks.Client, key string, open func(l *locks.Lock) (Client, error)) error {
 	return client.Elect(ctx, key, func(ctx context.Context, l *locks.Lock) error {

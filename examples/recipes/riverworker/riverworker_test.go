@@ -28,7 +28,7 @@ type job struct{}
 
 func (job) Kind() string { return "job" }
 
-// done is a job that was worked: by which process, under which token.
+// done is a finished job, with its process and its token.
 type done struct {
 	process int
 	token   fence.Token
@@ -46,8 +46,7 @@ func (w *worker) Work(ctx context.Context, _ *river.Job[job]) error {
 	return nil
 }
 
-// Two processes work a queue of River on SQLite. One of them works all jobs; when it ends,
-// the other one does.
+// Two processes work a queue of River on SQLite. The first process works all jobs, and after its end the second process.
 func TestOneProcessWorks(t *testing.T) {
 	first, err := wardmote.Local(t.Context())
 	if err != nil {

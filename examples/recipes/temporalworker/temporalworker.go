@@ -1,5 +1,5 @@
-// Package temporalworker runs a worker of Temporal on one of several processes, for
-// activities that must never run on two at the same time. Workflows need no lock:
+// Package temporalworker runs a worker of Temporal on a single process of several, for
+// activities that must never run on two processes at the same time. Workflows need no lock:
 // Temporal's server gives each step to one worker.
 package temporalworker
 
@@ -15,9 +15,9 @@ import (
 // open is called for a new worker; a worker cannot be started twice. Activities get ctx
 // and l by open's arguments: ctx ends when the term ends, and l has the token.
 //
-// The term ends when Worker.Stop has returned. It waits for the activities that run, for
-// worker.Options.WorkerStopTimeout: set it to what an activity may take, or the next
-// leader begins beside activities that did not end. If the lock is lost, the next leader
+// The term ends when Worker.Stop has returned. Stop waits for the running activities, for
+// worker.Options.WorkerStopTimeout: set the option to the longest activity, or the next
+// leader begins beside unfinished activities. If the lock is lost, the next leader
 // may begin in any case. Run returns an error like locks.Client.Elect; an error of open, or
 // of the start because the server cannot be reached, ends the term and is tried again.
 func Run(ctx context.Context, client *locks.Client, key string, open func(ctx context.Context, l *locks.Lock) (worker.Worker, error)) error {

@@ -39,7 +39,7 @@ func local(t *testing.T) *locks.Client {
 	return c
 }
 
-// Two processes have a worker, which is a fake. The second starts after the first has
+// Two processes have a fake worker. The second starts after the first has
 // stopped.
 func TestOneWorkerAtATime(t *testing.T) {
 	first := local(t)

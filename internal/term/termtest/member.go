@@ -2,6 +2,7 @@ package termtest
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -295,6 +296,12 @@ func (m *Member) Reached() error {
 	return nil
 }
 
+// NewKey implements replica.Replica.
+func (m *Member) NewKey() (key machine.SessionKey) {
+	_, _ = rand.Read(key[:]) // never fails
+	return key
+}
+
 // Claim implements replica.Replica.
 func (m *Member) Claim(key machine.SessionKey) {
 	m.mu.Lock()
@@ -376,7 +383,11 @@ func (m *Member) Propose(ctx context.Context, cmd machine.Command) (machine.Outc
 			if o, ok := cmd.(machine.Open); ok {
 				m.hear(o.Session)
 			}
-			t.Propose(s, cmd, done)
+			place := t.Propose(s, cmd, done)
+			switch cmd.(type) {
+			case machine.Acquire, machine.Upgrade:
+				return func() { t.TakeBack(s, place) }
+			}
 			return nil
 		},
 	})
