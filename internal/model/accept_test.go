@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// An observed event of a run of the real thing is one that a test can see from outside:
-// the text of the step of the model for which the event stands.
+// An observed event of a run of the real thing is visible from outside: the text of the
+// step of the model for which the event stands.
 type observed string
 
 // acceptance follows a run of the real thing in the model, with all states in which the
@@ -27,7 +27,7 @@ func newAcceptance(r sessions) *acceptance {
 // that confirms a beat or commits an entry has seen so in the run.
 var unseen = []string{
 	"begins a round", "a voter beside its own confirms", "the round of leader",
-	"proposes", "hears that", "ends the round, confirming nothing",
+	"hears that", "ends the round, confirming nothing",
 }
 
 func hidden(text string) bool {
@@ -39,7 +39,7 @@ func hidden(text string) bool {
 	return false
 }
 
-// name is the text of a step, with what the step confirms.
+// name is the text of a step, with the number of confirmed beats.
 func name(l step, before, after sessionState) observed {
 	text := l.String()
 	if !strings.Contains(text, "ends the round") {

@@ -38,7 +38,7 @@ type model[S comparable] struct {
 	show func(s S) string
 }
 
-// A step names what happens. In text, %a and %b stand for the numbers a and b, and %A for
+// A step is a possible event. In text, %a and %b stand for the numbers a and b, and %A for
 // the letter of a.
 type step struct {
 	text string

@@ -54,8 +54,8 @@ func (r sessions) electionSteps(s sessionState, to toSession) {
 	}
 }
 
-// depose stops the earlier leaders that know of the election, and those that can confirm
-// nothing any more: to go on would change nothing for anybody. Their entries may be
+// depose stops the earlier leaders with news of the election, and leaders without a voter to
+// confirm anything any more: to go on would change nothing for anybody. Their entries may be
 // committed still.
 func (r sessions) depose(s *sessionState) {
 	for i := range int(s.elected) {
@@ -215,7 +215,7 @@ func (s *sessionState) grant(c, k int) {
 	s.keys[k].token = s.token
 }
 
-// otherSteps are those of a client that is not looked at in time.
+// otherSteps are the steps of a client without a clock.
 func (r sessions) otherSteps(s sessionState, k int, to toSession) {
 	t := s
 	if s.keys[k].holders>>other&1 != 0 {

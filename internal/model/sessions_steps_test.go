@@ -225,7 +225,7 @@ func (r sessions) receive(s *sessionState, i, c, b int, end uint8) {
 
 func (b *beatState) ack() { *b = beatState{trust: b.trust, acked: 1} }
 
-// roundSteps are those of rounds.run and confirmTerm.
+// roundSteps are rounds.run and confirmTerm.
 func (r sessions) roundSteps(s sessionState, i int, to toSession) {
 	l := &s.leaders[i]
 	leads := !r.leads || int(s.voters[l.voter]) == i
@@ -316,7 +316,7 @@ func (r sessions) commitSteps(s sessionState, i, c int, to toSession) {
 	case proposed:
 		now := int(s.elected)
 		own := i == now && i == int(s.term)
-		// A goroutine of an earlier term that hands its entry to raft only now.
+		// A goroutine of an earlier term hands its entry to raft only now.
 		stale := i < now && now == int(s.term) && s.leaders[i].voter == s.leaders[now].voter
 		if own || stale && !r.termBound {
 			t := s
@@ -344,8 +344,8 @@ func (r sessions) commitSteps(s sessionState, i, c int, to toSession) {
 	}
 }
 
-// drop answers the beats of a client that are at leader i, or those of one kind: the
-// client may send them again.
+// drop answers the beats of a client at leader i, all or of a kind: the client may send
+// them again.
 func (s *sessionState) drop(i, c int, kind uint8) {
 	for b := range s.clients[c].beats {
 		if beat := &s.clients[c].beats[b]; kind == 0 || beat.at[i] == kind {

@@ -9,6 +9,9 @@ import (
 )
 
 func (r shards) bounds() string {
+	if r.steady {
+		return fmt.Sprintf("%d callers, %d shards", r.callers, r.from)
+	}
 	return fmt.Sprintf("%d callers, %d shards and a change to %d", r.callers, r.from, 3-r.from)
 }
 
@@ -16,8 +19,10 @@ func TestShardsHaveOneOwner(t *testing.T) {
 	name, all := "shards.txt", []shards{allShardRules()}
 	all[0].alike = true
 	if testrounds.Full() {
-		name, all = "shards_full.txt", append(all, all[0], all[0])
-		all[1].from, all[2].callers = 2, 3
+		name, all = "shards_full.txt", append(all, all[0], all[0], all[0])
+		all[1].from = 2
+		all[2].callers, all[2].steady = 3, true
+		all[3].from, all[3].steady = 2, true
 	}
 	var text strings.Builder
 	for _, r := range all {

@@ -19,6 +19,7 @@ const (
 type shards struct {
 	callers int
 	from    uint8 // shards at the start; the other number is 3 less from
+	steady  bool  // the number of shards does not change
 	alike   bool  // states that differ by the names of the callers alone count as one
 
 	// Rules. A false rule has been taken out.
@@ -146,7 +147,7 @@ func (r shards) steps(s shardState, to func(step, shardState)) {
 	}
 }
 
-// rename orders the callers by what is known of them.
+// rename puts the callers in the order of their ranks.
 func (r shards) rename(s shardState) shardState {
 	for range r.callers - 1 {
 		for c := range r.callers - 1 {
@@ -168,7 +169,7 @@ func (r shards) rename(s shardState) shardState {
 	return s
 }
 
-// rank is everything about a caller in one number.
+// rank is a number with everything about a caller.
 func (s *shardState) rank(c int) (n uint64) {
 	cl := &s.callers[c]
 	for _, f := range [...]uint8{cl.life, cl.listed, cl.later, cl.number, cl.over, cl.closing, cl.mine, cl.resized} {
@@ -195,7 +196,7 @@ func (r shards) groupSteps(s shardState, to func(step, shardState)) {
 	for i := range s.number {
 		held = held || s.holders[i] != 0
 	}
-	if s.next == 0 && s.changed == 0 {
+	if s.next == 0 && s.changed == 0 && !r.steady {
 		t := s
 		t.next, t.changed, t.assigned = 3-s.number, 1, [mostShards]uint8{}
 		to(step{text: "the operator changes the number of shards"}, t)
@@ -228,7 +229,9 @@ func (r shards) callSteps(s shardState, c int, to func(step, shardState)) {
 	is := func(text string, t shardState) { to(step{text, c, 0}, t) }
 	if cl == (callerState{}) {
 		for n := uint8(1); n <= mostShards; n++ {
-			r.enlist(s, c, n, to)
+			if n == r.from || !r.steady {
+				r.enlist(s, c, n, to)
+			}
 		}
 		return
 	}
@@ -353,7 +356,7 @@ func (r shards) sessionSteps(s shardState, c int, to func(step, shardState)) {
 	}
 }
 
-// turnSteps are those of shardRun, and of the shard's key.
+// turnSteps are the steps of a shardRun, and of the shard's key.
 func (r shards) turnSteps(s shardState, c, i int, to func(step, shardState)) {
 	cl := s.callers[c]
 	is := func(text string, change func(t *shardState, x *callerState)) {

@@ -62,6 +62,11 @@ type Cluster struct {
 	members  []*Member
 	check    bool
 	stalled  time.Duration
+
+	proposals struct {
+		kept bool
+		list []Proposal
+	}
 }
 
 var made atomic.Uint64 // clusters so far: every ID is another

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/term"
 	"github.com/wardmote/wardmote/internal/wakeup"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -47,6 +48,7 @@ func (l *leadership) Leads(number uint64) bool {
 // another leader has been elected.
 func (l *leadership) Commit(entry []byte) (any, wire.Code) {
 	l.wait()
+	l.c.note(l.number, entry)
 	fate := l.c.entries.wait()
 	l.wait()
 	switch fate {
@@ -68,6 +70,39 @@ func (l *leadership) Commit(entry []byte) (any, wire.Code) {
 		return nil, wire.CodeUnknown
 	}
 	return outcomes, wire.CodeOK
+}
+
+// A Proposal is a command that a leader has handed to the log, in any entry.
+type Proposal struct {
+	Leader  uint64 // its term
+	Command machine.Command
+}
+
+// note keeps the commands of an entry for Proposals.
+func (c *Cluster) note(leader uint64, entry []byte) {
+	commands, err := machine.DecodeEntry(entry)
+	if err != nil {
+		return // applyLocked tells
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.proposals.kept {
+		return
+	}
+	for _, cmd := range commands {
+		c.proposals.list = append(c.proposals.list, Proposal{leader, cmd})
+	}
+}
+
+// Proposals returns the commands handed to the log since the call before, held and lost ones
+// included. The first call begins to keep them.
+func (c *Cluster) Proposals() []Proposal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.proposals.kept = true
+	list := c.proposals.list
+	c.proposals.list = nil
+	return list
 }
 
 func (l *leadership) Stalled() time.Duration {
@@ -235,8 +270,7 @@ type rounds struct {
 
 type question struct {
 	ctx    context.Context // the same for all questions of a round
-	voter  string
-	number uint64 // the leader's term
+	yes    bool            // the honest answer, when the question came
 	answer func(bool)
 }
 
@@ -283,8 +317,8 @@ func (c *Cluster) AnswerRound(yes bool) {
 	}
 }
 
-// AnswerHonestly answers the questions of all held rounds, if there are any: each voter
-// compares terms now. Later rounds are held as before.
+// AnswerHonestly answers the questions of all held rounds, if there are any: each voter has
+// compared terms when it was asked, and its answer was slow. Later rounds are held as before.
 func (c *Cluster) AnswerHonestly() (any bool) {
 	r := &c.rounds
 	r.mu.Lock()
@@ -295,11 +329,8 @@ func (c *Cluster) AnswerHonestly() (any bool) {
 		if q.ctx.Err() != nil {
 			continue // nobody waits any more
 		}
-		c.mu.Lock()
-		yes := c.promised[q.voter] <= q.number
-		c.mu.Unlock()
 		any = true
-		q.answer(yes)
+		q.answer(q.yes)
 	}
 	return any
 }
@@ -337,6 +368,9 @@ func (c *Cluster) CutVoters(n int) {
 
 // ask is term.Config.Ask: a voter compares terms with the leader.
 func (c *Cluster) ask(ctx context.Context, voter string, number uint64, answer func(bool)) {
+	c.mu.Lock()
+	honest := c.promised[voter] <= number
+	c.mu.Unlock()
 	r := &c.rounds
 	r.mu.Lock()
 	if r.last != ctx {
@@ -350,16 +384,16 @@ func (c *Cluster) ask(ctx context.Context, voter string, number uint64, answer f
 		answer(yes)
 		return
 	case r.held:
-		r.waiting = append(r.waiting, question{ctx, voter, number, answer})
+		r.waiting = append(r.waiting, question{ctx, honest, answer})
 		r.mu.Unlock()
 		r.arrived.Wake()
 		return
 	}
 	r.mu.Unlock()
 	c.mu.Lock()
-	yes, cut := c.promised[voter] <= number, c.cut[voter]
+	cut := c.cut[voter]
 	c.mu.Unlock()
 	if !cut {
-		answer(yes)
+		answer(honest)
 	}
 }
