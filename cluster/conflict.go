@@ -268,16 +268,20 @@ func (n *Node) askNamesakes() {
 // askNamesake asks one namesake, and notes the conflict if it answers. The younger one
 // fails if it has known of the other since before it was ready, however long the answer
 // took: early. A member that has served does not give way to a process that comes later
-// and says that it is older.
+// and says that it is older, nor does a member with the voter role give way to a process
+// without.
 func (n *Node) askNamesake(s member.Sighting, early bool) {
 	ctx, cancel := context.WithTimeout(n.ctx, timing.Dial)
 	defer cancel()
 	var who wire.WhoAnswer
-	err := n.peers.AskInto(ctx, s.Process, wire.Who, nil, &who)
-	if err != nil || who.Name != n.self.Name || who.Boot == n.self.Boot {
+	f, err := n.peers.Ask(ctx, s.Process, wire.Who, nil)
+	if err != nil || f.Code != wire.CodeOK || wire.Unmarshal(f.Body, &who) != nil || who.Name != n.self.Name || who.Boot == n.self.Boot {
 		return
 	}
 	n.conflict(s.Process, "two running members of one name")
+	if f.Mere && n.provesVoter() {
+		return // under a certificate that others share: a voter's name would be anybody's to stop
+	}
 	if early && who.Boot < n.self.Boot {
 		n.fail(&ConfigError{"Config.Name", fmt.Sprintf("%q is the name of a running member at %s", n.self.Name, s.Addr)})
 	}

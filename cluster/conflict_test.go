@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"crypto/x509"
 	"errors"
 	"strings"
 	"testing"
@@ -169,4 +170,38 @@ func TestANamesakeIsAskedUntilItAnswers(t *testing.T) {
 		}
 		b.ready(n2)
 	})
+}
+
+// Where members share certificates, a process without the voter role can claim any name. It
+// stops no voter of the name that starts; an elder voter does.
+func TestAMereNamesakeStopsNoVoter(t *testing.T) {
+	for _, elderVotes := range []bool{false, true} {
+		inBubble(t, func(b *bubble) {
+			ca := newCertifier(b.t)
+			shared := func(voter bool) func(*Config) {
+				return func(c *Config) {
+					suffix := ""
+					if !voter {
+						suffix = "?role=member"
+					}
+					ca.certified(suffix)(c)
+					c.Security.Identity = func(leaf *x509.Certificate) (string, Role, error) {
+						if leaf.URIs[0].RawQuery != "" {
+							return "", RoleMember, nil
+						}
+						return "", RoleVoter, nil
+					}
+					c.Voting.Thin = !voter
+				}
+			}
+			b.form(shared(true))
+			b.join("elder", thin, shared(elderVotes), func(c *Config) { c.Name = "x" })
+			x := b.start("x", thin, shared(true))
+			time.Sleep(10 * time.Second)
+			var bad *ConfigError
+			if err := x.Err(); errors.As(err, &bad) != elderVotes {
+				t.Errorf("the elder votes %t: the voter that starts got %v", elderVotes, err)
+			}
+		})
+	}
 }

@@ -87,9 +87,11 @@ func (n *Node) method() auth.Method {
 // mayVote reports whether the own certificate, which may have been replaced, still
 // allows this member to vote.
 func (n *Node) mayVote() bool {
-	if n.cfg.Voting.Thin {
-		return false
-	}
+	return !n.cfg.Voting.Thin && n.provesVoter()
+}
+
+// provesVoter reports whether the own certificate has the voter role, as every secret has.
+func (n *Node) provesVoter() bool {
 	if n.certs == nil {
 		return true
 	}

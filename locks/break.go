@@ -12,7 +12,8 @@ import (
 )
 
 // Break takes the grant of key with token t away from its holder, on an
-// operator's order. A Set is taken away as a whole. When Break returns nil, the
+// operator's order. A Set is taken away as a whole. The token of any lock of the option
+// Sticky names the grant that the lock belongs to. When Break returns nil, the
 // grant no longer holds the key, and the key is safe to use: either the
 // holder's client ended the lock, with a *LostError of reason Broken, before
 // releasing the key; or no beat of the holder arrived, and the holder's session
@@ -46,10 +47,14 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 	if err != nil {
 		return callError("break", key, err)
 	}
-	if listed, beyond := findGrant(a.Status, token); !listed && !beyond {
-		if len(a.Status.Holders) > 0 {
-			return heldBy(key, a.Status.Holders[0])
-		}
+	named := token // the grant's own token
+	switch listed, beyond := findGrant(a.Status, token); {
+	case listed, beyond:
+	case mayBeInBlock(a.Status, token):
+		named = a.Status.Holders[0].Token
+	case len(a.Status.Holders) > 0:
+		return heldBy(key, a.Status.Holders[0])
+	default:
 		return fmt.Errorf("%w: %q (token %d)", ErrNotHeld, key, uint64(t))
 	}
 	for {
@@ -59,12 +64,20 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 		switch {
 		case err != nil:
 			return callError("break", key, denied(cluster.VerbBreak, key, err))
+		case out.Code == machine.NotHeld && named != token:
+			if a, err = c.read(ctx, replica.Query{Key: key, Waiters: replica.MaxListed}); err != nil {
+				return callError("break", key, err)
+			}
+			if listed, _ := findGrant(a.Status, named); listed { // the token is above the block
+				return heldBy(key, a.Status.Holders[0])
+			}
+			return nil
 		case out.Code == machine.NotHeld:
 			return c.upgradedError(ctx, key, a.Status, token)
 		case out.Code != machine.OK:
 			return callError("break", key, outcomeError("break", out))
 		}
-		freed, err := c.awaitFreed(ctx, key, token)
+		freed, err := c.awaitFreed(ctx, key, named)
 		if err == nil && !freed {
 			err = new(backoff).wait(ctx, c.closing)
 		}
@@ -75,6 +88,12 @@ func (c *Client) Break(ctx context.Context, key string, t fence.Token) error {
 			return nil
 		}
 	}
+}
+
+// mayBeInBlock reports whether token can be of a block of the only holder's grant, of a lock
+// of the option Sticky. The lock table knows the end of the block.
+func mayBeInBlock(st machine.Status, token machine.Token) bool {
+	return st.Held == 1 && len(st.Holders) == 1 && st.Holders[0].Block > 0 && st.Holders[0].Token < token
 }
 
 // awaitFreed waits until the grant of key with token is gone. If the list of

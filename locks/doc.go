@@ -100,13 +100,17 @@
 //   - Tokens rise for each key. The entry that grants the key also takes a block of tokens
 //     out of the cluster's one counter, and the locks get the tokens of the block in order.
 //     Every later grant, by anybody, after a leader change, from a snapshot too, is counted
-//     on from the end of the block. When the block is used up, the client asks for the key
-//     anew, in the same message that gives the key back, and stands behind the waiters.
+//     on from the end of the block. When half of the block is used up, the client asks for
+//     another one, twice as long, while the locks go on: an entry that the cluster refuses as
+//     soon as another request has come for the key. Without a further block the client asks for
+//     the key anew, in the same message that gives the key back, and stands behind the waiters.
 //     Between keys there is no order: another key may have been granted, with a token above
 //     the block, before a lock of the block is made.
 //   - A successor of a lost cluster begins above all tokens as long as a cluster grants less
-//     than 2^21 in a second. All blocks of a second have half of that together. Beyond,
-//     grants come without a block, and Sticky is Lazy.
+//     than 2^21 in a second. All blocks of a second have half of that together, 2^20. The
+//     budget is shared among clients: none takes more in a second than it leaves for the
+//     others, so alone half a million, and a modest client finds a block however many greedy
+//     ones there are. Beyond, grants come without a block, and Sticky is Lazy.
 //   - Loss is told first. A lock is made only while the session's trust is open, by a reading
 //     of both clocks at that moment. So a process that was paused, or whose host slept, makes
 //     no lock of a key that may be another's by then, and its earlier locks are as dead as
@@ -120,8 +124,10 @@
 //     client's own next request stands in the queue behind the other.
 //   - A recall asks every kind of request: a waiter in any mode, a TryAcquire, a set, a tree
 //     above the key, Ask. For an operator a stuck key looks like a held one: Inspect names
-//     the client, and Break takes the key away.
-//   - A cycle of waits is found: the locks of a block appear under the token of the grant.
+//     the client, and Break takes the key away, by the token of the grant or of any lock.
+//   - A cycle of waits is found: the locks of a block appear under the token of the grant. The
+//     cluster cannot know that a key in a cycle is kept without a lock, so a *DeadlockError may
+//     come too early; but the refusal recalls the key, and the next request finds no cycle.
 //
 // # Before you lock
 //

@@ -171,16 +171,21 @@ func (g *grant) markLost(reason Reason, cancels []func()) []func() {
 // holds s.mu.
 func (g *grant) raiseToken(token machine.Token) { g.token = max(g.token, fence.Token(token)) }
 
+// clusterToken returns the token by which the cluster knows the grant: a lock of the option
+// Sticky has a larger one. The caller holds s.mu.
+func (g *grant) clusterToken() fence.Token {
+	if g.kept != nil {
+		return g.kept.token
+	}
+	return g.token
+}
+
 // releaseCleanup returns the cleanup to release the grant in the cluster: to
 // the client named to, unless to is empty. The caller holds s.mu.
 func (g *grant) releaseCleanup(to string) *cleanup {
 	// After an upgrade that was given up, this token may be the previous one.
 	// The cluster accepts the previous token too.
-	token := g.token
-	if g.kept != nil {
-		token = g.kept.token
-	}
-	return &cleanup{ctx: g.traceCtx(), call: g.call, keys: g.keys(), token: token, successor: to, value: g.rare().owed}
+	return &cleanup{ctx: g.traceCtx(), call: g.call, keys: g.keys(), token: g.clusterToken(), successor: to, value: g.rare().owed}
 }
 
 // noteAsked records the first Ask for the key. The caller holds s.mu.

@@ -167,9 +167,10 @@ func Lazy() Option {
 // first token of the block, with Holder.Sticky, and IfToken compares with the last: it may
 // tell of a later lock that was none, and hides no lock.
 //
-// Every Acquire asks the cluster, as with Lazy, while a request for a key above waits, if the
-// client has Trace.Acquiring, and if the sticky locks of the cluster take more than a million
-// tokens in a second.
+// Every Acquire asks the cluster, as with Lazy, while a request for a key above waits, and if the
+// sticky locks take too many tokens in a second: those of one client more than half a million,
+// or those of all clients of the cluster a million. The meta that Trace.Acquiring returns is
+// added to the grant only by a call that asks the cluster: others see the meta of that call.
 //
 // A client keeps 10,000 keys at most without a lock. These count for ErrTooManyKeys.
 // Downgrade, Upgrade and SetValue match ErrWrongMode. HandOver gives the key away. Sticky

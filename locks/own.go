@@ -132,13 +132,14 @@ func (c *Client) ownKeys(prefix, from string, limit int) (list []Status, next st
 // describeGrant adds a grant of this session to the state of a key. The caller holds s.mu.
 func (s *session) describeGrant(st *Status, g *grant, now time.Time) {
 	st.Holding++
-	st.Token = max(st.Token, g.token)
+	token := g.clusterToken()
+	st.Token = max(st.Token, token)
 	if len(st.Holders) == maxOwnEach {
 		return
 	}
 	st.Holders = append(st.Holders, Holder{
-		Client: s.c.name(), Node: s.c.rep.Member(), Self: true, Ref: s.id.Ref().String(), Token: g.token, Mode: Mode(g.mode), Keys: len(g.keys()),
-		Acquired: g.since, Left: max(0, s.trust.ttl-now.Sub(s.trust.sent.at)), Asked: g.asked,
+		Client: s.c.name(), Node: s.c.rep.Member(), Self: true, Ref: s.id.Ref().String(), Token: token, Mode: Mode(g.mode), Keys: len(g.keys()),
+		Acquired: g.since, Left: max(0, s.trust.ttl-now.Sub(s.trust.sent.at)), Asked: g.asked, Sticky: g.kept != nil,
 	})
 }
 

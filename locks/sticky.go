@@ -21,13 +21,37 @@ type kept struct {
 
 	// Guarded by the session's mu.
 	next   fence.Token // of the next lock
-	last   fence.Token // of the block: no lock has a larger token
+	last   fence.Token // of the block: no lock of the block has a larger token
+	after  tokens      // the block to come: see extend
+	asked  bool        // for the block to come
 	ending bool        // the context of the last lock may not have ended yet
+}
+
+// tokens is a block of tokens; zero: none.
+type tokens struct{ first, last fence.Token }
+
+// turn begins the block to come, if the present one is used up. Without a token left turn
+// returns false. The caller holds s.mu.
+func (k *kept) turn() bool {
+	if k.next > k.last && k.after != (tokens{}) {
+		k.next, k.last, k.after, k.asked = k.after.first, k.after.last, tokens{}, false
+	}
+	return k.next <= k.last
+}
+
+// wantsMore reports whether it is time to ask for the block to come, and notes that it was
+// asked for. The caller holds s.mu.
+func (k *kept) wantsMore() bool {
+	if left := k.last + 1 - k.next; k.asked || left > fence.Token(k.block)/2 {
+		return false
+	}
+	k.asked = true
+	return true
 }
 
 const (
 	maxKept    = 10_000 // keys of a session without a lock
-	firstBlock = 16     // tokens of a key's first block; each block that was used up doubles the next
+	firstBlock = 16     // tokens of a key's first block; the next block is twice as long
 )
 
 // newKept returns the kept key of the grant that out reports, for the request of w.
@@ -51,21 +75,25 @@ func (c *Client) reacquire(ctx, parent context.Context, req *acquireRequest) *Lo
 	if s == nil {
 		return nil
 	}
-	return s.reacquire(ctx, parent, req)
+	l, more := s.reacquire(ctx, parent, req)
+	if more != nil {
+		c.goTask(func() { s.extend(more) })
+	}
+	return l
 }
 
 // reacquire is Client.reacquire. The clocks are read with s.mu held, so that no end of the
-// session comes in between.
-func (s *session) reacquire(ctx, parent context.Context, req *acquireRequest) *Lock {
+// session comes in between. If more is not nil, the caller starts extend for it.
+func (s *session) reacquire(ctx, parent context.Context, req *acquireRequest) (l *Lock, more *kept) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.kept[req.key]
-	if k == nil || k.ending || k.next > k.last || k.meta != req.meta || s.refusal() != nil {
-		return nil
+	if k == nil || k.ending || k.meta != req.meta || s.refusal() != nil || !k.turn() {
+		return nil, nil
 	}
 	now, began := s.c.readClocks()
 	if s.trust.remaining(now) <= 0 {
-		return nil
+		return nil, nil
 	}
 	if req.began.IsZero() { // without Trace.Acquiring
 		req.began = began
@@ -101,7 +129,34 @@ func (s *session) reacquire(ctx, parent context.Context, req *acquireRequest) *L
 		default:
 		}
 	}
-	return g.lock
+	if k.wantsMore() {
+		return g.lock, k
+	}
+	return g.lock, nil
+}
+
+// extend asks the cluster for the block that follows the present one, while the locks of the
+// present one go on: a caller waits for the cluster only if the cluster takes longer than the
+// second half of a block. On failure, and if the cluster has no tokens to spare or another
+// request has come for the key, the block that is used up makes the next request ask anew.
+func (s *session) extend(k *kept) {
+	ctx, cancel := context.WithTimeout(s.ctx, grace(s.ttl))
+	defer cancel()
+	s.mu.Lock()
+	cmd := machine.Extend{Session: s.id, Token: machine.Token(k.token), Last: machine.Token(k.last), Block: min(2*uint32(k.block), machine.MaxBlock)}
+	s.mu.Unlock()
+	out, err := s.propose(ctx, func(seen []uint64) machine.Command {
+		cmd.Seen = seen
+		return cmd
+	})
+	if err != nil || out.Code != machine.OK || out.Block == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// If the key was given back meanwhile, nobody has the kept key, and nobody uses the block.
+	k.block = uint16(cmd.Block)
+	k.after = tokens{fence.Token(out.Token) + 1, fence.Token(out.Token) + fence.Token(out.Block)}
 }
 
 // keep keeps the key of g, whose lock was released, unless another request waits for the

@@ -49,28 +49,116 @@ func TestStickyReacquireIsLocal(t *testing.T) {
 			}
 		}
 		m.SetFaults(termtest.Faults{})
-		for want := 2 * firstBlock; want <= 2*machine.MaxBlock; want *= 2 {
-			used := l.Token()
-			release(t, l)
-			l = acquire(t, a, "k", Sticky()) // asks for further tokens, and gives the old ones back
-			if l.Token() <= used {
-				t.Errorf("token %d after %d", l.Token(), used)
-			}
-			if n := w.Sent(isAcquire) - sent; n != 1 || w.Sent(isRelease) != 0 {
-				t.Errorf("%d acquires and %d releases", n, w.Sent(isRelease))
-			}
-			sent = w.Sent(isAcquire)
-			for range min(want, machine.MaxBlock) {
-				release(t, l)
-				l = acquire(t, a, "k", Sticky())
-			}
-			if w.Sent(isAcquire) != sent {
-				t.Errorf("a block of less than %d tokens", want)
-			}
+		used := l.Token()
+		release(t, l)
+		l = acquire(t, a, "k", Sticky()) // asks for further tokens, and gives the old ones back
+		if l.Token() <= used {
+			t.Errorf("token %d after %d", l.Token(), used)
+		}
+		if n := w.Sent(isAcquire) - sent; n != 1 || w.Sent(isRelease) != 0 {
+			t.Errorf("%d acquires and %d releases", n, w.Sent(isRelease))
 		}
 		if err := w.Check(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// The next block is there when the present one ends: nobody waits for it. The next grant by
+// another client has a larger token than all of them.
+func TestTheNextBlockIsThereInTime(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.SetCheck(false)
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k", Sticky())
+		m.SetFaults(termtest.Faults{Latency: time.Millisecond})
+		sent, extended := w.Sent(isAcquire), new(atomic.Int32)
+		m.SetHooks(termtest.Hooks{Proposed: func(cmd machine.Command) {
+			if _, is := cmd.(machine.Extend); is {
+				extended.Add(1)
+			}
+		}})
+		for range 1000 {
+			before := l.Token()
+			release(t, l)
+			time.Sleep(time.Millisecond)
+			began := time.Now()
+			if l = acquire(t, a, "k", Sticky()); time.Since(began) != 0 || l.Token() <= before {
+				t.Fatalf("token %d after %d, waited for %v", l.Token(), before, time.Since(began))
+			}
+		}
+		settle()
+		if n := w.Sent(isAcquire) - sent; n != 0 || extended.Load() < 4 || extended.Load() > 8 {
+			t.Errorf("%d acquires, %d blocks", n, extended.Load())
+		}
+		m.SetFaults(termtest.Faults{})
+		release(t, l)
+		s := a.currentSession()
+		s.mu.Lock()
+		last := max(s.kept["k"].last, s.kept["k"].after.last)
+		s.mu.Unlock()
+		if next := acquire(t, b, "k"); next.Token() <= last {
+			t.Errorf("token %d, although %d is reserved", next.Token(), last)
+		}
+		if err := w.Check(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The token of a lock names the grant, also for Break and Ask: a token of a block is shown by
+// the resource that the lock protects. The client's own view has the cluster's token.
+func TestATokenOfABlockNamesTheGrant(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		var l *Lock
+		for range 3 {
+			if l != nil {
+				release(t, l)
+			}
+			l = acquire(t, a, "k", Sticky())
+		}
+		st, err := b.Inspect(bg, "k")
+		if err != nil || len(st.Holders) != 1 {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		own, _ := a.ownKeys("", "", 10)
+		if len(own) != 1 || own[0].Holders[0].Token != st.Holders[0].Token || !own[0].Holders[0].Sticky {
+			t.Errorf("%+v; the cluster shows token %d", own, st.Holders[0].Token)
+		}
+		if err := b.Break(bg, "k", l.Token()+firstBlock); !hasType[*HeldError](err) {
+			t.Errorf("a token above the block: %v", err)
+		}
+		if err := b.Break(bg, "k", l.Token()); err != nil {
+			t.Error(err)
+		}
+		settle()
+		wantLost(t, l, Broken)
+	})
+}
+
+// A kept key can close a cycle of waits only as far as the cluster knows. The refusal recalls
+// the key, and the next request is granted.
+func TestAKeptKeyClosesACycleOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, _ := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		other := acquire(t, b, "other")
+		l := acquire(t, a, "k", Sticky())
+		wait := waiting(t, context.WithoutCancel(l.Context()), a, "other") // goes on after the release
+		release(t, l)
+		if n := keptKeys(a); n != 1 {
+			t.Fatalf("%d keys kept", n)
+		}
+		if _, err := b.Acquire(other.Context(), "k"); !hasType[*DeadlockError](err) {
+			t.Errorf("with the key kept: %v", err)
+		}
+		settle()
+		release(t, acquire(t, b, "k"))
+		release(t, other)
+		release(t, wait.ok(t))
 	})
 }
 
@@ -359,9 +447,17 @@ func TestStickyWithCloseHandOverAndDeadlocks(t *testing.T) {
 func TestStickyWithoutTokens(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, _ := w.client(t, "a")
-		for i := range machine.MaxReserved / machine.MaxBlock {
-			w.Must(machine.Open{Session: machine.SessionID{1, 2, 3}, Client: "greedy", Node: "n", TTL: 1_000})
-			w.Apply(machine.Acquire{Session: machine.SessionID{1, 2, 3}, Seq: uint64(i + 1), Key: fmt.Sprint("g", i), Spec: machine.Spec{Block: machine.MaxBlock}})
+		release(t, acquire(t, a, "other"))
+		s := a.currentSession()
+		for i := 0; ; i++ { // the client's share of a second
+			s.mu.Lock()
+			s.lastSeq++
+			seq := s.lastSeq
+			s.mu.Unlock()
+			out := w.Must(machine.Acquire{Session: s.id, Seq: seq, Key: fmt.Sprint("g", i), Spec: machine.Spec{Block: machine.MaxBlock}})
+			if out.Block == 0 {
+				break
+			}
 		}
 		l := acquire(t, a, "k", Sticky())
 		release(t, l)

@@ -37,7 +37,7 @@ type Trace struct {
 	// returns takes the place of the call's in the functions below, and nowhere else;
 	// nil keeps the call's. The returned meta is added to the grant's Meta, for other
 	// clients to see; entries of the call itself win, and meta that does not fit is
-	// left out as a whole. Acquiring is followed by Acquired or AcquireFailed, once. It is
+	// left out as a whole. A lock of Sticky that needs no request adds no meta. Acquiring is followed by Acquired or AcquireFailed, once. It is
 	// not called for a lock that joins its owner's grant or request (see Reentrant).
 	Acquiring func(context.Context, LockEvent) (_ context.Context, meta map[string]string)
 

@@ -42,7 +42,7 @@
 // answer. Systems with weaker guarantees have tables of their own.
 //
 // Each peer has its usual client library, with one connection for each member: etcd's
-// concurrency package, go-zookeeper's lock, SET NX with a deleting script on Redis. The
+// concurrency package and the RWMutex of its recipes, go-zookeeper's lock, SET NX with a deleting script on Redis. The
 // servers have their defaults, but ZooKeeper a tick of 500 ms in place of 2 s, and Redis
 // neither snapshots nor a log.
 //

@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
@@ -236,4 +237,17 @@ func (e etcdCaller) acquire(ctx context.Context, key string) (func(context.Conte
 		return nil, err
 	}
 	return m.Unlock, nil
+}
+
+// acquireShared uses the RWMutex of etcd's recipes, which takes no context.
+func (e etcdCaller) acquireShared(ctx context.Context, key string, writer bool) (func(context.Context) error, error) {
+	m := recipe.NewRWMutex(e.s, "/bench-shared/"+key)
+	lock, unlock := m.RLock, m.RUnlock
+	if writer {
+		lock, unlock = m.Lock, m.Unlock
+	}
+	if err := lock(); err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return unlock() }, ctx.Err()
 }

@@ -42,9 +42,9 @@ type setCaller interface {
 	acquireAll(ctx context.Context, keys []string) (release func(context.Context) error, err error)
 }
 
-// A sharedCaller acquires keys for readers.
+// A sharedCaller acquires keys that readers share, as a reader or as the writer.
 type sharedCaller interface {
-	acquireShared(ctx context.Context, key string) (release func(context.Context) error, err error)
+	acquireShared(ctx context.Context, key string, writer bool) (release func(context.Context) error, err error)
 }
 
 // A lazyCaller acquires a key whose release waits for nothing.

@@ -138,7 +138,10 @@ func (w wardmoteCaller) acquire(ctx context.Context, key string) (func(context.C
 	return l.Release, nil
 }
 
-func (w wardmoteCaller) acquireShared(ctx context.Context, key string) (func(context.Context) error, error) {
+func (w wardmoteCaller) acquireShared(ctx context.Context, key string, writer bool) (func(context.Context) error, error) {
+	if writer {
+		return w.acquire(ctx, key)
+	}
 	l, err := w.c.Acquire(ctx, key, locks.Shared())
 	if err != nil {
 		return nil, err

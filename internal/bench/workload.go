@@ -191,10 +191,7 @@ func readers(n int, p float64) func(context.Context, caller, int, *rand.Rand) (t
 		}
 		key := fmt.Sprint("read-", r.IntN(n))
 		return timed(ctx, func() (func(context.Context) error, error) {
-			if r.Float64() < p {
-				return s.acquireShared(ctx, key)
-			}
-			return c.acquire(ctx, key)
+			return s.acquireShared(ctx, key, r.Float64() >= p)
 		})
 	}
 }

@@ -134,8 +134,17 @@ func (h *heartbeats) await(c *dialled, id raft.ServerID, args *raft.AppendEntrie
 	h.wg.Go(func() {
 		defer close(late.done)
 		late.err = h.t.receive(c, id, &request, &late.resp)
-		h.note(id, &request, &late.resp, began, late.err)
+		h.noteLate(id, &request, late, began)
 	})
+}
+
+// noteLate notes the end of an exchange that went on after its heartbeat was answered. The
+// failure of an exchange of a former term says nothing of the server in the present one, in
+// which the server may have answered since.
+func (h *heartbeats) noteLate(id raft.ServerID, request *raft.AppendEntriesRequest, late *lateHeartbeat, began time.Time) {
+	if late.err == nil || h.t.reach.serving(string(id), request.Term) {
+		h.note(id, request, &late.resp, began, late.err)
+	}
 }
 
 // take returns the exchange with a server that goes on in the term, or nil, and forgets it.

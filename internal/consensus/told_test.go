@@ -260,3 +260,23 @@ func TestACutOffLeaderStepsDown(t *testing.T) {
 		})
 	}
 }
+
+// TestALateFailureIsOfItsTerm: the failure of a heartbeat of a former term says nothing of the
+// server in the present term; one of the present term counts.
+func TestALateFailureIsOfItsTerm(t *testing.T) {
+	for failed, fails := range map[uint64]bool{3: false, 4: true} {
+		x := &transport{told: newTold(nil), contacts: newContacts(), reach: newReach()}
+		x.reach.serves = func(_ string, term uint64) bool { return term == 4 }
+		h := newHeartbeats(x)
+		began := time.Now()
+		h.note("a", &raft.AppendEntriesRequest{Term: 4}, &raft.AppendEntriesResponse{Term: 4, Success: true}, began, nil)
+		h.noteLate("a", &raft.AppendEntriesRequest{Term: failed}, &lateHeartbeat{term: failed, err: errors.New("gone")}, began)
+		if x.reach.down["a"] != fails || x.told.contact("a", 4).IsZero() != fails {
+			t.Errorf("after a failure of term %d: down %t, contact %v", failed, x.reach.down["a"], x.told.contact("a", 4))
+		}
+		h.noteLate("a", &raft.AppendEntriesRequest{Term: 3}, &lateHeartbeat{term: 3, resp: raft.AppendEntriesResponse{Term: 3, Success: true}}, began)
+		if x.reach.down["a"] {
+			t.Error("an answer is no sign of life")
+		}
+	}
+}

@@ -152,23 +152,26 @@ func (m *moot) refuses(silent wire.Type) {
 	}
 }
 
-// An honest guest ends its locks before the founding, and its TTL counts.
+// An honest guest ends its locks before the founding, and its TTL counts. A guest that lies
+// about the TTL has the successor wait for minutes at most.
 func TestAGuestRetiresForARecover(t *testing.T) {
-	inMoot(t, func(m *moot) {
-		c, old := m.dies()
-		d := m.start("d", nil, func(c *Config) { c.InitialSize = 0 })
-		if err := d.Adopt(*c.Value()); err != nil {
-			t.Fatal(err)
-		}
-		d.mere.Store(true)
-		d.bound = 60_000
-		if err := c.recovers(time.Minute, "a", "b"); err != nil {
-			t.Fatal(err)
-		}
-		if v := c.Value(); v.TTL != 60_000 || d.retired != old {
-			t.Errorf("recovered to %+v, the guest has retired from %v", v, d.retired)
-		}
-	})
+	for bound, want := range map[uint64]uint64{60_000: 60_000, machine.MaxTTL: 300_000} {
+		inMoot(t, func(m *moot) {
+			c, old := m.dies()
+			d := m.start("d", nil, func(c *Config) { c.InitialSize = 0 })
+			if err := d.Adopt(*c.Value()); err != nil {
+				t.Fatal(err)
+			}
+			d.mere.Store(true)
+			d.bound = bound
+			if err := c.recovers(time.Minute, "a", "b"); err != nil {
+				t.Fatal(err)
+			}
+			if v := c.Value(); v.TTL != want || d.retired != old {
+				t.Errorf("recovered to %+v, the guest has retired from %v", v, d.retired)
+			}
+		})
+	}
 }
 
 // A cluster founded by a clock years ahead is recovered: each member knows the tokens of

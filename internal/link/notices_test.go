@@ -67,7 +67,7 @@ func TestOnlyALeaderTellsUnasked(t *testing.T) {
 }
 
 // A leader's word is heard from its answer to Attach on, and no token but of a session
-// of this member counts.
+// of this member counts: the last one of a block, which a lock may have without a word.
 func TestALeaderTellsUnasked(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		heard := s.listen()
@@ -80,12 +80,12 @@ func TestALeaderTellsUnasked(t *testing.T) {
 		_ = st.Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: 5, Voters: []wire.VoterState{{Addr: "x"}}}))
 		_ = st.Notify(wire.Bound, wire.Marshal(&wire.AttachAnswer{TTL: 7000}))
 		_ = st.Notify(wire.Event, machine.AppendEvent(nil, machine.Event{Kind: machine.EventGranted, Session: key(9).ID(), Token: 99}))
-		_ = st.Notify(wire.Event, machine.AppendEvent(nil, machine.Event{Kind: machine.EventGranted, Session: key(1).ID(), Token: 42}))
+		_ = st.Notify(wire.Event, machine.AppendEvent(nil, machine.Event{Kind: machine.EventGranted, Session: key(1).ID(), Token: 42, Block: 16}))
 		s.settle()
 		if got := heard(); !slices.Equal(got, []uint64{5}) {
 			t.Errorf("told of voters in the terms %v", got)
 		}
-		if token, _, bound := s.k.Seen(); token != 42 || bound != 7*time.Second || len(events) != 1 {
+		if token, _, bound := s.k.Seen(); token != 42+16 || bound != 7*time.Second || len(events) != 1 {
 			t.Errorf("seen token %d, bound %v, %d events", token, bound, len(events))
 		}
 	})

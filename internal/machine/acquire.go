@@ -66,6 +66,7 @@ func (s *State) acquire(owner *session, c *Acquire) Outcome {
 		return out
 	}
 	if out := s.waitsForEver(owner, &w, keys, p.index); out.Code != 0 {
+		s.recallCycle(out)
 		return s.refuse(owner, c.Seq, out)
 	}
 	return s.enqueue(owner, &w, keys, p.index)

@@ -50,7 +50,7 @@ func (s *State) apply(c Command) Outcome {
 	case LeaderStart:
 		return s.leaderStart(c)
 	case Raise, Lift, Bound, Open, Close, Silence, Hear, Expire, Acquire, Upgrade, Downgrade, SetValue,
-		Withdraw, Release, Ask, Break, EndDelay, Forget, SetCapacity, Enlist, Delist, Decline, Resize, Assign, Dismiss, Reshard, EndSession, EndSlice:
+		Withdraw, Release, Ask, Break, EndDelay, Forget, SetCapacity, Enlist, Delist, Decline, Resize, Assign, Dismiss, Reshard, EndSession, EndSlice, Extend:
 	default:
 		return bad("Command", 0)
 	}
@@ -89,6 +89,8 @@ func (s *State) apply(c Command) Outcome {
 		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.withdraw(o, &c) })
 	case Release:
 		return s.fromSession(c.Session, c.Seen, func(o *session) Outcome { return s.release(o, c) })
+	case Extend:
+		return s.fromUsable(c.Session, c.Seen, func(o *session) Outcome { return s.extend(o, c) })
 	case SetCapacity:
 		return s.fromUsable(c.Session, c.Seen, func(o *session) Outcome { return s.setCapacity(o, c) })
 	case Ask:

@@ -123,6 +123,8 @@ func (s checker) checkSession(id SessionID, o *session) error {
 		return broken(10, "session %x has a TTL of %d ms", id, o.ttl)
 	case o.ending == 0 && slices.Contains(s.ended, endedBoot{o.node, o.boot, false}):
 		return broken(12, "session %x is open for an ended process", id)
+	case o.second > s.second || o.second == s.second && o.reserved > s.reserved || o.reserved > MaxReserved/2:
+		return broken(10, "session %x has reserved %d tokens in second %d", id, o.reserved, o.second)
 	case !o.spent.valid():
 		return broken(10, "session %x has spent seqs %v", id, o.spent)
 	}

@@ -34,8 +34,9 @@ const (
 	kindSetCapacity = 28
 	kindEndSession  = 29
 	kindEndSlice    = 30
+	kindExtend      = 31
 
-	kinds = kindEndSlice // how many there are
+	kinds = kindExtend // how many there are
 )
 
 // Bits of an encoded Acquire: never renumber. See Spec for the attributes that
@@ -97,6 +98,9 @@ func AppendCommand(dst []byte, c Command) []byte {
 	case SetValue:
 		b := appendUvarints(appendSession(dst, kindSetValue, c.Session), uint64(c.Token), c.Rev)
 		b = appendFlag(appendBytes(b, c.Value), c.Fade)
+		return appendNumbers(b, c.Seen)
+	case Extend:
+		b := appendUvarints(appendSession(dst, kindExtend, c.Session), uint64(c.Token), uint64(c.Last), uint64(c.Block))
 		return appendNumbers(b, c.Seen)
 	case Withdraw:
 		b := appendUvarints(appendSession(dst, kindWithdraw, c.Session), c.Seq)
@@ -240,6 +244,8 @@ func (d *coder) command() Command {
 		return EndSession{Session: r.id(), Ref: SessionRef(r.id())}
 	case kindEndSlice:
 		return EndSlice{Session: r.id()}
+	case kindExtend:
+		return Extend{Session: r.id(), Token: Token(r.uvarint()), Last: Token(r.uvarint()), Block: r.uint32(), Seen: r.seqs()}
 	default:
 		return d.groupCommand(kind)
 	}

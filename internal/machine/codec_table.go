@@ -64,6 +64,7 @@ func codeSession(c *coder, id *SessionID, v **session) {
 	c.flag(&o.revoked)
 	c.byte((*byte)(&o.ending))
 	c.flag(&o.begun)
+	c.numbers(&o.second, &o.reserved)
 	for i := range elements(c, (*[]span)(&o.spent), MaxGaps+1, 2) {
 		c.numbers(&o.spent[i].first, &o.spent[i].last)
 	}

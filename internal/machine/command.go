@@ -139,6 +139,19 @@ type SetValue struct {
 	Seen    []uint64
 }
 
+// Extend reserves up to Block further tokens for the grant Token, which has a block, so that
+// the holder has tokens left when the block ends. Last is the last token of the grant's
+// latest block: a late copy changes nothing. In the outcome OK, Token is the token before
+// the new block and Block the number of its tokens: none for a copy, for a grant that another
+// request has recalled, and if no tokens are left (see State.reserve).
+type Extend struct {
+	Session SessionID
+	Token   Token
+	Last    Token
+	Block   uint32 // 1 up to MaxBlock
+	Seen    []uint64
+}
+
 // Withdraw takes back the request (Session, Seq), whichever state it is in:
 //
 //   - a waiter leaves the queue;
@@ -266,6 +279,7 @@ func (Acquire) command()     {}
 func (Upgrade) command()     {}
 func (Downgrade) command()   {}
 func (SetValue) command()    {}
+func (Extend) command()      {}
 func (Withdraw) command()    {}
 func (Release) command()     {}
 func (Ask) command()         {}

@@ -34,7 +34,7 @@ var (
 	ofAll = []kind{
 		{"acquire", 40}, {"release", 20}, {"withdraw", 8}, {"upgrade", 9}, {"downgrade", 4}, {"set value", 6},
 		{"open", 14}, {"forget", 3}, {"close", 3}, {"expire", 2}, {"silence", 3}, {"hear", 2}, {"end delay", 4},
-		{"break", 3}, {"ask", 3}, {"leader", 2}, {"lift", 3}, {"bound", 1}, {"found", 1}, {"raise", 1}, {"bad", 1}, {"group", 8}, {"capacity", 3}, {"end session", 3}, {"end slice", 6},
+		{"break", 3}, {"ask", 3}, {"leader", 2}, {"lift", 3}, {"bound", 1}, {"found", 1}, {"raise", 1}, {"bad", 1}, {"group", 8}, {"capacity", 3}, {"extend", 4}, {"end session", 3}, {"end slice", 6},
 	}
 	// ofChanges is a world of grants that change their modes and their holders.
 	ofChanges = []kind{
@@ -240,6 +240,14 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 		c := SetCapacity{Session: id, Seq: fresh(), Key: key.Draw(t, "key"), Of: of, Seen: seen()}
 		if c.Compare = rapid.Bool().Draw(t, "compare"); c.Compare {
 			c.From = rapid.Uint32Range(0, 4).Draw(t, "from")
+		}
+		return c
+	case "extend":
+		c := Extend{Session: id, Token: token(), Block: rapid.SampledFrom([]uint32{1, 8, 0, MaxBlock, MaxBlock + 1}).Draw(t, "block"), Seen: seen()}
+		for _, k := range g.keys {
+			if r := s.keys.get(k); r.holder(c.Token) >= 0 {
+				c.Last = r.last - Token(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "late"))
+			}
 		}
 		return c
 	case "end session":

@@ -39,6 +39,9 @@ func (s *State) Cost(c Command) int {
 		return cost
 	case SetValue:
 		return 1 + len(c.Seen)/seenPerUnit + len(c.Value)/1024
+	case Extend:
+		key, _ := s.keyOf(c.Session, c.Token)
+		return 1 + len(c.Seen)/seenPerUnit + levelsOf(key)/2
 	case SetCapacity:
 		return 1 + len(c.Seen)/seenPerUnit + 2*len(s.keys.get(c.Key).queue)
 	case Ask:
@@ -220,11 +223,11 @@ func (s *State) costOfWithdrawing(o *session, seq uint64) int {
 
 func (s *State) costOfBreak(c Break) int {
 	r := s.keys.get(c.Key)
-	i := r.holder(c.Token)
+	i := r.named(c.Token)
 	if i < 0 || r.holders[i].ghost != nil {
 		return s.costOfKeys([]string{c.Key})
 	}
-	return s.costOfFreeing(r.holders[i].session, c.Token)
+	return s.costOfFreeing(r.holders[i].session, r.holders[i].token)
 }
 
 // costOfAsk counts the keys of the grants that are told for the first time.

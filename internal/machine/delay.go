@@ -24,6 +24,7 @@ func (s *State) delayGrant(o *session, seq uint64, at location) {
 		delayed = *g
 	})
 	s.delays[at.token] = at.key
+	s.countGhost(at.key, &delayed, 1)
 	s.revisit(at.key, delayed.Tree) // the client may be waiting already
 	s.step.events = append(s.step.events, Event{Kind: EventDelayed, Key: at.key, Token: at.token, Delay: delayed.Delay})
 }
@@ -57,6 +58,7 @@ func (s *State) freeGhost(key string, i int) {
 	r := s.keys.get(key)
 	token, tree := r.holders[i].token, r.holders[i].Tree
 	delete(s.delays, token)
+	s.countGhost(key, &r.holders[i], -1)
 	s.change(key, func(r *record) { r.removeHolder(i) })
 	s.revisit(key, tree)
 }

@@ -21,12 +21,14 @@
 //     platform and in every process, also when a State was restored from an image
 //     on the way.
 //   - Apply neither panics on nor stops at any command from DecodeEntry.
-//   - A refusal changes nothing, with three exceptions. Seen is noted if the session
+//   - A refusal changes nothing, with four exceptions. Seen is noted if the session
 //     is open, the list within its limits and the command in the table's format.
 //     The seq of a refused Acquire, Upgrade or SetCapacity can be spent, and so is the Rev of a
 //     SetValue refused as ValuesFull. The grants that an Acquire lists as Freed are
 //     released before the Acquire is looked at, and so also if it is refused, unless the
-//     list itself is bad.
+//     list itself is bad. A Try refused as Held, and a request refused as Deadlock, recall the
+//     keys in their way that are kept by blocks of tokens: the grants are marked and their
+//     holders told.
 //   - An Acquire or an Upgrade, known by session and seq, is granted at most once.
 //     The answer to a second copy is the present truth about the first. After a
 //     Withdraw of the request, after its outcome was marked as seen, and after the
@@ -61,8 +63,9 @@
 //   - The first token is the founding's floor, each next token is larger by one or by a
 //     reserved block,
 //     and no token exceeds MaxToken.
-//   - A grant with a Block reserves that many tokens after its own. Every later grant of
-//     any key has a token above them. A second of the leaders' clock has MaxReserved tokens in blocks.
+//   - A grant with a Block reserves that many tokens after its own, and an Extend further
+//     ones. Every later grant of any key has a token above them. A second of the leaders' clock
+//     has MaxReserved tokens in blocks, and no session takes more of them than it leaves.
 //   - Snapshot takes the same few microseconds for a table of any size.
 //
 // Less formally: ask as often as you like, you hold the key once; release late and

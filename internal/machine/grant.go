@@ -13,7 +13,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	token := s.last
 	spec := w.Spec
 	if spec.Block > 0 && !s.keys.waitedForAbove(keys[0]) {
-		spec.Block = s.reserve(w.Block)
+		spec.Block = s.reserve(owner.id, w.Block)
 	} else {
 		spec.Block = 0
 	}
@@ -59,7 +59,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	return s.grantedOutcome(owner, w.seq, at)
 }
 
-// reserve takes up to n tokens out of the counter for the grant that is being made: the
+// reserve takes up to n tokens out of the counter for a grant of the session id: the
 // holder gives them to its own later locks, without the cluster. Every later grant has a
 // larger token. The result is how many are reserved.
 //
@@ -68,17 +68,48 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 // cannot be faster, but blocks could. So the blocks of one second of the leaders' clock
 // have MaxReserved tokens together: then there are none until the next second, and a
 // holder without a block asks the cluster for each lock.
-func (s *State) reserve(n uint16) uint16 {
+//
+// A session gets a whole block or none, and takes no more in a second than it leaves for the
+// others: alone a half of MaxReserved, two sessions at once a third each, and so on. So a
+// modest session finds a block however many greedy ones there are.
+func (s *State) reserve(id SessionID, n uint16) uint16 {
 	if n == 0 {
 		return 0
 	}
 	if second := s.at / 1000; second > s.second {
 		s.second, s.reserved = second, 0
 	}
-	n = uint16(min(Token(n), Token(MaxReserved-s.reserved), MaxToken-s.last))
+	o := s.editSession(s.sessions.get(id))
+	if o.second != s.second {
+		o.second, o.reserved = s.second, 0
+	}
+	if o.reserved+uint64(n) > MaxReserved-min(s.reserved+uint64(n), MaxReserved) {
+		return 0
+	}
+	n = uint16(min(Token(n), MaxToken-s.last))
+	o.reserved += uint64(n)
 	s.reserved += uint64(n)
 	s.last += Token(n)
 	return n
+}
+
+func (s *State) extend(owner *session, c Extend) Outcome {
+	if c.Block == 0 || c.Block > MaxBlock {
+		return bad("Block", MaxBlock)
+	}
+	_, at, g := s.grantOf(owner, c.Token)
+	if g == nil || g.Block == 0 {
+		return Outcome{Code: NotHeld}
+	}
+	out := Outcome{Code: OK}
+	if r := s.keys.get(at.key); r.last != c.Last || g.contended || g.asked || g.broken || s.keys.waitedForAbove(at.key) {
+		return out
+	}
+	out.Token = s.last
+	if out.Block = uint32(s.reserve(owner.id, uint16(c.Block))); out.Block > 0 {
+		s.keys.edit(at.key, func(r *record) { r.last = s.last })
+	}
+	return out
 }
 
 // grantedOutcome returns the outcome of a granted request, with the present value
@@ -196,6 +227,18 @@ func (s *State) recall(key string, tree bool) {
 	}
 }
 
+// recallCycle tells the holders in a cycle of waits that keep their keys by blocks of tokens:
+// the table cannot know that a holder has no lock of the key, so that nobody waits for the
+// holder. The holder gives the key back, and the next request of the same kind closes no
+// cycle.
+func (s *State) recallCycle(out Outcome) {
+	for _, l := range out.Cycle {
+		if l.Token != 0 {
+			s.recall(l.Key, false)
+		}
+	}
+}
+
 // recallBelow tells the holders that keep keys below key by a block of tokens about a
 // request for the tree: at most MaxSlice in one step, and more of them when these have
 // freed their keys. A grant below a waiting request has no block, so none is missed: see
@@ -229,7 +272,7 @@ func (s *State) ask(c Ask) Outcome {
 	asked := false
 	for i := range r.holders {
 		g := &r.holders[i]
-		if g.ghost != nil || c.Token != 0 && c.Token != g.token {
+		if g.ghost != nil || c.Token != 0 && i != r.named(c.Token) {
 			continue
 		}
 		asked = true
@@ -267,7 +310,7 @@ func (s *State) breakGrant(c Break) Outcome {
 		return bad("Key", MaxKey)
 	}
 	r := s.keys.get(c.Key)
-	i := r.holder(c.Token)
+	i := r.named(c.Token)
 	if i < 0 {
 		return s.notHeld(r)
 	}

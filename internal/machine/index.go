@@ -256,6 +256,7 @@ func (s *State) deriveOwners(grants []owned) error {
 func (s *State) deriveGrant(key string, g *grant) (*index, error) {
 	if g.ghost != nil {
 		s.delays[g.token] = key
+		s.countGhost(key, g, 1)
 		return nil, nil
 	}
 	at := location{key: key, token: g.token, set: g.set, phase: seen}

@@ -78,10 +78,10 @@ const MaxChanges = 1 << 16
 // a gap only while a request is under way.
 const MaxGaps = 1 << 16
 
-// MaxBlock bounds the tokens that a grant reserves after its own, and MaxReserved those of
+// MaxBlock bounds the tokens that a grant reserves at a time, and MaxReserved those of
 // all grants of a second: see State.reserve.
 const (
-	MaxBlock    = 1024
+	MaxBlock    = 8192
 	MaxReserved = 1 << 20
 )
 

@@ -16,11 +16,14 @@ package machine
 //
 // Refusals are not remembered: the memory of refusals would be without a bound.
 
-// nodeLoad is what the sessions of a node have together. It is derived from them.
+// nodeLoad is what the sessions of a node have together. It is derived from them, and from
+// the ghosts of its expired sessions: a node that lets one session after another expire,
+// each with keys of a long Delay, has no more keys than any other.
 type nodeLoad struct {
 	sessions int // ending ones included
+	ghosts   int
 	waits    int
-	weight   weight
+	weight   weight // ghosts included
 }
 
 // nodeQuota is the bounds of a nodeLoad, and the same in each table: tests make it smaller.
@@ -70,21 +73,40 @@ func (s *State) roomForRequest(owner *session, w weight) Outcome {
 	return overQuota(NodeBytes, has.bytes+w.bytes, s.quota.bytes)
 }
 
-// joinNode counts a session among those of its node.
-func (s *State) joinNode(o *session) {
-	l := s.nodes[o.node]
+// loadOf returns the load of a node, for a change.
+func (s *State) loadOf(node string) *nodeLoad {
+	l := s.nodes[node]
 	if l == nil {
 		l = new(nodeLoad)
-		s.nodes[o.node] = l
+		s.nodes[node] = l
 	}
-	l.sessions++
-	o.index.load = l
+	return l
+}
+
+// joinNode counts a session among those of its node.
+func (s *State) joinNode(o *session) {
+	o.index.load = s.loadOf(o.node)
+	o.index.load.sessions++
 }
 
 // leaveNode is for a session with nothing left.
 func (s *State) leaveNode(o *session) {
-	if o.index.load.sessions--; o.index.load.sessions == 0 {
-		delete(s.nodes, o.node)
+	o.index.load.sessions--
+	s.forgetLoad(o.node)
+}
+
+// countGhost counts n more ghosts of g's node at key.
+func (s *State) countGhost(key string, g *grant, n int) {
+	l := s.loadOf(g.ghost.node)
+	l.ghosts += n
+	l.weight.add(weight{1, len(key) + len(g.Meta)}, n)
+	s.forgetLoad(g.ghost.node)
+}
+
+// forgetLoad forgets the load of a node that has nothing.
+func (s *State) forgetLoad(node string) {
+	if l := s.nodes[node]; l.sessions == 0 && l.ghosts == 0 {
+		delete(s.nodes, node)
 	}
 }
 

@@ -129,3 +129,49 @@ func TestQuotasLeaveRoomForAMillionKeys(t *testing.T) {
 		apply(t, s, Acquire{Session: ids[0], Seq: uint64(i + 1), Key: fmt.Sprint(i)}, Granted)
 	}
 }
+
+// The keys that expired sessions of a node keep taken, by a Delay, count for the node until
+// they are free.
+func TestDelayedGrantsCountForTheirNode(t *testing.T) {
+	s, ids := quotaTable(t, nodeQuota{sessions: 3, waits: 2, keys: 4, bytes: 1000}, "n", "other")
+	delayed := func(key string) Acquire {
+		return Acquire{Seq: uint64(key[0]), Key: key, Spec: Spec{Delay: 1000, Meta: "m"}}
+	}
+	expire := func(id SessionID, keys ...string) {
+		for _, key := range keys {
+			c := delayed(key)
+			c.Session = id
+			apply(t, s, c, Granted)
+		}
+		end(t, s, Expire{Session: id, Term: s.Term()}, id)
+		mustCheck(t, s)
+	}
+	expire(ids[0], "1", "2", "3")
+	if l := s.nodes["n"]; l == nil || *l != (nodeLoad{ghosts: 3, weight: weight{3, 6}}) {
+		t.Fatalf("%+v", l)
+	}
+	a := SessionID{9, 50}
+	apply(t, s, Open{Session: a, Client: "another", Node: "n", TTL: 1000}, OK)
+	expire(ids[1], "7", "8", "9") // another node has its own quota
+	c := delayed("4")
+	c.Session = a
+	apply(t, s, c, Granted)
+	c = delayed("5")
+	c.Session = a
+	overdrawn(t, s, c, NodeKeys, 4)
+	var token Token
+	for ghost := range s.Delays {
+		if s.delays[ghost] == "1" {
+			token = ghost
+		}
+	}
+	apply(t, s, EndDelay{Token: token, Term: s.Term()}, OK)
+	if again, err := restored(s); err != nil {
+		t.Error(err)
+	} else {
+		mustCheck(t, again)
+	}
+	c.Seq++
+	apply(t, s, c, Granted)
+	mustCheck(t, s)
+}

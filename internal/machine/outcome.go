@@ -9,8 +9,9 @@ const (
 	Queued  Code = 3 // the request waits behind the number of holders and waiters in Behind; Holder is one of them
 
 	// Refusals. Nothing was changed, except that the command's Seen list was noted,
-	// that the seq of a refused Acquire may be spent, and that the grants of its Freed list
-	// are released unless the Code is BadCommand, NoSession or WrongFormat.
+	// that the seq of a refused Acquire may be spent, that the grants of its Freed list
+	// are released unless the Code is BadCommand, NoSession or WrongFormat, and that with Held
+	// and Deadlock keys that are kept by blocks of tokens are recalled.
 	Held           Code = 16 // Try: the key is held, by Holder; Reshard: a caller or a holder of the old number is left
 	TooManyWaiters Code = 17 // Limit waiters are allowed; 0: the search for a deadlock would be too long, see MaxSearch
 	Founding       Code = 18 // Try: nothing is granted before the founding wait is over
@@ -74,12 +75,12 @@ type Link struct {
 // Outcome is the answer to a command, the same on every voter.
 type Outcome struct {
 	Code    Code
-	Token   Token  // Granted, Changed, TooOld, NeverGranted; OK of a Withdraw of an upgrade: the grant's present token
+	Token   Token  // Granted, Changed, TooOld, NeverGranted; OK of a Withdraw of an upgrade: the grant's present token; OK of an Extend: the token before the block
 	Behind  uint32 // Queued
 	Waiters uint32 // Granted: number of waiters for the keys
 	Value   string // Granted: the key's value
 	Unclean bool   // Granted: the exclusive holder before did not release
-	Block   uint32 // Granted: tokens after Token that belong to the grant: see Spec
+	Block   uint32 // Granted, OK of an Extend: tokens after Token that belong to the grant: see Spec
 	Holder  Holder // Held, Queued, NotHeld; zero if nothing is granted
 	Cycle   []Link // Deadlock; at most MaxCycle links
 	Field   string // BadCommand: the field that is wrong; TooMuchOfNode: NodeKeys and the like
@@ -109,7 +110,7 @@ const (
 	EventChanged   EventKind = 4 // a key's holders, queue or value changed: Key; once per command and key, last
 	EventRefused   EventKind = 5 // a waiter was refused: Session, Seq, Key, Code, Token, Limit; the Cycle of a Deadlock is not told
 	EventAsked     EventKind = 6 // a holder is asked to release: Session, Seq, Key, Token, By
-	EventContended EventKind = 7 // a grant has its first waiter, or a Try met a grant with a Block: Session, Seq, Key, Token
+	EventContended EventKind = 7 // a grant has its first waiter, or a refused request met a grant with a Block: Session, Seq, Key, Token
 	EventDelayed   EventKind = 8 // an expired grant's keys stay taken until EndDelay: Token, Key, Delay
 	EventPart      EventKind = 9 // a caller's part of a group: Session, Seq of the Enlist, Key is the group, Value: see DecodePart
 

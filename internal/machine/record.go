@@ -221,6 +221,17 @@ func (r *record) holder(token Token) int {
 	return i
 }
 
+// named returns the index of the holder that a client names by token, -1 if there is none:
+// the token of the grant, or one of its blocks. A client's lock has a token of a block, and
+// whoever reads that token somewhere may ask for it.
+func (r *record) named(token Token) int {
+	i := r.holder(token)
+	if i < 0 && len(r.holders) == 1 && r.holders[0].Block > 0 && r.holders[0].token < token && token <= r.last {
+		return 0
+	}
+	return i
+}
+
 // grant returns the grant of token, which is among the holders.
 func (r *record) grant(token Token) *grant { return &r.holders[r.holder(token)] }
 

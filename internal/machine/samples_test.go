@@ -45,6 +45,7 @@ func everyCommand() []Command {
 		Release{Session: b, Token: MaxToken, Seen: []uint64{3, 4}},
 		Release{Session: b, Token: 18, To: "reports", Seen: []uint64{19}},
 		SetCapacity{Session: a, Seq: 44, Key: "pool", Of: 45, Seen: []uint64{46}},
+		Extend{Session: a, Token: 49, Last: 50, Block: MaxBlock, Seen: []uint64{51}},
 		SetCapacity{Session: a, Seq: 44, Key: "pool", Of: 45, Compare: true, From: 46},
 		Ask{Session: a, Key: "orders"},
 		Ask{Session: a, Key: "orders", Token: 19},
@@ -206,6 +207,9 @@ func anyCommand() *rapid.Generator[Command] {
 		case 11:
 			return Upgrade{Session: session(), Seq: num("seq"), Token: token("token"), Under: tokens(), Seen: seen()}
 		case 12:
+			if rapid.Bool().Draw(t, "extend") {
+				return Extend{Session: session(), Token: token("token"), Last: token("last"), Block: rapid.Uint32().Draw(t, "block"), Seen: seen()}
+			}
 			return Downgrade{Session: session(), Token: token("token"), Seen: seen()}
 		case 13:
 			return SetValue{Session: session(), Token: token("token"), Rev: num("rev"), Value: bytes("value"), Fade: flag("fade"), Seen: seen()}

@@ -95,6 +95,9 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 	p := func(format string, args ...any) { fmt.Fprintf(&sc.out, format+"\n", args...) }
 	switch o.Code {
 	case OK:
+		if o.Block > 0 {
+			p("extended by %d after token=%d", o.Block, o.Token)
+		}
 	case Granted:
 		fmt.Fprintf(&sc.out, "granted %s %s token=%d", name(id), key, o.Token)
 		sc.left(o.Value, o.Unclean)

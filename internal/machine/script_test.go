@@ -198,6 +198,9 @@ func (sc *script) run(line string) error {
 	case "release":
 		id = session16(w.next())
 		c = Release{Session: id, Token: Token(w.num("token", 0)), To: w.text("to", "none"), Seen: w.seqs("seen")}
+	case "extend":
+		id = session16(w.next())
+		c = Extend{Session: id, Token: Token(w.num("token", 0)), Last: Token(w.num("last", 0)), Block: uint32(w.num("block", 0)), Seen: w.seqs("seen")}
 	case "set-capacity":
 		id = session16(w.next())
 		c = SetCapacity{Session: id, Seq: w.num("seq", 0), Key: w.next(), Of: uint32(w.num("of", 0)), Seen: w.seqs("seen")}

@@ -24,6 +24,9 @@ type session struct {
 	begun   bool   // a slice was taken: index.rest has what is left
 	spent   spans  // seqs that can never be granted anew
 
+	second   uint64 // of the clock, in which the session last took tokens in blocks,
+	reserved uint64 // and how many in that second: see reserve
+
 	// index is shared by all clones and not part of an image: with a million
 	// grants it would be too large to copy.
 	index *index

@@ -39,6 +39,7 @@ func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 		return out
 	}
 	if out := s.waitsForEver(owner, &w, []string{at.key}, 0); out.Code != 0 {
+		s.recallCycle(out)
 		return s.refuse(owner, c.Seq, out)
 	}
 	r = s.keys.get(at.key)

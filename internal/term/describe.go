@@ -5,12 +5,13 @@ import "github.com/wardmote/wardmote/internal/member"
 // describe takes the description that the process of s gives of itself.
 //
 // A description can cost a voter its vote: its own word says that it leaves. A certificate
-// without the voter role says nothing about votes. And under such a certificate without a
+// without the voter role says nothing about votes, and does not raise the bound of TTLs: with
+// the bound rise the TTLs of all later sessions of the cluster. And under such a certificate without a
 // name, any of its owners may claim to be the voter: then the description has no part that
 // the voters depend on, and takes the place of no description of a voter.
 func (t *Term) describe(s *Subscriber, meta member.Metadata) {
 	if s.Mere {
-		meta.Thin = true
+		meta.Thin, meta.TTL = true, 0
 	}
 	t.mu.Lock()
 	defer t.attachments.Wake()
@@ -21,7 +22,7 @@ func (t *Term) describe(s *Subscriber, meta member.Metadata) {
 				return
 			}
 		}
-		meta = member.Metadata{Version: meta.Version, Cluster: meta.Cluster, TTL: meta.TTL}
+		meta = member.Metadata{Version: meta.Version, Cluster: meta.Cluster}
 	}
 	if _, joined := t.subscribers[s]; joined {
 		t.described[member.Process{Name: s.Node, Boot: s.Boot}] = meta

@@ -390,6 +390,8 @@ func clientCommand(c machine.Command) (id machine.SessionID, ok bool) {
 		return c.Session, true
 	case machine.SetCapacity:
 		return c.Session, true
+	case machine.Extend:
+		return c.Session, true
 	case machine.EndSession:
 		return c.Session, true
 	}

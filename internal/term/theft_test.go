@@ -143,6 +143,7 @@ func (h *heist) stolen() map[string]machine.Command {
 		"decline":   machine.Decline{Session: h.id, Seq: 3, Shard: 1, Version: 1},
 		"resize":    machine.Resize{Session: h.id, Seq: 9, Group: "g", From: 8, To: 9},
 		"capacity":  machine.SetCapacity{Session: h.id, Seq: 9, Key: held, Of: 9},
+		"extend":    machine.Extend{Session: h.id, Token: h.token, Last: h.token, Block: 8},
 		"end":       machine.EndSession{Session: h.id, Ref: h.id.Ref()},
 		"open":      machine.Open{Session: h.id, Client: "v", Node: "n1", Boot: 5, TTL: 3000},
 		"reopen":    machine.Open{Session: h.id, Client: "t", Node: "n2", Boot: 7, TTL: 3000},
