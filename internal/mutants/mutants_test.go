@@ -611,11 +611,6 @@ var mutants = []mutant{
 		pkg: "locks", run: "Block",
 	},
 	{
-		name: "a lock before the last context ended", breaks: "a sticky lock begins when the context of the last one has ended",
-		file: "locks/sticky.go", old: "k == nil || k.ending || ", new: "k == nil || ",
-		pkg: "locks", run: "Sticky|ContextEnds",
-	},
-	{
 		name: "a recalled key extended", breaks: "a recalled grant gets no further tokens",
 		file: "internal/machine/grant.go", old: "r.last != c.Last || g.contended || g.asked || g.broken ||", new: "r.last != c.Last ||",
 		pkg: "internal/machine", run: "Scripts",
