@@ -216,7 +216,9 @@ type QuotaError struct {
 	Limit int
 }
 
-func (e *QuotaError) Error() string { return fmt.Sprintf("%v: at most %d %s", ErrQuota, e.Limit, e.Field) }
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("%v: at most %d %s", ErrQuota, e.Limit, e.Field)
+}
 
 // Is reports whether target is ErrQuota.
 func (e *QuotaError) Is(target error) bool { return target == ErrQuota }

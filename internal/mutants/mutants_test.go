@@ -268,8 +268,8 @@ var mutants = []mutant{
 	// The log, the cluster, the fence.
 	{
 		name: "one queue for all members", breaks: "one member's crowd costs the others no more than their turn",
-		file: "internal/term/propose.go", old: "part := room.part(lanes)", new: "part := room",
-		pkg: "internal/term", run: "Thousands",
+		file: "internal/term/lane.go", old: "part := max(1, wholeEntry/lanes)", new: "part := wholeEntry",
+		pkg: "internal/term", run: "NextEntry|EqualParts",
 	},
 	{
 		name: "commands applied as made", breaks: "the leader applies the commands that the other voters decode",
@@ -448,7 +448,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "snapshots unread", breaks: "raft stores no snapshot that it cannot restore",
-		file: "internal/consensus/spool.go", old: "return a.spool.check(a.reader())", new: "return nil",
+		file: "internal/consensus/spool.go", old: "err := a.spool.check(reading)", new: "err := error(nil)",
 		pkg: "internal/consensus", run: "Drips",
 	},
 	{
@@ -511,7 +511,7 @@ var mutants = []mutant{
 	{
 		name: "another number beside slow works", breaks: "a group changes its number only while no key of the former is held",
 		file: "internal/machine/enlist.go", old: "	return !held\n", new: "	return !held || g.next == 0\n",
-		and: [2]string{"	if g.resized || g.busy < g.shards && s.isHeld(ShardKey(name, g.busy)) {", "	if g.resized {"},
+		and: [2]string{"	if g.resized || g.busy < g.shards && s.keys.isHeld(ShardKey(name, g.busy)) {", "	if g.resized {"},
 		pkg: "internal/machine", run: "Scripts/group",
 	},
 	{

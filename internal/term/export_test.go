@@ -10,16 +10,16 @@ import (
 
 // Limits filled by the tests.
 const (
-	MaxViews          = maxViews
-	MaxHeld           = maxHeld
-	MaxMetas          = metaRoom
-	MaxProposals      = maxProposals
-	MaxLane           = maxLane
-	MaxLaneBytes      = maxLaneBytes
-	MaxQueueBytes     = maxQueueBytes
-	MaxReads          = maxReads
-	MaxRetold         = maxRetold
-	MaxReadKeys       = maxReadKeys
+	MaxViews      = maxViews
+	MaxHeld       = maxHeld
+	MaxMetas      = metaRoom
+	MaxProposals  = maxProposals
+	MaxLane       = maxLane
+	MaxLaneBytes  = maxLaneBytes
+	MaxQueueBytes = maxQueueBytes
+	MaxReads      = maxReads
+	MaxRetold     = maxRetold
+	MaxReadKeys   = maxReadKeys
 )
 
 // OpeningCommands returns the commands of a term's first entry.

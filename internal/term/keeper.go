@@ -87,7 +87,7 @@ func newKeeper(t *Term) *keeper {
 	return &keeper{
 		t:        t,
 		sessions: make(map[machine.SessionID]*deadline),
-				delays:   make(map[machine.Token]*delay),
+		delays:   make(map[machine.Token]*delay),
 		lastTick: t.table.Clock.Now(),
 	}
 }
