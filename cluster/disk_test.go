@@ -2,13 +2,16 @@ package cluster
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/wardmote/wardmote/internal/consensus"
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/raftstore"
 	"github.com/wardmote/wardmote/internal/timing"
 )
@@ -120,5 +123,31 @@ func TestStopIsBoundedOnAHungDisk(t *testing.T) {
 		}
 		close(hang)
 		time.Sleep(10 * time.Second)
+	})
+}
+
+// A disk that hangs while the member stores its record keeps no Stop: the member's locks
+// have ended, and its process must end too.
+func TestStopIsBoundedWhileTheRecordHangs(t *testing.T) {
+	dir := t.TempDir()
+	inBubble(t, func(b *bubble) {
+		b.form(inDir(dir))
+		n := b.followers()[0]
+		disk := new(host.Disk)
+		synctest.Wait()
+		n.record.Over(disk)
+		disk.Hang()
+		n.tasks.Go(func() { _ = n.record.RememberPeers([]string{"127.0.0.1:1"}) })
+		synctest.Wait()
+		delete(b.nodes, n.Name())
+		began := time.Now()
+		if err := n.Stop(); err == nil || !strings.Contains(err.Error(), "the disk does not answer") {
+			t.Errorf("Stop: %v", err)
+		}
+		if took := time.Since(began); took > timing.StoreStalled+2*time.Second {
+			t.Errorf("Stop took %v", took)
+		}
+		disk.Heal()
+		synctest.Wait()
 	})
 }

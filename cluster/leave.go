@@ -145,6 +145,7 @@ func (n *Node) shutDown() error {
 	n.tasksMu.Lock()
 	n.cancel(ErrStopped)
 	n.tasksMu.Unlock()
+	defer time.AfterFunc(timing.StoreStalled, n.record.GiveUp).Stop()
 	n.across.Stop()
 	audience := n.goodbyeAudience()
 	n.tasks.Wait()

@@ -123,6 +123,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if n.record, err = identity.Open(cfg.Dir, cfg.Name, cfg.Cluster, named); err != nil {
 		return nil, badDir(cfg.Dir, err)
 	}
+	n.record.Over(at.Disk)
 	n.cfg.Name = n.record.Get().Name
 	if v := n.record.Get().Founding; v != nil {
 		n.resumed = v.Cluster

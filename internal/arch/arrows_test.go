@@ -233,6 +233,7 @@ var arrows = []arrow{
 	{"internal/auth", "internal/wakeup", wakeups},
 	{"cluster", "internal/refused", wired},
 	{"internal/logging", "github.com/hashicorp/go-hclog", "hashicorp's libraries log through it"},
+	{"internal/identity", "internal/host", "a test makes the disk under the record hang"},
 	{"internal/identity", "internal/machine", "a cluster's ID is the table's"},
 	{"internal/identity", "internal/wire", "the record is stored in the encoding of messages"},
 	{"internal/identity", "internal/files", "the record lies in a file that only this user can change, and its lock keeps a second process out"},

@@ -1,5 +1,6 @@
 // Package host is the seam at which a test replaces two things of a member's host: the
-// clock that the promise of one holder rests on, and the disk under raft's store.
+// clock that the promise of one holder rests on, and the disk under raft's store and the
+// member's record.
 //
 // The package decides how a replaced clock runs, and when a write to a replaced disk
 // hangs or fails. It knows nothing of members, sessions and logs. Without a replacement
@@ -9,7 +10,7 @@
 // The replacement comes with the network of a member's configuration, since a test
 // names the network anyway, and since no user can name the types of this package: see
 // [Of]. locks/lockstest replaces; member.Self, internal/term and locks read the clock,
-// and internal/consensus hands the disk to the store.
+// internal/consensus hands the disk to the store, and cluster to the record.
 //
 // # Which clock is read where
 //

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/wardmote/wardmote/internal/files"
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/wire"
 )
@@ -70,8 +71,11 @@ type Store struct {
 	path     string // of the record; "": in memory
 	narrowed []string
 
-	storing sync.Mutex // one change at a time, for as long as the disk takes
-	lock    *os.File   // of the directory; nil: in memory, or closed
+	disk    *host.Disk    // under the file; nil: none for tests
+	storing chan struct{} // has an element during a change: one at a time, for as long as the disk takes
+	givenUp chan struct{} // closed by GiveUp
+	once    sync.Once     // of GiveUp
+	lock    *os.File      // of the directory; nil: in memory, or closed; used by the one that stores
 
 	mu  sync.Mutex // never held while the disk works, so that a disk that hangs keeps no reader
 	rec Record     // as stored
@@ -86,7 +90,7 @@ type Store struct {
 // damaged, and files.ErrInUse if another process has dir open. When Open fails,
 // nothing stays open, and no file has changed but for narrower modes.
 func Open(dir, name, cluster string, named bool) (*Store, error) {
-	s := &Store{rec: Record{Name: name, Cluster: cluster}}
+	s := &Store{rec: Record{Name: name, Cluster: cluster}, storing: make(chan struct{}, 1), givenUp: make(chan struct{})}
 	if dir == "" {
 		return s, nil
 	}
@@ -143,6 +147,9 @@ func (s *Store) read(name, cluster string, named bool) error {
 	return nil
 }
 
+// Over puts a disk of a test under the file. Call Over before the first change.
+func (s *Store) Over(disk *host.Disk) { s.disk = disk }
+
 // Narrowed returns the names of the files whose modes Open has narrowed, because
 // other users had rights to them.
 func (s *Store) Narrowed() []string { return s.narrowed }
@@ -155,29 +162,86 @@ func (s *Store) Get() Record {
 	return s.rec
 }
 
+// errGivenUp is the error of changes after GiveUp.
+var errGivenUp = errors.New("the disk does not answer, and the member ends")
+
+// begin waits for the turn to store, which end gives back. After GiveUp, begin fails.
+func (s *Store) begin() error {
+	select {
+	case s.storing <- struct{}{}:
+	case <-s.givenUp:
+		return errGivenUp
+	}
+	select {
+	case <-s.givenUp:
+		s.end()
+		return errGivenUp
+	default:
+		return nil
+	}
+}
+
+func (s *Store) end() { <-s.storing }
+
+// GiveUp makes the change under way fail, and all later ones: a process that ends must not
+// wait for a disk that hangs. The directory stays locked while a write is under way, since
+// the write can still arrive.
+func (s *Store) GiveUp() { s.once.Do(func() { close(s.givenUp) }) }
+
+// replace replaces the file in a turn, and ends the turn unless the result is nil. After
+// GiveUp, replace returns at once, and the turn ends when the disk answers: no call ends a
+// write.
+func (s *Store) replace(data []byte) error {
+	done := make(chan error, 1)
+	go func() {
+		err := s.disk.Write()
+		if err == nil {
+			err = files.Replace(s.path, data)
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			s.end()
+		}
+		return err
+	case <-s.givenUp:
+		go func() {
+			<-done
+			s.end()
+		}()
+		return errGivenUp
+	}
+}
+
 // Update changes the record. With a directory the change is durable before
 // Update returns. When Update fails, this process goes on with the record as it
 // was; a later process may find the change.
 func (s *Store) Update(change func(*Record)) error {
-	s.storing.Lock()
-	defer s.storing.Unlock()
+	if err := s.begin(); err != nil {
+		return err
+	}
 	rec := s.Get()
 	change(&rec)
 	if s.path != "" {
 		if s.lock == nil {
+			s.end()
 			return errors.New("cluster: identity not stored: the directory was given back")
 		}
 		data := encode(&rec)
 		if len(data) > maxFile {
+			s.end()
 			return fmt.Errorf("cluster: identity not stored: %d bytes exceed %d", len(data), maxFile)
 		}
-		if err := files.Replace(s.path, data); err != nil {
+		if err := s.replace(data); err != nil {
 			return fmt.Errorf("cluster: identity not stored: %w", err)
 		}
 	}
 	s.mu.Lock()
 	s.rec = rec
 	s.mu.Unlock()
+	s.end()
 	return nil
 }
 
@@ -197,10 +261,29 @@ func (s *Store) RememberPeers(addrs []string) error {
 }
 
 // Close gives the directory back. The record can still be read. A second Close
-// does nothing.
+// does nothing. After GiveUp, Close does not wait for a write under way, and fails: the
+// directory is given back when the disk answers, since the write can still arrive.
 func (s *Store) Close() error {
-	s.storing.Lock()
-	defer s.storing.Unlock()
+	select {
+	case s.storing <- struct{}{}:
+		return s.unlock()
+	case <-s.givenUp:
+	}
+	select {
+	case s.storing <- struct{}{}:
+		return s.unlock()
+	default:
+		go func() {
+			s.storing <- struct{}{}
+			_ = s.unlock() // the process has ended its part
+		}()
+		return errGivenUp
+	}
+}
+
+// unlock gives the directory back, in a turn that it ends.
+func (s *Store) unlock() error {
+	defer s.end()
 	if s.lock == nil {
 		return nil
 	}

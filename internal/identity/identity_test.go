@@ -1,9 +1,15 @@
 package identity
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/wardmote/wardmote/internal/files"
+	"github.com/wardmote/wardmote/internal/host"
 )
 
 func open(t *testing.T, dir, name, cluster string, named bool) *Store {
@@ -88,4 +94,49 @@ func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	if err := <-stored; err != nil || s.Get().Token != 7 {
 		t.Errorf("stored %d, %v", s.Get().Token, err)
 	}
+}
+
+// A member that ends does not wait for a disk that hangs: the change under way fails, later
+// changes do too, and the directory stays locked until the disk answers.
+func TestADiskThatHangsKeepsNoEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s, err := Open(dir, "a", "test", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk := new(host.Disk)
+		s.Over(disk)
+		if err := s.RememberPeers([]string{"one"}); err != nil {
+			t.Fatal(err)
+		}
+		disk.Hang()
+		stored, waiting := make(chan error, 1), make(chan error, 1)
+		go func() { stored <- s.RememberPeers([]string{"two"}) }()
+		synctest.Wait()
+		go func() { waiting <- s.RememberPeers([]string{"three"}) }()
+		synctest.Wait()
+		s.GiveUp()
+		for _, err := range []error{<-stored, <-waiting, s.RememberPeers([]string{"four"}), s.Close()} {
+			if !errors.Is(err, errGivenUp) {
+				t.Errorf("given up: %v", err)
+			}
+		}
+		if peers := s.Get().Peers; !slices.Equal(peers, []string{"one"}) {
+			t.Errorf("the record has %q", peers)
+		}
+		if _, err := files.Take(dir); !errors.Is(err, files.ErrInUse) {
+			t.Errorf("the directory during the write: %v", err)
+		}
+		disk.Heal()
+		synctest.Wait()
+		again, err := Open(dir, "a", "test", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		if peers := again.Get().Peers; !slices.Equal(peers, []string{"two"}) {
+			t.Errorf("the next process finds %q", peers)
+		}
+	})
 }
