@@ -132,7 +132,7 @@ func (r *Runner) collectPromises(ctx context.Context, group []member.Process, re
 			}
 			// A member without the voter role takes part as a thin member does: its
 			// refusal and its numbers count, the TTL up to a limit, and no promise of it.
-			p.Thin, p.Durable, p.TTL, p.Value, p.Accepted = true, false, min(p.TTL, guestTTL), nil, wire.Ballot{}
+			p.Thin, p.Durable, p.Value, p.Accepted = true, false, nil, wire.Ballot{}
 		}
 		if r.value.Load() == nil && p.Token > r.highest()+maxAhead {
 			p.Refused = "it tells of a token more than a day ahead of this member's clock"

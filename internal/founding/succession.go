@@ -154,14 +154,11 @@ func aheadOf(token, limit uint64) time.Duration {
 	return time.Duration(min((token-limit)>>tokenBits, math.MaxInt64/uint64(time.Second))) * time.Second
 }
 
-// guestTTL bounds the TTL that a member without the voter role adds to silenceOf, in
-// milliseconds. An honest guest may be the last to know the bound of a cluster whose voters
-// are gone. A guest that lies would have a successor wait for a day.
-const guestTTL = uint64(5 * time.Minute / time.Millisecond)
-
 // silenceOf returns the TTL of a founding in milliseconds: the largest bound that
 // any member of the group was ever told. A dead member may have had a bound of
-// 60 s where the living have 10 s, and its holders trust their locks for so long.
+// 60 s where the living have 10 s, and its holders trust their locks for so long. The word
+// of a member without the voter role counts too: it may be the last to know the bound, and
+// to wait a day for a liar is better than to grant a lock twice.
 func silenceOf(promises map[string]wire.PrepareAnswer, retired map[string]wire.RetireAnswer) (ttl uint64) {
 	for _, p := range promises {
 		ttl = max(ttl, p.TTL)

@@ -303,7 +303,7 @@ func (r *Runner) collectRetirements(ctx context.Context, w wire.Word, group []me
 			}
 			soundRetirement(&a)
 			if f.Mere {
-				a.Voter, a.LogTerm, a.LogIndex, a.TTL = false, 0, 0, min(a.TTL, guestTTL) // it has never voted
+				a.Voter, a.LogTerm, a.LogIndex = false, 0, 0 // it has never voted
 			}
 			if own, _, err := member.ParseRaftID(a.Raft); a.Refused == "" && (f.Code != wire.CodeOK || err != nil || own != p.Name) {
 				a.Refused = "not retired"
