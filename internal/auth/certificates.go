@@ -123,6 +123,7 @@ func (c *Certificates) harden(cfg *tls.Config, p *proof, usage x509.ExtKeyUsage)
 	hard.SessionTicketsDisabled, hard.ClientSessionCache = true, nil
 	hard.WrapSession, hard.UnwrapSession = nil, nil
 	hard.GetConfigForClient = nil
+	hard.Renegotiation = tls.RenegotiateNever // TLS 1.3 has none, and otherwise a stream could not be bound to its members' proofs
 	hard.Certificates = nil
 	hard.GetCertificate = func(hello *tls.ClientHelloInfo) (_ *tls.Certificate, err error) {
 		p.shown, err = own(cfg, hello)

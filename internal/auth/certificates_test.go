@@ -1,9 +1,11 @@
 package auth
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/url"
 	"sync/atomic"
 	"testing"
@@ -267,5 +269,27 @@ func TestCertificatesResumeNothing(t *testing.T) {
 				t.Error("resumed")
 			}
 		}
+	}
+}
+
+// A stream can be bound to proofs whatever the user's configuration says: package tls exports
+// no key where renegotiation is allowed.
+func TestEveryStreamCanBeBound(t *testing.T) {
+	ca := newAuthority(t)
+	renegotiate := func(c *tls.Config) { c.Renegotiation = tls.RenegotiateFreelyAsClient }
+	o := meet(t, ca.member("wardmote://test/n1", renegotiate), ca.member("wardmote://test/n2", renegotiate))
+	if !o.ok() {
+		t.Fatal(o.serverErr, o.clientErr)
+	}
+	var keys [2][]byte
+	for i, c := range []net.Conn{o.serverConn, o.clientConn} {
+		cs := c.(*tls.Conn).ConnectionState()
+		var err error
+		if keys[i], err = cs.ExportKeyingMaterial("test", nil, 32); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(keys[0], keys[1]) {
+		t.Error("both ends export other keys")
 	}
 }
