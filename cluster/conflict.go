@@ -269,7 +269,7 @@ func (n *Node) askNamesakes() {
 // fails if it has known of the other since before it was ready, however long the answer
 // took: early. A member that has served does not give way to a process that comes later
 // and says that it is older, nor does a member with the voter role give way to a process
-// without.
+// without, nor any member whose certificate has no name.
 func (n *Node) askNamesake(s member.Sighting, early bool) {
 	ctx, cancel := context.WithTimeout(n.ctx, timing.Dial)
 	defer cancel()
@@ -279,8 +279,8 @@ func (n *Node) askNamesake(s member.Sighting, early bool) {
 		return
 	}
 	n.conflict(s.Process, "two running members of one name")
-	if f.Mere && n.provesVoter() {
-		return // under a certificate that others share: a voter's name would be anybody's to stop
+	if f.Mere && (n.provesVoter() || n.sharesCertificate()) {
+		return // under a certificate without a name: each name would be anybody's to stop
 	}
 	if early && who.Boot < n.self.Boot {
 		n.fail(&ConfigError{"Config.Name", fmt.Sprintf("%q is the name of a running member at %s", n.self.Name, s.Addr)})

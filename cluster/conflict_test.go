@@ -174,8 +174,8 @@ func TestANamesakeIsAskedUntilItAnswers(t *testing.T) {
 
 // Where members share certificates, a process without the voter role can claim any name. It
 // stops no voter of the name that starts; an elder voter does.
-func TestAMereNamesakeStopsNoVoter(t *testing.T) {
-	for _, elderVotes := range []bool{false, true} {
+func TestAMereNamesakeStopsNobody(t *testing.T) {
+	for _, c := range []struct{ elderVotes, votes, stops bool }{{false, true, false}, {false, false, false}, {true, true, true}} {
 		inBubble(t, func(b *bubble) {
 			ca := newCertifier(b.t)
 			shared := func(voter bool) func(*Config) {
@@ -195,12 +195,12 @@ func TestAMereNamesakeStopsNoVoter(t *testing.T) {
 				}
 			}
 			b.form(shared(true))
-			b.join("elder", thin, shared(elderVotes), func(c *Config) { c.Name = "x" })
-			x := b.start("x", thin, shared(true))
+			b.join("elder", thin, shared(c.elderVotes), func(c *Config) { c.Name = "x" })
+			x := b.start("x", thin, shared(c.votes))
 			time.Sleep(10 * time.Second)
 			var bad *ConfigError
-			if err := x.Err(); errors.As(err, &bad) != elderVotes {
-				t.Errorf("the elder votes %t: the voter that starts got %v", elderVotes, err)
+			if err := x.Err(); errors.As(err, &bad) != c.stops {
+				t.Errorf("%+v: the member that starts got %v", c, err)
 			}
 		})
 	}

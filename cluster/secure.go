@@ -99,6 +99,16 @@ func (n *Node) provesVoter() bool {
 	return err == nil && own.Voter
 }
 
+// sharesCertificate reports whether the own certificate proves no name, so that other
+// processes can have the same one.
+func (n *Node) sharesCertificate() bool {
+	if n.certs == nil {
+		return false
+	}
+	own, err := n.certs.Own()
+	return err == nil && own.Name == ""
+}
+
 // SetSecrets replaces Security.Secrets, newest first, while the member runs. To
 // replace a secret without a break: add the new secret last on all members, then put
 // it first on all members, then, half a minute later at the earliest, remove the old

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -598,12 +599,50 @@ func TestNoiseEndsAtItsFirstBytes(t *testing.T) {
 		defer far.Close()
 		noise := &counting{}
 		_, err := s.receive(far, noise, &raft.InstallSnapshotRequest{Term: 1, Size: 256 << 20})
-		if !errors.Is(err, wrong) || noise.n > 2*snapshotPart {
+		if !errors.Is(err, wrong) || noise.n > maxBehind+2*snapshotPart {
 			t.Errorf("dir %q: %d bytes were taken: %v", dir, noise.n, err)
 		}
 		if s.now != nil {
 			t.Error("the place is taken")
 		}
+	}
+}
+
+// A check that takes long over a large record does not end the transfer, however fast the
+// bytes arrive: its time is not the network's.
+func TestASlowCheckEndsNoSnapshot(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir()} {
+		synctest.Test(t, func(t *testing.T) {
+			sent := bytes.Repeat([]byte("0123456789"), 3*maxBehind/10)
+			s := newSpool(dir, func(r io.Reader) error {
+				read := make([]byte, 0, len(sent))
+				for len(read) < len(sent) {
+					n, err := r.Read(read[len(read):min(cap(read), len(read)+100_000)])
+					if read = read[:len(read)+n]; err != nil {
+						return err
+					}
+					if len(read)-n < maxBehind && len(read) >= maxBehind {
+						time.Sleep(3 * timing.RaftIO)
+					}
+				}
+				if !bytes.Equal(read, sent) {
+					t.Error("the check has read other bytes than were sent")
+				}
+				return nil
+			})
+			near, far := net.Pipe()
+			defer near.Close()
+			defer far.Close()
+			go near.Write(sent)
+			a, err := s.receive(far, far, &raft.InstallSnapshotRequest{Term: 1, Size: int64(len(sent))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(a.reader()); err != nil || !bytes.Equal(got, sent) {
+				t.Errorf("%d bytes are in the spool: %v", len(got), err)
+			}
+			a.remove()
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,33 +115,122 @@ func (a *arrived) fill(conn net.Conn, in io.Reader, size int64) (err error) {
 			return err
 		}
 	}
-	// The check reads along, so that noise ends with its first wrong bytes, not after all
-	// the room that the request claims.
-	reading, writing := io.Pipe()
-	checked := make(chan error, 1)
+	// The check reads along, so that noise ends near its first wrong bytes, not after all the
+	// room that the request claims.
+	l := newTracker(a)
+	done := make(chan struct{})
 	go func() {
-		err := a.spool.check(reading)
+		defer close(done)
+		err := a.spool.check(l)
 		if err == nil {
-			_, err = io.Copy(io.Discard, reading)
+			_, err = io.Copy(io.Discard, l)
 		}
-		reading.CloseWithError(err)
-		checked <- err
+		l.finish(err)
 	}()
-	in = io.TeeReader(in, writing)
 	for left := size; left > 0 && err == nil; left -= min(left, snapshotPart) {
-		conn.SetReadDeadline(time.Now().Add(timing.RaftIO))
-		err = a.part(in, min(left, snapshotPart))
+		if err = l.await(); err == nil {
+			conn.SetReadDeadline(time.Now().Add(timing.RaftIO))
+			err = a.part(in, min(left, snapshotPart), &l.mu)
+			l.add(min(left, snapshotPart), err)
+		}
 	}
-	writing.CloseWithError(err) // nil is the end of the snapshot
-	if wrong := <-checked; err == nil {
-		err = wrong
-	}
+	l.end(err)
+	<-done
 	conn.SetReadDeadline(time.Time{})
+	if err == nil {
+		err = l.wrong
+	}
 	return err
 }
 
-// part takes the next bytes. Memory and disk grow with the bytes that arrive.
-func (a *arrived) part(in io.Reader, n int64) error {
+// tracker reads what has arrived of a snapshot, and waits for the rest. It may stay behind by
+// maxBehind bytes: the time that a check takes for a large record is not the network's.
+type tracker struct {
+	a       *arrived
+	mu      sync.Mutex
+	changed *sync.Cond
+	arrived int64
+	read    int64
+	ended   error // io.EOF after the last byte
+	done    bool  // the check has ended
+	wrong   error // its result
+}
+
+// maxBehind bounds the bytes that arrive before the check has read them.
+const maxBehind = 32 * snapshotPart
+
+func newTracker(a *arrived) *tracker {
+	l := &tracker{a: a}
+	l.changed = sync.NewCond(&l.mu)
+	return l
+}
+
+// await waits until the check is near, and returns its error if it has ended with one.
+func (l *tracker) await() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !l.done && l.arrived-l.read > maxBehind {
+		l.changed.Wait()
+	}
+	return l.wrong
+}
+
+// add notes n more bytes, or the error in their place.
+func (l *tracker) add(n int64, err error) {
+	if err == nil {
+		l.mu.Lock()
+		l.arrived += n
+		l.mu.Unlock()
+		l.changed.Broadcast()
+	}
+}
+
+// end notes the end of the snapshot: err is nil if all has arrived.
+func (l *tracker) end(err error) {
+	l.mu.Lock()
+	l.ended = cmp.Or(err, io.EOF)
+	l.mu.Unlock()
+	l.changed.Broadcast()
+}
+
+// finish notes the result of the check.
+func (l *tracker) finish(err error) {
+	l.mu.Lock()
+	l.done, l.wrong = true, err
+	l.mu.Unlock()
+	l.changed.Broadcast()
+}
+
+func (l *tracker) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	for l.read == l.arrived && l.ended == nil {
+		l.changed.Wait()
+	}
+	at, n := l.read, min(int64(len(p)), l.arrived-l.read)
+	if n == 0 && len(p) > 0 {
+		defer l.mu.Unlock()
+		return 0, l.ended
+	}
+	if l.a.file == nil {
+		part := l.a.memory[at/snapshotPart]
+		n = int64(copy(p[:n], part[at%snapshotPart:]))
+	}
+	l.mu.Unlock()
+	if l.a.file != nil {
+		if _, err := l.a.file.ReadAt(p[:n], at); err != nil {
+			return 0, err
+		}
+	}
+	l.mu.Lock()
+	l.read += n
+	l.mu.Unlock()
+	l.changed.Broadcast()
+	return int(n), nil
+}
+
+// part takes the next bytes. Memory and disk grow with the bytes that arrive. The lock guards
+// the list in memory.
+func (a *arrived) part(in io.Reader, n int64, memory *sync.Mutex) error {
 	if a.file != nil {
 		_, err := io.CopyN(a.file, in, n)
 		return err
@@ -149,7 +239,9 @@ func (a *arrived) part(in io.Reader, n int64) error {
 	if _, err := io.ReadFull(in, b); err != nil {
 		return err
 	}
+	memory.Lock()
 	a.memory = append(a.memory, b)
+	memory.Unlock()
 	return nil
 }
 

@@ -63,6 +63,7 @@ type memberStream struct {
 
 	// Used by handle only, on the stream's reading goroutine.
 	proof      *wire.KeyProof // of the stream's session keys; nil: none shown
+	disproved  bool           // a proof did not hold: no other is looked at
 	term       *Term          // nil before Attach
 	subscriber *Subscriber
 	placed     []placed // requests that may wait in the member's lane, in ascending order of both numbers
@@ -162,8 +163,9 @@ func (m *memberStream) attach(q *stream.Request) {
 		q.Answer(wire.CodeNotLeader, wire.Marshal(&hint))
 		return
 	}
-	if req.Proof != nil && m.guide.Bound != nil {
+	if req.Proof != nil && m.guide.Bound != nil && m.proof == nil && !m.disproved {
 		if !req.Proof.Holds(m.guide.Bound) {
+			m.disproved = true // one look at a signature for each stream
 			m.term.refuse(m.subscriber, "a proof of session keys that was made for another stream")
 			q.Answer(wire.CodeBad, nil)
 			return
