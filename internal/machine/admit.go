@@ -64,7 +64,7 @@ func (s *State) admitFrom(key string) {
 		held := known.heldAgainst(r, w, owner.client)
 		if owner.dead() || held || i > 0 && w.Mode != Shared || known.heldByTree(s, key, w) || s.blockedElsewhere(owner, key, w) {
 			if w.Tree && !owner.dead() {
-				s.recallBelow(key)
+				s.recallBelow(key, 2)
 			}
 			// Every waiter behind an exclusive waiter or a permit waits for it. A
 			// shared waiter may wait for a tree, for another key or for a ghost,

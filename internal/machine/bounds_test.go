@@ -164,7 +164,7 @@ func TestEveryTreeRecallsTheKeysBelow(t *testing.T) {
 				before := len(keys)
 				apply(t, s, Release{Session: session16("a"), Token: held[keys[0]]}, OK)
 				delete(held, keys[0])
-				if n := len(told()); n > before-1+slice+trees {
+				if n := len(told()); n > before-1+2+trees { // a thousand releases may share an entry
 					t.Errorf("a release tells %d holders", n-before+1)
 				}
 				if err := s.Check(); err != nil {

@@ -267,7 +267,11 @@ func (s *State) costOfGroup(name string, shards uint32) int {
 	if g := s.groups.get(name); g != nil {
 		shards, callers = max(shards, g.shards, g.next), len(g.callers)
 	}
-	return 1 + int(min(shards, MaxShards))/128 + callers/4
+	cost := 1 + int(min(shards, MaxShards))/128 + callers/4
+	if s.groups.n-s.groupSums.active > MaxIdleGroups {
+		cost += MaxCost / 16 // a look at all groups: see forgetOldestGroup
+	}
+	return cost
 }
 
 // costOfNumber is the cost of a look at the key of each shard: see heldShard. An Enlist

@@ -1,6 +1,9 @@
 package machine
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // How callers come to a group, and go by themselves.
 
@@ -152,7 +155,7 @@ func (s *State) roomForNode(node string, shards uint32) Outcome {
 	}
 	own := groupSums{1, int(shards)}
 	for _, g := range s.groups.all {
-		if !g.isIdle() && g.callersOf(node) == len(g.callers) {
+		if !g.isIdle() && !slices.ContainsFunc(g.callers, func(c caller) bool { return c.node != node }) {
 			sums := g.sums()
 			own.active += sums.active
 			own.shards += sums.shards

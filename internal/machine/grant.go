@@ -224,7 +224,7 @@ func (s *State) recall(key string, tree bool) {
 		s.tellContendedAt(key, false, 0)
 	}
 	if tree {
-		s.recallBelow(key)
+		s.recallBelow(key, s.slice)
 	}
 }
 
@@ -249,8 +249,11 @@ func (s *State) recallCycle(out Outcome) {
 // before. As soon as the first of these frees its key, the tree is visited, and the next call
 // follows, in a step with recalls of its own. A grant below a waiting request has no block,
 // so the number never rises: see giveKeys.
-func (s *State) recallBelow(key string) {
-	most := max(1, s.slice-s.step.recalls)
+//
+// A visit tells two more at most. A thousand holders that free their keys in one entry make as
+// many visits, and the number of those told doubles with each round.
+func (s *State) recallBelow(key string, most int) {
+	most = min(most, max(1, s.slice-s.step.recalls))
 	var keys []string
 	for k := range s.keys.keysBelow(key, recallable) {
 		if keys = append(keys, k); len(keys) == most {

@@ -551,6 +551,9 @@ func TestIdleGroupsWithWorksCostNobody(t *testing.T) {
 	if n := s.Counts().Groups; n != MaxNodeIdleGroups {
 		t.Errorf("%d groups are remembered", n)
 	}
+	if cost := s.Cost(Dismiss{Group: "!"}); cost < MaxCost/16 {
+		t.Errorf("a command that looks at all groups costs %d", cost)
+	}
 	looked := 0
 	looks = &looked
 	enlist(quiet, "honest", OK)

@@ -92,7 +92,7 @@ func (s *State) enqueue(owner *session, w *waiter, keys []string, i int) Outcome
 		out.Behind = max(out.Behind, r.behind(i))
 		s.tellContended(key, 0)
 		if w.Tree {
-			s.recallBelow(key)
+			s.recallBelow(key, s.slice)
 		}
 	}
 	owner.index.queued(w.seq, location{key: keys[0], set: w.set, phase: waiting}, weightOf(keys, w.Meta, w.under))

@@ -437,3 +437,46 @@ func TestADebtOutlastsTheCommands(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A leader that ends a large session slice by slice has a command of almost a whole entry
+// waiting at all times. A member's command for which the rest has no room gets the next entry,
+// and the members behind it do not wait for the last slice.
+func TestSlicesOfAnEndLetLargeCommandsThrough(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.SetCheck(false)
+		s.open(1)
+		s.open(2)
+		seq := uint64(0)
+		for i := range 5 {
+			keys := make([]string, 1000)
+			for j := range keys {
+				keys[j] = fmt.Sprintf("%d/%03d", i, j)
+			}
+			seq++
+			s.Term().ProposeOf("large", machine.Acquire{Session: sid(2), Seq: seq, Keys: keys}, func(machine.Outcome, wire.Code) {})
+		}
+		synctest.Wait()
+		s.HoldEntries()
+		s.Term().ProposeOf("large", machine.Close{Session: sid(2)}, func(machine.Outcome, wire.Code) {})
+		synctest.Wait() // in flight
+		set, plain := false, false
+		keys := make([]string, 60)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("set/%02d", i)
+		}
+		s.Term().ProposeOf("a", machine.Acquire{Session: sid(1), Seq: 1, Keys: keys}, func(machine.Outcome, wire.Code) { set = true })
+		s.Term().ProposeOf("b", machine.Acquire{Session: sid(1), Seq: 2, Key: "plain"}, func(machine.Outcome, wire.Code) { plain = true })
+		for range 3 {
+			s.decideEntry()
+		}
+		if !set || !plain {
+			t.Errorf("after three entries: the set decided %t, the plain request %t", set, plain)
+		}
+		s.decideEntry()
+		if n := s.Counts().Sessions; n != 2 {
+			t.Errorf("%d sessions: the end is over, and the test shows nothing", n)
+		}
+		s.ReleaseEntries()
+		synctest.Wait()
+	})
+}

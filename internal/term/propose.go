@@ -49,7 +49,7 @@ type proposer struct {
 	wake    wakeup.One
 
 	most   int        // of run: the bound of an entry's cost
-	passed bool       // of run: the leader's own commands filled the last entry
+	passed bool       // of run: the leader's own commands left the members no room in the last entry
 	cost   int        // of run: the cost of the entry in flight
 	entry  []proposal // of run: the entry in flight
 	flown  []byte     // of run: the arena, if all of its frames are in the entry
@@ -163,7 +163,7 @@ func (p *proposer) hasRoom(l *lane, own bool) bool {
 	case l == nil || l.waiting() < minLane && l.bytes < minLaneBytes:
 		return true
 	}
-	return l.waiting() < maxLane && l.bytes < maxLaneBytes && p.waiting < maxProposals && p.size < maxQueueBytes
+	return l.waiting() < maxLane && l.bytes < maxLaneBytes && p.waiting-p.own.waiting() < maxProposals && p.size-p.own.bytes < maxQueueBytes
 }
 
 // takeBack removes a command that waits in the lane of a member, and calls its done with
@@ -253,10 +253,14 @@ func (p *proposer) takeLocked(m *machine.State) bool {
 		p.own.credit = wholeEntry
 		full = p.give(m, &p.own, &left)
 	}
-	p.passed = !last && (full || left.empty()) // the members come first in the next entry
-	if !full && !left.empty() {
+	own, passed := len(p.entry), full || left.empty()
+	if !passed {
 		full = p.takeTurns(m, &left)
+		passed = full && own > 0 && len(p.entry) == own
 	}
+	// The members come first in the next entry if the leader's commands left them no room, or
+	// none for the command whose turn it is.
+	p.passed = passed && !last
 	if last && !full && !left.empty() {
 		p.own.credit = wholeEntry
 		p.give(m, &p.own, &left)
