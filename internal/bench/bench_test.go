@@ -96,7 +96,8 @@ func TestEachSystem(t *testing.T) {
 			if err != nil || s.Err != "" {
 				t.Fatal(s.Err, err)
 			}
-			if s.Cycles < 50 || s.Cycles > 200 {
+			// A host that stands still begins fewer cycles; no host begins twice as many.
+			if s.Cycles == 0 || s.Cycles > 200 {
 				t.Errorf("%d cycles were begun in a second at a rate of 100", s.Cycles)
 			}
 		})
