@@ -82,28 +82,15 @@ func serveMember(text string, in io.Reader, out io.Writer) error {
 		answer.Encode(memberAnswer{Err: err.Error()})
 		return err
 	}
-	if err := answer.Encode(memberAnswer{}); err != nil {
-		return errors.Join(err, m.stop())
-	}
-	jobs := json.NewDecoder(in)
-	for {
-		var j memberJob
-		if err := jobs.Decode(&j); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return errors.Join(err, m.stop())
-		}
+	return errors.Join(answerJobs(in, answer, memberAnswer{}, func(j memberJob) memberAnswer {
 		ctx, cancel := context.WithTimeout(context.Background(), eventPatience)
+		defer cancel()
 		a, err := m.do(ctx, j)
-		cancel()
 		if err != nil {
 			a = memberAnswer{Err: err.Error()}
 		}
-		if err := answer.Encode(a); err != nil {
-			return errors.Join(err, m.stop())
-		}
-	}
+		return a
+	}), m.stop())
 }
 
 // wardmoteMember is a member of wardmote with a client.

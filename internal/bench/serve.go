@@ -69,25 +69,31 @@ func serve(k kind, dir string, in io.Reader, out io.Writer) error {
 		answer.Encode(sample{Err: err.Error()})
 		return err
 	}
-	if err := answer.Encode(sample{Version: s.version()}); err != nil {
-		return errors.Join(err, s.stop())
-	}
-	jobs := json.NewDecoder(in)
-	for {
-		var j job
-		if err := jobs.Decode(&j); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return errors.Join(err, s.stop())
-		}
+	return errors.Join(answerJobs(in, answer, sample{Version: s.version()}, func(j job) sample {
 		done, err := do(s, dir, j)
 		if err != nil {
 			done = sample{Err: err.Error(), NotHad: errors.As(err, new(absence))}
 		}
-		if err := answer.Encode(done); err != nil {
-			return errors.Join(err, s.stop())
+		return done
+	}), s.stop())
+}
+
+// answerJobs sends the first answer, which tells that the process is ready, and then one for
+// each job until the input ends.
+func answerJobs[J, A any](in io.Reader, answer *json.Encoder, ready A, do func(J) A) error {
+	jobs, a := json.NewDecoder(in), ready
+	for {
+		if err := answer.Encode(a); err != nil {
+			return err
 		}
+		var j J
+		if err := jobs.Decode(&j); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		}
+		a = do(j)
 	}
 }
 

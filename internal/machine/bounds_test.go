@@ -20,20 +20,7 @@ const maxLooks = 40_000
 // did in the meantime. A table of a thousand sessions stands for larger ones.
 func hostileSteps(t testing.TB) []costly {
 	a, b, c := session16("a"), session16("b"), session16("c")
-	table := func() *State {
-		s := founded()
-		for _, id := range []SessionID{a, b, c} {
-			apply(t, s, Open{Session: id, Client: "client", TTL: 5000}, OK)
-		}
-		return s
-	}
-	set := func(i int) []string {
-		keys := make([]string, MaxKeys)
-		for j := range keys {
-			keys[j] = fmt.Sprintf("%02d/%04d", i, j)
-		}
-		return keys
-	}
+	table := func() *State { return sessionsIn(t, a, b, c) }
 	var list []costly
 
 	s := table()
@@ -58,8 +45,8 @@ func hostileSteps(t testing.TB) []costly {
 		own = append(own, out.Token)
 	}
 	apply(t, s, Acquire{Session: b, Seq: 1, Key: "own0"}, Queued)
-	out, _ := apply(t, s, Acquire{Session: b, Seq: 2, Keys: set(0)}, Granted)
-	wait := Acquire{Session: a, Seq: MaxUnder + 1, Keys: set(0), Under: own}
+	out, _ := apply(t, s, Acquire{Session: b, Seq: 2, Keys: setOf(0)}, Granted)
+	wait := Acquire{Session: a, Seq: MaxUnder + 1, Keys: setOf(0), Under: own}
 	list = append(list, costly{name: "a set under many grants", s: must(restored(s)), c: wait})
 	apply(t, s, wait, Queued)
 	list = append(list,
@@ -69,22 +56,22 @@ func hostileSteps(t testing.TB) []costly {
 
 	// A set that waits behind hundreds at each of its keys.
 	s = table()
-	apply(t, s, Acquire{Session: b, Seq: 1, Keys: set(0)}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Keys: setOf(0)}, Granted)
 	for i := range 6 * MaxHeld / MaxKeys {
 		id := SessionID{1, byte(i / 45)}
 		s.Apply(Open{Session: id, Client: "c", TTL: 5000})
-		apply(t, s, Acquire{Session: id, Seq: uint64(i + 1), Keys: set(0)}, Queued)
+		apply(t, s, Acquire{Session: id, Seq: uint64(i + 1), Keys: setOf(0)}, Queued)
 	}
-	apply(t, s, Acquire{Session: a, Seq: 1, Keys: set(0)}, Queued)
+	apply(t, s, Acquire{Session: a, Seq: 1, Keys: setOf(0)}, Queued)
 	list = append(list,
-		costly{name: "a copy of a set behind hundreds", s: must(restored(s)), c: Acquire{Session: a, Seq: 1, Keys: set(0)}},
+		costly{name: "a copy of a set behind hundreds", s: must(restored(s)), c: Acquire{Session: a, Seq: 1, Keys: setOf(0)}},
 		costly{name: "the withdrawal of a set behind hundreds", s: s, c: Withdraw{Session: a, Seq: 1}})
 
 	// Outcomes of as many sets as a session may hold, all seen at once.
 	s = table()
 	var seqs []uint64
 	for i := range MaxHeld / MaxKeys {
-		apply(t, s, Acquire{Session: a, Seq: uint64(i + 1), Keys: set(i)}, Granted)
+		apply(t, s, Acquire{Session: a, Seq: uint64(i + 1), Keys: setOf(i)}, Granted)
 		seqs = append(seqs, uint64(i+1))
 	}
 	list = append(list, costly{name: "the outcomes of many sets, seen", s: s, c: Release{Session: a, Token: 1, Seen: seqs}})

@@ -14,42 +14,47 @@ type costly struct {
 	work int // keys, grants and waiters that it changes
 }
 
+// sessionsIn returns a table that grants, with open sessions.
+func sessionsIn(t testing.TB, ids ...SessionID) *State {
+	s := founded()
+	for _, id := range ids {
+		apply(t, s, Open{Session: id, Client: "client", TTL: 5000}, OK)
+	}
+	return s
+}
+
+// setOf returns the keys of the i-th of several large sets, in order.
+func setOf(i int) []string {
+	keys := make([]string, MaxKeys)
+	for j := range keys {
+		keys[j] = fmt.Sprintf("%02d/%04d", i, j)
+	}
+	return keys
+}
+
 func costlyCommands(t testing.TB) []costly {
 	const readers = 5000
 	a, b, c := session16("a"), session16("b"), session16("c")
-	table := func() *State {
-		s := founded()
-		for _, id := range []SessionID{a, b, c} {
-			apply(t, s, Open{Session: id, Client: "client", TTL: 5000}, OK)
-		}
-		return s
-	}
-	set := func(i int) []string {
-		keys := make([]string, MaxKeys)
-		for j := range keys {
-			keys[j] = fmt.Sprintf("%02d/%04d", i, j)
-		}
-		return keys
-	}
+	table := func() *State { return sessionsIn(t, a, b, c) }
 	var list []costly
 
 	s := table()
-	list = append(list, costly{"a set", s, Acquire{Session: a, Seq: 1, Keys: set(0)}, MaxKeys})
+	list = append(list, costly{"a set", s, Acquire{Session: a, Seq: 1, Keys: setOf(0)}, MaxKeys})
 
 	s = table()
-	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Keys: set(0)}, Granted)
-	apply(t, s, Acquire{Session: b, Seq: 1, Keys: set(0)}, Queued)
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Keys: setOf(0)}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Keys: setOf(0)}, Queued)
 	list = append(list, costly{"the release of a set", s, Release{Session: a, Token: out.Token}, MaxKeys},
-		costly{"the break of a set", s, Break{Session: b, Key: set(0)[7], Token: out.Token}, MaxKeys},
-		costly{"an ask for a set", s, Ask{Session: b, Key: set(0)[7]}, MaxKeys},
+		costly{"the break of a set", s, Break{Session: b, Key: setOf(0)[7], Token: out.Token}, MaxKeys},
+		costly{"an ask for a set", s, Ask{Session: b, Key: setOf(0)[7]}, MaxKeys},
 		costly{"the end of a session", s, Close{Session: a}, MaxKeys},
 		costly{"an operator's end of a session", s, EndSession{Session: a, Ref: b.Ref()}, MaxKeys})
 
 	s = table()
 	apply(t, s, Acquire{Session: a, Seq: 1, Key: "00/0000"}, Granted)
 	apply(t, s, Acquire{Session: a, Seq: 2, Key: "01/0000"}, Granted)
-	apply(t, s, Acquire{Session: b, Seq: 1, Keys: set(0)}, Queued)
-	apply(t, s, Acquire{Session: b, Seq: 2, Keys: set(1)}, Queued)
+	apply(t, s, Acquire{Session: b, Seq: 1, Keys: setOf(0)}, Queued)
+	apply(t, s, Acquire{Session: b, Seq: 2, Keys: setOf(1)}, Queued)
 	list = append(list, costly{"the withdrawal of two sets", s, Withdraw{Session: b, Seq: 1, More: []uint64{2}}, 2 * MaxKeys},
 		costly{"the grant of a set", s, Release{Session: a, Token: s.LastToken()}, MaxKeys})
 
