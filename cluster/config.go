@@ -85,8 +85,8 @@ type Config struct {
 	// or its host; below 1 s a crash of the leader may end the locks of living
 	// holders, below 3 s a leader that falls silent may, and a line in the log
 	// says so at the start. Members may be redeployed with another value: a larger
-	// value takes effect once the leader has committed it, a smaller value
-	// once every member advertises it. After the loss of a whole cluster found
+	// value of a process with the voter role takes effect once the leader has
+	// committed it, a smaller value once every member advertises it. After the loss of a whole cluster found
 	// the next one with a TTL no smaller: for so long the founding waits for
 	// survivors to lose their locks.
 	TTL time.Duration
