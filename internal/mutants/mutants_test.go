@@ -448,7 +448,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "snapshots unread", breaks: "raft stores no snapshot that it cannot restore",
-		file: "internal/consensus/spool.go", old: "err := a.spool.check(reading)", new: "err := error(nil)",
+		file: "internal/consensus/spool.go", old: "err := a.spool.check(l)", new: "err := error(nil)",
 		pkg: "internal/consensus", run: "Drips",
 	},
 	{
