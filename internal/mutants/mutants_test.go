@@ -583,7 +583,7 @@ var mutants = []mutant{
 	{
 		name: "a recall ignored", breaks: "a client gives a kept key back when another request comes",
 		file: "locks/sticky.go", old: "	if k := s.forgetKept(e.Key, e.Seq); k != nil {", new: "	if k := s.forgetKept(e.Key, e.Seq); k != nil && e.Seq == 0 {",
-		pkg: "locks", run: "Sticky|Recall",
+		pkg: "locks", run: "LostRecall|OutlivesItsLeader",
 	},
 	{
 		name: "a recalled key kept", breaks: "the release of a recalled lock gives the key back",
@@ -617,7 +617,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a copy extends again", breaks: "a second copy of an Extend changes nothing",
-		file: "internal/machine/grant.go", old: "r.last != c.Last || g.contended", new: "g.contended",
+		file: "internal/machine/grant.go", old: "r.last != c.Last || g.contended", new: "r.last == 0 || g.contended",
 		pkg: "internal/machine", run: "Scripts",
 	},
 	{
@@ -628,7 +628,7 @@ var mutants = []mutant{
 	{
 		name: "a cycle is not recalled", breaks: "a refused cycle recalls the kept keys in it",
 		file: "internal/machine/acquire.go", old: "		s.recallCycle(out)\n", new: "",
-		pkg: "locks", run: "KeptKey",
+		pkg: "internal/machine", run: "Scripts",
 	},
 	{
 		name: "own keys below a tree", breaks: "a tree takes the client's own kept keys along",
