@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hashicorp/raft"
 )
@@ -118,16 +119,24 @@ func TestASnapshotThatCannotBeWrittenLeavesNothing(t *testing.T) {
 	}
 }
 
+// The latest is the newest by its name too, although the oldest have been removed.
 func TestSnapshotsOfOneMomentHaveTheirOwnNames(t *testing.T) {
-	m, err := OpenSnapshots(t.TempDir(), nil)
-	must(t, err)
-	seen := make(map[string]bool)
-	for range 5 {
-		seen[makeSnapshot(t, m, 10, 2, "the same")] = true
-	}
-	if len(seen) != 5 {
-		t.Errorf("five snapshots have the names %v", seen)
-	}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) { // no time passes
+		m, err := OpenSnapshots(dir, nil)
+		must(t, err)
+		seen := make(map[string]bool)
+		for i := range 5 {
+			id := makeSnapshot(t, m, 10, 2, "the same")
+			seen[id] = true
+			if metas, err := m.List(); err != nil || len(metas) == 0 || metas[0].ID != id {
+				t.Errorf("snapshot %d, %s, is not the first of %v: %v", i, id, metas, err)
+			}
+		}
+		if len(seen) != 5 {
+			t.Errorf("five snapshots have the names %v", seen)
+		}
+	})
 }
 
 // FuzzSnapshotFile patches and cuts a snapshot's file: every change is found.

@@ -163,12 +163,14 @@ func (s *fileSnapshots) Create(version raft.SnapshotVersion, index, term uint64,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	names, err := s.names()
+	if err != nil {
+		return nil, fmt.Errorf("cluster: making a snapshot: %w", err)
+	}
 	name := snapshotName{term, index, time.Now().UnixMilli()}
-	for ; ; name.made++ {
-		if _, err := os.Lstat(s.path(name.id())); errors.Is(err, os.ErrNotExist) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("cluster: making a snapshot: %w", err)
+	for _, n := range names {
+		if n.term == term && n.index == index {
+			name.made = max(name.made, n.made+1) // newer than all others, also than one of this moment
 		}
 	}
 	head, err := encodeSnapshotHead(&raft.SnapshotMeta{
