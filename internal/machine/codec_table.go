@@ -95,9 +95,12 @@ func codeRecord(c *coder, k *record) {
 	f.flag(&k.fade)
 	f.flag(&k.unclean)
 	for i := range list(&f, &k.holders, MaxHolders, minGrant) {
+		c.top()
 		k.holders[i].code(c)
 	}
+	c.top()
 	for i := range list(&f, &k.queue, MaxWaiters+1, minWaiter) { // an upgrade comes on top
+		c.top()
 		k.queue[i].code(c)
 	}
 	integer(&f, &k.capacity)

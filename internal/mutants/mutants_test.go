@@ -275,6 +275,21 @@ var mutants = []mutant{
 		pkg: "cluster", run: "OwnPast",
 	},
 	{
+		name: "a piece as long as it claims", breaks: "noise in a snapshot is found before much of it is in memory",
+		file: "internal/machine/restore.go", old: "size <= 0 || size > maxPiece ||", new: "size <= 0 || size > 129<<20 ||",
+		pkg: "internal/machine", run: "Noise",
+	},
+	{
+		name: "pieces of two chunks", breaks: "all pieces of a chunk have its kind",
+		file: "internal/machine/restore.go", old: "if r.piece&^pieceFollows != kind {", new: "if kind == 0 {",
+		pkg: "internal/machine", run: "SeveralPieces",
+	},
+	{
+		name: "a chunk with a rest", breaks: "no bytes of a chunk are passed over",
+		file: "internal/machine/restore.go", old: "	if r.follows() {\n		return errTrailing", new: "	if r.follows() && c == nil {\n		return errTrailing",
+		pkg: "internal/machine", run: "SeveralPieces",
+	},
+	{
 		name: "a session without its key", breaks: "a stream acts for a session only after the session's key was shown on it",
 		file: "internal/term/authority.go", old: "case !has || st.Node != s.Node", new: "case has != has || st.Node != s.Node",
 		pkg: "internal/term", run: "Stolen|NobodyElse",
