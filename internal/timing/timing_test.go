@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -201,6 +202,24 @@ func TestElectionFollowsTheTTL(t *testing.T) {
 	} {
 		if got := Election(c.ttl); got != c.want {
 			t.Errorf("TTL %v: %v, want %v", c.ttl, got, c.want)
+		}
+	}
+}
+
+// A leader tells the number of members, and any number gives a period.
+func TestSpreadOfAnyNumberOfMembers(t *testing.T) {
+	for _, c := range []struct {
+		members int
+		want    time.Duration
+	}{
+		{math.MinInt, time.Millisecond},
+		{0, time.Millisecond},
+		{300, 300 * time.Millisecond},
+		{10_000_000_000_000, 500 * time.Millisecond},
+		{math.MaxInt, 500 * time.Millisecond},
+	} {
+		if got := Spread(10*time.Second, c.members); got != c.want {
+			t.Errorf("%d members: %v, want %v", c.members, got, c.want)
 		}
 	}
 }

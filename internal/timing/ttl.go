@@ -57,9 +57,11 @@ func QuorumPatience(ttl time.Duration) time.Duration {
 // Spread is the period in which so many members, which lose their leader at one
 // moment, begin to dial the next leader or the voters. A millisecond for each
 // member is less than a TLS handshake takes on a slow core, and lets 300 members
-// attach in a third of a second.
+// attach in a third of a second. The number is a leader's word, so any number gives a
+// period.
 func Spread(ttl time.Duration, members int) time.Duration {
-	return min(time.Duration(members)*time.Millisecond, MostBackoff(ttl))
+	most := MostBackoff(ttl)
+	return time.Duration(max(1, min(members, int(most/time.Millisecond)))) * time.Millisecond
 }
 
 func within(d, least, most time.Duration) time.Duration { return max(least, min(d, most)) }
