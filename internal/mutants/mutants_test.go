@@ -290,6 +290,11 @@ var mutants = []mutant{
 		pkg: "internal/machine", run: "SeveralPieces",
 	},
 	{
+		name: "a later process by a claim", breaks: "a process that proves neither a name nor the voter role shows no later process of a name",
+		file: "cluster/proof.go", old: "c.Proved.Name == \"\" && !c.Proved.Voter; !claimed {", new: "c.Proved.Name == \"\" && !c.Proved.Voter; err != nil || c != nil || !claimed {",
+		pkg: "cluster", run: "ALaterProcess",
+	},
+	{
 		name: "a session without its key", breaks: "a stream acts for a session only after the session's key was shown on it",
 		file: "internal/term/authority.go", old: "case !has || st.Node != s.Node", new: "case has != has || st.Node != s.Node",
 		pkg: "internal/term", run: "Stolen|NobodyElse",
