@@ -402,6 +402,21 @@ var mutants = []mutant{
 		pkg: "internal/consensus", run: "Best|AtOnce|Five",
 	},
 	{
+		name: "any answer from ahead", breaks: "an answer to a message sent ahead answers the same message alone",
+		file: "internal/consensus/ahead.go", old: "args.PrevLogEntry == m.args.PrevLogEntry && ", new: "",
+		pkg: "internal/consensus", run: "FromAhead",
+	},
+	{
+		name: "sent ahead in any term", breaks: "entries are sent ahead to servers that acknowledged the log in their term",
+		file: "internal/consensus/ahead.go", old: "s.latest.term != first.Term || ", new: "",
+		pkg: "internal/consensus", run: "EntriesAhead",
+	},
+	{
+		name: "sent ahead after a refusal", breaks: "entries are sent ahead to servers that acknowledged all before",
+		file: "internal/consensus/ahead.go", old: "if err != nil || !resp.Success {\n		s.latest", new: "if err != nil {\n		s.latest",
+		pkg: "internal/consensus", run: "EntriesAhead",
+	},
+	{
 		name: "a vote lost to a stale stream", breaks: "a kept stream that is broken costs no call",
 		file: "internal/consensus/transport.go", old: "if err == nil || kept == 0", new: "if true || kept == 0",
 		pkg: "internal/consensus", run: "Stale",
