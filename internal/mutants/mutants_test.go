@@ -627,12 +627,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "a recalled key extended", breaks: "a recalled grant gets no further tokens",
-		file: "internal/machine/grant.go", old: "r.last != c.Last || g.contended || g.asked || g.broken ||", new: "r.last != c.Last ||",
+		file: "internal/machine/grant.go", old: "r.last != c.Last || g.is(markContended|markAsked|markBroken) ||", new: "r.last != c.Last ||",
 		pkg: "internal/machine", run: "Scripts",
 	},
 	{
 		name: "a copy extends again", breaks: "a second copy of an Extend changes nothing",
-		file: "internal/machine/grant.go", old: "r.last != c.Last || g.contended", new: "r.last == 0 || g.contended",
+		file: "internal/machine/grant.go", old: "r.last != c.Last || g.is(markContended", new: "r.last == 0 || g.is(markContended",
 		pkg: "internal/machine", run: "Scripts",
 	},
 	{
