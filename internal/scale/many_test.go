@@ -82,7 +82,7 @@ func (f *figures) check(t *testing.T) {
 		t.Errorf("a thin member writes %.2f times a second to its streams, want 0.3 beats and some questions", m)
 	}
 	// The answer to each beat, two questions of each round, raft's heartbeats, gossip.
-	if m, most := idle.leaderSent.messages, beats+2*idle.rounds+20; m > most {
+	if m, most := idle.leaderSent.messages, beats+2*idle.rounds+17; m > most {
 		t.Errorf("the leader sends %.1f messages a second, want %.1f at most", m, most)
 	}
 	for _, s := range f.storms {
