@@ -8,8 +8,9 @@
 // of all members together, and hardly depends on the load of the host.
 //
 // A plain run has a small cluster. With WARDMOTE_FULL=quarter the cluster has 100 thin
-// members; with WARDMOTE_FULL set to anything else there are clusters of 100, 300 and
-// 1,000, which take minutes, and the figures are printed as a table:
+// members, with WARDMOTE_FULL=1 there are clusters of 100 and of 300, and the figures are
+// printed as tables. WARDMOTE_FULL=scale adds a cluster of 1,000, which takes some twenty
+// minutes of CPU time: all members share one process, and each learns of each other.
 //
-//	WARDMOTE_FULL=1 go test -count=1 -timeout 1h -v -run TestManyMembers ./internal/scale
+//	WARDMOTE_FULL=scale go test -count=1 -timeout 3h -v -run TestManyMembers ./internal/scale
 package scale
