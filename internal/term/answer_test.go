@@ -139,9 +139,6 @@ func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 			machine.Release{Session: sid(1), Token: token})
 		s.crowd(&seq, key, 1100, 1100)
 		q := replica.Query{Key: key, Waiters: replica.MaxListed, Value: true}
-		for range replica.MaxAlso {
-			q.Also = append(q.Also, "x")
-		}
 		told, size := s.connect().read(q)
 		st := told.Status
 		if st.Held != 1100 || st.Queue != 1100 || len(st.Value) != machine.MaxValue || len(st.Holders) != replica.MaxListed {
