@@ -26,7 +26,7 @@ kills: ## kill -9 processes that write to each kind of store, 1,000 times each
 	WARDMOTE_KILLS=1000 go test -count=1 -timeout 60m -v -run TestAKilledProcessLosesNothingAcknowledged ./internal/raftstore
 
 mutants: ## plant bugs one by one, and see a test fail for each
-	go test -tags mutants -count=1 -timeout 60m -v ./internal/mutants
+	go test -tags mutants -count=1 -timeout 180m -parallel 2 -v ./internal/mutants
 
 race: ## run all tests under the race detector (needs a C compiler)
 	go test -race -exec 'env GOMAXPROCS=1' -timeout 20m ./... # one thread: see .ci/run

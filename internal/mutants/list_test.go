@@ -1,0 +1,66 @@
+//go:build mutants
+
+package mutants
+
+import (
+	"slices"
+	"testing"
+)
+
+// A promise is one of those in VERIFICATION.md.
+type promise string
+
+const (
+	oneHolder    promise = "one holder"
+	risingTokens promise = "tokens only rise"
+	lossFirst    promise = "loss is told first"
+	stoppedFinds promise = "a stopped holder finds out"
+	noSilence    promise = "no silence"
+	fair         promise = "fair and bounded"
+	exactlyOnce  promise = "exactly once"
+	cheap        promise = "holding is cheap"
+	safe         promise = "safe by default"
+	hardToKill   promise = "hard to kill"
+)
+
+var promises = []promise{oneHolder, risingTokens, lossFirst, stoppedFinds, noSilence, fair, exactlyOnce, cheap, safe, hardToKill}
+
+// allMutants are the mutants of all lists.
+func allMutants() []mutant {
+	return slices.Concat(sessionMutants, tableMutants, processMutants, clusterMutants, leaderMutants, shardMutants, stickyMutants)
+}
+
+// A suite looks for broken promises without knowing the bug.
+type suite struct {
+	pkg, run string
+	env      []string
+	sees     []string // the packages that run in it
+}
+
+var suites = map[string]suite{
+	"model": {
+		pkg: "internal/model", run: "^TestRunsOfTheTermAreRunsOfTheModel$|^TestADoctoredRunIsRefused$", env: []string{"WARDMOTE_FULL=quarter"},
+		sees: []string{"internal/term", "internal/machine"},
+	},
+}
+
+// Each mutant names a promise, a rule and its tests, and has a name of its own.
+func TestTheListIsSound(t *testing.T) {
+	names := make(map[string]bool)
+	of := make(map[promise]int)
+	for _, m := range allMutants() {
+		if err := m.check(); err != nil {
+			t.Error(err)
+		}
+		if names[m.name] {
+			t.Errorf("two mutants are called %s", m.name)
+		}
+		names[m.name] = true
+		of[m.promise]++
+	}
+	for _, p := range promises {
+		if of[p] < 3 {
+			t.Errorf("%s has %d mutants: a promise that hardly any bug breaks is hardly tested", p, of[p])
+		}
+	}
+}
