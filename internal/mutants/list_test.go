@@ -16,10 +16,10 @@ const (
 	lossFirst    promise = "loss is told first"
 	stoppedFinds promise = "a stopped holder finds out"
 	noSilence    promise = "no silence"
-	fair         promise = "fair and bounded"
+	fair         promise = "first come, first served"
 	exactlyOnce  promise = "exactly once"
 	cheap        promise = "holding is cheap"
-	safe         promise = "safe by default"
+	safe         promise = "closed"
 	hardToKill   promise = "hard to kill"
 )
 
