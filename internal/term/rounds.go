@@ -12,7 +12,10 @@ import (
 
 // rounds asks the voters whether this leader has been replaced, round after
 // round for as long as anybody wants to know. One round is under way at a time;
-// questions arriving meanwhile share the next round.
+// questions arriving meanwhile share the next round. Beats are in no hurry: they
+// share a round with the beats of timing.BeatsTogether, unless another question begins the
+// round before. So thousands of sessions cost the voters no more than some
+// hundred rounds a second, and the first beat after a rest waits for nobody.
 //
 // A round begins at t0 and asks every voter of the configuration whether the
 // voter's term is not above the leader's. A majority of yes means: until t0 no
@@ -36,16 +39,22 @@ type rounds struct {
 	mu      sync.Mutex
 	waiting []func(bool)
 	stopped bool
-	wake    wakeup.One
+	wake    wakeup.One // a question
+	beats   wakeup.One // a question that can wait
 }
 
 func newRounds(ask func(context.Context) bool) *rounds {
-	return &rounds{ask: ask, wake: wakeup.NewOne()}
+	return &rounds{ask: ask, wake: wakeup.NewOne(), beats: wakeup.NewOne()}
 }
 
 // add calls done with the verdict of a round beginning after now. done must not
 // block. After run has ended the verdict is false.
-func (r *rounds) add(done func(ok bool)) {
+func (r *rounds) add(done func(ok bool)) { r.question(done, r.wake) }
+
+// addBeat is add for a question that can wait for others.
+func (r *rounds) addBeat(done func(ok bool)) { r.question(done, r.beats) }
+
+func (r *rounds) question(done func(ok bool), wake wakeup.One) {
 	r.mu.Lock()
 	stopped := r.stopped
 	if !stopped {
@@ -56,7 +65,7 @@ func (r *rounds) add(done func(ok bool)) {
 		done(false)
 		return
 	}
-	r.wake.Wake()
+	wake.Wake()
 }
 
 // take removes and returns the waiting questions. With stop, later questions fail.
@@ -70,6 +79,7 @@ func (r *rounds) take(stop bool) (waiting []func(bool)) {
 
 // run runs rounds until ctx ends, and then answers false to every question.
 func (r *rounds) run(ctx context.Context) {
+	var began time.Time // the last round
 	for {
 		select {
 		case <-ctx.Done():
@@ -78,12 +88,14 @@ func (r *rounds) run(ctx context.Context) {
 			}
 			return
 		case <-r.wake:
+		case <-r.beats:
+			r.rest(ctx, timing.BeatsTogether-time.Since(began))
 		}
 		waiting := r.take(false)
 		if len(waiting) == 0 {
 			continue
 		}
-		began := time.Now()
+		began = time.Now()
 		ok := r.ask(ctx)
 		if ok {
 			r.took.Add(time.Since(began))
@@ -91,6 +103,20 @@ func (r *rounds) run(ctx context.Context) {
 		for _, done := range waiting {
 			done(ok)
 		}
+	}
+}
+
+// rest waits for d, for a question without patience, or for the end of ctx.
+func (r *rounds) rest(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-r.wake:
+	case <-t.C:
 	}
 }
 
