@@ -1,0 +1,167 @@
+package towns
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// nets numbers the networks of this process.
+var nets atomic.Int32
+
+// Net is a network of n members, each with a network namespace and an address for itself,
+// connected by a bridge in a further namespace. Nothing leaves the namespaces. The methods
+// may be called from any goroutine.
+type Net struct {
+	prefix  string
+	n       int
+	janitor *exec.Cmd
+	input   io.Closer // of the janitor
+
+	mu   sync.Mutex
+	cut  map[[2]int]bool
+	lost map[[2]int]int // percent
+	slow map[int]bool
+}
+
+// NewNet makes a network. It fails where this user cannot make namespaces, or iproute2 is
+// missing; then nothing is left behind. The caller must Close the Net.
+func NewNet(n int) (*Net, error) {
+	w := &Net{
+		prefix: fmt.Sprintf("wm%d-%d", os.Getpid(), nets.Add(1)), n: n,
+		cut: make(map[[2]int]bool), lost: make(map[[2]int]int), slow: make(map[int]bool),
+	}
+	if err := w.startJanitor(); err != nil {
+		return nil, err
+	}
+	if err := w.build(); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// startJanitor starts a shell that waits for the end of its input, which comes when this
+// process ends in whatever way, and then removes the namespaces.
+func (w *Net) startJanitor() error {
+	names := []string{w.hub()}
+	for i := range w.n {
+		names = append(names, w.Namespace(i))
+	}
+	w.janitor = exec.Command("sh", "-c", `trap '' INT TERM HUP; cat; for n in "$@"; do ip netns del "$n" 2>/dev/null; done`, "sh")
+	w.janitor.Args = append(w.janitor.Args, names...)
+	in, err := w.janitor.StdinPipe()
+	if err != nil {
+		return err
+	}
+	w.input = in
+	return w.janitor.Start()
+}
+
+func (w *Net) build() error {
+	lines := []string{"netns add " + w.hub(), "-n " + w.hub() + " link add br0 type bridge", "-n " + w.hub() + " link set br0 up"}
+	for i := range w.n {
+		ns := w.Namespace(i)
+		lines = append(lines,
+			"netns add "+ns,
+			fmt.Sprintf("-n %s link add port%d type veth peer name eth0 netns %s", w.hub(), i, ns),
+			fmt.Sprintf("-n %s link set port%d master br0 up", w.hub(), i),
+			fmt.Sprintf("-n %s link set lo up", ns),
+			fmt.Sprintf("-n %s link set eth0 address 02:00:00:00:00:%02x up", ns, i+1),
+			fmt.Sprintf("-n %s address add %s/24 dev eth0", ns, w.Host(i)))
+	}
+	for _, line := range lines {
+		if err := command("ip", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func command(name, line string) error {
+	if out, err := exec.Command(name, strings.Fields(line)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, line, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// Close removes the namespaces. The processes in them should have ended before.
+func (w *Net) Close() {
+	_ = w.input.Close()
+	_ = w.janitor.Wait()
+}
+
+func (w *Net) hub() string { return w.prefix + "-hub" }
+
+// Namespace returns the name of the namespace of member i.
+func (w *Net) Namespace(i int) string { return fmt.Sprint(w.prefix, "-", i) }
+
+// Host returns the IP address of member i.
+func (w *Net) Host(i int) string { return fmt.Sprint("10.77.0.", i+1) }
+
+// Wrap returns the command that executes a program in the namespace of member i.
+func (w *Net) Wrap(i int) []string { return []string{"ip", "netns", "exec", w.Namespace(i)} }
+
+// Cut silently drops everything that member from sends to member to: the sender takes a
+// link address without a host for the receiver's.
+func (w *Net) Cut(from, to int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut[[2]int{from, to}] = true
+	return command("ip", fmt.Sprintf("-n %s neigh replace %s lladdr 02:00:00:00:00:99 dev eth0 nud permanent", w.Namespace(from), w.Host(to)))
+}
+
+// Heal undoes Cut. Without a Cut Heal does nothing.
+func (w *Net) Heal(from, to int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.cut[[2]int{from, to}] {
+		return nil
+	}
+	delete(w.cut, [2]int{from, to})
+	return command("ip", fmt.Sprintf("-n %s neigh del %s dev eth0", w.Namespace(from), w.Host(to)))
+}
+
+// Lose drops a random share of the packets, in percent, that member from sends to member
+// to; 0 drops none. It fails where nft is missing.
+func (w *Net) Lose(from, to, percent int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost[[2]int{from, to}] = percent
+	rules := "add table inet storm\ndelete table inet storm\ntable inet storm {\n chain out {\n  type filter hook output priority 0;\n"
+	for way, p := range w.lost {
+		if way[0] == from && p > 0 {
+			rules += fmt.Sprintf("  ip daddr %s numgen random mod 100 < %d drop\n", w.Host(way[1]), p)
+		}
+	}
+	cmd := exec.Command("ip", "netns", "exec", w.Namespace(from), "nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(rules + " }\n}\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("nft: %w: %s", err, out)
+	}
+	return nil
+}
+
+// Slow bounds what member i sends to 256 kbit a second, with a queue of 400 ms, until
+// Hasten. It fails where tc is missing.
+func (w *Net) Slow(i int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slow[i] = true
+	return command("tc", fmt.Sprintf("-n %s qdisc replace dev eth0 root tbf rate 256kbit burst 4kb latency 400ms", w.Namespace(i)))
+}
+
+// Hasten undoes Slow. Without a Slow Hasten does nothing.
+func (w *Net) Hasten(i int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.slow[i] {
+		return nil
+	}
+	delete(w.slow, i)
+	return command("tc", fmt.Sprintf("-n %s qdisc del dev eth0 root", w.Namespace(i)))
+}
