@@ -24,6 +24,7 @@ var floors = []string{
 	"internal/simnet",
 	"internal/survival",
 	"internal/model",
+	"internal/history",
 	"internal/documents",
 	"internal/shards",
 	"internal/auth",
