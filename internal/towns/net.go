@@ -2,7 +2,6 @@ package towns
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,13 +16,12 @@ var nets atomic.Int32
 // connected by a bridge in a further namespace. Nothing leaves the namespaces. The methods
 // may be called from any goroutine.
 type Net struct {
-	prefix  string
-	n       int
-	janitor *exec.Cmd
-	input   io.Closer // of the janitor
+	prefix string
+	n      int
+	end    func() // removes the namespaces
 
 	mu   sync.Mutex
-	cut  map[[2]int]bool
+	cut  map[[2]int]int // how many times
 	lost map[[2]int]int // percent
 	slow map[int]bool
 }
@@ -33,33 +31,21 @@ type Net struct {
 func NewNet(n int) (*Net, error) {
 	w := &Net{
 		prefix: fmt.Sprintf("wm%d-%d", os.Getpid(), nets.Add(1)), n: n,
-		cut: make(map[[2]int]bool), lost: make(map[[2]int]int), slow: make(map[int]bool),
+		cut: make(map[[2]int]int), lost: make(map[[2]int]int), slow: make(map[int]bool),
 	}
-	if err := w.startJanitor(); err != nil {
+	script := "ip netns del " + w.hub() + "\n"
+	for i := range n {
+		script += "ip netns del " + w.Namespace(i) + "\n"
+	}
+	var err error
+	if w.end, err = AtEnd(script); err != nil {
 		return nil, err
 	}
-	if err := w.build(); err != nil {
+	if err = w.build(); err != nil {
 		w.Close()
 		return nil, err
 	}
 	return w, nil
-}
-
-// startJanitor starts a shell that waits for the end of its input, which comes when this
-// process ends in whatever way, and then removes the namespaces.
-func (w *Net) startJanitor() error {
-	names := []string{w.hub()}
-	for i := range w.n {
-		names = append(names, w.Namespace(i))
-	}
-	w.janitor = exec.Command("sh", "-c", `trap '' INT TERM HUP; cat; for n in "$@"; do ip netns del "$n" 2>/dev/null; done`, "sh")
-	w.janitor.Args = append(w.janitor.Args, names...)
-	in, err := w.janitor.StdinPipe()
-	if err != nil {
-		return err
-	}
-	w.input = in
-	return w.janitor.Start()
 }
 
 func (w *Net) build() error {
@@ -90,10 +76,7 @@ func command(name, line string) error {
 }
 
 // Close removes the namespaces. The processes in them should have ended before.
-func (w *Net) Close() {
-	_ = w.input.Close()
-	_ = w.janitor.Wait()
-}
+func (w *Net) Close() { w.end() }
 
 func (w *Net) hub() string { return w.prefix + "-hub" }
 
@@ -107,22 +90,28 @@ func (w *Net) Host(i int) string { return fmt.Sprint("10.77.0.", i+1) }
 func (w *Net) Wrap(i int) []string { return []string{"ip", "netns", "exec", w.Namespace(i)} }
 
 // Cut silently drops everything that member from sends to member to: the sender takes a
-// link address without a host for the receiver's.
+// link address without a host for the receiver's. Each Cut needs a Heal.
 func (w *Net) Cut(from, to int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cut[[2]int{from, to}] = true
+	if w.cut[[2]int{from, to}]++; w.cut[[2]int{from, to}] > 1 {
+		return nil
+	}
 	return command("ip", fmt.Sprintf("-n %s neigh replace %s lladdr 02:00:00:00:00:99 dev eth0 nud permanent", w.Namespace(from), w.Host(to)))
 }
 
-// Heal undoes Cut. Without a Cut Heal does nothing.
+// Heal undoes one Cut. Without a Cut Heal does nothing.
 func (w *Net) Heal(from, to int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.cut[[2]int{from, to}] {
+	way := [2]int{from, to}
+	if w.cut[way]--; w.cut[way] > 0 {
 		return nil
 	}
-	delete(w.cut, [2]int{from, to})
+	if w.cut[way] < 0 {
+		w.cut[way] = 0
+		return nil
+	}
 	return command("ip", fmt.Sprintf("-n %s neigh del %s dev eth0", w.Namespace(from), w.Host(to)))
 }
 
