@@ -82,8 +82,6 @@ type report struct {
 	Error  string
 	Key    string
 	Token  uint64
-	Leader bool
-	Voters int
 	Term   uint64
 	Detail string
 }

@@ -179,10 +179,20 @@ func (p *program) obey(ctx context.Context, c command) {
 	switch c.Do {
 	case "ready":
 		err = p.node.Ready(ctx)
-	case "health":
+	case "voters": // by name, and the leader as Key
 		h := p.node.Health(ctx)
-		r.Leader, err, r.Detail = h.Quorum && h.Leader == p.node.Name(), h.Err, h.Reason
-		r.Voters = h.Voters.CaughtUp
+		r.Key, err = h.Leader, h.Err
+		for _, m := range p.node.Members() {
+			if m.Voter {
+				r.Detail += m.Name + " "
+			}
+		}
+	case "held": // the token of the grant of Key, 0 if none
+		p.mu.Lock()
+		if g := p.held[c.Key]; g != nil {
+			r.Token = g.h.Token
+		}
+		p.mu.Unlock()
 	case "acquire": // Key, and keep it, with a goroutine that asks Err again and again
 		r.Token, err = p.hold(ctx, c.Key)
 	case "release":

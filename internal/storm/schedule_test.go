@@ -30,7 +30,7 @@ func draw(seed uint64, length time.Duration) (kind, []step) {
 	r := newRand(seed, 1)
 	k := kind{
 		Members: 5 + r.IntN(3), TTL: time.Duration(1000+r.IntN(9)*500) * time.Millisecond, Dir: r.IntN(2) == 0,
-		Secrets: r.IntN(2) == 0, Work: "all", Pace: 250 * time.Millisecond, Shifted: r.IntN(2) == 0,
+		Secrets: r.IntN(2) == 0, Work: "all", Pace: 180 * time.Millisecond, Shifted: r.IntN(2) == 0,
 	}
 	if k.Dir && r.IntN(2) == 0 {
 		k.Sync = cluster.SyncBoot

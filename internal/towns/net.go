@@ -123,8 +123,12 @@ func (w *Net) Lose(from, to, percent int) error {
 	w.lost[[2]int{from, to}] = percent
 	rules := "add table inet storm\ndelete table inet storm\ntable inet storm {\n chain out {\n  type filter hook output priority 0;\n"
 	for way, p := range w.lost {
-		if way[0] == from && p > 0 {
+		switch {
+		case way[0] != from || p <= 0:
+		case p < 100:
 			rules += fmt.Sprintf("  ip daddr %s numgen random mod 100 < %d drop\n", w.Host(way[1]), p)
+		default:
+			rules += fmt.Sprintf("  ip daddr %s drop\n", w.Host(way[1]))
 		}
 	}
 	cmd := exec.Command("ip", "netns", "exec", w.Namespace(from), "nft", "-f", "-")
