@@ -147,12 +147,15 @@ func (c *component) collect() {
 		switch {
 		case o.Kind == SetCapacity:
 		case o.grants():
+			if o.Retried {
+				c.unknowns = append(c.unknowns, o)
+			}
 			g := &granted{n: len(c.grants), op: o, claim: o.claim(), token: o.Token, valid: o.Call, locks: 1}
 			c.grants = append(c.grants, g)
 			c.grantOf[o.ID] = g
 			byToken[o.Token] = g
 			c.sticky = c.sticky || o.Sticky
-		case o.Outcome != Refused && o.Outcome != Done:
+		case o.Outcome != Refused && o.Outcome != Done || o.Retried:
 			c.unknowns = append(c.unknowns, o)
 		}
 	}
