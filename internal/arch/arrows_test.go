@@ -208,6 +208,8 @@ var arrows = []arrow{
 	{"internal/port", "internal/logging", "a line that repeats itself is limited"},
 	{"internal/port", "internal/timing", durations},
 
+	{"internal/history", "github.com/anishathalye/porcupine", "the search for an order of calls that explains their answers"},
+
 	{"transport", "internal/simnet", "the network for tests is simulated there"},
 	{"transport", "internal/timing", durations},
 	{"internal/simnet", "internal/timing", durations},

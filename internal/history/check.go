@@ -1,6 +1,12 @@
 package history
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
 
 // Violation is a promise that the history breaks.
 type Violation struct {
@@ -22,13 +28,29 @@ func (v Violation) String() string {
 // Check judges h. A sound history has no violations. The order of the records in h does not
 // matter, except as Write says.
 func Check(h History) []Violation {
-	v, _ := Judge(h)
-	return v
+	found, _ := Judge(h)
+	return found
 }
 
-// Judge is Check, and returns how many components of the history were too large for the
+// Judge is Check, and returns how many components of the history were too large for a
 // search of Limits.Patience.
-func Judge(h History) (violations []Violation, undecided int) {
+func Judge(h History) (found []Violation, undecided int) {
 	h.sort()
-	return violations, undecided
+	for _, check := range []func(*History) []Violation{
+		overlaps, tokens, order, deadSessions, once, shards, fenced, told, lively, clean,
+	} {
+		found = append(found, check(&h)...)
+	}
+	for _, check := range []func(*History) ([]Violation, int){locking, cells} {
+		more, skipped := check(&h)
+		found = append(found, more...)
+		undecided += skipped
+	}
+	slices.SortStableFunc(found, func(a, b Violation) int { return compare(a.At, b.At) })
+	return found, undecided
 }
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// seconds formats a duration, or a stamp, for people.
+func seconds(ns int64) string { return time.Duration(ns).Round(time.Microsecond).String() }

@@ -115,6 +115,10 @@ type Op struct {
 	Token   uint64  `json:"token,omitempty"`  // of the grant
 	Shared  bool    `json:"shared,omitempty"` // Acquire and Try: the owner held the key before, see Owner
 	Ran     bool    `json:"ran,omitempty"`    // Once: this call ran the function
+
+	// Retried: the call asked again in another session. An earlier request of it may have
+	// been granted unseen, and lost.
+	Retried bool `json:"retried,omitempty"`
 }
 
 // known reports whether the outcome is known.

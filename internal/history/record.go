@@ -157,6 +157,9 @@ type Limits struct {
 	// then, until the context of a lost lock has ended (Hold.Done).
 	Told int64 `json:"told,omitempty"`
 
+	// Settle is how long after the latest Mark a shard may still begin to run elsewhere.
+	Settle int64 `json:"settle,omitempty"`
+
 	// Passes is how many later requests of a higher priority may pass a waiter; 0 is 16.
 	Passes int `json:"passes,omitempty"`
 
