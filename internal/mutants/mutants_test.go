@@ -156,6 +156,25 @@ var mutants = []mutant{
 		pkg: "locks", run: "Jump|Sleep|Slept",
 	},
 
+	// The same rules in real processes, whose directed schedules must find what is wrong.
+	{
+		name: "no confirmation, real processes", breaks: "a beat counts only after a majority confirmed the term",
+		file: "internal/term/rounds.go", old: "ok := r.ask(ctx)", new: "ok := true || r.ask(ctx)",
+		pkg: "internal/storm", run: "AnOldLeaderThatWakes", full: true,
+	},
+	{
+		name: "no fresh TTL, real processes", breaks: "a new leader gives every session a whole TTL",
+		file: "internal/term/keeper.go",
+		old:  "d := newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, now)",
+		new:  "d := newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, now.Add(-time.Duration(st.TTL)*time.Millisecond/2))",
+		pkg:  "internal/storm", run: "ANextLeaderWaits", full: true,
+	},
+	{
+		name: "trust counted half as long again, real processes", breaks: "a holder trusts for less than a TTL since the send time",
+		file: "locks/trust.go", old: "return t.ttl - margin(t.ttl) - now.since(t.sent)", new: "return t.ttl*3/2 - margin(t.ttl) - now.since(t.sent)",
+		pkg: "internal/storm", run: "AHolderThatIsCutOff", full: true,
+	},
+
 	// The lock table.
 	{
 		name: "second queue entry on a resend", breaks: "a request is in one place at most",

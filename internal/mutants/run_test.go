@@ -20,6 +20,7 @@ type mutant struct {
 	and      [2]string // another old and new text of the file, if the rule is kept twice
 	pkg      string    // the package with the tests
 	run      string    // the tests' pattern
+	full     bool      // the tests need all rounds, and network namespaces: not without root
 }
 
 // plant returns the text with the bug.
@@ -44,6 +45,12 @@ func TestMutants(t *testing.T) {
 	tree := copyTree(t, root)
 	for _, m := range mutants {
 		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
+			if m.full {
+				if os.Getuid() != 0 {
+					t.Skip("needs network namespaces")
+				}
+				t.Setenv("WARDMOTE_FULL", "1")
+			}
 			path := filepath.Join(tree, m.file)
 			text, err := os.ReadFile(path)
 			if err != nil {

@@ -17,10 +17,10 @@ func init() {
 		"kill":        {weight: 4, ends: true, do: killOf("")},
 		"kill leader": {weight: 4, ends: true, do: killOf("leader")},
 		"kill holder": {weight: 4, ends: true, do: killOf("holder")},
-		"kill two": {weight: 2, ends: true, needs: bearsAll, do: func(x *fighter, s step) error {
+		"kill two": {weight: 2, ends: true, majority: true, needs: bearsAll, do: func(x *fighter, s step) error {
 			return several(x.some(2, true, s), func(h *house) error { return x.kill(h, s.For, nil) })
 		}},
-		"kill all": {weight: 1, ends: true, needs: bearsAll, do: (*fighter).quitAll},
+		"kill all": {weight: 1, ends: true, majority: true, needs: bearsAll, do: (*fighter).quitAll},
 		"lost disk": {weight: 2, ends: true, needs: onDisk, do: func(x *fighter, s step) error {
 			h := x.member("", s)
 			if h == nil {

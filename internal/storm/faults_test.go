@@ -18,11 +18,12 @@ import (
 // fault is a kind of fault. do makes it, waits for x.wait, and heals it. An error says
 // that this host cannot make the fault, or that there was nothing to make it with.
 type fault struct {
-	weight int
-	ends   bool // a process
-	needs  func(k kind) bool
-	times  [2]float64 // the least and the most length, in TTLs; 0, 0: a tenth of one to two
-	do     func(x *fighter, s step) error
+	weight   int
+	ends     bool // a process
+	majority bool // ends so many that a cluster in memory is lost
+	needs    func(k kind) bool
+	times    [2]float64 // the least and the most length, in TTLs; 0, 0: a tenth of one to two
+	do       func(x *fighter, s step) error
 }
 
 func (f fault) fits(k kind) bool { return f.needs == nil || f.needs(k) }

@@ -44,6 +44,7 @@ type result struct {
 	Faults      map[string]int    `json:"faults"`
 	Missing     map[string]string `json:"missing,omitempty"` // kinds that this host cannot make, and why
 	Deaths      int               `json:"deaths,omitempty"`  // processes that ended by themselves
+	Served      float64           `json:"served_seconds"`    // from the end of the faults until every member was granted a key
 	Rescued     bool              `json:"rescued,omitempty"` // a lost majority in memory, restarted
 	Fenced      counts            `json:"fenced"`
 	Checked     counts            `json:"checked"`

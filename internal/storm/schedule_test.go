@@ -57,8 +57,8 @@ func draw(seed uint64, length time.Duration) (kind, []step) {
 		f := faults[name]
 		s := step{At: at, Fault: name, Who: r.IntN(1000), For: between(r, f.least(k), f.most(k))}
 		switch {
-		case f.ends && !k.Dir && !k.Complete && at < lastEnd+15*time.Second:
-			continue
+		case f.ends && !k.Dir && at < lastEnd+15*time.Second:
+			continue // a voter in memory is replaced first
 		case name == "lost disk" && lost:
 			continue // the second one waits until the first voter is replaced
 		}
@@ -67,6 +67,9 @@ func draw(seed uint64, length time.Duration) (kind, []step) {
 		}
 		lost = lost || name == "lost disk"
 		steps = append(steps, s)
+		if f.majority && !k.Dir {
+			at += s.For + k.TTL + 12*time.Second // until a successor of the lost cluster grants
+		}
 	}
 	return k, steps
 }

@@ -20,10 +20,7 @@ func TestASetUnderALockLosesNoUpdateBehindTheFence(t *testing.T) {
 		t.Skip("takes a minute: make full")
 	}
 	t.Parallel()
-	length := time.Minute
-	if d, err := time.ParseDuration(os.Getenv(stormEnv)); err == nil {
-		length = d
-	}
+	length := time.Duration(testrounds.Whole(20, 60)) * time.Second
 	seed := uint64(time.Now().UnixNano() % 1e9)
 	r := newRand(seed, 1)
 	k := kind{Members: 5, TTL: 2 * time.Second, Work: "set", Pace: 60 * time.Millisecond}

@@ -22,6 +22,7 @@ const (
 	stormEnv = "WARDMOTE_STORM"
 	seedEnv  = "WARDMOTE_SEED"
 	townsEnv = "WARDMOTE_TOWNS"
+	keepEnv  = "WARDMOTE_STORM_KEEP" // keeps all recordings
 )
 
 // oneSchedule is the length of the faults of one schedule in a storm.
@@ -117,7 +118,9 @@ func play(t *testing.T, k kind, seed uint64, steps []step, replay string) result
 		}
 		return r
 	}
-	if err := os.RemoveAll(base); err != nil {
+	if os.Getenv(keepEnv) != "" {
+		t.Logf("the recordings are in %s", base)
+	} else if err := os.RemoveAll(base); err != nil {
 		t.Error(err)
 	}
 	return r
@@ -151,6 +154,7 @@ func tell(t *testing.T, r *result) {
 	}
 	slices.Sort(kinds)
 	t.Logf("%.0f s, %d processes, %d operations (%.0f/s), %d grants, %d lost, %d faults: %s", r.WallSeconds, r.Processes, r.Ops, r.OpsASecond, r.Grants, r.Lost, faults, strings.Join(kinds, ", "))
+	t.Logf("every member was granted a key %.1f s after the faults", r.Served)
 	t.Logf("updates: fenced %+v, checked by Err %+v, plain %+v; %d components undecided", r.Fenced, r.Checked, r.Plain, r.Undecided)
 	for name, o := range map[string]overlaps{"stopped": r.Stopped, "running": r.Running} {
 		t.Logf("overlaps with the next grant while the holder's process was %s: %d, the longest %.1f ms, told %.1f ms after the process ran", name, o.N, o.Longest, o.Told)
@@ -209,6 +213,7 @@ func (w *town) live(steps []step, r *result) (broken []string) {
 	} else if err != nil {
 		broken = append(broken, fmt.Sprint("liveness: ", err))
 	}
+	r.Served = time.Duration(w.rec.Now() - r.to).Seconds()
 	broken = append(broken, w.calm()...)
 	cancel()
 	reviving.Wait()
