@@ -93,7 +93,7 @@ func (s *stage) must(r report, err error) report {
 // settle waits until three members vote and all know the leader, and takes their parts.
 func (s *stage) settle() {
 	s.t.Helper()
-	if err := s.w.serves(&s.broken); err != nil {
+	if err := s.w.serves(); err != nil {
 		s.t.Fatal(err)
 	}
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {

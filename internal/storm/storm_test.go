@@ -187,7 +187,7 @@ func (w *town) live(steps []step, r *result) (broken []string) {
 			return []string{err.Error()}
 		}
 	}
-	if err := w.serves(&broken); err != nil {
+	if err := w.serves(); err != nil {
 		return append(broken, fmt.Sprint("liveness: the town was not founded: ", err))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
@@ -200,14 +200,14 @@ func (w *town) live(steps []step, r *result) (broken []string) {
 	r.Faults, r.Missing = x.made, x.missing
 	r.to = w.rec.Now()
 	w.rec.Mark(history.Heal, "", "")
-	if err := w.serves(&broken); err != nil && !w.kind.Dir && !w.kind.Complete {
+	if err := w.serves(); err != nil && !w.kind.Dir && !w.kind.Complete {
 		// Deaths that nobody planned took a majority in memory: all must start anew, as
 		// the survivors say.
 		r.Rescued = true
 		w.logf("rescued: %v", err)
 		_ = x.quitAll(step{Who: 1})
 		broken = broken[:0]
-		if err := w.serves(&broken); err != nil {
+		if err := w.serves(); err != nil {
 			broken = append(broken, fmt.Sprint("liveness: after a restart of all: ", err))
 		}
 	} else if err != nil {
@@ -224,29 +224,33 @@ func (w *town) live(steps []step, r *result) (broken []string) {
 // a free key: the restart of everything, a founding, and a silence of a TTL.
 func (w *town) serveWithin() time.Duration { return 40*time.Second + 8*w.kind.TTL }
 
-// serves waits until every member is granted a key. A wait on a host that stood still is
-// waited once more.
-func (w *town) serves(broken *[]string) error {
+// serves waits until every member is granted a key. A call that takes long says why, in
+// the log. A wait on a host that stood still is twice as long.
+func (w *town) serves() error {
 	errs := make([]error, w.kind.Members)
 	var asking sync.WaitGroup
 	for i := range w.kind.Members {
 		asking.Go(func() {
 			began := time.Now()
-			for again := 1; ; again-- {
+			for {
 				h := w.house(i)
-				r, err := h.ask("acquire", fmt.Sprint("calm", i), w.serveWithin())
+				r, err := h.ask("acquire", fmt.Sprint("calm", i), 15*time.Second)
 				if err == nil {
 					_, _ = h.ask("release", r.Key, 10*time.Second)
 					return
 				}
-				if h.p.Ended() && time.Since(began) < w.serveWithin() {
-					time.Sleep(200 * time.Millisecond) // a supervisor starts the next one
-					again++
-					continue
+				took, limit := time.Since(began), w.serveWithin()
+				if still := w.stalls.Sum(began); still > took/8 {
+					limit *= 2
 				}
-				if still := w.stalls.Sum(began); still < time.Since(began)/8 || again == 0 {
-					errs[i] = fmt.Errorf("%s was granted nothing within %v: %w", name(i), time.Since(began).Round(time.Second), err)
+				if took > limit {
+					errs[i] = fmt.Errorf("%s was granted nothing within %v: %w", name(i), took.Round(time.Second), err)
 					return
+				}
+				if h.p.Ended() {
+					time.Sleep(200 * time.Millisecond) // a supervisor starts the next one
+				} else {
+					w.logf("%s waits for a key for %v: %v", name(i), took.Round(time.Second), err)
 				}
 			}
 		})
