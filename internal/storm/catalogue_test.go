@@ -87,7 +87,7 @@ func init() {
 		"sync fails": {weight: 1, needs: onDisk, times: long, do: traced("error=EIO")},
 		"sync slow":  {weight: 1, needs: onDisk, times: long, do: traced("delay_enter=100000")},
 
-		// Changes that are no faults, and must look like none.
+		// Changes without harm, which must do none.
 		"rotate": {weight: 3, needs: func(k kind) bool { return k.Secrets }, do: (*fighter).rotate},
 		"clock":  {weight: 2, needs: func(k kind) bool { return k.Shifted }, do: (*fighter).clock},
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
-// Random faults seldom meet in the order that a wrong rule needs. Each of these schedules
-// is made for one rule, and internal/mutants takes some of the rules out to see the
-// schedule find that.
+// Random faults seldom meet in the order of an execution that a wrong rule allows. Each of
+// these schedules is made for a rule, and internal/mutants takes some of the rules out, to
+// see the schedule fail.
 
 // stage is a town for a directed schedule. No work runs: the driver makes every call.
 type stage struct {
@@ -30,8 +30,8 @@ type stage struct {
 
 const directedTTL = 4 * time.Second
 
-// direct runs a schedule in a town of five members, three of which vote, and judges the
-// history. A schedule returns what it found broken by itself.
+// direct runs a schedule in a town of five members with three voters, and judges the
+// history. A schedule adds its own findings to broken.
 func direct(t *testing.T, schedule func(s *stage)) {
 	t.Parallel()
 	if !testrounds.Full() && os.Getenv(stormEnv) == "" {
@@ -223,7 +223,7 @@ func TestANextLeaderWaitsForAHolderThatItCannotHear(t *testing.T) {
 	})
 }
 
-// A holder that is cut off alone ends its lock before the next one is granted.
+// A holder, cut off alone, ends its lock before the next grant.
 func TestAHolderThatIsCutOffEndsFirst(t *testing.T) {
 	direct(t, func(s *stage) {
 		holder := s.thin[0]
@@ -257,9 +257,9 @@ func TestAHolderThatStandsStillWritesTooLate(t *testing.T) {
 	})
 }
 
-// The leader hears a request, commits it, and cannot say so; then it is killed. The
+// The leader hears a request, commits it, and cannot answer; then the leader is killed. The
 // request is answered by the next leader, once, and nobody else is granted the key before
-// it is released.
+// the release.
 func TestALeaderThatDiesBetweenCommitAndAnswerGrantsOnce(t *testing.T) {
 	direct(t, func(s *stage) {
 		for round := range 3 {
@@ -292,7 +292,7 @@ func TestALeaderThatDiesBetweenCommitAndAnswerGrantsOnce(t *testing.T) {
 }
 
 // Leaders come and go while a holder is dead: its key is free all the same, and no
-// holder that lives is given up.
+// living holder is given up.
 func TestLeadersThatFlapKeepNoDeadHolderAlive(t *testing.T) {
 	direct(t, func(s *stage) {
 		s.hold(s.thin[0], "dead")
@@ -314,7 +314,7 @@ func TestLeadersThatFlapKeepNoDeadHolderAlive(t *testing.T) {
 	})
 }
 
-// Everybody stands still for longer than a TTL, and wakes one by one.
+// Everybody stands still for longer than a TTL, and wakes in turn.
 func TestATownThatStandsStillWakes(t *testing.T) {
 	direct(t, func(s *stage) {
 		s.hold(s.thin[0], "k")

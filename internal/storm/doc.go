@@ -1,12 +1,12 @@
 // Package storm tests towns of real processes under random and directed faults, and judges
-// them by what every process has recorded.
+// the towns by the recordings of all processes.
 //
-// The package has no code outside of its tests, which need Linux. The test binary starts
-// itself again for each member. A member's program works in all ways that package locks
-// offers, and writes a record before and after each call: internal/history has the
-// records and the judges. All stamps are of CLOCK_MONOTONIC, which the processes of a host
-// share. A killed process loses nothing that was written: its last calls stand open, with
-// an unknown outcome.
+// The package has no code outside of the tests, and the tests need Linux. The test binary starts
+// itself again for each member. A member's program works in all ways of package
+// locks, and writes a record before and after each call: internal/history has the
+// records and the judges. All stamps are of CLOCK_MONOTONIC, common to the processes of a
+// host. A killed process loses nothing written: the last calls stand open, with an unknown
+// outcome.
 //
 // # Town and faults
 //
@@ -41,8 +41,8 @@
 //   - A run with fewer than 50 operations a second under faults is void: its processes
 //     had too little to do to break a promise. Its violations count all the same.
 //
-// A standstill that a process notices by itself, as on a busy host, excuses the times of
-// that process, and nothing else.
+// A standstill noticed by the process itself, as on a busy host, excuses the times of this
+// process, and nothing else.
 //
 // # Running
 //

@@ -15,8 +15,8 @@ import (
 	"github.com/wardmote/wardmote/internal/history"
 )
 
-// fault is a kind of fault. do makes it, waits for x.wait, and heals it. An error says
-// that this host cannot make the fault, or that there was nothing to make it with.
+// fault is a kind of fault. do makes the fault, waits, and heals. An error of do means: this
+// host cannot make the fault, or, with errNobody, no member could have the fault.
 type fault struct {
 	weight   int
 	ends     bool // a process
@@ -227,7 +227,7 @@ func (w *town) around(out, in bool, members ...int) (ways [][2]int) {
 	return ways
 }
 
-// chosen returns the member that a cut is about: the leader half of the time.
+// chosen returns the member of a cut: the leader half of the time.
 func (x *fighter) chosen(s step) int {
 	if s.Who%2 == 0 {
 		return x.w.leader(newRand(uint64(s.Who), 2))
@@ -239,7 +239,7 @@ func cutOf(out, in bool) func(x *fighter, s step) error {
 	return func(x *fighter, s step) error { return x.cut(x.w.around(out, in, x.chosen(s)), s.For) }
 }
 
-// ring leaves each member with a majority of neighbours, another one for each.
+// ring leaves each member with a majority of neighbours, different for each.
 func (x *fighter) ring(s step) error {
 	order := newRand(uint64(s.Who), 4).Perm(x.w.kind.Members)
 	n, reach := len(order), (len(order)/2+1)/2
@@ -254,7 +254,7 @@ func (x *fighter) ring(s step) error {
 	return x.cut(ways, s.For)
 }
 
-// loss drops packets on the ways from one member to all others.
+// loss drops packets on the ways from a member to all others.
 func (x *fighter) loss(s step) error {
 	if x.w.net == nil {
 		return x.w.noNet
@@ -284,8 +284,8 @@ func (x *fighter) slow(s step) error {
 	return errors.Join(err, x.w.net.Hasten(i))
 }
 
-// sick makes a member's disk sick, and heals it. A member that has failed meanwhile is
-// restarted, as its events and its Health advise.
+// sick makes a member's disk sick, and heals the disk. A member that has failed meanwhile
+// is restarted, as events and Health advise.
 func (x *fighter) sick(s step, make func(h *house) (heal func(), err error)) error {
 	h := x.member("", s)
 	if h == nil {
@@ -352,7 +352,7 @@ func (x *fighter) limited(s step, dir string, err error) error {
 	return put(home, h.p.Pid())
 }
 
-// rolling restarts all members in turn, each when the one before is ready.
+// rolling restarts all members in turn, each when the last is ready.
 func (x *fighter) rolling(step) error {
 	for i := range x.w.kind.Members {
 		if x.ctx.Err() != nil {
@@ -368,7 +368,7 @@ func (x *fighter) rolling(step) error {
 	return nil
 }
 
-// restart ends a member by SIGTERM and starts it again.
+// restart ends a member by SIGTERM and starts the next process.
 func (x *fighter) restart(h *house, after time.Duration) error {
 	if h == nil {
 		return errNobody
@@ -433,12 +433,12 @@ func (x *fighter) clock(s step) error {
 	return nil
 }
 
-// oom bounds the memory of a member: what it takes from now on has to be little.
+// oom bounds the memory that a member may take from now on.
 func (x *fighter) oom(s step) error {
 	return x.limited(s, x.w.limits.memory, x.w.limits.memoryErr)
 }
 
-// quitAll ends all members at once, in one of two ways, and starts them again.
+// quitAll ends all members at once, in either of two ways, and starts the next processes.
 func (x *fighter) quitAll(s step) error {
 	return several(x.some(x.w.kind.Members, false, s), func(h *house) error {
 		if s.Who%3 == 0 {

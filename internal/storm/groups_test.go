@@ -92,7 +92,7 @@ func (k *caller) spread(ctx context.Context) {
 // errOnce is the failure of some functions of once.
 var errOnce = errors.New("the function failed")
 
-// once runs a function under an id that all members use for two seconds. The functions
+// once runs a function under an id, the same at all members for two seconds. The functions
 // take up to half a second, so that some die in the middle.
 func (k *caller) once(ctx context.Context) {
 	k.loop(ctx, 2, func(ctx context.Context) {

@@ -20,10 +20,10 @@ import (
 // ended, in a process that runs; of a stopped process, from SIGCONT.
 const toldWithin = time.Second
 
-// leastRate is the number of operations a second below which a run says nothing.
+// leastRate is the least number of operations a second of a run that counts.
 const leastRate = 50
 
-// Marks of standstills that the kernel makes, beside history.Freeze and history.Thaw.
+// Marks of standstills by the kernel, beside history.Freeze and history.Thaw.
 const (
 	starved = "starved" // a tenth of a CPU
 	fed     = "fed"
@@ -59,7 +59,7 @@ type result struct {
 	from, to int64 // of the faults
 }
 
-// overlaps counts holds whose context ended after the next grant in conflict had returned.
+// overlaps counts the contexts of holds that ended after the next grant in conflict.
 type overlaps struct {
 	N       int     `json:"n"`
 	Longest float64 `json:"longest_ms"`
@@ -85,11 +85,11 @@ func readAll(base string) (history.History, error) {
 	return history.Read(files...)
 }
 
-// window is a time in which a process stood still, or nearly.
+// window is a standstill of a process, or nearly one.
 type window struct{ from, to int64 }
 
-// standstills returns the standstills of each process, those that overlap as one. A
-// process that is starved or stalled counts as one that stands still.
+// standstills returns the standstills of each process, overlapping ones merged. A starved
+// or stalled process counts as standing still.
 func standstills(h *history.History) map[string][]window {
 	all := make(map[string][]window)
 	open := make(map[string]int64)
@@ -162,8 +162,8 @@ func judge(h history.History, r *result) []history.Violation {
 	return found
 }
 
-// listOverlaps lists the holds that ended in the eyes of a waiting goroutine after the
-// next grant in conflict had returned: of processes that stood still between, and of
+// listOverlaps lists the holds that ended, in the eyes of a waiting goroutine, after the
+// next grant in conflict had returned: of processes with a standstill between, and of the
 // others.
 func listOverlaps(h *history.History, still map[string][]window) (stopped, running overlaps) {
 	byKey := make(map[string][]*history.Hold)
@@ -203,7 +203,7 @@ func listOverlaps(h *history.History, still map[string][]window) (stopped, runni
 
 func exclusive(h *history.Hold) bool { return h.Mode == "" || h.Mode == history.Exclusive }
 
-// publish appends the line of a result to the file that WARDMOTE_RESULTS names.
+// publish appends the line of a result to the file named by WARDMOTE_RESULTS.
 func (r *result) publish() error {
 	path := os.Getenv("WARDMOTE_RESULTS")
 	if path == "" {

@@ -52,7 +52,7 @@ func newGroups(name string) *groups {
 	return g
 }
 
-// put puts a process into a group, and back returns it to the group that it came from.
+// put puts a process into a group.
 func put(dir string, pid int) error {
 	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(fmt.Sprint(pid)), 0o644)
 }
@@ -76,15 +76,15 @@ func origin(dir string, pid int) string {
 	return ""
 }
 
-// close removes the groups, whose processes have ended.
+// close removes the groups. All processes have ended by then.
 func (g *groups) close() {
 	if g != nil && g.end != nil {
 		g.end()
 	}
 }
 
-// disk is the Dir of a member: a small file system in memory where this user may mount
-// one, so that it can be full.
+// disk is the Dir of a member: with the right to mount a small file system in memory, so
+// that the disk can be full.
 type disk struct {
 	mount, dir string
 	end        func() // unmounts; nil: not mounted
@@ -135,7 +135,7 @@ func (d *disk) fill() error {
 
 func (d *disk) empty() { _ = os.Remove(filepath.Join(d.mount, "balloon")) }
 
-// wipe loses everything that the member has written.
+// wipe loses all files of the member.
 func (d *disk) wipe() { _ = os.RemoveAll(d.dir) }
 
 // tamper has strace make a system call of a process fail or wait, until the result is

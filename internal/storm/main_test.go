@@ -55,8 +55,8 @@ type settings struct {
 	Seed           uint64
 }
 
-// monotonic reads CLOCK_MONOTONIC, which all processes of a host share. Of a process in a
-// time namespace shift is the offset that the namespace adds.
+// monotonic reads CLOCK_MONOTONIC, common to all processes of a host. For a process in a
+// time namespace shift is the offset of the namespace.
 func monotonic(shift int64) int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

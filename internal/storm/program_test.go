@@ -44,7 +44,7 @@ type program struct {
 	held map[string]*grant // by the command acquire
 }
 
-// client is a client of the library, with the name under which its calls are recorded.
+// client is a client of the library, with its name in the records.
 type client struct {
 	*locks.Client
 	name string

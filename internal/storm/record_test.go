@@ -15,8 +15,8 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// caller is a goroutine of a client that makes one call after the other, and records
-// each: before it, so that a kill leaves an open call, and after it.
+// caller is a goroutine of a client with one call after the other. A caller records each
+// call twice: before, so that a kill leaves an open call, and after.
 type caller struct {
 	p    *program
 	c    *client
@@ -48,7 +48,7 @@ func (k *caller) end(op *history.Op, err error) {
 	k.p.rec.Op(*op)
 }
 
-// outcome sorts the errors. Unknown is what does not say for certain that nothing was
+// outcome sorts the errors. Unknown are all errors that leave open whether anything was
 // changed.
 func outcome(kind history.Kind, err error) (history.Outcome, string) {
 	var denied *cluster.DeniedError
@@ -82,7 +82,7 @@ func outcome(kind history.Kind, err error) (history.Outcome, string) {
 		{context.Canceled, history.Unknown, history.ErrContext},
 	} {
 		if errors.Is(err, c.target) {
-			// A grant that was lost before Acquire could return it had taken effect.
+			// A grant lost before the return of Acquire had taken effect.
 			if c.class == history.ErrLost && (kind == history.Acquire || kind == history.Try) {
 				return history.Unknown, c.class
 			}
@@ -100,7 +100,7 @@ type lock interface {
 	Release(context.Context) error
 }
 
-// grant is a grant that is recorded, as its holder sees it.
+// grant is a grant with its record, as the holder sees the grant.
 type grant struct {
 	p    *program
 	lock lock
@@ -170,7 +170,7 @@ func (g *grant) over(err error) {
 	})
 }
 
-// acquire makes the call that op describes, and records the grant.
+// acquire makes the call described by op, and records the grant.
 func (k *caller) acquire(ctx context.Context, op *history.Op, opts ...locks.Option) (*grant, error) {
 	var l lock
 	err := k.call(op, func() error {
@@ -231,7 +231,7 @@ func (p *program) hold(ctx context.Context, key string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// A refusal means that the lock is lost already, and lateWrite is to find that out.
+	// After a refusal the lock is lost already: lateWrite is to find out.
 	_, _ = p.store.ask(request{Do: "claim", Resource: key, Process: p.s.Process, Token: g.h.Token})
 	state, err := p.store.ask(request{Do: "read", Resource: key, Process: p.s.Process, Token: g.h.Token})
 	if err == nil {
@@ -268,7 +268,7 @@ func (p *program) letGo(ctx context.Context, key string) error {
 	return nil
 }
 
-// lateWrite writes under the key's lock, whether it is held or not.
+// lateWrite writes under the key's lock, held or lost.
 func (p *program) lateWrite(key string) error {
 	p.mu.Lock()
 	g := p.held[key]

@@ -14,18 +14,18 @@ import (
 	"github.com/wardmote/wardmote/internal/history"
 )
 
-// The resources live in the driver, which no fault hits, and members reach them over a
-// socket of the host, which no cut of the network hits.
+// The resources live in the driver, beyond all faults, and members reach them over a
+// socket of the host, beyond all cuts of the network.
 //
-// Each resource is a set that is read, changed and written back as a whole, and a counter,
-// its size. To say "what I read, and x" a write names the last element of the set that its
-// writer read: the resource remembers what each element was added to, so the set of any
-// state is a chain. A write on any other base than the latest state forgets the elements
-// between: these updates are lost.
+// Each resource is a set, to be read, changed and written back as a whole, and a counter,
+// the size of the set. In place of the whole set a write names the last element of the set
+// as read, its base, and the new element. The resource remembers the base of each element,
+// so the set of any state is a chain. A write on any other base than the latest state
+// forgets the elements between: these updates are lost.
 //
-// There are three copies of each resource. The fenced one checks the token of each access
-// by a fence.Guard; the checked one has no guard, but its writers ask Err just before they
-// write; the plain one has neither.
+// There are three copies of each resource. The fenced copy checks the token of each access
+// by a fence.Guard; the checked copy has no guard, but writers ask Err just before they
+// write; the plain copy has neither.
 
 // request is an access to a resource.
 type request struct {
@@ -200,7 +200,7 @@ func (s *store) access(r request) (a answer) {
 	return a
 }
 
-// write takes a write, and counts the updates that it loses: those between its base and
+// write takes a write, and counts the lost updates: all between the base of the write and
 // the latest state.
 func (x *resource) write(r request, at int64) {
 	if gone := x.size[x.head] - x.common(r.Base); gone > 0 {
@@ -213,8 +213,8 @@ func (x *resource) write(r request, at int64) {
 	x.head = r.Value
 }
 
-// common returns the size of the largest set that is in the latest state and in the state
-// that ends in base.
+// common returns the size of the largest common part of the latest state and of the state
+// with the last element base.
 func (x *resource) common(base string) int {
 	a, b := x.head, base
 	for a != b {
@@ -227,7 +227,7 @@ func (x *resource) common(base string) int {
 	return x.size[a]
 }
 
-// counts are the sums over all resources of one copy.
+// counts are the sums over all resources of a kind of copy.
 type counts struct {
 	Writes  int `json:"writes"`
 	Lost    int `json:"lost"`
@@ -250,7 +250,7 @@ func (s *store) sum(copied string) (c counts, forgets []forgotten) {
 	return c, forgets
 }
 
-// user returns the process that claimed a resource last.
+// user returns the last process to claim a resource.
 func (s *store) user(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

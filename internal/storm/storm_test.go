@@ -126,8 +126,8 @@ func play(t *testing.T, k kind, seed uint64, steps []step, replay string) result
 	return r
 }
 
-// conclude adds what the resources say. An update that the fenced copy has lost is a
-// violation; those of the other copies are counted.
+// conclude adds the verdict of the resources. A lost update of the fenced copy is a
+// violation; lost updates of the other copies are counted.
 func (r *result) conclude(w *town) {
 	var forgets []forgotten
 	r.Fenced, forgets = w.store.sum("")
@@ -170,7 +170,7 @@ func tell(t *testing.T, r *result) {
 	}
 }
 
-// withoutValues leaves out the calls about what a lost cluster has forgotten.
+// withoutValues leaves out the calls about values, since a lost cluster has forgotten them.
 func withoutValues(h history.History) history.History {
 	h.Ops = slices.DeleteFunc(h.Ops, func(o history.Op) bool {
 		return o.Kind == history.Get || o.Kind == history.Update || o.Kind == history.Once
@@ -179,8 +179,8 @@ func withoutValues(h history.History) history.History {
 	return h
 }
 
-// live starts the town, plays the schedule, and ends the town. It returns the promises of
-// liveness that were broken.
+// live starts the town, plays the schedule, and ends the town. live returns the broken
+// promises of liveness.
 func (w *town) live(steps []step, r *result) (broken []string) {
 	for i := range w.kind.Members {
 		if _, err := w.start(i); err != nil {

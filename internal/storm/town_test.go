@@ -128,7 +128,7 @@ func newTown(base string, k kind, seed uint64, logf func(format string, args ...
 	return w, nil
 }
 
-// close ends every process and removes what lies outside of base.
+// close ends every process and removes everything outside of base.
 func (w *town) close() {
 	w.ending.Store(true)
 	w.parent.Close()
@@ -283,7 +283,7 @@ func (h *house) kill() {
 	h.w.rec.Mark(history.Kill, h.process, "")
 }
 
-// terminate ends the process by SIGTERM, and kills it after a while.
+// terminate ends the process by SIGTERM, or after a while by a kill.
 func (h *house) terminate() (clean bool) {
 	h.mu.Lock()
 	h.killed = true
@@ -332,7 +332,7 @@ func (w *town) leader(r *rand.Rand) int {
 	return r.IntN(len(w.houses))
 }
 
-// revive starts members whose processes have ended though no fault has told them to, as a
+// revive starts the next process of each member after an end without a fault, as a
 // supervisor does, until ctx ends.
 func (w *town) revive(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond) // processes have no common event

@@ -175,8 +175,8 @@ func TestOverlapsOfStoppedHoldersAreListed(t *testing.T) {
 	}
 }
 
-// What a killed process has written is read, and judged: two holders that both saw
-// themselves hold are found.
+// The records of a killed process are read and judged: two holders, both sure of the lock
+// at a time, are found.
 func TestRecordingsAreReadAndJudged(t *testing.T) {
 	base := t.TempDir()
 	for i, process := range []string{"m0/1", "m1/2"} {
@@ -211,7 +211,7 @@ func TestRecordingsAreReadAndJudged(t *testing.T) {
 	}
 }
 
-// held is a lock that is held for ever.
+// held is a lock without an end.
 type held struct{ token uint64 }
 
 func (h held) Token() fence.Token            { return fence.Token(h.token) }

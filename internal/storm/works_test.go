@@ -12,8 +12,8 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// A work is one goroutine of a member: a loop of calls of one kind. A work records each
-// call, asks Err while it holds, and has every hold end soon.
+// A work is a goroutine of a member: a loop of calls of a kind. A work records each call,
+// asks Err during each hold, and has every hold end soon.
 type work func(k *caller, ctx context.Context)
 
 // works are the kinds of work of a member, by the settings' Work.
@@ -26,7 +26,7 @@ var works = map[string][]work{
 	},
 }
 
-// lasting is the place of the first work of "all" whose calls leave values in the cluster.
+// lasting is the place of the first work of "all" that leaves values in the cluster.
 const lasting = 11
 
 // startWork starts the works until ctx ends.
@@ -69,7 +69,7 @@ func (k *caller) sleep(ctx context.Context, d time.Duration) bool {
 
 func (k *caller) pick(format string, n int) string { return fmt.Sprintf(format, k.r.IntN(n)) }
 
-// bound is for calls that are to end something that the work holds.
+// bound is for calls that end a hold of the work.
 func bound() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 10*time.Second)
 }
@@ -108,7 +108,7 @@ func (k *caller) update(g *grant, key string) {
 	}
 }
 
-// exclusive takes one of a few keys that everybody wants, in the ways that there are.
+// exclusive takes a key of a few keys in demand, in all ways.
 func (k *caller) exclusive(ctx context.Context) {
 	k.loop(ctx, 1, func(ctx context.Context) {
 		op := &history.Op{Kind: history.Acquire, Keys: []string{k.pick("x%d", 3)}}
@@ -180,7 +180,7 @@ func (k *caller) reentrant(ctx context.Context) {
 	})
 }
 
-// sticky takes one of two keys that its client leaves to others only when they ask.
+// sticky takes one of two keys; the client leaves a key to others only on request.
 func (k *caller) sticky(ctx context.Context) {
 	k.loop(ctx, 1, func(ctx context.Context) {
 		op := &history.Op{Kind: history.Acquire, Keys: []string{k.pick("y%d", 2)}, Sticky: true, Lazy: true}
@@ -271,7 +271,7 @@ func (k *caller) sets(ctx context.Context) {
 	})
 }
 
-// trees takes a tree of keys, or a key in one.
+// trees takes a tree of keys, or a key in a tree.
 func (k *caller) trees(ctx context.Context) {
 	keys := []string{"d", "d/a", "d/a/b", "d/c"}
 	k.loop(ctx, 3, func(ctx context.Context) {

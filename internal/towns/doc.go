@@ -1,16 +1,16 @@
 // Package towns gives tests of real processes two things: processes that never outlive
-// the test, and a network between them that can be cut.
+// the test, and a network between the processes, with ways to cut.
 //
-// A [Parent] starts processes and ends them. A process reads commands from its standard
-// input, line by line, writes answers to its standard output, and ends when its input
-// ends. On Linux the kernel also kills the process when the test ends in any way, a
-// stopped process too, which would not read the end of its input.
+// A [Parent] starts processes and ends them. A process reads commands from the standard
+// input, line by line, writes answers to the standard output, and ends with the end of the
+// input. On Linux the kernel also kills the process when the test ends in any way: a
+// stopped process would not read the end of the input.
 //
 // A [Net] is a bridge with a network namespace for each member, on Linux and as root.
-// It cuts ways between members, one direction at a time, loses a share of the packets,
-// and narrows a member's way out. The namespaces are removed by Close, and if the test is
-// killed, by a shell that waits for the end of its input.
+// The Net cuts ways between members, one direction at a time, loses a share of the packets,
+// and narrows a member's way out. Close removes the namespaces; after the death of the test
+// a waiting shell does.
 //
-// The package knows nothing of clusters and locks. Its goroutines: a Parent has one, on a
-// thread of its own, from NewParent to Close, and two for each process.
+// The package knows nothing of clusters and locks. Goroutines: a Parent has one, on a
+// separate thread, from NewParent to Close, and two for each process.
 package towns

@@ -3,8 +3,8 @@ package towns
 import "os/exec"
 
 // AtEnd has a shell run the lines of a script when end is called, or when this process
-// ends in whatever way. It is for what the kernel does not take back by itself. Failures
-// of the lines are not told. end returns when the script has ended.
+// ends in whatever way: for things that the kernel leaves behind. Failures of the lines are
+// not told. end returns when the script has ended.
 func AtEnd(script string) (end func(), err error) {
 	cmd := exec.Command("sh", "-c", "trap '' INT TERM HUP; cat >/dev/null\n"+script)
 	in, err := cmd.StdinPipe()

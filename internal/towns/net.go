@@ -12,7 +12,7 @@ import (
 // nets numbers the networks of this process.
 var nets atomic.Int32
 
-// Net is a network of n members, each with a network namespace and an address for itself,
+// Net is a network of n members, each with a network namespace and an address for each,
 // connected by a bridge in a further namespace. Nothing leaves the namespaces. The methods
 // may be called from any goroutine.
 type Net struct {
@@ -26,8 +26,8 @@ type Net struct {
 	slow map[int]bool
 }
 
-// NewNet makes a network. It fails where this user cannot make namespaces, or iproute2 is
-// missing; then nothing is left behind. The caller must Close the Net.
+// NewNet makes a network, and fails without the right to make namespaces, or without
+// iproute2; then nothing is left behind. The caller must Close the Net.
 func NewNet(n int) (*Net, error) {
 	w := &Net{
 		prefix: fmt.Sprintf("wm%d-%d", os.Getpid(), nets.Add(1)), n: n,
@@ -89,8 +89,8 @@ func (w *Net) Host(i int) string { return fmt.Sprint("10.77.0.", i+1) }
 // Wrap returns the command that executes a program in the namespace of member i.
 func (w *Net) Wrap(i int) []string { return []string{"ip", "netns", "exec", w.Namespace(i)} }
 
-// Cut silently drops everything that member from sends to member to: the sender takes a
-// link address without a host for the receiver's. Each Cut needs a Heal.
+// Cut silently drops all packets of member from to member to: the sender takes a link
+// address without a host for the receiver's. Each Cut needs a Heal.
 func (w *Net) Cut(from, to int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,8 +115,8 @@ func (w *Net) Heal(from, to int) error {
 	return command("ip", fmt.Sprintf("-n %s neigh del %s dev eth0", w.Namespace(from), w.Host(to)))
 }
 
-// Lose drops a random share of the packets, in percent, that member from sends to member
-// to; 0 drops none. It fails where nft is missing.
+// Lose drops a random share of the packets of member from to member to, in percent; 0 drops
+// none. Lose fails without nft.
 func (w *Net) Lose(from, to, percent int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,8 +139,8 @@ func (w *Net) Lose(from, to, percent int) error {
 	return nil
 }
 
-// Slow bounds what member i sends to 256 kbit a second, with a queue of 400 ms, until
-// Hasten. It fails where tc is missing.
+// Slow bounds the packets of member i to 256 kbit a second, with a queue of 400 ms, until
+// Hasten. Slow fails without tc.
 func (w *Net) Slow(i int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Parent starts processes, and is their parent for as long as they run. The methods may
+// Parent starts processes, and stays the parent until the last one has ended. The methods may
 // be called from any goroutine.
 type Parent struct {
 	starts chan func()
@@ -24,8 +24,8 @@ type Parent struct {
 func NewParent() *Parent {
 	p := &Parent{starts: make(chan func())}
 	p.thread.Go(func() {
-		// The kernel takes the end of the thread that started a process for the end of
-		// the process's parent. The thread is not given back, so it ends with Close.
+		// For the kernel the parent of a process ends with the thread of the start. The
+		// thread is locked for good, and so ends with Close.
 		runtime.LockOSThread()
 		for start := range p.starts {
 			start()
@@ -34,7 +34,7 @@ func NewParent() *Parent {
 	return p
 }
 
-// Close kills every process that still runs, and waits for their ends. No Start may run
+// Close kills every running process, and waits for the ends. No Start may run
 // meanwhile or follow.
 func (p *Parent) Close() {
 	p.mu.Lock()
@@ -103,7 +103,7 @@ func (p *Parent) Start(prog Program) (*Process, error) {
 		for {
 			line, err := lines.ReadBytes('\n')
 			if err != nil {
-				return // the rest of a line that a kill cut short says nothing
+				return // a line cut short by a kill says nothing
 			}
 			if prog.Line != nil {
 				prog.Line(line)
@@ -136,8 +136,7 @@ func (s *stderr) Write(b []byte) (int, error) {
 // Pid returns the number of the process.
 func (c *Process) Pid() int { return c.cmd.Process.Pid }
 
-// Gone returns a channel that is closed when the process has ended and all of its output
-// was read.
+// Gone returns a channel, closed when the process has ended and all output was read.
 func (c *Process) Gone() <-chan struct{} { return c.gone }
 
 // Ended reports whether the process has ended.
@@ -171,7 +170,7 @@ func (c *Process) EndInput() { _ = c.in.Close() }
 // Signal sends a signal to the process.
 func (c *Process) Signal(s os.Signal) error { return c.cmd.Process.Signal(s) }
 
-// Kill ends the process at once, a stopped one too, and waits for the end.
+// Kill ends the process at once, stopped or not, and waits for the end.
 func (c *Process) Kill() {
 	_ = c.cmd.Process.Kill()
 	<-c.gone
