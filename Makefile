@@ -6,7 +6,7 @@ COUNT       ?= 50
 HOURS       ?= 8
 BENCH       ?= # make bench BENCH=-quick: the aims about rates, in eight minutes
 
-.PHONY: help test full processes attack survival mutants torture race vet lint cross quickstart browser screenshots recording ci bench fuzz stress kills deploy release
+.PHONY: help test full processes storm attack survival mutants torture race vet lint cross quickstart browser screenshots recording ci bench fuzz stress kills deploy release
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,10 @@ full: ## run all tests with all their rounds
 
 processes: ## run all tests of real processes with all their rounds, and print the times
 	WARDMOTE_FULL=1 go test -count=1 -timeout 20m -v ./internal/processes
+
+STORM ?= 10m
+storm: ## random faults in towns of real processes for STORM (10m), judged by their recordings (Linux, root)
+	WARDMOTE_STORM=$(STORM) go test -count=1 -timeout 0 -v ./internal/storm
 
 attack: ## attack real processes in each mode, print the matrix and the figures under attack
 	WARDMOTE_ATTACK=all go test -count=1 -timeout 40m -v ./internal/attack

@@ -73,7 +73,7 @@ type Raft struct {
 func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.SnapshotStore, dir string, seat *Config, logger hclog.Logger) (*Raft, error) {
 	r := &Raft{id: id, table: table, store: store, snapshots: snapshots, reach: newReach(), contacts: newContacts(), cfg: seat,
 		news: wakeup.NewOne(), coldNews: wakeup.NewOne(), silence: wakeup.NewOne()}
-	r.fsm = newFSM(table, snapshots, r.news.Wake)
+	r.fsm = newFSM(table, snapshots, seat.Disk, r.news.Wake)
 	r.trans = newTransport(r, dir)
 	r.stream = r.trans.stream
 	cfg := raft.DefaultConfig()
