@@ -277,8 +277,7 @@ var directedPhases = []phase{
 			return
 		}
 		a.w.freeze(s)
-		margin := min(a.ttl()/100+100*time.Millisecond, a.ttl()/4)
-		a.wait(a.ttl() - margin - a.ttl()/3 + a.upTo(a.ttl()/3+2*margin))
+		a.wait(a.ttl() - a.margin() - a.ttl()/3 + a.upTo(a.ttl()/3+2*a.margin()))
 		a.w.thaw(s)
 		a.wait(a.upTo(a.ttl() / 4))
 	}},
@@ -334,6 +333,7 @@ func (a *act) oldLeaderWakes() {
 	}
 	p := a.w.running(old)
 	a.w.fault(old, "stands still in a write, with %d", friend.i)
+	hung := time.Now()
 	p.disk.Hang()
 	a.await(a.w.log.next(history.Queued), 200*time.Millisecond)
 	a.wait(100 * time.Millisecond) // the next entry hangs, and raft with it
@@ -341,18 +341,23 @@ func (a *act) oldLeaderWakes() {
 	rest := slices.DeleteFunc(slices.Clone(a.w.sites), func(s *site) bool { return slices.Contains(pair, s) })
 	a.w.part(pair, rest)
 	a.w.freeze(old)
-	if a.r.IntN(2) == 0 {
+	if a.r.IntN(3) > 0 {
 		a.w.freeze(friend)
 	}
-	elected := a.w.log.next(history.Leads)
-	if _, ok := a.await(elected, 2900*time.Millisecond); ok {
-		a.wait(a.upTo(300 * time.Millisecond))
+	if _, ok := a.await(a.w.log.next(history.Leads), 2500*time.Millisecond); ok {
+		a.wait(a.margin() + a.upTo(300*time.Millisecond))
 	}
-	a.w.thaw(friend)
 	a.w.thaw(old)
-	p.disk.Heal()
+	a.w.thaw(friend)
+	a.wait(min(a.upTo(800*time.Millisecond), 2900*time.Millisecond-time.Since(hung)))
+	p.disk.Heal() // raft looks at its lease, and steps down
 	a.wait(a.ttl() + a.upTo(a.ttl()/3))
 	a.w.mendNet()
+}
+
+// margin is the difference between the TTL and the trust of a holder.
+func (a *act) margin() time.Duration {
+	return min(a.ttl()/100+100*time.Millisecond, a.ttl()/4)
 }
 
 // friend returns a member whose vote the others do not need, or nil.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +51,9 @@ func drawPlan(seed uint64, n int) plan {
 	p := plan{shape: drawShape(seed)}
 	r := rand.New(rand.NewPCG(seed, 2))
 	kinds := [][]phase{randomPhases, directedPhases, ambushes()}
+	if only := os.Getenv("WARDMOTE_SIM_PHASES"); only != "" {
+		kinds = [][]phase{slices.DeleteFunc(allPhases(), func(x phase) bool { return !strings.Contains(x.name, only) })}
+	}
 	for range n {
 		from := kinds[r.IntN(len(kinds))]
 		p.steps = append(p.steps, step{from[r.IntN(len(from))], r.Uint64(), r.IntN(4) > 0})
