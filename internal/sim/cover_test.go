@@ -81,7 +81,8 @@ func parseTriple(text string) (t triple, err error) {
 
 // coverage collects triples.
 type coverage struct {
-	w *town
+	w   *town
+	now chan struct{}
 
 	mu       sync.Mutex
 	seen     map[triple]int
@@ -90,7 +91,7 @@ type coverage struct {
 }
 
 func newCoverage(w *town) *coverage {
-	return &coverage{w: w, seen: make(map[triple]int), opened: make(map[machine.SessionID]time.Time), distrust: make(map[string]time.Time)}
+	return &coverage{w: w, now: make(chan struct{}, 1), seen: make(map[triple]int), opened: make(map[machine.SessionID]time.Time), distrust: make(map[string]time.Time)}
 }
 
 // lost notes that a client no longer trusts its session.
@@ -111,8 +112,17 @@ func (c *coverage) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			c.sample()
+		case <-c.now:
 		}
+		c.sample()
+	}
+}
+
+// soon has a sample taken now: a state that lasts for moments has begun.
+func (c *coverage) soon() {
+	select {
+	case c.now <- struct{}{}:
+	default:
 	}
 }
 

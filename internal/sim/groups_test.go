@@ -72,7 +72,14 @@ func (c *caller) term(ctx context.Context, run history.Run, l *locks.Lock, d tim
 			}
 		}
 	}
+	// The work takes a moment to end, and keeps its key meanwhile.
+	if c.one(2) && errors.Is(context.Cause(ctx), locks.ErrHandedOver) {
+		g.keep(c.ctx, c.upTo(c.w.shape.ttl/3))
+	}
 	g.word()
+	if err := l.Err(); errors.Is(err, locks.ErrReleased) {
+		c.w.breaks("shards", "the key %s, token %d, was released while the work of %s runs", l.Key(), l.Token(), c.id)
+	}
 	run.To = c.w.rec.Now()
 	c.w.rec.Run(run)
 	g.end(history.Released, "")

@@ -46,8 +46,9 @@ func allPhases() []phase {
 	return append(append(append([]phase(nil), randomPhases...), directedPhases...), ambushes()...)
 }
 
-// drawPlan draws the plan of a seed, with n phases.
-func drawPlan(seed uint64, n int) plan {
+// drawPlan draws the plan of a seed, with n phases. One in three is aimed at a state of the
+// list that has not been seen; with a nil seen, none is.
+func drawPlan(seed uint64, n int, seen map[triple]int) plan {
 	p := plan{shape: drawShape(seed)}
 	r := rand.New(rand.NewPCG(seed, 2))
 	kinds := [][]phase{randomPhases, directedPhases, ambushes()}
@@ -55,6 +56,10 @@ func drawPlan(seed uint64, n int) plan {
 		kinds = [][]phase{slices.DeleteFunc(allPhases(), func(x phase) bool { return !strings.Contains(x.name, only) })}
 	}
 	for range n {
+		if t, ok := uncovered(r, seen); ok && seen != nil && r.IntN(3) == 0 {
+			p.steps = append(p.steps, step{aim(t), r.Uint64(), true})
+			continue
+		}
 		from := kinds[r.IntN(len(kinds))]
 		p.steps = append(p.steps, step{from[r.IntN(len(from))], r.Uint64(), r.IntN(4) > 0})
 	}

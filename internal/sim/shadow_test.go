@@ -97,6 +97,10 @@ func (s *shadow) tell(index uint64, n *int, c machine.Command, o machine.Outcome
 			change(&f)
 		}
 		s.w.rec.Fact(f)
+		switch kind {
+		case history.Ending, history.Marked, history.Leads, "revoked", "contended":
+			s.w.cover.soon()
+		}
 		if hook := s.hooks[kind]; hook != nil {
 			delete(s.hooks, kind)
 			go hook(f) // now, and not on raft's goroutine
@@ -168,6 +172,8 @@ func (s *shadow) tell(index uint64, n *int, c machine.Command, o machine.Outcome
 			fact("contended", e.Session, func(f *history.Fact) { f.Keys, f.Token = []string{e.Key}, uint64(e.Token) })
 		case machine.EventPart:
 			fact(history.Assigned, e.Session, func(f *history.Fact) { f.Group = e.Key })
+		case machine.EventRevoked:
+			fact("revoked", e.Session, nil)
 		case machine.EventEnding:
 			fact(history.Ending, e.Session, func(f *history.Fact) { f.Text = reasonOf(e.Reason) })
 		case machine.EventEnded:

@@ -18,6 +18,7 @@ type shape struct {
 	path     string // of the directories
 	complete bool   // Join is complete: a lost majority is succeeded
 	secrets  *secrets
+	log      uint64  // entries between snapshots; 0: the usual number, so that there are none
 	spread   float64 // the clocks' rates lie within 1 ± spread
 	rates    []float64
 	offsets  []time.Duration
@@ -82,6 +83,9 @@ func drawShape(seed uint64) shape {
 	}
 	if r.IntN(8) == 0 {
 		s.secrets = newSecrets(seed)
+	}
+	if r.IntN(2) == 0 {
+		s.log = 100 + r.Uint64N(200)
 	}
 	// No clock is faster than another one by more than 1 % and 100 ms / TTL.
 	bound := 0.01 + 0.1/s.ttl.Seconds()

@@ -29,7 +29,7 @@ func TestSeed(t *testing.T) {
 	s := seed()
 	t.Log(replay(s, n))
 	began := time.Now()
-	res := play(t, drawPlan(s, n))
+	res := play(t, drawPlan(s, n, nil))
 	t.Logf("%v\n%v under faults, %d grants, %d faults, %d triples, %d undecided, %d ops, in %v", res.plan, res.under, res.grants, res.faults, len(res.coverage), res.undecided, len(res.history.Ops), time.Since(began))
 	if len(res.violations) > 0 {
 		describe(t, res)
@@ -46,9 +46,13 @@ func TestSim(t *testing.T) {
 	began := time.Now()
 	var hours float64
 	grants, faults, undecided, bad := 0, 0, 0, 0
+	seen := make(map[triple]int)
 	for s := seed(); time.Since(began) < d; s++ {
 		t.Run(strconv.FormatUint(s, 10), func(t *testing.T) {
-			res := play(t, drawPlan(s, phasesOf))
+			res := play(t, drawPlan(s, phasesOf, seen))
+			for x, n := range res.coverage {
+				seen[x] += n
+			}
 			hours += res.under.Hours()
 			grants, faults, undecided = grants+res.grants, faults+res.faults, undecided+res.undecided
 			if len(res.violations) > 0 {
@@ -62,6 +66,9 @@ func TestSim(t *testing.T) {
 				}
 			}
 		})
+		if bad > 0 && os.Getenv("WARDMOTE_SIM_FIRST") != "" {
+			break
+		}
 	}
 	t.Logf("%.2f simulated hours, %d grants, %d faults, %d undecided, %d bad seeds", hours, grants, faults, undecided, bad)
 }

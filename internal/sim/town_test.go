@@ -140,7 +140,7 @@ func (w *town) start(s *site) *process {
 	first := s.starts == 1
 	name := fmt.Sprintf("member-%d/%d", s.i, s.starts)
 	w.mu.Unlock()
-	p := &process{site: s, name: name, disk: &host.Disk{Applied: w.log.applied}}
+	p := &process{site: s, name: name, disk: &host.Disk{Applied: w.log.applied, Log: w.shape.log}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	cfg := cluster.Config{
 		Name: fmt.Sprint("member-", s.i), Bind: s.ip + ":7000", TTL: w.shape.ttl,
