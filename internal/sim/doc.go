@@ -1,0 +1,2 @@
+// Package sim runs whole clusters under faults, and judges what their callers saw.
+package sim
