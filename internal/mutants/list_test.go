@@ -35,6 +35,7 @@ type suite struct {
 	pkg, run string
 	env      []string
 	sees     []string // the packages that run in it
+	root     bool     // needs network namespaces
 }
 
 var suites = map[string]suite{
@@ -46,6 +47,15 @@ var suites = map[string]suite{
 		pkg: "locks", run: "^TestTermSimulation$", env: []string{"WARDMOTE_SIM=60s", "WARDMOTE_SEED="},
 		sees: []string{"internal/term", "internal/machine", "locks"},
 	},
+	"sim": {
+		pkg: "internal/sim", run: "^TestSim$", env: []string{"WARDMOTE_SIM=3m", "WARDMOTE_SIM_FIRST=1", "WARDMOTE_SEED=", "WARDMOTE_SIM_FILE="},
+		sees: []string{"internal/term", "internal/machine", "locks", "internal/consensus", "internal/link"},
+	},
+
+	// Directed schedules of real processes.
+	"storm, an old leader wakes":   {pkg: "internal/storm", run: "AnOldLeaderThatWakes", env: []string{"WARDMOTE_FULL=1"}, root: true},
+	"storm, the next leader waits": {pkg: "internal/storm", run: "ANextLeaderWaits", env: []string{"WARDMOTE_FULL=1"}, root: true},
+	"storm, a holder is cut off":   {pkg: "internal/storm", run: "AHolderThatIsCutOff", env: []string{"WARDMOTE_FULL=1"}, root: true},
 }
 
 // The fifteen mistakes that other lock services have made, or nearly: each is planted.

@@ -7,7 +7,7 @@ var sessionMutants = []mutant{
 	{
 		name: "no confirmation", promise: lossFirst, breaks: "a beat counts only after a majority confirmed the term",
 		file: "internal/term/rounds.go", old: "ok := r.ask(ctx)", new: "ok := true || r.ask(ctx)",
-		pkg: "internal/term", run: "Deposed|Round|Beat|Trust", also: []string{"model", "term"},
+		pkg: "internal/term", run: "Deposed|Round|Beat|Trust", also: []string{"model", "term", "sim", "storm, an old leader wakes"},
 	},
 	{
 		name: "own vote not asked", promise: lossFirst, breaks: "a leader counts its own voter only while raft leads in the term",
@@ -20,7 +20,7 @@ var sessionMutants = []mutant{
 		file: "internal/term/keeper.go",
 		old:  "d := newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, now)",
 		new:  "d := newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, now.Add(-time.Duration(st.TTL)*time.Millisecond/2))",
-		pkg:  "internal/term", run: "Leader|TTL|Trust",
+		pkg:  "internal/term", run: "Leader|TTL|Trust", also: []string{"storm, the next leader waits"},
 	},
 	{
 		name: "watch after begin", promise: oneHolder, breaks: "no session escapes the keeper while a term starts",
@@ -143,7 +143,7 @@ var sessionMutants = []mutant{
 	{
 		name: "trust counted half as long again", promise: lossFirst, breaks: "a holder trusts for less than a TTL since the send time",
 		file: "locks/trust.go", old: "return t.ttl - margin(t.ttl) - now.since(t.sent)", new: "return t.ttl*3/2 - margin(t.ttl) - now.since(t.sent)",
-		pkg: "locks", run: "Trust|Promise|Window|Beat",
+		pkg: "locks", run: "Trust|Promise|Window|Beat", also: []string{"storm, a holder is cut off"},
 	},
 	{
 		name: "trust without a margin", promise: lossFirst, breaks: "the margin covers the rates of clocks",

@@ -16,6 +16,7 @@ import (
 type workshop struct {
 	root, dir string // of the tree, of the results
 	commit    string
+	slice     time.Duration // of simulations and storms; 0: the suite's own
 }
 
 func (w *workshop) binary(pkg string, fuzz bool) string {
@@ -69,6 +70,9 @@ const grace = 5 * time.Second
 // happened: ctx has ended, or the process could not start.
 func (w *workshop) run(ctx context.Context, id string, j job) (run, error) {
 	s, _ := suiteOf(j.Suite)
+	if s.length != "" && w.slice > 0 {
+		s.slice = w.slice
+	}
 	bounded, cancel := context.WithTimeout(ctx, s.limit+time.Minute) // after the test's own limit
 	defer cancel()
 	results := filepath.Join(w.dir, "under-way", id+".jsonl")

@@ -24,6 +24,8 @@ type options struct {
 	dir       string
 	only      string
 	processes int
+	slice     time.Duration
+	coverage  float64
 	report    bool
 	publish   bool
 }
@@ -34,6 +36,8 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "torture-results", "the directory of the results")
 	flag.StringVar(&o.only, "only", "", "comma-separated names of the suites to run; all without it")
 	flag.IntVar(&o.processes, "processes", runtime.NumCPU(), "run so many suites at a time")
+	flag.DurationVar(&o.slice, "slice", 0, "let a run of a simulation or a storm last so long; 0: as long as its suite has it")
+	flag.Float64Var(&o.coverage, "coverage", 0, "fail if a simulation has seen less of its situations, in percent")
 	flag.BoolVar(&o.report, "report", false, "run nothing: report what the directory has")
 	flag.BoolVar(&o.publish, "publish", false, "copy the summary and the figures into docs/verification and VERIFICATION.md")
 	flag.Parse()
@@ -70,13 +74,13 @@ func torture(ctx context.Context, o options) (failed bool, err error) {
 		return false, err
 	}
 	defer b.close()
-	w := &workshop{root: strings.TrimSpace(root), dir: o.dir, commit: strings.TrimSpace(commit)}
+	w := &workshop{root: strings.TrimSpace(root), dir: o.dir, commit: strings.TrimSpace(commit), slice: o.slice}
 	if !o.report {
 		if err := w.play(ctx, o, b); err != nil {
 			return false, err
 		}
 	}
-	return w.conclude(b.runs, o.publish)
+	return w.conclude(b.runs, o)
 }
 
 // A book keeps the lines of runs.
@@ -237,8 +241,11 @@ func told(r run) string {
 }
 
 // conclude writes the report and the summary.
-func (w *workshop) conclude(runs []run, publish bool) (failed bool, err error) {
-	s := summarize(runs, w.commit)
+func (w *workshop) conclude(runs []run, o options) (failed bool, err error) {
+	s := summarize(runs)
+	if err := s.readSituations(w.root); err != nil {
+		return false, err
+	}
 	text := s.report()
 	sum, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
@@ -248,11 +255,17 @@ func (w *workshop) conclude(runs []run, publish bool) (failed bool, err error) {
 	err = errors.Join(
 		os.WriteFile(filepath.Join(w.dir, "report.md"), []byte(text), 0o644),
 		os.WriteFile(filepath.Join(w.dir, "summary.json"), sum, 0o644))
-	if publish && err == nil {
+	if o.publish && err == nil {
 		err = w.publish(s, sum)
 	}
 	fmt.Print(text)
-	return len(s.Failures) > 0, err
+	for _, t := range s.Suites {
+		if part := t.covered(); part < o.coverage {
+			fmt.Printf("%s has seen %.1f %% of its situations, and %.1f %% are wanted\n", t.Suite, part, o.coverage)
+			failed = true
+		}
+	}
+	return failed || len(s.Failures) > 0, err
 }
 
 // publish copies the summary into the tree, and its figures into VERIFICATION.md.

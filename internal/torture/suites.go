@@ -21,18 +21,20 @@ type suite struct {
 	more   []string      // environment
 	args   []string
 	source bool // run by the go command, not from a test binary
+
+	situations string // a file with a line for each situation that the suite can see; "": the suite tells
 }
 
 // suites are all suites, in the order of the report.
 var suites = []suite{
-	{name: "sim", pkg: "internal/sim", weight: 40, run: "^TestSim$", slice: 5 * time.Minute, limit: 15 * time.Minute, length: "WARDMOTE_SIM"},
+	{name: "sim", pkg: "internal/sim", weight: 40, run: "^TestSim$", slice: 5 * time.Minute, limit: 15 * time.Minute, length: "WARDMOTE_SIM", situations: "internal/sim/testdata/states.txt"},
 	{name: "term", pkg: "locks", weight: 20, run: "^TestTermSimulation$", slice: 5 * time.Minute, limit: 15 * time.Minute, length: "WARDMOTE_SIM"},
 	{name: "processes", pkg: "internal/storm", weight: 20, run: "^TestAStormBreaksNoPromise$", slice: 5 * time.Minute, limit: 20 * time.Minute, length: "WARDMOTE_STORM", alone: true},
 	{name: "fuzz", weight: 15, slice: 2 * time.Minute, limit: 5 * time.Minute},
 	{name: "kills", pkg: "internal/raftstore", weight: 5, run: "^TestAKilledProcessLosesNothingAcknowledged$", limit: 30 * time.Minute, more: []string{"WARDMOTE_KILLS=200"}},
 	{name: "model", pkg: "internal/model", run: ".", limit: 2 * time.Hour, full: "1"},
 	{name: "survival", pkg: "internal/survival", run: ".", limit: 2 * time.Hour, full: "1"},
-	{name: "mutants", pkg: "internal/mutants", run: "^TestMutants$", limit: 6 * time.Hour, source: true, args: []string{"-tags", "mutants", "-parallel", "1", "-args", "-suites=model,term"}},
+	{name: "mutants", pkg: "internal/mutants", run: "^TestMutants$", limit: 6 * time.Hour, source: true, args: []string{"-tags", "mutants", "-parallel", "1", "-args", "-suites=model,term,sim"}},
 }
 
 func suiteOf(name string) (suite, bool) {
@@ -56,7 +58,7 @@ func inTree(root string) (list []suite) {
 
 // environment is what a run of the suite has beside the process's own.
 func (s suite) environment(j job, results string) []string {
-	env := []string{"WARDMOTE_RESULTS=" + results, "WARDMOTE_FULL=" + s.full}
+	env := []string{"WARDMOTE_RESULTS=" + results, "WARDMOTE_SIM_FILE=" + results, "WARDMOTE_FULL=" + s.full}
 	if !s.alone {
 		env = append(env, "GOMAXPROCS=1")
 	}

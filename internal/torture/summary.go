@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -71,7 +73,7 @@ type failure struct {
 }
 
 // summarize adds runs up.
-func summarize(runs []run, commit string) (s summary) {
+func summarize(runs []run) (s summary) {
 	tallies := make(map[string]*tally)
 	fuzz := make(map[target]float64)
 	mutants := make(map[string]mutant)
@@ -164,6 +166,47 @@ func (t *tally) close() {
 		}
 	}
 	t.Hours, t.WallHours, t.CPUHours = round(t.Hours), round(t.WallHours), round(t.CPUHours)
+}
+
+// readSituations finds the situations that the suites do not tell themselves.
+func (s *summary) readSituations(root string) error {
+	for i := range s.Suites {
+		t := &s.Suites[i]
+		known, _ := suiteOf(t.Suite)
+		if known.situations == "" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(known.situations)))
+		if err != nil {
+			return err
+		}
+		t.compare(string(text))
+	}
+	return nil
+}
+
+// compare counts the situations in a list, a line each; a line that begins with # is a
+// comment.
+func (t *tally) compare(list string) {
+	t.Coverage, t.Uncovered = 0, nil
+	for line := range strings.Lines(list) {
+		switch line = strings.TrimSpace(line); {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case t.seen[line]:
+			t.Coverage++
+		default:
+			t.Uncovered = append(t.Uncovered, line)
+		}
+	}
+}
+
+// covered is the part of the situations that were seen, in percent, and 100 if there are
+// none.
+func (t *tally) covered() float64 {
+	if t.Coverage+len(t.Uncovered) == 0 {
+		return 100
+	}
+	return 100 * float64(t.Coverage) / float64(t.Coverage+len(t.Uncovered))
 }
 
 // round keeps three digits behind the point.

@@ -82,7 +82,7 @@ func TestAFailureIsTriedAgain(t *testing.T) {
 	if j, _ := r.next(runs, nil); j.Again != 0 {
 		t.Errorf("tried once more: %+v", j)
 	}
-	s := summarize(runs, "c1")
+	s := summarize(runs)
 	if len(s.Failures) != 1 || s.Failures[0].Tried != 3 || s.Failures[0].Repeated != 1 || s.Failures[0].Seed != 3 {
 		t.Errorf("%+v", s.Failures)
 	}
@@ -165,7 +165,7 @@ func TestTheSummaryAddsUp(t *testing.T) {
 	fuzz.Target, fuzz.Package, fuzz.CPU = "FuzzA", "fence", 90
 	bugs.Results = []json.RawMessage{[]byte(`{"mutant":"no mark","promise":"fair","survived":false,"found":[{"by":"package fence","cpu":1.5},{"by":"term","cpu":2}]}`),
 		[]byte(`{"mutant":"no room","promise":"fair","survived":true,"found":null}`)}
-	s := summarize([]run{sim, term, fuzz, bugs}, "c1")
+	s := summarize([]run{sim, term, fuzz, bugs})
 	text := s.report()
 	for _, want := range []string{
 		"| sim | 1 | 1.0 | 3.5 | 13 | 6 | 2 | 0 |",
@@ -178,6 +178,11 @@ func TestTheSummaryAddsUp(t *testing.T) {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("the report has no %q:\n%s", want, text)
 		}
+	}
+	sum := s.Suites[0]
+	sum.compare("# a comment\na\nb\n\nc\nd\n")
+	if sum.covered() != 50 || strings.Join(sum.Uncovered, "") != "cd" || new(tally).covered() != 100 {
+		t.Errorf("%.0f %% covered, not %q", sum.covered(), sum.Uncovered)
 	}
 	if p := s.promises(); !strings.Contains(p, "| fair | 2 | 1 |") {
 		t.Error(p)
