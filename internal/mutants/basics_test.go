@@ -126,7 +126,7 @@ var guardMutants = []mutant{
 	{
 		name: "an old token claims a row", promise: stoppedFinds, breaks: "a row's mark never falls",
 		file: "fence/sqlfence/sqlfence.go", old: "DO UPDATE SET {token} = excluded.{token} WHERE {token} <= excluded.{token}", new: "DO UPDATE SET {token} = excluded.{token}",
-		pkg: "fence/sqlfence", run: "Statements",
+		pkg: "fence/sqlfence", run: "NoClaim",
 	},
 	{
 		name: "a request without a token", promise: stoppedFinds, breaks: "a fenced handler admits no request without a token",
