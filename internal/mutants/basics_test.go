@@ -2,7 +2,7 @@
 
 package mutants
 
-// The mistakes that lock services have made, as far as the other lists lack them.
+// The mistakes of other lock services, as far as the other lists lack them.
 var basicMutants = []mutant{
 	{
 		name: "expired after half a TTL", promise: lossFirst, breaks: "a session ends no earlier than a TTL after its last beat arrived",

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A promise is one of those in VERIFICATION.md.
+// A promise is a row in VERIFICATION.md.
 type promise string
 
 const (

@@ -59,7 +59,7 @@ type outcome struct {
 	Missed   []string `json:"missed,omitempty"` // suites that looked and found nothing
 }
 
-// find is a suite that has found the bug.
+// find is a success of a suite.
 type find struct {
 	By      string   `json:"by"`      // "package locks", or a suite's name
 	Tests   []string `json:"tests"`   // that failed up to the first, and beside it
@@ -146,7 +146,7 @@ func (l *lab) binary(pkg string) string {
 		return name
 	}
 	name := filepath.Join(l.t.TempDir(), "mutant.test")
-	if out, err := command(l.root, nil, "go", "test", "-c", "-ldflags=-w", "-overlay", l.overlay, "-o", name, "./"+pkg); err != nil {
+	if out, err := command(l.root, nil, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-overlay", l.overlay, "-o", name, "./"+pkg); err != nil {
 		l.t.Fatalf("the mutant does not build:\n%s", out)
 	}
 	l.built[pkg] = name
@@ -159,7 +159,7 @@ func (l *lab) look(o *outcome, by string, s suite, must bool) {
 	l.t.Helper()
 	args := []string{"-test.run", s.run, "-test.timeout", "4m", "-test.failfast"}
 	if imports(l.t, filepath.Join(l.root, s.pkg), `"pgregory.net/rapid"`) {
-		// An input that is kept would be tried at the next mutants, too, and nobody reads it.
+		// A kept input would be tried at the next mutants, too, and nobody reads the file.
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime", "1s")
 	}
 	cmd := exec.Command(l.binary(s.pkg), args...)
@@ -213,7 +213,7 @@ func command(dir string, env []string, name string, args ...string) (string, err
 	return string(out), err
 }
 
-// failures are the names of the tests that failed.
+// failures returns the names of the failed tests.
 func failures(out string) (names []string) {
 	for line := range strings.Lines(out) {
 		if name, ok := strings.CutPrefix(line, "--- FAIL: "); ok {
@@ -223,7 +223,7 @@ func failures(out string) (names []string) {
 	return names
 }
 
-// check fails for a mutant that names what does not exist.
+// check fails for a mutant with an unknown promise or suite, or without a name.
 func (m mutant) check() error {
 	switch {
 	case !slices.Contains(promises, m.promise):

@@ -34,7 +34,7 @@ func (w *workshop) build(ctx context.Context, pkg string, fuzz, dirty bool) erro
 	if _, err := os.Stat(name); err == nil && !dirty {
 		return nil
 	}
-	args := []string{"test", "-c", "-o", name}
+	args := []string{"test", "-c", "-vet=off", "-o", name}
 	if fuzz {
 		args = append(args, "-fuzz", ".")
 	}
@@ -52,7 +52,7 @@ func (w *workshop) command(ctx context.Context, s suite, j job) *exec.Cmd {
 		args = []string{"-test.run", "^" + j.Target + "$", "-test.fuzz", "^" + j.Target + "$", "-test.fuzztime", s.slice.String(),
 			"-test.parallel", "1", "-test.fuzzcachedir", filepath.Join(w.dir, "inputs")}
 	case s.source:
-		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-timeout", s.limit.String(), "-v", "-run", s.run, "./" + pkg}, s.args...)...)
+		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off", "-timeout", s.limit.String(), "-v", "-run", s.run, "./" + pkg}, s.args...)...)
 		cmd.Dir = w.root
 		return cmd
 	default:
@@ -66,8 +66,8 @@ func (w *workshop) command(ctx context.Context, s suite, j job) *exec.Cmd {
 // grace is how long an ended process has to go.
 const grace = 5 * time.Second
 
-// run runs a job to its end, and returns its line. An error means that the job has not
-// happened: ctx has ended, or the process could not start.
+// run runs a job to its end, and returns its line. After an error the job has not happened:
+// ctx has ended, or the process could not start.
 func (w *workshop) run(ctx context.Context, id string, j job) (run, error) {
 	s, _ := suiteOf(j.Suite)
 	if s.length != "" && w.slice > 0 {

@@ -1,4 +1,4 @@
-// Command torture looks for broken promises for hours, and keeps what it finds:
+// Command torture looks for broken promises for hours, and keeps the findings:
 //
 //	go run ./internal/torture -hours 8 -dir torture-results
 //
@@ -8,13 +8,13 @@
 // processes that write to a store; and once for each commit the models with all their states,
 // and the mutants.
 //
-// Every run is a line of JSON in the directory's runs.jsonl, with its seed, what it cost and
-// what its suite counted; the lines are all that the command knows. So it goes on where it
-// was after an interruption or a crash: a run without a line has not happened. A run that fails
-// keeps its output in failures, and is run three times more with its seed, to see whether the
-// failure repeats; the others go on meanwhile.
+// Every run is a line of JSON in the directory's runs.jsonl, with the seed, the cost and the
+// counts of the suite. The command remembers nothing else, so an interruption or a crash
+// loses the runs under way and no more: a run without a line has not happened. A failed run
+// leaves its output in failures and is repeated three times with the same seed; the others go
+// on meanwhile.
 //
-// At the end, and with -report alone, report.md and summary.json say what was run and found.
+// At the end, and with -report alone, the command writes report.md and summary.json.
 // With -publish the summary is copied to docs/verification/summary.json, and the figures to
 // VERIFICATION.md. The exit status is 1 if any run has failed.
 //

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ownGroup puts the child into a process group of its own, so that nothing of it is left.
+// ownGroup puts the child into a process group of its own, to be ended as a whole.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // endGroup ends the child's group.

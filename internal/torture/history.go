@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A job is what a run does.
+// A job is the order for a run.
 type job struct {
 	Suite   string `json:"suite"`
 	Target  string `json:"target,omitempty"`  // of a fuzz run
@@ -58,8 +58,8 @@ func readRuns(from io.Reader) (runs []run, err error) {
 	}
 }
 
-// A result is what a suite writes about a run, or about a part of one. The suites write
-// some fields in more than one form.
+// A result is a suite's line about a run, or about a part of a run. The suites write some
+// fields in several forms.
 type result struct {
 	Suite      string  `json:"suite"`
 	Seed       uint64  `json:"seed"`
@@ -79,7 +79,7 @@ type result struct {
 	Found    json.RawMessage
 }
 
-// A found is a suite that has found a mutant.
+// A found is the find of a suite: a mutant.
 type found struct {
 	By      string  `json:"by"`
 	Seconds float64 `json:"seconds"`
@@ -111,7 +111,7 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*int)(n))
 }
 
-// parse reads the results of a run. What is no result counts for nothing.
+// parse reads the results of a run, and passes over other lines.
 func (r *run) parse() (results []result) {
 	for _, raw := range r.Results {
 		var one result

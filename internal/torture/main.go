@@ -89,7 +89,7 @@ type book struct {
 	runs []run
 }
 
-// newBook opens the file of lines, and cuts off a line that a crash has left half written.
+// newBook opens the file of lines, and cuts off a half written last line.
 func newBook(name string) (*book, error) {
 	text, err := os.ReadFile(name)
 	if err != nil && !os.IsNotExist(err) {

@@ -61,7 +61,7 @@ func orNone(s string) string {
 	return s
 }
 
-// finders lists the suites that have found the mutant, with their CPU time.
+// finders lists the mutant's finders, with their CPU time.
 func (m *mutant) finders() string {
 	if m.Survived || len(m.Found) == 0 {
 		return "nobody"
@@ -127,7 +127,7 @@ func (s *summary) promises() string {
 	return b.String()
 }
 
-// figures are what VERIFICATION.md shows of the summary.
+// figures is the summary as VERIFICATION.md shows it.
 func (s *summary) figures() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Runs up to %s, of the commits %s (`make torture`):\n\n%s", orNone(s.Made), orNone(strings.Join(s.Commits, ", ")), s.table())

@@ -46,7 +46,7 @@ func suiteOf(name string) (suite, bool) {
 	return suite{}, false
 }
 
-// inTree returns the suites that a tree has.
+// inTree returns the suites of a tree.
 func inTree(root string) (list []suite) {
 	for _, s := range suites {
 		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(s.pkg))); err == nil {
@@ -56,7 +56,7 @@ func inTree(root string) (list []suite) {
 	return list
 }
 
-// environment is what a run of the suite has beside the process's own.
+// environment returns the variables of a run, beside the process's own.
 func (s suite) environment(j job, results string) []string {
 	env := []string{"WARDMOTE_RESULTS=" + results, "WARDMOTE_SIM_FILE=" + results, "WARDMOTE_FULL=" + s.full}
 	if !s.alone {
@@ -75,7 +75,7 @@ func (s suite) environment(j job, results string) []string {
 	return append(env, s.more...)
 }
 
-// replay is the command that runs a job again.
+// replay returns the command to run a job again.
 func (s suite) replay(j job) string {
 	switch {
 	case j.Target != "":

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A summary is what runs have shown.
+// A summary is the sum of all runs.
 type summary struct {
 	Made     string    `json:"made"`    // the day of the last run
 	Commits  []string  `json:"commits"` // tested, in order
@@ -21,7 +21,7 @@ type summary struct {
 	Failures []failure `json:"failures"`
 }
 
-// A tally is what the runs of a suite add up to.
+// A tally is the sum of a suite's runs.
 type tally struct {
 	Suite      string         `json:"suite"`
 	Runs       int            `json:"runs"`
@@ -168,7 +168,7 @@ func (t *tally) close() {
 	t.Hours, t.WallHours, t.CPUHours = round(t.Hours), round(t.WallHours), round(t.CPUHours)
 }
 
-// readSituations finds the situations that the suites do not tell themselves.
+// readSituations finds the situations of suites with a list of them.
 func (s *summary) readSituations(root string) error {
 	for i := range s.Suites {
 		t := &s.Suites[i]

@@ -25,7 +25,7 @@ func ran(suite string, seconds float64) run {
 	return run{Commit: "c1", job: job{Suite: suite, Seed: 1}, Seconds: seconds}
 }
 
-// Suites get their shares, whatever one run takes, and at any interruption.
+// Suites get their shares, however long their runs are, over all interruptions.
 func TestTheRotaGivesSharesByWeight(t *testing.T) {
 	r := someRota("sim", "term", "fuzz")
 	var runs []run
@@ -91,7 +91,7 @@ func TestAFailureIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Nothing runs beside a suite that keeps promises of time.
+// Nothing runs beside a suite with promises of time.
 func TestRealProcessesRunAlone(t *testing.T) {
 	r := someRota("sim", "processes")
 	runs := []run{ran("sim", 300)}
@@ -224,7 +224,7 @@ func TestMarksAreWhole(t *testing.T) {
 	}
 }
 
-// A child that hangs is ended with its group, and an interruption leaves no run.
+// A hanging child is ended with its group, and an interruption leaves no run.
 func TestAChildEndsWithItsGroup(t *testing.T) {
 	if os.Getenv("TORTURE_CHILD") != "" {
 		fmt.Println("begun")
