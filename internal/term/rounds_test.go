@@ -87,3 +87,29 @@ func TestOnlyBeatsWaitForBeats(t *testing.T) {
 		}
 	})
 }
+
+// The answers to other questions, which take work, keep no beat waiting; and all of them
+// are given before run returns.
+func TestNoBeatWaitsForAnswers(t *testing.T) {
+	told := 0
+	inRounds(t, func(r *rounds, _ *atomic.Int64) {
+		for range 100 {
+			r.add(func(bool) {
+				time.Sleep(time.Second) // the work
+				told++
+			})
+		}
+		for range 10 {
+			time.Sleep(time.Second)
+			sent := time.Now()
+			answered := make(chan time.Duration, 1)
+			r.addBeat(func(bool) { answered <- time.Since(sent) })
+			if took := <-answered; took > time.Millisecond {
+				t.Errorf("a beat is answered after %v", took)
+			}
+		}
+	})
+	if told != 100 {
+		t.Errorf("%d of 100 questions are answered", told)
+	}
+}
