@@ -245,7 +245,9 @@ func (w *town) serves() error {
 				if still := w.stalls.Sum(began); still > took/8 {
 					limit *= 2
 				}
-				if took > limit {
+				// In memory a lost majority says that it needs a restart of all.
+				lost := !w.kind.Dir && !w.kind.Complete && strings.Contains(err.Error(), "cannot come back by itself")
+				if took > limit || lost {
 					errs[i] = fmt.Errorf("%s was granted nothing within %v: %w", name(i), took.Round(time.Second), err)
 					return
 				}
