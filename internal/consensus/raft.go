@@ -79,7 +79,8 @@ func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.Snap
 	cfg := raft.DefaultConfig()
 	cfg.LocalID = raft.ServerID(id)
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = timing.ColdElection, timing.ColdElection, timing.LeaderLease
-	cfg.SnapshotInterval, cfg.SnapshotThreshold, cfg.TrailingLogs = timing.SnapshotEvery, snapshotEntries, trailingEntries
+	cfg.SnapshotInterval = timing.SnapshotEvery
+	cfg.SnapshotThreshold, cfg.TrailingLogs = seat.Disk.Entries(snapshotEntries), seat.Disk.Entries(trailingEntries)
 	cfg.MaxAppendEntries = entriesPerAppend
 	cfg.ShutdownOnRemove = false
 	cfg.NoLegacyTelemetry = true

@@ -225,6 +225,11 @@ func (c *component) excused(o *Op) bool {
 	if o.Err != ErrHeld {
 		return c.sticky
 	}
+	for _, a := range c.changes { // an Upgrade waits before all others
+		if a.Kind == Upgrade && a.Call < o.Return && (!a.known() || a.Return > o.Call) {
+			return true
+		}
+	}
 	for _, a := range c.ops {
 		switch {
 		case a == o || a.Kind == SetCapacity || a.Call > o.Return || !a.claim().meets(o.claim()):

@@ -38,6 +38,8 @@ func TestModelOfModes(t *testing.T) {
 		{"a reader beside a writer that may be none", "", tell().get("a", "k", 1, 2, 5, x).held("a", 3, Held).of(Downgrade, "a", 3, 4, unknown).get("b", "k", 5, 6, 6, s)},
 		{"a writer beside a former writer", "model", tell().get("a", "k", 1, 2, 5, x).held("a", 9, Held).of(Downgrade, "a", 3, 4).get("b", "k", 5, 6, 6, x)},
 		{"a reader refused by a reader", "model", tell().get("a", "k", 1, 2, 5, s).held("a", 9, Held).try("b", "k", 3, 4, 0, s, err(ErrHeld))},
+		{"a reader refused by an upgrade that waits", "", tell().get("a", "k", 1, 2, 5, s).get("b", "k", 3, 4, 6, s).of(Upgrade, "a", 5, 9, newToken(7)).
+			try("c", "k", 6, 7, 0, s, err(ErrHeld)).free("b", 8, 9)},
 		{"an upgrade alone", "", tell().get("a", "k", 1, 2, 5, s).get("b", "k", 3, 4, 6, s).free("b", 5, 6).of(Upgrade, "a", 5, 7, newToken(7))},
 		{"an upgrade beside a reader", "model", tell().get("a", "k", 1, 2, 5, s).get("b", "k", 3, 4, 6, s).held("b", 20, Held).of(Upgrade, "a", 5, 7, newToken(7))},
 		{"an upgrade to an old token", "model", tell().get("a", "k", 1, 2, 5, s).of(Upgrade, "a", 5, 7, newToken(4))},

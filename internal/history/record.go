@@ -115,6 +115,7 @@ const (
 	Queued   = "queued"
 	Left     = "left" // a waiter, without a grant
 	Granted  = "granted"
+	Extended = "extended" // the block of tokens of a Sticky grant, up to Last
 	Freed    = "freed"
 	Assigned = "assigned" // a shard to a caller
 )

@@ -86,17 +86,17 @@ func committedTokens(h *History) (found []Violation) {
 	last := make(map[string]uint64)
 	for i := range h.Facts {
 		f := &h.Facts[i]
-		if f.Kind != Granted {
+		if f.Kind != Granted && f.Kind != Extended {
 			continue
 		}
 		for _, k := range f.Keys {
-			if f.Token <= last[k] {
+			if f.Kind == Granted && f.Token <= last[k] {
 				found = append(found, Violation{
 					Check: "tokens", Key: k, At: f.At,
 					Text: fmt.Sprintf("entry %d grants token %d after token %d", f.Index, f.Token, last[k]),
 				})
 			}
-			last[k] = max(f.Token, f.Last)
+			last[k] = max(last[k], f.Token, f.Last)
 		}
 	}
 	return found
