@@ -58,6 +58,9 @@ func TestSim(t *testing.T) {
 			if len(res.violations) > 0 {
 				bad++
 				t.Log(replay(s, phasesOf))
+				if d, err := time.ParseDuration(os.Getenv("WARDMOTE_SIM_LESS")); err == nil {
+					res = minimise(t, res, d)
+				}
 				describe(t, res)
 			}
 			if name := os.Getenv("WARDMOTE_SIM_FILE"); name != "" {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/history"
@@ -30,6 +31,9 @@ const (
 	stalled = "stalled" // told by the process afterwards: Text has the nanoseconds
 )
 
+// applied marks an entry of the log as a voter has applied it: Text has the index and a sum.
+const applied = "applied"
+
 // result is a finished schedule, as a line of JSON.
 type result struct {
 	Suite       string            `json:"suite"`
@@ -40,6 +44,7 @@ type result struct {
 	Ops         int               `json:"ops"`
 	OpsASecond  float64           `json:"ops_a_second"`
 	Grants      int               `json:"grants"`
+	Entries     int               `json:"entries_compared"` // of the log, between voters
 	Lost        int               `json:"lost_holds"`
 	Faults      map[string]int    `json:"faults"`
 	Missing     map[string]string `json:"missing,omitempty"` // kinds that this host cannot make, and why
@@ -160,6 +165,27 @@ func judge(h history.History, r *result) []history.Violation {
 	found, undecided := history.Judge(h)
 	r.Undecided = undecided
 	return found
+}
+
+// compareLogs compares the entries that the voters of one cluster have applied.
+func compareLogs(h *history.History, r *result) (broken []string) {
+	first := make(map[string]history.Mark)
+	for _, m := range h.Marks {
+		if m.Kind != applied {
+			continue
+		}
+		index, sum, _ := strings.Cut(m.Text, " ")
+		before, known := first[index]
+		switch {
+		case !known:
+			first[index] = m
+		case before.Text != index+" "+sum:
+			broken = append(broken, fmt.Sprintf("replicas: entry %s is %s at %s and %s at %s", index, before.Text, before.Who, m.Text, m.Who))
+		default:
+			r.Entries++
+		}
+	}
+	return broken
 }
 
 // listOverlaps lists the holds that ended, in the eyes of a waiting goroutine, after the

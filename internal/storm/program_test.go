@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"log/slog"
 	"os"
@@ -72,6 +73,11 @@ func runMember(s settings) error {
 	p := &program{
 		s: s, rec: history.NewWriter(func() int64 { return monotonic(s.Shift) }, file),
 		out: json.NewEncoder(os.Stdout), held: make(map[string]*grant), at: host.Host{Disk: new(host.Disk)},
+	}
+	p.at.Disk.Applied = func(index uint64, entry []byte, _ time.Time) {
+		if index%16 == 0 {
+			p.rec.Mark(applied, s.Process, fmt.Sprintf("%d %08x", index, crc32.ChecksumIEEE(entry)))
+		}
 	}
 	if s.OwnClock {
 		p.at.Clock = host.NewClock(time.Hour)

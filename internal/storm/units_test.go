@@ -175,6 +175,16 @@ func TestOverlapsOfStoppedHoldersAreListed(t *testing.T) {
 	}
 }
 
+// Voters that apply different entries at one index are found.
+func TestLogsOfVotersAreCompared(t *testing.T) {
+	mark := func(who, text string) history.Mark { return history.Mark{Kind: applied, Who: who, Text: text} }
+	h := history.History{Marks: []history.Mark{mark("a", "16 aa"), mark("b", "16 aa"), mark("a", "32 bb"), mark("b", "32 cc"), mark("c", "160 dd")}}
+	var r result
+	if broken := compareLogs(&h, &r); len(broken) != 1 || r.Entries != 1 {
+		t.Errorf("%d entries compared, %v", r.Entries, broken)
+	}
+}
+
 // The records of a killed process are read and judged: two holders, both sure of the lock
 // at a time, are found.
 func TestRecordingsAreReadAndJudged(t *testing.T) {
