@@ -52,7 +52,10 @@ var suites = map[string]suite{
 		sees: []string{"internal/term", "internal/machine", "locks", "internal/consensus", "internal/link"},
 	},
 
-	// Directed schedules of real processes.
+	// Directed schedules, of clusters in a bubble and of real processes.
+	"sim, the old leader wakes": {
+		pkg: "internal/sim", run: "^TestDirectedPhases$/^the_old_leader_wakes$", env: []string{"WARDMOTE_FULL=1", "WARDMOTE_SEED="},
+	},
 	"storm, an old leader wakes":   {pkg: "internal/storm", run: "AnOldLeaderThatWakes", env: []string{"WARDMOTE_FULL=1"}, root: true},
 	"storm, the next leader waits": {pkg: "internal/storm", run: "ANextLeaderWaits", env: []string{"WARDMOTE_FULL=1"}, root: true},
 	"storm, a holder is cut off":   {pkg: "internal/storm", run: "AHolderThatIsCutOff", env: []string{"WARDMOTE_FULL=1"}, root: true},

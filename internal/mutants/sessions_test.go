@@ -7,7 +7,7 @@ var sessionMutants = []mutant{
 	{
 		name: "no confirmation", promise: lossFirst, breaks: "a beat counts only after a majority confirmed the term",
 		file: "internal/term/rounds.go", old: "ok := r.ask(ctx)", new: "ok := true || r.ask(ctx)",
-		pkg: "internal/term", run: "Deposed|Round|Beat|Trust", also: []string{"model", "term", "sim", "storm, an old leader wakes"},
+		pkg: "internal/term", run: "Deposed|Round|Beat|Trust", also: []string{"model", "term", "sim, the old leader wakes", "storm, an old leader wakes"},
 	},
 	{
 		name: "own vote not asked", promise: lossFirst, breaks: "a leader counts its own voter only while raft leads in the term",
