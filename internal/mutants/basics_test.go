@@ -44,7 +44,7 @@ var basicMutants = []mutant{
 	},
 	{
 		name: "a voter's own time in the table", promise: oneHolder, breaks: "the table is a function of the log",
-		file: "internal/machine/grant.go", old: "		at:        s.at,\n", new: "		at:        uint64(time.Now().UnixNano()),\n",
+		file: "internal/machine/grant.go", old: "momentOf(s.at)", new: "momentOf(uint64(time.Now().UnixMilli()))",
 		and: [2]string{"import \"slices\"", "import (\n\t\"slices\"\n\t\"time\"\n)"},
 		pkg: "internal/machine", run: "Script|Commands",
 	},

@@ -124,4 +124,19 @@ var leaderMutants = []mutant{
 		file: "internal/term/keeper.go", old: "d.heard = table.flaps", new: "d.heard = now",
 		pkg: "internal/term", run: "TooShort",
 	},
+	{
+		name: "any answer from ahead", promise: oneHolder, breaks: "an answer to a message sent ahead answers the same message alone",
+		file: "internal/consensus/ahead.go", old: "args.PrevLogEntry == m.args.PrevLogEntry && ", new: "",
+		pkg: "internal/consensus", run: "FromAhead",
+	},
+	{
+		name: "sent ahead in any term", promise: oneHolder, breaks: "entries are sent ahead to servers that acknowledged the log in their term",
+		file: "internal/consensus/ahead.go", old: "s.latest.term != first.Term || ", new: "",
+		pkg: "internal/consensus", run: "EntriesAhead",
+	},
+	{
+		name: "sent ahead after a refusal", promise: oneHolder, breaks: "entries are sent ahead to servers that acknowledged all before",
+		file: "internal/consensus/ahead.go", old: "if err != nil || !resp.Success {\n		s.latest", new: "if err != nil {\n		s.latest",
+		pkg: "internal/consensus", run: "EntriesAhead",
+	},
 }

@@ -41,12 +41,12 @@ var stickyMutants = []mutant{
 	},
 	{
 		name: "a recalled key extended", promise: risingTokens, breaks: "a recalled grant gets no further tokens",
-		file: "internal/machine/grant.go", old: "r.last != c.Last || g.contended || g.asked || g.broken ||", new: "r.last != c.Last ||",
+		file: "internal/machine/grant.go", old: "r.last != c.Last || g.is(markContended|markAsked|markBroken) ||", new: "r.last != c.Last ||",
 		pkg: "internal/machine", run: "Scripts",
 	},
 	{
 		name: "a copy extends again", promise: risingTokens, breaks: "a second copy of an Extend changes nothing",
-		file: "internal/machine/grant.go", old: "r.last != c.Last || g.contended", new: "r.last == 0 || g.contended",
+		file: "internal/machine/grant.go", old: "r.last != c.Last || g.is(markContended", new: "r.last == 0 || g.is(markContended",
 		pkg: "internal/machine", run: "Scripts",
 	},
 	{
