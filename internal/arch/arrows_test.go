@@ -24,6 +24,7 @@ var floors = []string{
 	"internal/simnet",
 	"internal/survival",
 	"internal/model",
+	"internal/history",
 	"internal/documents",
 	"internal/shards",
 	"internal/auth",
@@ -206,6 +207,8 @@ var arrows = []arrow{
 	{"internal/port", "transport", "a port listens and dials on a network"},
 	{"internal/port", "internal/logging", "a line that repeats itself is limited"},
 	{"internal/port", "internal/timing", durations},
+
+	{"internal/history", "github.com/anishathalye/porcupine", "the search for an order of calls that explains their answers"},
 
 	{"transport", "internal/simnet", "the network for tests is simulated there"},
 	{"transport", "internal/timing", durations},
