@@ -102,9 +102,9 @@ func (s checker) checkEnded() error {
 	}
 	for i, e := range s.ended {
 		switch {
-		case e.node == "" || !validName(e.node) || e.boot == 0:
-			return broken(10, "process %d of node %q has ended", e.boot, e.node)
-		case i > 0 && s.ended[i-1].node >= e.node:
+		case e.node == "" || !validName(e.node) || e.dir == (DirID{}) || e.boot == 0:
+			return broken(10, "process %d of node %q with directory %x has ended", e.boot, e.node, e.dir)
+		case i > 0 && s.ended[i-1].compare(e.node, e.dir) >= 0:
 			return broken(11, "ended process of %q out of order", e.node)
 		}
 	}
@@ -121,7 +121,7 @@ func (s checker) checkSession(id SessionID, o *session) error {
 		return broken(10, "session %x weighs %+v", id, o.index.weight)
 	case o.ttl < MinTTL || o.ttl > MaxTTL:
 		return broken(10, "session %x has a TTL of %d ms", id, o.ttl)
-	case o.ending == 0 && slices.Contains(s.ended, endedBoot{o.node, o.boot, false}):
+	case o.ending == 0 && slices.Contains(s.ended, endedBoot{o.node, o.dir, o.boot, false}):
 		return broken(12, "session %x is open for an ended process", id)
 	case o.second > s.second || o.second == s.second && o.reserved > s.reserved || o.reserved > MaxReserved/2:
 		return broken(10, "session %x has reserved %d tokens in second %d", id, o.reserved, o.second)

@@ -18,8 +18,9 @@ func (h *header) code(c *coder) {
 	c.flag(&h.founded)
 	c.flag(&h.lifted)
 	c.numbers(&h.term, &h.bound, (*uint64)(&h.last), &h.commands, &h.format, &h.at, &h.second, &h.reserved, &h.idles, (*uint64)(&h.forgotten))
-	for i := range elements(c, &h.ended, MaxEnded, 3) {
+	for i := range elements(c, &h.ended, MaxEnded, 3+16) {
 		c.texts(&h.ended[i].node)
+		c.id((*[16]byte)(&h.ended[i].dir))
 		c.numbers(&h.ended[i].boot)
 		c.flag(&h.ended[i].left)
 	}
@@ -58,6 +59,7 @@ func codeSession(c *coder, id *SessionID, v **session) {
 	o := element(c, v)
 	c.id((*[16]byte)(id))
 	c.texts(&o.client, &o.node)
+	c.id((*[16]byte)(&o.dir))
 	c.numbers(&o.boot, &o.ttl, &o.opened)
 	c.texts(&o.meta)
 	c.flag(&o.silent)
@@ -93,9 +95,12 @@ func codeRecord(c *coder, k *record) {
 	f.flag(&k.fade)
 	f.flag(&k.unclean)
 	for i := range list(&f, &k.holders, MaxHolders, minGrant) {
+		c.top()
 		k.holders[i].code(c)
 	}
+	c.top()
 	for i := range list(&f, &k.queue, MaxWaiters+1, minWaiter) { // an upgrade comes on top
+		c.top()
 		k.queue[i].code(c)
 	}
 	integer(&f, &k.capacity)
