@@ -98,7 +98,7 @@ type Op struct {
 	Lazy     bool     `json:"lazy,omitempty"`   // of Acquire and Try: the release takes effect some time after its Return
 	Sticky   bool     `json:"sticky,omitempty"` // of Acquire and Try
 	Grant    string   `json:"grant,omitempty"`  // the ID of the Acquire or Try, for calls about a lock
-	Old      string   `json:"old,omitempty"`    // Update: the value that was seen
+	Old      string   `json:"old,omitempty"`    // Update: the value that was seen; recorded, with Value, before it is sent
 	Value    string   `json:"value,omitempty"`
 
 	// Call is taken before the call. Return is taken after it, and 0 while the call has

@@ -54,11 +54,7 @@ type pending struct{ op *history.Op }
 func (w *town) trace(member, client string) *locks.Trace {
 	change := func(ctx context.Context, f func(*history.Op)) {
 		if p, ok := ctx.Value(opKey{}).(*pending); ok {
-			w.mu.Lock()
-			f(p.op)
-			o := *p.op
-			w.mu.Unlock()
-			w.rec.Op(o)
+			w.note(p, f)
 		}
 	}
 	return &locks.Trace{
@@ -91,6 +87,15 @@ func (c *caller) begin(o history.Op) (*pending, context.Context) {
 		parent = c.under
 	}
 	return p, context.WithValue(parent, opKey{}, p)
+}
+
+// note changes the record of a call that goes on.
+func (w *town) note(p *pending, change func(*history.Op)) {
+	w.mu.Lock()
+	change(p.op)
+	o := *p.op
+	w.mu.Unlock()
+	w.rec.Op(o)
 }
 
 // finish records the end of a call.

@@ -295,6 +295,7 @@ func (c *caller) cell() {
 		before = string(old)
 		n, _ := strconv.Atoi(before)
 		after = strconv.Itoa(n + 1)
+		c.w.note(p, func(o *history.Op) { o.Old, o.Value = before, after }) // before it is sent: the process may die
 		c.nap(c.w.shape.ttl / 40)
 		return []byte(after)
 	})
