@@ -98,7 +98,7 @@ func TestASeedRepeatsItsSchedule(t *testing.T) {
 			if !f.fits(k) || s.For <= 0 || s.At >= time.Minute {
 				t.Errorf("seed %d: %v does not fit %v", seed, s, k)
 			}
-			if s.Fault == "lost disk" {
+			if f.vote {
 				wiped++
 			}
 		}
