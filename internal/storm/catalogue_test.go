@@ -21,7 +21,7 @@ func init() {
 			return several(x.some(2, true, s), func(h *house) error { return x.kill(h, s.For, nil) })
 		}},
 		"kill all": {weight: 1, ends: true, majority: true, needs: bearsAll, do: (*fighter).quitAll},
-		"lost disk": {weight: 2, ends: true, needs: onDisk, do: func(x *fighter, s step) error {
+		"lost disk": {weight: 2, vote: true, ends: true, needs: onDisk, do: func(x *fighter, s step) error {
 			h := x.member("", s)
 			if h == nil {
 				return errNobody
@@ -75,16 +75,16 @@ func init() {
 		}},
 
 		// Disks.
-		"disk full": {weight: 2, needs: onDisk, times: long, do: func(x *fighter, s step) error {
+		"disk full": {weight: 2, vote: true, needs: onDisk, times: long, do: func(x *fighter, s step) error {
 			return x.sick(s, func(h *house) (func(), error) {
 				d := x.w.disks[h.i]
 				return d.empty, d.fill()
 			})
 		}},
-		"disk fails": {weight: 2, needs: onDisk, times: long, do: commanded("fail")},
+		"disk fails": {weight: 2, vote: true, needs: onDisk, times: long, do: commanded("fail")},
 		"disk hangs": {weight: 2, needs: onDisk, times: long, do: commanded("hang")},
 		"disk slow":  {weight: 2, needs: onDisk, times: long, do: commanded("slow")},
-		"sync fails": {weight: 1, needs: onDisk, times: long, do: traced("error=EIO")},
+		"sync fails": {weight: 1, vote: true, needs: onDisk, times: long, do: traced("error=EIO")},
 		"sync slow":  {weight: 1, needs: onDisk, times: long, do: traced("delay_enter=100000")},
 
 		// Changes without harm, which must do none.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
@@ -21,6 +20,7 @@ type fault struct {
 	weight   int
 	ends     bool // a process
 	majority bool // ends so many that a cluster in memory is lost
+	vote     bool // may cost a voter its disk for good: a disk that refused a write counts as lost
 	needs    func(k kind) bool
 	times    [2]float64 // the least and the most length, in TTLs; 0, 0: a tenth of one to two
 	do       func(x *fighter, s step) error
@@ -375,7 +375,7 @@ func (x *fighter) restart(h *house, after time.Duration) error {
 	}
 	h.mu.Lock()
 	taken := h.killed || h.stopped > 0
-	h.killed = true
+	h.killed = h.killed || !taken
 	h.mu.Unlock()
 	if taken {
 		return errNobody
@@ -442,7 +442,7 @@ func (x *fighter) oom(s step) error {
 func (x *fighter) quitAll(s step) error {
 	return several(x.some(x.w.kind.Members, false, s), func(h *house) error {
 		if s.Who%3 == 0 {
-			_ = h.p.Signal(syscall.SIGTERM)
+			return x.restart(h, s.For/4)
 		}
 		return x.kill(h, s.For/4+time.Duration(h.i)*s.For/8, nil)
 	})

@@ -136,13 +136,19 @@ func (k *caller) cells(ctx context.Context) {
 			return
 		}
 		op := &history.Op{Kind: history.Update, Keys: []string{key}, Value: k.p.rec.NewID(k.p.s.Process + "/v")}
-		_ = k.call(op, func() error {
-			return cell.Update(ctx, func(old []byte) []byte {
-				op.Old = string(old)
-				return []byte(op.Value)
-			})
-		})
+		_ = k.call(op, func() error { return cell.Update(ctx, k.change(op)) })
 	})
+}
+
+// change returns the function of an Update. The function records the old value before the
+// new one can be sent: a process killed in the middle of Update leaves an open call, and a
+// judge must know the value that the call may have replaced.
+func (k *caller) change(op *history.Op) func(old []byte) []byte {
+	return func(old []byte) []byte {
+		op.Old = string(old)
+		k.p.rec.Op(*op)
+		return []byte(op.Value)
+	}
 }
 
 // operator asks holders to release, and breaks grants.

@@ -59,13 +59,13 @@ func draw(seed uint64, length time.Duration) (kind, []step) {
 		switch {
 		case f.ends && !k.Dir && at < lastEnd+15*time.Second:
 			continue // a voter in memory is replaced first
-		case name == "lost disk" && lost:
-			continue // the second one waits until the first voter is replaced
+		case f.vote && lost:
+			continue // two of three disks lost before the first is replaced are for an operator
 		}
 		if f.ends {
 			lastEnd = at + s.For
 		}
-		lost = lost || name == "lost disk"
+		lost = lost || f.vote
 		steps = append(steps, s)
 		if f.majority && !k.Dir {
 			at += s.For + k.TTL + 12*time.Second // until a successor of the lost cluster grants
