@@ -117,16 +117,22 @@ func (g *grant) code(c *coder) {
 		c.terms = terms{}
 		g.terms = &c.terms
 	}
-	c.numbers((*uint64)(&g.token), &g.at)
+	at := g.at.ms()
+	c.numbers((*uint64)(&g.token), &at)
+	if c.decoding {
+		if g.at = momentOf(at); at > maxMoment {
+			c.in.fail(errForm)
+		}
+	}
 	f := c.fields()
-	f.flag(&g.set)
-	f.flag(&g.unseen)
-	f.flag(&g.waited)
-	f.flag(&g.contended)
-	f.flag(&g.asked)
-	f.flag(&g.broken)
+	g.codeMark(&f, markSet)
+	g.codeMark(&f, markUnseen)
+	g.codeMark(&f, markWaited)
+	g.codeMark(&f, markContended)
+	g.codeMark(&f, markAsked)
+	g.codeMark(&f, markBroken)
 	hasRev := f.has(g.rev != 0)
-	f.flag(&g.full)
+	g.codeMark(&f, markFull)
 	upgraded := f.has(g.first != 0 || g.former != 0)
 	if f.has(g.ghost != nil) {
 		if c.decoding {
@@ -148,6 +154,13 @@ func (g *grant) code(c *coder) {
 	g.Spec.code(c)
 	if c.decoding {
 		g.terms = c.terms.kept()
+	}
+}
+
+// codeMark codes a mark. An encoder changes nothing: images share grants.
+func (g *grant) codeMark(f *fields, one marks) {
+	if set := f.has(g.is(one)); f.decoding {
+		g.mark(one, set)
 	}
 }
 

@@ -307,7 +307,7 @@ func (s *State) freeGrants(o *session, work int) int {
 		switch {
 		case o.ending == Closed:
 			s.freeGrant(o, seq, at, clean)
-		case g.Delay > 0 && !g.broken && o.ending != Revoked:
+		case g.Delay > 0 && !g.is(markBroken) && o.ending != Revoked:
 			s.delayGrant(o, seq, at)
 		default:
 			s.freeGrant(o, seq, at, unclean)

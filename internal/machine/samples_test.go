@@ -469,7 +469,7 @@ func rich(tb testing.TB) *State {
 
 	value := apply(Acquire{Session: e, Seq: 30, Key: "value", Spec: Spec{Priority: 3, Conditional: true, IfToken: late}}, Granted)
 	apply(SetValue{Session: e, Token: value, Rev: 3, Value: []byte("v")}, OK)
-	s.keys.edit("value", func(r *record) { r.holders[0].full = true }) // as after 64 MiB
+	s.keys.edit("value", func(r *record) { r.holders[0].mark(markFull, true) }) // as after 64 MiB
 
 	// An ending session of which one slice was taken, and one of which none was.
 	for i, n := range []string{"i", "j"} {
@@ -551,8 +551,7 @@ func anyRecord() *rapid.Generator[*record] {
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "holders") {
 			g := grant{
-				token: Token(num()), full: flag(), at: num(),
-				set: flag(), unseen: flag(), waited: flag(), asked: flag(), contended: flag(), broken: flag(),
+				token: Token(num()), at: momentOf(num()), marks: marks(rapid.IntRange(0, 2*int(markBroken)-1).Draw(t, "marks")),
 				terms: &terms{first: Token(num()), former: Token(num()), rev: num(), Spec: spec()},
 			}
 			if flag() {

@@ -462,6 +462,21 @@ var mutants = []mutant{
 		pkg: "internal/consensus", run: "Best|AtOnce|Five",
 	},
 	{
+		name: "any answer from ahead", breaks: "an answer to a message sent ahead answers the same message alone",
+		file: "internal/consensus/ahead.go", old: "args.PrevLogEntry == m.args.PrevLogEntry && ", new: "",
+		pkg: "internal/consensus", run: "FromAhead",
+	},
+	{
+		name: "sent ahead in any term", breaks: "entries are sent ahead to servers that acknowledged the log in their term",
+		file: "internal/consensus/ahead.go", old: "s.latest.term != first.Term || ", new: "",
+		pkg: "internal/consensus", run: "EntriesAhead",
+	},
+	{
+		name: "sent ahead after a refusal", breaks: "entries are sent ahead to servers that acknowledged all before",
+		file: "internal/consensus/ahead.go", old: "if err != nil || !resp.Success {\n		s.latest", new: "if err != nil {\n		s.latest",
+		pkg: "internal/consensus", run: "EntriesAhead",
+	},
+	{
 		name: "a vote lost to a stale stream", breaks: "a kept stream that is broken costs no call",
 		file: "internal/consensus/transport.go", old: "if err == nil || kept == 0", new: "if true || kept == 0",
 		pkg: "internal/consensus", run: "Stale",
@@ -672,12 +687,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "a recalled key extended", breaks: "a recalled grant gets no further tokens",
-		file: "internal/machine/grant.go", old: "r.last != c.Last || g.contended || g.asked || g.broken ||", new: "r.last != c.Last ||",
+		file: "internal/machine/grant.go", old: "r.last != c.Last || g.is(markContended|markAsked|markBroken) ||", new: "r.last != c.Last ||",
 		pkg: "internal/machine", run: "Scripts",
 	},
 	{
 		name: "a copy extends again", breaks: "a second copy of an Extend changes nothing",
-		file: "internal/machine/grant.go", old: "r.last != c.Last || g.contended", new: "r.last == 0 || g.contended",
+		file: "internal/machine/grant.go", old: "r.last != c.Last || g.is(markContended", new: "r.last == 0 || g.is(markContended",
 		pkg: "internal/machine", run: "Scripts",
 	},
 	{
