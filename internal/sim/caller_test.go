@@ -298,9 +298,14 @@ func (w *town) write(p *process, resource string, t fence.Token) {
 }
 
 // key names a key of the present stretch of the run. Keys change, so that the history of
-// each stays short; the callers change over one by one.
+// each stays short; the callers change over one by one. In the calm some callers go back to
+// the keys of the stretch before.
 func (c *caller) key(name string) string {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	return fmt.Sprintf("%s.%d", name, c.w.epoch)
+	epoch := c.w.epoch
+	if c.w.calm.Err() != nil && epoch > 0 {
+		epoch -= c.r.IntN(2) // a key that its keeper does not come back to must be free too
+	}
+	return fmt.Sprintf("%s.%d", name, epoch)
 }
