@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/auth"
+	"github.com/wardmote/wardmote/internal/gossip"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/proof"
@@ -23,8 +24,8 @@ func TestVotersRequestsNeedTheVoterRole(t *testing.T) {
 	n.self.Refused = refused.New(slog.New(slog.DiscardHandler))
 	mere := &port.Conn{Remote: port.Peer{Name: "m"}, Proved: auth.Identity{Name: "m"}}
 	voter := &port.Conn{Remote: port.Peer{Name: "v"}, Proved: auth.Identity{Name: "v", Voter: true}}
-	open := []wire.Type{wire.Who, wire.Goodbye, wire.Vouch, wire.Lineage, wire.InConfig}
-	closed := []wire.Type{wire.Confirm, wire.Prepare, wire.Accept, wire.Chosen, wire.Invite, wire.Removed, wire.Retire, wire.Stand, wire.Progress, wire.Attest, 46}
+	open := []wire.Type{wire.Who, wire.Goodbye, wire.Vouch, wire.Lineage}
+	closed := []wire.Type{wire.Confirm, wire.Prepare, wire.Accept, wire.Chosen, wire.Invite, wire.Removed, wire.InConfig, wire.Retire, wire.Stand, wire.Progress, wire.Attest, 46}
 	for _, q := range append(open, closed...) {
 		if !n.admitsControl(voter, q) {
 			t.Errorf("type %d of a voter is refused", q)
@@ -62,6 +63,39 @@ func TestAGoodbyeNeedsANameOrTheVoterRole(t *testing.T) {
 		n.answerGoodbye(&port.Conn{Hello: port.Hello{From: v}, Proved: row.proved}, &stream.Request{Frame: wire.Frame{Type: wire.Goodbye, Body: body}})
 		if n.proof.Ended(v.Name, v.Boot) != row.counts || (n.self.Refused.Counts()[refused.Role] == 0) != row.counts {
 			t.Errorf("%+v: ended %t", row.proved, n.proof.Ended(v.Name, v.Boot))
+		}
+	}
+}
+
+// A process that answers a dial in a voter's name, with a later boot, ends no process by the
+// claim under a certificate without a name and without the voter role: at the voter's address or
+// at another one, and also in a refusal.
+func TestALaterProcessNeedsANameOrTheVoterRole(t *testing.T) {
+	for _, row := range []struct {
+		proved auth.Identity
+		counts bool
+	}{
+		{auth.Identity{}, false}, {auth.Identity{Name: "v"}, true}, {auth.Identity{Voter: true}, true},
+	} {
+		for _, refuses := range []bool{false, true} {
+			n := &Node{}
+			n.self.Refused = refused.New(slog.New(slog.DiscardHandler))
+			n.proof = proof.New(proof.Config{Ended: func(string, uint64) {}, Members: func() []member.Sighting { return nil }})
+			n.gossip = gossip.New(gossip.Config{})
+			met := func(boot uint64, proved auth.Identity, refuses bool) {
+				var err error
+				peer := port.Peer{Name: "v", Boot: boot}
+				c := &port.Conn{Remote: peer, Advertised: "a:1", Proved: proved}
+				if refuses {
+					c, err = nil, &port.RefusedError{Status: port.StatusRefused, Peer: peer, Advertised: "a:1", Claimed: proved.Name == "" && !proved.Voter}
+				}
+				n.noteHandshake(time.Now(), "a:1", c, err)
+			}
+			met(7, auth.Identity{Voter: true}, false)
+			met(8, row.proved, refuses)
+			if got := n.proof.Ended("v", 7); got != row.counts {
+				t.Errorf("%+v, refuses %t: ended %t", row.proved, refuses, got)
+			}
 		}
 	}
 }
@@ -253,6 +287,39 @@ func TestAForgedEndIsAsked(t *testing.T) {
 		}
 		if begun := time.Now(); n.othersInsist(b.within(time.Minute)) || time.Since(begun) > timing.ConfirmRound {
 			t.Errorf("took %v", time.Since(begun))
+		}
+	})
+}
+
+// A round of the leader answers few vouches of one stream, however many are asked: the
+// list of voters in an answer is work.
+func TestFewVouchesWaitForARound(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.thieves = true
+		b.form()
+		n := b.leader()
+		p := b.stranger(n)
+		defer p.Close()
+		c, _ := b.strangeStream(p, n, port.KindControl)
+		s := stream.New(c, func(*stream.Request) {})
+		s.Start()
+		defer s.Close()
+		body := wire.Marshal(&wire.VouchRequest{Cluster: n.founding.Cluster()})
+		const asked = 100
+		for range 2 {
+			answers := make(chan wire.Code, asked)
+			for range asked {
+				if _, err := s.Begin(wire.Vouch, body, func(f wire.Frame, _ error) { answers <- f.Code }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			codes := make(map[wire.Code]int)
+			for range asked {
+				codes[<-answers]++
+			}
+			if codes[wire.CodeOK] != maxConfirmed || codes[wire.CodeBusy] != asked-maxConfirmed {
+				t.Errorf("answers: %v", codes)
+			}
 		}
 	})
 }

@@ -122,7 +122,7 @@ func (d delegate) note(m *memberlist.Node, alive bool) {
 			})
 		}
 	}
-	d.g.members.changed.Wake()
+	d.g.members.tell()
 }
 
 func (d delegate) tell(s member.Sighting, earlier bool) {

@@ -13,6 +13,7 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
 	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -298,8 +299,9 @@ func TestTheLeaderTellsDeadlinesAndBeats(t *testing.T) {
 		}
 		for range 3 {
 			<-s.beat(1)
+			time.Sleep(timing.BeatsTogether)
 		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500*time.Millisecond - timing.BeatsTogether)
 		if g := holder(); g.Left != 2500 || g.Beats != 3 {
 			t.Errorf("%+v", g)
 		}

@@ -113,7 +113,9 @@ func TestInequalitiesAtEveryTTL(t *testing.T) {
 			{SignOfLife < HoldFind(ttl), "a voter can hear the leader while it keeps a question"},
 			{HoldFind(ttl) <= MostHold, "a voter keeps a question for as long as the asker waits"},
 			{QuorumPatience(ttl) > 2*(2*Election(ttl))+MostBackoff(ttl), "one or two elections are no lost quorum"},
-			{Spread(ttl, 300) <= MostBackoff(ttl) && Spread(ttl, 1_000_000) <= MostBackoff(ttl), "many members dial within half a second"},
+			{Spread(ttl, 300) <= MostBackoff(ttl), "hundreds of members dial within half a second"},
+			{Spread(ttl, 1_000_000) <= max(MostBackoff(ttl), min(ttl/20, MostSpread)), "the dials of any number of members leave time for a beat"},
+			{ttl < MostSpread*20 || Spread(ttl, 3500) == 3500*time.Millisecond, "a long TTL lets thousands of members dial one after the other"},
 			{Spread(ttl, 3) <= 3*time.Millisecond, "few members lose no time"},
 		} {
 			if !c.holds {
@@ -129,6 +131,14 @@ func TestInequalitiesAtEveryTTL(t *testing.T) {
 	} {
 		if got := AnswerLimit(ttl); got != want {
 			t.Errorf("AnswerLimit(%v) = %v, want %v", ttl, got, want)
+		}
+	}
+}
+
+func TestNewsAreTogetherInLargeClustersAlone(t *testing.T) {
+	for members, want := range map[int]time.Duration{3: 0, FewMembers: 0, 1000: 50 * time.Millisecond, 1_000_000: Seek} {
+		if got := News(members); got != want {
+			t.Errorf("News(%d) = %v, want %v", members, got, want)
 		}
 	}
 }
