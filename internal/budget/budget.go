@@ -16,9 +16,9 @@ import (
 
 // Bounds in bytes.
 const (
-	// SmallFrame is the largest frame that counts among the small ones, which have bounds
-	// of their own: 8 MiB in all, a quarter of it for an address, an eighth for a member.
-	// So commands of usual size never wait for frames of 1 MiB.
+	// SmallFrame is the size of the largest frame of the small class. The small class has
+	// bounds of its own: 8 MiB in all, a quarter for an address, an eighth for a member. So
+	// commands of usual size never wait for frames of 1 MiB.
 	SmallFrame           = 64 << 10
 	SmallFrames          = 8 << 20
 	SmallFramesOfAddress = SmallFrames / 4

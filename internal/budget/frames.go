@@ -12,18 +12,19 @@ import (
 // largest size does not end within timing.FrameWithin at a lower one.
 const leastRate = 128 << 10
 
-// pool is the budget of the frames of one class of sizes. Budget.mu guards all of it.
+// pool is the budget of the frames of one class of sizes. Budget.mu guards every field.
 //
 // A peer can claim a large frame, send the first bytes, and let the rest drip: a whole
-// budget of such frames would keep every other frame waiting, and the beats behind it,
-// until the frames' time is up. Hence two rules, both only while a frame waits:
+// budget of such frames would keep every other frame waiting, and the beats behind the
+// frame, until the time of the slow frames is up. Hence two rules for a full budget:
 //
-//   - A frame that comes more slowly than leastRate gives way to a frame that waits for its
-//     bytes, once it has had timing.FrameYields. A frame is slow by its own peer or link
-//     alone; many frames that share a fast link are above the rate.
+//   - A frame that comes more slowly than leastRate gives way to a waiting frame, if the
+//     slow frame has had timing.FrameYields and holds bytes of a bound that is full for the
+//     waiting one. A frame is slow by its own peer or link alone; many frames that share a
+//     fast link are above the rate.
 //   - The frames of the address with the fewest bytes under way go first, and of equals the
-//     first that came. So however many frames of a few addresses wait, the frame of another
-//     address gets the next bytes that are given back.
+//     first to come. So however many frames of a few addresses wait, the frame of another
+//     address gets the next bytes given back.
 type pool struct {
 	all, address, member int // bounds
 	taken                sums
@@ -50,9 +51,9 @@ type Hold struct {
 // Take waits until n bytes of a frame fit the budget, and takes them; n is at most
 // FramesPerMember. Take returns false, and takes nothing, if stop is closed before.
 //
-// Yield is called, once and with the budget locked, if the frame must give way: it must not
-// block nor call the budget, and has the frame end, so that its bytes are given back. After
-// Complete it is not called.
+// Yield is called, once and with the budget locked, if the frame must give way. Yield must
+// not block nor call the budget, and must end the frame's arrival, so that the caller gives
+// the bytes back. After Complete, Yield is not called.
 func (s *Share) Take(n int, stop <-chan struct{}, yield func()) (*Hold, bool) {
 	if s == nil {
 		return nil, true
@@ -102,11 +103,11 @@ func (h *Hold) Came(n int) {
 	}
 }
 
-// Over reports whether the frame must give way. A reader that changes what yield has done
-// asks afterwards.
+// Over reports whether the frame must give way. A reader that may have undone the effect of
+// yield asks Over afterwards.
 func (h *Hold) Over() bool { return h != nil && h.over.Load() }
 
-// Complete tells that the frame has come: it gives way no more.
+// Complete notes the end of the frame's arrival: the frame gives way no more.
 func (h *Hold) Complete() {
 	if h == nil {
 		return
@@ -132,8 +133,9 @@ func (h *Hold) give() {
 	h.pool.grant()
 }
 
-// grant lets all waiting frames go that fit. If the next one waits for the whole budget,
-// nobody goes before it, so that smaller frames cannot starve a larger one.
+// grant gives all waiting frames their bytes, as far as the bytes fit. If the next frame
+// waits for the whole budget, no other frame is granted before, so that smaller frames
+// cannot starve a larger one.
 func (p *pool) grant() {
 	for {
 		var next *list.Element
@@ -160,7 +162,7 @@ func (p *pool) grant() {
 	}
 }
 
-// press has slow frames give way if h waits for bytes that they hold.
+// press has slow frames give way if h waits for their bytes.
 func (p *pool) press(h *Hold) {
 	select {
 	case <-h.granted:
