@@ -104,7 +104,7 @@ func reportWait(b *testing.B, w wait, name string) {
 // cpu-flood/quiet is the same of the CPU time that all members took meanwhile: see wait. Run it
 // with -benchtime 1x.
 func BenchmarkFlood(b *testing.B) {
-	const requests, at, parts = 100_000, 10_000, 2
+	const requests, at, parts = 500_000, 10_000, 10
 	nodes := fairCluster(b)
 	quiet, noisy := client(b, nodes[0]), client(b, nodes[1])
 	closed := make(chan struct{})
