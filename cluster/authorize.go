@@ -44,8 +44,8 @@ func (n *Node) addressed(p member.Process) member.Process {
 	if n.self.Is(p) {
 		return n.self.Process()
 	}
-	for _, s := range n.gossip.All() {
-		if s.Name == p.Name && s.Boot == p.Boot {
+	for _, s := range n.gossip.Of(p.Name) {
+		if s.Boot == p.Boot {
 			return s.Process
 		}
 	}

@@ -23,8 +23,8 @@ func TestVotersRequestsNeedTheVoterRole(t *testing.T) {
 	n.self.Refused = refused.New(slog.New(slog.DiscardHandler))
 	mere := &port.Conn{Remote: port.Peer{Name: "m"}, Proved: auth.Identity{Name: "m"}}
 	voter := &port.Conn{Remote: port.Peer{Name: "v"}, Proved: auth.Identity{Name: "v", Voter: true}}
-	open := []wire.Type{wire.Who, wire.Goodbye, wire.Vouch, wire.Lineage, wire.InConfig}
-	closed := []wire.Type{wire.Confirm, wire.Prepare, wire.Accept, wire.Chosen, wire.Invite, wire.Removed, wire.Retire, wire.Stand, wire.Progress, wire.Attest, 46}
+	open := []wire.Type{wire.Who, wire.Goodbye, wire.Vouch, wire.Lineage}
+	closed := []wire.Type{wire.Confirm, wire.Prepare, wire.Accept, wire.Chosen, wire.Invite, wire.Removed, wire.InConfig, wire.Retire, wire.Stand, wire.Progress, wire.Attest, 46}
 	for _, q := range append(open, closed...) {
 		if !n.admitsControl(voter, q) {
 			t.Errorf("type %d of a voter is refused", q)
@@ -253,6 +253,39 @@ func TestAForgedEndIsAsked(t *testing.T) {
 		}
 		if begun := time.Now(); n.othersInsist(b.within(time.Minute)) || time.Since(begun) > timing.ConfirmRound {
 			t.Errorf("took %v", time.Since(begun))
+		}
+	})
+}
+
+// A round of the leader answers few vouches of one stream, however many are asked: the
+// list of voters in an answer is work.
+func TestFewVouchesWaitForARound(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.thieves = true
+		b.form()
+		n := b.leader()
+		p := b.stranger(n)
+		defer p.Close()
+		c, _ := b.strangeStream(p, n, port.KindControl)
+		s := stream.New(c, func(*stream.Request) {})
+		s.Start()
+		defer s.Close()
+		body := wire.Marshal(&wire.VouchRequest{Cluster: n.founding.Cluster()})
+		const asked = 100
+		for range 2 {
+			answers := make(chan wire.Code, asked)
+			for range asked {
+				if _, err := s.Begin(wire.Vouch, body, func(f wire.Frame, _ error) { answers <- f.Code }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			codes := make(map[wire.Code]int)
+			for range asked {
+				codes[<-answers]++
+			}
+			if codes[wire.CodeOK] != maxConfirmed || codes[wire.CodeBusy] != asked-maxConfirmed {
+				t.Errorf("answers: %v", codes)
+			}
 		}
 	})
 }

@@ -232,8 +232,8 @@ func (n *Node) namesake(member.Sighting) {
 // namesakes lists the other processes of this member's name that gossip takes for alive,
 // but for those that have ended for certain.
 func (n *Node) namesakes() (out []member.Sighting) {
-	for _, s := range n.gossip.Alive() {
-		if s.Name == n.self.Name && !n.self.Is(s.Process) && !n.proof.Ended(s.Name, s.Boot) {
+	for _, s := range n.gossip.Of(n.self.Name) {
+		if s.Alive && !n.self.Is(s.Process) && !n.proof.Ended(s.Name, s.Boot) {
 			out = append(out, s)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 // here, and ask through stream.Peers.
 func (n *Node) serveControl(c *port.Conn) {
 	slow := n.newSlowly(c)
+	waiting := &roundQuestions{node: n, name: c.Remote.Name}
 	s := stream.New(c, func(q *stream.Request) {
 		if !n.admitsControl(c, q.Type) {
 			q.Answer(wire.CodeBad, nil)
@@ -24,7 +25,7 @@ func (n *Node) serveControl(c *port.Conn) {
 		case wire.Confirm:
 			n.answerConfirm(q)
 		case wire.Vouch:
-			n.answerVouch(q)
+			n.answerVouch(q, waiting)
 		case wire.Lineage:
 			n.answerLineage(c.Hello.From, q)
 		case wire.Who:
@@ -36,7 +37,7 @@ func (n *Node) serveControl(c *port.Conn) {
 		case wire.Progress:
 			n.answerProgress(q)
 		case wire.InConfig:
-			n.answerInConfig(q)
+			n.answerInConfig(q, waiting)
 		case wire.Follows:
 			n.answerFollows(q)
 		case wire.Attest:
@@ -86,14 +87,20 @@ func (n *Node) answerProgress(q *stream.Request) {
 	}))
 }
 
-func (n *Node) answerInConfig(q *stream.Request) {
+func (n *Node) answerInConfig(q *stream.Request, waiting *roundQuestions) {
 	var req wire.InConfigRequest
 	l := n.leading.Load()
 	if l == nil || wire.Unmarshal(q.Body, &req) != nil {
 		q.Answer(wire.CodeNotLeader, nil)
 		return
 	}
-	l.voters.InConfig(req.Raft, func(c wire.Code) { q.Answer(c, nil) })
+	if !waiting.begin(q) {
+		return
+	}
+	l.voters.InConfig(req.Raft, func(c wire.Code) {
+		waiting.end()
+		q.Answer(c, nil)
+	})
 }
 
 func (n *Node) answerSlow(c *port.Conn, q *stream.Request) {

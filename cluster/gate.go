@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/port"
@@ -21,7 +22,7 @@ import (
 // needsVoter reports whether a control request needs the voter role.
 func needsVoter(t wire.Type) bool {
 	switch t {
-	case wire.Confirm, wire.Prepare, wire.Accept, wire.Chosen, wire.Retire, wire.Invite, wire.Removed, wire.Stand, wire.Progress, wire.Attest, wire.Follows:
+	case wire.Confirm, wire.Prepare, wire.Accept, wire.Chosen, wire.Retire, wire.Invite, wire.Removed, wire.InConfig, wire.Stand, wire.Progress, wire.Attest, wire.Follows:
 		return true
 	}
 	return false
@@ -84,6 +85,32 @@ func (s *slowRequests) end(name string) {
 		delete(s.of, name)
 	}
 }
+
+// maxConfirmed bounds the requests of one control stream that wait for a round of the
+// leader. An honest member has one or two under way.
+const maxConfirmed = 4
+
+// roundQuestions counts the requests of one control stream that wait for a round.
+type roundQuestions struct {
+	node *Node
+	name string // of the peer
+	n    atomic.Int32
+}
+
+// begin takes a place for a request. Without a free place begin answers CodeBusy and
+// reports false.
+func (c *roundQuestions) begin(q *stream.Request) bool {
+	if c.n.Add(1) <= maxConfirmed {
+		return true
+	}
+	c.n.Add(-1)
+	q.Answer(wire.CodeBusy, nil)
+	c.node.self.Refused.Note(refused.Flood, c.name, "too many control requests that wait for a round")
+	return false
+}
+
+// end gives a place back.
+func (c *roundQuestions) end() { c.n.Add(-1) }
 
 // slowly runs the slow requests of one control stream, each on a goroutine.
 type slowly struct {

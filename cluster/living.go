@@ -10,8 +10,8 @@ import (
 // that its connections may take the places kept for known members. A stranger who
 // knows a member's name and boot has not its address too, unless both share a host.
 func (n *Node) living(from port.Peer, ip netip.Addr) bool {
-	for _, s := range n.gossip.Alive() {
-		if s.Name != from.Name || s.Boot != from.Boot {
+	for _, s := range n.gossip.Of(from.Name) {
+		if !s.Alive || s.Boot != from.Boot {
 			continue
 		}
 		if at, err := netip.ParseAddrPort(s.Addr); err == nil && port.Host(at.Addr()) == ip {

@@ -58,10 +58,14 @@ func (n *Node) locate(raftID string) (member.Process, error) {
 // least one: the process that has answered, if it lives, then gossip's. Without any word of
 // gossip it is the process that has answered, unless that one has ended.
 func (n *Node) holders(raftID string) ([]member.Process, error) {
-	if name, _, err := member.ParseRaftID(raftID); err == nil && name == n.self.Name {
+	name, _, err := member.ParseRaftID(raftID)
+	switch {
+	case err != nil:
+		return nil, err
+	case name == n.self.Name:
 		return []member.Process{{Name: name, Addr: n.self.Addr}}, nil
 	}
-	all := n.gossip.All()
+	all := n.gossip.Of(name)
 	home, noted := n.homes.of(raftID)
 	noted = noted && !n.proof.Ended(home.Name, home.Boot)
 	lives := noted && slices.ContainsFunc(all, func(s member.Sighting) bool { return s.Alive && s.Process == home })

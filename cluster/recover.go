@@ -223,5 +223,5 @@ func (n *Node) reached(ctx context.Context, ids []string) (names []string) {
 
 // seesAlive reports whether a process of the name, or this member, lives.
 func (n *Node) seesAlive(name string) bool {
-	return slices.ContainsFunc(n.gossip.Alive(), func(s member.Sighting) bool { return s.Name == name })
+	return slices.ContainsFunc(n.gossip.Of(name), func(s member.Sighting) bool { return s.Alive })
 }

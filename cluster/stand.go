@@ -66,9 +66,9 @@ func judge(answered, boot uint64) consensus.Evidence {
 // this process itself has advertised, and false for the address of another
 // process of the name.
 func (n *Node) whereabouts(name, raftID string, boot uint64) (at member.Process, exact bool) {
-	all := n.gossip.All()
+	all := n.gossip.Of(name)
 	for _, s := range all {
-		if s.Name == name && s.Boot == boot {
+		if s.Boot == boot {
 			return s.Process, true
 		}
 	}

@@ -13,7 +13,10 @@ import (
 // voters confirms so, in a round that begins now. A leader that ends, since nobody
 // stays, answers for nothing any more: see doors. Any other node names the leader as
 // far as known.
-func (n *Node) answerVouch(q *stream.Request) {
+//
+// The voters are listed before the round, which confirms that no other leader had changed
+// them by then: the list takes a look at all members, and goes to the asking stream's account.
+func (n *Node) answerVouch(q *stream.Request, waiting *roundQuestions) {
 	var req wire.VouchRequest
 	if wire.Unmarshal(q.Body, &req) != nil {
 		q.Answer(wire.CodeBad, nil)
@@ -28,12 +31,17 @@ func (n *Node) answerVouch(q *stream.Request) {
 		q.Answer(wire.CodeNotLeader, wire.Marshal(&hint))
 		return
 	}
+	if !waiting.begin(q) {
+		return
+	}
+	voters := n.votersAt()
 	t.Confirm(func(ok bool) {
+		waiting.end()
 		if !ok || !n.doors.admit() {
 			q.Answer(wire.CodeNotLeader, wire.Marshal(&wire.Hint{}))
 			return
 		}
-		q.Answer(wire.CodeOK, wire.Marshal(&wire.VouchAnswer{Founding: *v, Leader: n.self.Name, Term: t.Number(), Voters: n.votersAt()}))
+		q.Answer(wire.CodeOK, wire.Marshal(&wire.VouchAnswer{Founding: *v, Leader: n.self.Name, Term: t.Number(), Voters: voters}))
 	})
 }
 

@@ -7,6 +7,9 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/wardmote/wardmote/internal/replica"
+	"github.com/wardmote/wardmote/internal/wire"
 )
 
 // portAttacks fill the port, or probe it.
@@ -37,6 +40,14 @@ var portAttacks = []attack{
 			return err
 		})
 		return a.honestStream()
+	}},
+	{name: "questions that wait for a round", settle: 300 * time.Millisecond, run: func(a *attacker) string {
+		a.question(func() (*talk, error) { return a.control(a.w.leader(), peer{}) },
+			wire.Vouch, wire.Marshal(&wire.VouchRequest{Cluster: a.know.cluster}))
+		member := func() (*talk, error) { return a.session(peer{}) }
+		a.question(member, wire.Read, wire.Marshal(&replica.Query{Key: "nobody's"}))
+		a.question(member, wire.Summarize, nil)
+		return ""
 	}},
 	{name: "frames of 4 GiB", lasts: true, settle: 300 * time.Millisecond, run: func(a *attacker) string {
 		for range 50 {
@@ -99,6 +110,52 @@ var portAttacks = []attack{
 		}
 		return ""
 	}},
+}
+
+// question keeps thousands of questions under way on each of 16 streams, for longer than a
+// lock lives without a beat.
+func (a *attacker) question(open func() (*talk, error), kind wire.Type, body []byte) {
+	const atOnce, batch = 6000, 100
+	stop := time.Now().Add(ttl + ttl/2)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for range 16 {
+		t, err := open()
+		if err != nil {
+			return
+		}
+		_ = t.SetDeadline(stop)
+		room, gone := make(chan struct{}, atOnce/batch), make(chan struct{}) // room has a value for each batch
+		wg.Go(func() {
+			defer close(gone)
+			for n := 1; ; n++ {
+				if _, err := wire.ReadFrame(t); err != nil {
+					return
+				}
+				if n%batch == 0 {
+					<-room
+				}
+			}
+		})
+		wg.Go(func() {
+			defer t.Close()
+			for time.Now().Before(stop) {
+				var out []byte
+				for range batch {
+					t.ids++
+					out, _ = wire.AppendFrame(out, wire.Frame{Type: kind, ID: t.ids, Body: body})
+				}
+				select {
+				case room <- struct{}{}:
+				case <-gone: // at stop
+					return
+				}
+				if _, err := t.Write(out); err != nil {
+					return
+				}
+			}
+		})
+	}
 }
 
 // fill calls f n times, many at once, until it fails too often, and returns the

@@ -104,7 +104,7 @@ func (c *census) admits(m *memberlist.Node, p member.Process) admission {
 		return noRoom
 	}
 	if proven {
-		if c.ofName[p.Name] >= maxOfName || !died && c.deadOf[p.Name] >= maxDeadOfName {
+		if c.ofName[p.Name] >= maxOfName || !died && !c.roomForDead(p.Name) {
 			return noRoom
 		}
 		return admitted
@@ -131,6 +131,17 @@ func (c *census) room() bool {
 func (c *census) roomForGhosts() bool {
 	c.forgetDead()
 	return c.ghosts < maxGhosts
+}
+
+// roomForDead reports whether another proven process of the name may die, and forgets the
+// dead that memberlist has forgotten: a member that restarts every night has no more dead
+// processes than one that has never restarted. The caller holds c.mu.
+func (c *census) roomForDead(name string) bool {
+	if c.deadOf[name] < maxDeadOfName {
+		return true
+	}
+	c.forgetDead()
+	return c.deadOf[name] < maxDeadOfName
 }
 
 // forgetDead forgets the dead that memberlist has forgotten. The caller holds c.mu.

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -391,6 +392,34 @@ func TestStreamsAreBounded(t *testing.T) {
 		defer g.mu.Unlock()
 		if g.active != 0 || len(g.names) != 0 || g.waiting != 0 {
 			t.Errorf("%d places are taken, of %v, %d wait", g.active, g.names, g.waiting)
+		}
+	})
+}
+
+// Two names cannot fill the line for places.
+func TestNamesLeavePlacesInTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard()
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		for _, name := range []string{"x", "y"} {
+			for range 80 { // the port lets so many in
+				wg.Go(func() { g.enter(name, done) })
+			}
+		}
+		synctest.Wait()
+		if n := g.waiting; n != 2*maxWaitingPerName {
+			t.Errorf("%d wait", n)
+		}
+		for i := range maxStreams - 2*maxStreamsPerName {
+			if g.enter(fmt.Sprint("honest", i), done) == nil {
+				t.Errorf("refused, with %d of %d places taken and %d waiting", g.active, maxStreams, g.waiting)
+			}
+		}
+		close(done)
+		wg.Wait()
+		if g.waiting != 0 || g.names["x"] != (streamsOfName{active: maxStreamsPerName}) {
+			t.Errorf("%d wait, %v", g.waiting, g.names)
 		}
 	})
 }

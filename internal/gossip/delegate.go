@@ -52,6 +52,9 @@ func (d delegate) NotifyAlive(m *memberlist.Node) error {
 	if err != nil {
 		return err
 	}
+	if err := versions(m); err != nil {
+		return err
+	}
 	if foreign(s, d.g.cfg.Cluster()) {
 		d.g.cfg.Watcher.Foreign(s.Process)
 		return fmt.Errorf("cluster: %s is of another cluster", m.Name)
@@ -70,6 +73,20 @@ func (d delegate) NotifyAlive(m *memberlist.Node) error {
 	case noRoom:
 		d.g.cfg.Self.Refused.Note(refused.Flood, s.Name, "gossip tells of more members than a cluster has")
 		return fmt.Errorf("cluster: no room for %s", m.Name)
+	}
+	return nil
+}
+
+// versions fails for a process whose versions of gossip's protocol leave out this
+// process's. Before it takes any state from another member, memberlist compares the
+// versions of all processes that it knows, dead ones too, and gives the exchange up if
+// there is none in common: a single invented process would keep every newcomer out. If
+// all known processes speak this process's versions at present, there always is one.
+func versions(m *memberlist.Node) error {
+	const protocol, delegate = memberlist.ProtocolVersion2Compatible, 0
+	if m.PMin > protocol || m.PMax < protocol || m.PCur != protocol || m.DMin > delegate || m.DCur != delegate {
+		return fmt.Errorf("cluster: %s speaks versions %d (%d to %d) and %d (%d to %d) of gossip, not %d and %d",
+			m.Name, m.PCur, m.PMin, m.PMax, m.DCur, m.DMin, m.DMax, protocol, delegate)
 	}
 	return nil
 }
@@ -105,7 +122,7 @@ func (d delegate) note(m *memberlist.Node, alive bool) {
 			})
 		}
 	}
-	d.g.members.changed.Wake()
+	d.g.members.tell()
 }
 
 func (d delegate) tell(s member.Sighting, earlier bool) {

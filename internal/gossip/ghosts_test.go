@@ -241,3 +241,50 @@ func TestProcessesOfAHostAreBounded(t *testing.T) {
 		t.Errorf("%d proofs, %d of the host", len(c.proven), c.ofHost["10.9.0.1"])
 	}
 }
+
+// An invented process with other versions of gossip's protocol keeps no newcomer out,
+// neither living nor dead.
+func TestAVersionStopsNoJoin(t *testing.T) {
+	for _, vsn := range [][]byte{{1, 5, 9, 0, 0, 0}, {9, 9, 9, 0, 0, 0}, {1, 1, 1, 0, 0, 0}, {1, 5, 2, 9, 9, 9}, {1, 5, 2, 0, 0, 9}} {
+		inTown(t, func(w *town) {
+			keys := [][]byte{keyOf(1)}
+			w.start("10.0.0.1", "a", keyed(keys...), counted)
+			b := w.start("10.0.0.2", "b", keyed(keys...), counted)
+			time.Sleep(5 * time.Second)
+			haunt := func(i int) {
+				m := aliveAt(ghost(i), 1, member.Metadata{})
+				m.Vsn = vsn
+				b.Packet(forge(keys, msgAlive, &m), "10.0.0.9:7000", time.Now())
+				synctest.Wait()
+			}
+			haunt(0)
+			time.Sleep(20 * time.Second) // the ghost is dead by then
+			c := w.start("10.0.0.3", "c", keyed(keys...), counted)
+			for i := range 6 {
+				haunt(1 + i)
+				time.Sleep(10 * time.Second)
+			}
+			if s := c.sees(); !strings.HasPrefix(s, "a b c") {
+				t.Errorf("%v: a minute after its start c sees %q", vsn, s)
+			}
+		})
+	}
+}
+
+// A member that restarts is listed, the hundredth time too.
+func TestAMemberRestartsOften(t *testing.T) {
+	inTown(t, func(w *town) {
+		a := w.start("10.0.0.1", "a", counted)
+		for boot := range uint64(maxDeadOfName + 36) {
+			p := member.Process{Name: "many", Boot: boot + 1, Addr: "10.9.0.1:7000"}
+			a.Met(p.Name, p.Boot, true, "")
+			a.Packet(forge(nil, msgAlive, new(aliveAt(p, 1, member.Metadata{}))), "10.0.0.2:7000", time.Now())
+			synctest.Wait()
+			if s := a.sees(); s != "a many" {
+				t.Fatalf("after %d restarts, one each five minutes, a sees %q", boot, s)
+			}
+			a.Packet(forge(nil, msgDead, &forgedDead{math.MaxUint32, gossipName(p), gossipName(p)}), "10.0.0.2:7000", time.Now())
+			time.Sleep(5 * time.Minute)
+		}
+	})
+}

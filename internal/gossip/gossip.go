@@ -216,6 +216,7 @@ func (g *Gossip) Leave(wait time.Duration) {
 // Start too. The lists remain readable.
 func (g *Gossip) Stop() {
 	g.transport.stop()
+	g.members.stop()
 	if g.list == nil {
 		return
 	}
@@ -247,7 +248,13 @@ func (g *Gossip) Alive() []member.Sighting { return g.members.alive() }
 // by boot.
 func (g *Gossip) All() []member.Sighting { return g.members.all() }
 
-// Changed returns a channel that is closed at the next change of Alive or All.
+// Of lists the known processes of a member's name, the remembered dead included, by boot.
+// It takes no longer in a large cluster than in a small one.
+func (g *Gossip) Of(name string) []member.Sighting { return g.members.of(name) }
+
+// Changed returns a channel that is closed at the next change of Alive or All. In a
+// cluster of more than timing.FewMembers, changes that follow each other closely close the
+// channel together, timing.News after the change before.
 func (g *Gossip) Changed() <-chan struct{} { return g.members.changed.Wait() }
 
 // Joined returns a channel that is closed when the addresses of Join, or the

@@ -20,6 +20,7 @@ const (
 	maxStreams        = 16  // read at once
 	maxStreamsPerName = 4   // of them from members of one name
 	maxWaiting        = 128 // more wait for a place: a deployment that starts at once joins at once
+	maxWaitingPerName = 8   // of them from members of one name
 )
 
 // guard gives places to accepted streams.
@@ -27,25 +28,46 @@ type guard struct {
 	mu      sync.Mutex
 	active  int
 	waiting int
-	names   map[string]int // of active
-	freed   chan struct{}  // closed and made anew when a place is freed
+	names   map[string]streamsOfName // names without streams have no entry
+	freed   chan struct{}            // closed and made anew when a place is freed
 }
 
-func newGuard() *guard { return &guard{names: make(map[string]int), freed: make(chan struct{})} }
+// streamsOfName counts the streams from members of one name.
+type streamsOfName struct{ active, waiting int }
 
-// enter waits for a place, for timing.GossipTurn at most, or until done. Enter
-// returns nil if there is none; else the caller must call leave.
+func newGuard() *guard {
+	return &guard{names: make(map[string]streamsOfName), freed: make(chan struct{})}
+}
+
+// enter takes a free place, or waits for one, for timing.GossipTurn at most, or until
+// done. Enter returns nil if there is none; else the caller must call leave.
 func (g *guard) enter(name string, done <-chan struct{}) (leave func()) {
-	patience := time.NewTimer(timing.GossipTurn)
-	defer patience.Stop()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.waiting >= maxWaiting {
+	if g.full(name) && !g.wait(name, done) {
 		return nil
 	}
-	g.waiting++
-	defer func() { g.waiting-- }()
-	for g.active >= maxStreams || g.names[name] >= maxStreamsPerName {
+	g.count(name, 1, 0)
+	return sync.OnceFunc(func() { g.leave(name) })
+}
+
+// full reports whether a stream from a member of the name has no place. The caller holds
+// g.mu.
+func (g *guard) full(name string) bool {
+	return g.active >= maxStreams || g.names[name].active >= maxStreamsPerName
+}
+
+// wait waits until there is a place, and reports whether there is one. The caller holds
+// g.mu, which is free during the wait.
+func (g *guard) wait(name string, done <-chan struct{}) bool {
+	if g.waiting >= maxWaiting || g.names[name].waiting >= maxWaitingPerName {
+		return false
+	}
+	g.count(name, 0, 1)
+	defer g.count(name, 0, -1)
+	patience := time.NewTimer(timing.GossipTurn)
+	defer patience.Stop()
+	for g.full(name) {
 		freed, over := g.freed, false
 		g.mu.Unlock()
 		select {
@@ -57,21 +79,28 @@ func (g *guard) enter(name string, done <-chan struct{}) (leave func()) {
 		}
 		g.mu.Lock()
 		if over {
-			return nil
+			return false
 		}
 	}
-	g.active++
-	g.names[name]++
-	return sync.OnceFunc(func() { g.leave(name) })
+	return true
+}
+
+// count adds to the counts of streams. The caller holds g.mu.
+func (g *guard) count(name string, active, waiting int) {
+	n := g.names[name]
+	n.active += active
+	n.waiting += waiting
+	g.active += active
+	g.waiting += waiting
+	if g.names[name] = n; n == (streamsOfName{}) {
+		delete(g.names, name)
+	}
 }
 
 func (g *guard) leave(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.active--
-	if g.names[name]--; g.names[name] == 0 {
-		delete(g.names, name)
-	}
+	g.count(name, -1, 0)
 	close(g.freed)
 	g.freed = make(chan struct{})
 }

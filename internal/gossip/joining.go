@@ -107,12 +107,13 @@ func (j *joiner) unseen(addrs []string) []string {
 // sample returns the addresses that a member of a cluster tries in a round, and
 // the unseen ones among them. These are the unseen addresses, and a random
 // address besides, in case two halves of the members have lost sight of each other.
-// In a large cluster some members suffice: the others leave out the unseen
-// addresses in this round.
+// In a large cluster some members suffice, and the others try nothing in this round: a
+// join exchanges the lists of all members, and all members have the same few addresses.
 func (j *joiner) sample(addrs, unseen []string) (tries, sought []string) {
-	if rand.N(j.names()+1) <= seekers {
-		sought = someOf(unseen, maxTries-1)
+	if rand.N(j.names()+1) > seekers {
+		return nil, nil
 	}
+	sought = someOf(unseen, maxTries-1)
 	tries = slices.Clone(sought)
 	if len(addrs) > 0 {
 		tries = append(tries, addrs[rand.N(len(addrs))])
@@ -139,7 +140,7 @@ func (j *joiner) try(addrs []string) {
 // the base, so that members do not try in step. After a round with unseen
 // addresses the pause is below timing.Seek.
 func (j *joiner) pause(tries, unseen int) time.Duration {
-	base := timing.JoinSettled // and in a large cluster, after a round that left out the unseen
+	base := timing.JoinSettled // and in a large cluster, after a round without a try
 	switch {
 	case j.names() <= 1 && tries > 0:
 		base = timing.JoinAlone

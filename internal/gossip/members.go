@@ -7,9 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wakeup"
 )
 
@@ -30,14 +32,27 @@ type members struct {
 	proven  func(key string) bool // by a handshake; must not block
 	changed wakeup.All
 
-	mu   sync.Mutex
-	meta member.Metadata            // this node's own, as of now
-	seen map[string]member.Sighting // by gossip name; the dead too, for a while
-	at   map[string]string          // the address of each of seen: the first listed, or where it has answered
+	mu    sync.Mutex
+	meta  member.Metadata            // this node's own, as of now
+	seen  map[string]member.Sighting // by gossip name; the dead too, for a while
+	names map[string][]string        // the gossip names of seen, by member name
+	dead  int                        // of seen
+	at    map[string]string          // the address of each of seen: the first listed, or where it has answered
+	lists lists
+
+	telling *time.Timer // a change is told when the timer fires; nil: no change waits
+	toldAt  time.Time   // when changes were told last
+}
+
+// lists are the sightings of this cluster as last sorted. Many rooms read a list after
+// each change, and to sort a thousand sightings takes longer than to copy them.
+type lists struct {
+	all, alive []member.Sighting // nil: a change came since
+	of         machine.ClusterID // the own cluster at that time
 }
 
 func newMembers(self member.Self, meta member.Metadata, cluster func() machine.ClusterID) *members {
-	return &members{self: self, cluster: cluster, proven: func(string) bool { return false }, meta: meta, seen: make(map[string]member.Sighting), at: make(map[string]string)}
+	return &members{self: self, cluster: cluster, proven: func(string) bool { return false }, meta: meta, seen: make(map[string]member.Sighting), names: make(map[string][]string), at: make(map[string]string)}
 }
 
 // gossipName is the name of a process in gossip.
@@ -69,11 +84,40 @@ func (m *members) update(change func(*member.Metadata)) bool {
 	before := m.meta
 	change(&m.meta)
 	same := before == m.meta
+	if !same {
+		m.lists = lists{}
+	}
 	m.mu.Unlock()
 	if !same {
 		m.changed.Wake()
 	}
 	return !same
+}
+
+// tell wakes the readers of the lists after a change. In a large cluster changes come
+// by the thousand, and a reader looks at every process after each: so changes are told
+// together, at most one time in timing.News. A change that comes alone is told at once.
+func (m *members) tell() {
+	m.mu.Lock()
+	now := time.Now()
+	rest := timing.News(len(m.seen)) - now.Sub(m.toldAt)
+	switch {
+	case m.telling != nil:
+		m.mu.Unlock()
+		return
+	case rest > 0:
+		m.telling = time.AfterFunc(rest, func() {
+			m.mu.Lock()
+			m.telling, m.toldAt = nil, time.Now()
+			m.mu.Unlock()
+			m.changed.Wake()
+		})
+		m.mu.Unlock()
+		return
+	}
+	m.toldAt = now
+	m.mu.Unlock()
+	m.changed.Wake()
 }
 
 func (m *members) ownMeta() member.Metadata {
@@ -82,9 +126,18 @@ func (m *members) ownMeta() member.Metadata {
 	return m.meta
 }
 
+// stop ends the wait of a change that was not told.
+func (m *members) stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.telling != nil {
+		m.telling.Stop()
+	}
+}
+
 // record takes s into the list. News says that a process appeared, came back or
 // died, and not only told more about itself. Newest is the boot of the newest
-// living process of the name, or 0 if none lives. The caller wakes the waiters.
+// living process of the name, or 0 if none lives. The caller calls tell.
 func (m *members) record(s member.Sighting) (news bool, newest uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,13 +146,23 @@ func (m *members) record(s member.Sighting) (news bool, newest uint64) {
 	if known && old.Alive == s.Alive {
 		s.Since = old.Since
 	}
+	if known && !old.Alive {
+		m.dead--
+	}
+	if !s.Alive {
+		m.dead++
+	}
+	if !known {
+		m.names[s.Name] = append(m.names[s.Name], key)
+	}
 	m.seen[key] = s
+	m.lists = lists{}
 	if m.at[key] == "" {
 		m.at[key] = s.Addr
 	}
 	m.prune()
-	for _, o := range m.seen {
-		if o.Name == s.Name && o.Alive {
+	for _, key := range m.names[s.Name] {
+		if o := m.seen[key]; o.Alive {
 			newest = max(newest, o.Boot)
 		}
 	}
@@ -113,7 +176,7 @@ func (m *members) record(s member.Sighting) (news bool, newest uint64) {
 // and call a voter dead before. A leader that does not know the address of a voter can
 // ask the voter nothing, and a leader without answers serves nobody.
 func (m *members) prune() {
-	if len(m.seen) <= maxSeen {
+	if len(m.seen) <= maxSeen || m.dead == 0 {
 		return
 	}
 	oldest, proven := "", false
@@ -126,6 +189,11 @@ func (m *members) prune() {
 			oldest, proven = key, p
 		}
 	}
+	name := m.seen[oldest].Name
+	if m.names[name] = slices.DeleteFunc(m.names[name], func(key string) bool { return key == oldest }); len(m.names[name]) == 0 {
+		delete(m.names, name)
+	}
+	m.dead--
 	delete(m.seen, oldest)
 	delete(m.at, oldest)
 }
@@ -149,33 +217,62 @@ func (m *members) setPlace(p member.Process, addr string) {
 }
 
 func (m *members) alive() []member.Sighting {
-	return m.list(func(s member.Sighting) bool { return s.Alive })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.sorted().alive)
 }
 
 func (m *members) all() []member.Sighting {
-	return m.list(func(member.Sighting) bool { return true })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.sorted().all)
 }
 
-// list returns the wanted sightings, sorted. Members of another cluster are left
-// out: they were met before this member knew its own cluster.
-func (m *members) list(wanted func(member.Sighting) bool) []member.Sighting {
+// of returns the sightings of a member's name, by boot.
+func (m *members) of(name string) (out []member.Sighting) {
 	own := m.cluster()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []member.Sighting
-	for _, s := range m.seen {
-		switch {
-		case m.self.Is(s.Process):
-			s.Meta = m.meta
-		case foreign(s, own):
-			continue
-		}
-		if wanted(s) {
+	for _, key := range m.names[name] {
+		if s, ok := m.listed(key, own); ok {
 			out = append(out, s)
 		}
 	}
 	slices.SortFunc(out, member.Compare)
 	return out
+}
+
+// listed returns a known process as the lists have it. Ok is false for a member of another
+// cluster, which was met before this member knew its own cluster. The caller holds m.mu.
+func (m *members) listed(key string, own machine.ClusterID) (s member.Sighting, ok bool) {
+	s = m.seen[key]
+	if m.self.Is(s.Process) {
+		s.Meta = m.meta
+		return s, true
+	}
+	return s, !foreign(s, own)
+}
+
+// sorted returns the lists, which the caller must not change. The caller holds m.mu.
+func (m *members) sorted() lists {
+	own := m.cluster()
+	if m.lists.all != nil && m.lists.of == own {
+		return m.lists
+	}
+	l := lists{all: make([]member.Sighting, 0, len(m.seen)), of: own}
+	for key := range m.seen {
+		if s, ok := m.listed(key, own); ok {
+			l.all = append(l.all, s)
+		}
+	}
+	slices.SortFunc(l.all, member.Compare)
+	for _, s := range l.all {
+		if s.Alive {
+			l.alive = append(l.alive, s)
+		}
+	}
+	m.lists = l
+	return l
 }
 
 // foreign reports whether s is in another cluster than own. Without an own

@@ -122,9 +122,7 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 	start := func(at place, name string, leads bool) bool {
 		return f.start(ctx, &ask{at: at, name: name, leads: leads, lost: lost, above: above, hold: timing.HoldFind(ttl)}, later)
 	}
-	if f.rival != nil {
-		later(f.rival.due)
-	}
+	f.askBusy(up, later)
 	f.hear(above, lost)
 	f.tryClaims(start, ttl, later)
 	if search {
@@ -241,7 +239,7 @@ func (f *finder) standBy(ctx context.Context, above uint64, ttl time.Duration, l
 			later(r.until)
 			continue
 		}
-		f.standby = &ask{at: at, standby: true, once: !f.jury.agrees(above, f.before.Addr), above: above, hold: timing.HoldFind(ttl)}
+		f.standby = &ask{at: at, standby: true, once: !f.jury.agrees(f.before.Name, above, f.before.Addr), above: above, hold: timing.HoldFind(ttl)}
 		f.launch(ctx, f.standby)
 		return
 	}
@@ -281,7 +279,7 @@ func (f *finder) take(r reply) *reply {
 	}
 	k.learnFrom(r.hint)
 	f.hearVoter(a, r.hint)
-	if r.up != nil && f.better(r.up) && !f.banned(r.name) {
+	if r.up != nil && f.better(&r) && !f.banned(r.name) {
 		if f.challenge(r) {
 			return nil
 		}
@@ -298,10 +296,12 @@ func (f *finder) take(r reply) *reply {
 	return nil
 }
 
-// better reports whether up should replace the present upstream: an older leader,
-// a relayed stream to the same leader, or a stream on which the leader is silent.
-// A leader that answers is left for a leader of a higher term only.
-func (f *finder) better(up *remote) bool {
+// better reports whether an attached leader should replace the present upstream: an older
+// leader, a relayed or ageing stream to the same leader, or a stream on which the leader
+// is silent. A leader that answers is left for a leader of a higher term only, or if the
+// jury tells another leader of its term.
+func (f *finder) better(r *reply) bool {
+	up := r.up
 	now, ok := f.up.(*remote)
 	switch {
 	case f.up == nil:
@@ -310,6 +310,9 @@ func (f *finder) better(up *remote) bool {
 		return false // this node leads
 	case up.term != now.term:
 		return up.term > now.term
+	}
+	if r.name != f.before.Name && !f.jury.elected(r.name, up.term) {
+		return now.silent()
 	}
 	return now.via != "" && up.via == "" || now.silent() || now.aged()
 }

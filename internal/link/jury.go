@@ -21,15 +21,18 @@ import (
 //     attaches this member beside an upstream that is not in doubt, the present
 //     leader is asked to confirm itself by a round. A majority that confirms the
 //     present leader after the other one claims to be elected has not elected the
-//     other one: then the claim is dropped. The other leader serves as soon as a
-//     majority of the jury below, itself included, tells its term, and without an
+//     other one: then the claim is dropped. A leader that is too busy for the question
+//     has answered, and is asked again. The other leader serves as soon as a
+//     majority of the jury below, itself included, tells of its election, and without an
 //     answer of the present leader after timing.Suspect.
 //   - The jury, the voters as known before the present leader attached this member,
-//     tell their leader's term now and then. If a majority of the jury tells lower
-//     terms, in answers to questions put after the attachment, no majority has
-//     elected the present leader: the leader is left, and the highest term known is
-//     lowered to the terms told. A voter that has elected the leader of a term never
-//     tells a lower term again.
+//     tell their leader and its term now and then. If a majority of the jury tells lower
+//     terms, or another leader of the present term, in answers to questions put after
+//     the attachment, no majority has elected the present leader: the leader is left, and
+//     the highest term known is lowered to the terms told. A voter that has elected
+//     the leader of a term never tells a lower term again, nor another leader of the term.
+//   - Of one term there is one leader. A second one is not taken in place of a leader that
+//     answers, unless the jury tells so.
 //   - A member that has found no leader for long lowers its highest term to the lowest
 //     term that a voter tells. Terms only save attempts with deposed leaders: a deposed
 //     leader confirms nothing, so nothing is granted by a leader of an old term.
@@ -47,15 +50,21 @@ import (
 
 // jury is the voters that judge the present leader.
 type jury struct {
-	members []string          // addresses
-	voices  map[string]uint64 // the terms told since the attachment or the loss of the leader, by address
-	against bool              // a majority has told lower terms than the present leader's
+	members []string         // addresses
+	voices  map[string]voice // told since the attachment or the loss of the leader, by address
+	against bool             // a majority has spoken against the present leader
+}
+
+// voice is a voter's word on its leader.
+type voice struct {
+	term   uint64
+	leader string // its name
 }
 
 // seatJury chooses the jury of a leader that attaches this member now, before the
 // leader tells its own voters.
 func (f *finder) seatJury() {
-	f.jury.voices, f.jury.against = make(map[string]uint64), false
+	f.jury.voices, f.jury.against = make(map[string]voice), false
 	if len(f.jury.members) == 0 {
 		f.jury.members = f.voters()
 	}
@@ -71,7 +80,7 @@ func (f *finder) settleJury() {
 	case time.Since(f.served) >= timing.DirectMost && len(told) > 0:
 		f.jury.members = told
 	}
-	f.jury.voices, f.jury.against = make(map[string]uint64), false
+	f.jury.voices, f.jury.against = make(map[string]voice), false
 }
 
 // hearVoter takes the term that a voter tells on its own stream.
@@ -82,34 +91,36 @@ func (f *finder) hearVoter(a *ask, h wire.Hint) {
 	if len(f.jury.voices) >= 4*maxVoters {
 		clear(f.jury.voices)
 	}
-	f.jury.voices[a.at.addr] = h.Term
+	f.jury.voices[a.at.addr] = voice{h.Term, h.Leader}
 	term := f.link.servedTerm()
 	up, attached := f.up.(*remote)
 	if attached {
 		term = up.term
 	}
-	lower, highest := 0, uint64(0)
+	against, highest := 0, uint64(0)
 	for _, addr := range f.jury.members {
-		if t, told := f.jury.voices[addr]; told && t < term {
-			lower++
-			highest = max(highest, t)
+		v, told := f.jury.voices[addr]
+		if told && (v.term < term || attached && v.term == term && v.leader != f.before.Name) {
+			against++
+			highest = max(highest, v.term)
 		}
 	}
-	if lower <= len(f.jury.members)/2 || f.up != nil && !attached {
+	if against <= len(f.jury.members)/2 || f.up != nil && !attached {
 		return
 	}
 	f.link.lowerTerm(highest)
 	if attached {
 		f.jury.against = true
-		f.ban(f.before.Name, fmt.Sprintf("a leader of term %d, and a majority of the voters is in term %d at most", term, highest))
+		f.ban(f.before.Name, fmt.Sprintf("a leader of term %d, and a majority of the voters is in term %d at most, or has another leader", term, highest))
 	}
 }
 
-// atLeast reports whether a majority of the jury tells a term of at least so much.
-func (j *jury) atLeast(term uint64) bool {
+// elected reports whether a majority of the jury tells that a leader was elected in a
+// term, or tells of a later term.
+func (j *jury) elected(leader string, term uint64) bool {
 	n := 0
 	for _, addr := range j.members {
-		if j.voices[addr] >= term {
+		if v := j.voices[addr]; v.term > term || v == (voice{term, leader}) {
 			n++
 		}
 	}
@@ -117,23 +128,23 @@ func (j *jury) atLeast(term uint64) bool {
 }
 
 // agrees reports whether a majority of the jury, the leader at addr included, tells
-// the leader's term.
-func (j *jury) agrees(term uint64, addr string) bool {
+// of the leader and its term.
+func (j *jury) agrees(leader string, term uint64, addr string) bool {
 	n := 0
 	for _, m := range j.members {
-		if m == addr || j.voices[m] == term {
+		if m == addr || j.voices[m] == (voice{term, leader}) {
 			n++
 		}
 	}
 	return n > len(j.members)/2
 }
 
-// askJury asks the rest of the jury, once one voice differs from the leader's term,
+// askJury asks the rest of the jury, once one voice speaks of another leader or term,
 // and while there is a rival.
 func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time)) {
 	differs := false
-	for _, t := range f.jury.voices {
-		differs = differs || t != up.term
+	for _, v := range f.jury.voices {
+		differs = differs || v != voice{up.term, f.before.Name}
 	}
 	if !differs && f.rival == nil {
 		return
@@ -155,9 +166,9 @@ func (f *finder) relent(ttl time.Duration, later func(time.Time)) {
 		return
 	}
 	lowest := uint64(0)
-	for _, t := range f.jury.voices {
-		if lowest == 0 || t < lowest {
-			lowest = t
+	for _, v := range f.jury.voices {
+		if lowest == 0 || v.term < lowest {
+			lowest = v.term
 		}
 	}
 	if lowest > 0 {
@@ -177,14 +188,15 @@ func (k *Link) lowerTerm(term uint64) {
 type rival struct {
 	reply   reply
 	verdict chan wire.Code // of the present leader; has room for one
-	due     time.Time
+	due     time.Time      // the present leader is left without an answer until then
+	again   time.Time      // when the present leader, which was busy, is asked again; zero: it is being asked
 }
 
 // challenge keeps an attached leader back if the present leader is not in doubt, and
 // asks the present leader. It reports false if the other leader is to serve now.
 func (f *finder) challenge(r reply) bool {
 	now, ok := f.up.(*remote)
-	if !ok || r.up.term == now.term || now.doubted() || ended(now) || f.jury.atLeast(r.up.term) {
+	if !ok || r.up.term == now.term || now.doubted() || ended(now) || f.jury.elected(r.name, r.up.term) {
 		return false
 	}
 	if p, term, follows := f.link.cfg.Guess(); follows && term == r.up.term && p.Addr == r.ask.at.addr {
@@ -197,19 +209,42 @@ func (f *finder) challenge(r reply) bool {
 	}
 	rv := &rival{reply: r, verdict: make(chan wire.Code, 1), due: time.Now().Add(timing.Suspect(f.link.TTL()))}
 	f.rival = rv
-	f.jury.voices[r.ask.at.addr] = r.up.term
+	f.jury.voices[r.ask.at.addr] = voice{r.up.term, r.name}
 	for _, addr := range f.jury.members {
-		if f.jury.voices[addr] < r.up.term {
+		if f.jury.voices[addr].term < r.up.term {
 			delete(f.jury.voices, addr) // of before the election, maybe
 		}
 		delete(f.rests, place{addr: addr})
 	}
-	// Any key serves: each reading is confirmed by a round begun after the question.
+	f.askPresent(now)
+	return true
+}
+
+// askPresent asks the present leader to confirm itself. Any key serves: each reading is
+// confirmed by a round begun after the question.
+func (f *finder) askPresent(now *remote) {
+	rv := f.rival
+	rv.again = time.Time{}
 	now.Read(replica.Query{Key: "leader"}, func(_ replica.Answer, c wire.Code) {
 		rv.verdict <- c
 		f.link.look.Wake()
 	})
-	return true
+}
+
+// askBusy asks a present leader again that was too busy to confirm itself.
+func (f *finder) askBusy(now *remote, later func(time.Time)) {
+	rv := f.rival
+	if rv == nil {
+		return
+	}
+	later(rv.due)
+	switch {
+	case rv.again.IsZero() || now == nil:
+	case time.Now().Before(rv.again):
+		later(rv.again)
+	default:
+		f.askPresent(now)
+	}
 }
 
 // judgeRival returns the reply of the rival if the rival is to serve now.
@@ -218,9 +253,14 @@ func (f *finder) judgeRival() *reply {
 	if rv == nil {
 		return nil
 	}
-	elected := f.jury.atLeast(rv.reply.up.term)
+	elected := f.jury.elected(rv.reply.name, rv.reply.up.term)
 	select {
 	case c := <-rv.verdict:
+		if c == wire.CodeBusy && !elected { // the leader is there
+			rv.again = time.Now().Add(timing.LeastBackoff)
+			rv.due = time.Now().Add(timing.Suspect(f.link.TTL()))
+			return nil
+		}
 		if c == wire.CodeOK && !elected {
 			f.ban(rv.reply.name, fmt.Sprintf("a leader of term %d, and the leader of a lower term is confirmed by a majority", rv.reply.up.term))
 			f.failed(rv.reply.ask)
@@ -233,7 +273,7 @@ func (f *finder) judgeRival() *reply {
 			return nil
 		}
 	}
-	if ended(rv.reply.up) || !f.better(rv.reply.up) {
+	if ended(rv.reply.up) || !f.better(&rv.reply) {
 		f.dropRival()
 		return nil
 	}

@@ -203,3 +203,65 @@ func TestManyForgedLeadersHideNoTrueLeader(t *testing.T) {
 		})
 	}
 }
+
+// A leader that is too busy for one question is not left for a claim.
+func TestABusyLeaderIsNotLeftForAClaim(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a, _, _ := s.cluster5()
+		s.gossip("a", leads(5), votes)
+		s.attachedTo("a")
+		a.setAnswer(with(wire.CodeBusy))
+		s.host("liar", 6).setAnswer(confirms)
+		s.gossip("liar", leads(6), votes)
+		time.Sleep(2 * timing.Suspect(s.k.TTL()))
+		a.setAnswer(confirms)
+		time.Sleep(timing.Suspect(s.k.TTL()))
+		if name, _, _ := s.k.Leader(); name != "a" {
+			t.Errorf("attached to %q", name)
+		}
+	})
+}
+
+// A false leader of the present term is left on the voters' word, as one of a later term is.
+func TestAFalseLeaderOfThePresentTermIsLeft(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.cluster5()
+		liar := s.host("liar", 5)
+		liar.votes = true
+		liar.setAnswer(confirms)
+		s.set(func() { s.unreachable["a"] = true })
+		s.gossip("liar", leads(5), votes)
+		s.attachedTo("liar")
+		s.set(func() { delete(s.unreachable, "a") })
+		s.gossip("a", leads(5), votes)
+		time.Sleep(time.Minute)
+		if name, _, _ := s.k.Leader(); name != "a" {
+			t.Errorf("attached to %q, and b and c follow a", name)
+		}
+	})
+}
+
+// A member that is relayed to its leader does not go to another process of the same term,
+// though a stream to that process would be direct.
+func TestARelayedMemberStaysWithItsLeader(t *testing.T) {
+	for range 12 {
+		onStage(t, func(t *testing.T, s *stage) {
+			s.cluster5()
+			liar := s.host("liar", 0)
+			liar.votes = true
+			liar.tell("a", 5)
+			liar.setAnswer(confirms)
+			s.set(func() { s.unreachable["a"] = true; s.voters = append(s.voters, "liar") })
+			s.gossip("a", leads(5), votes)
+			time.Sleep(5 * time.Second)
+			if name, _, _ := s.k.Leader(); name != "a" || s.k.Report().Via == "" {
+				t.Fatalf("attached to %q via %q", name, s.k.Report().Via)
+			}
+			liar.serve(5)
+			time.Sleep(time.Minute)
+			if name, _, _ := s.k.Leader(); name != "a" {
+				t.Errorf("attached to %q, beside a leader that answers", name)
+			}
+		})
+	}
+}

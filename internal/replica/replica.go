@@ -139,11 +139,10 @@ type Times interface {
 	TimesLeft(sessions []machine.SessionStatus) []uint64
 }
 
-// Query asks for the state of keys, or of a group. Query, Scan and their answers travel between
+// Query asks for the state of a key, or of a group. Query, Scan and their answers travel between
 // members in these fields: package wire says how fields may change.
 type Query struct {
-	Key  string   // the answer has its holders and its queue, up to Waiters of each
-	Also []string // the answer has the first holder of each; at most MaxAlso keys of MaxAlsoBytes together
+	Key string // the answer has its holders and its queue, up to Waiters of each
 	// Waiters is the largest length of each list: the holders and the waiters of
 	// Key. At most MaxListed.
 	Waiters int
@@ -178,10 +177,8 @@ type Scan struct {
 
 // Limits of a Query and a Scan.
 const (
-	MaxAlso      = 4096
-	MaxAlsoBytes = 960 << 10 // so that a Query fits into one frame
-	MaxListed    = 1024
-	MaxScanned   = 256
+	MaxListed  = 1024
+	MaxScanned = 256
 	// MaxScannedEach is the largest number of holders and of waiters in the
 	// status of each scanned key.
 	MaxScannedEach = 16
@@ -190,10 +187,9 @@ const (
 // Answer is the requested state. All parts are of the same moment.
 type Answer struct {
 	Status  machine.Status
-	Also    []Owner // the owners of the keys of Query.Also, in the same order
-	Behind  uint32  // number of holders and waiters ahead of the named request
-	Waits   bool    // the named request waits
-	Version uint64  // the version of all requested keys, and of the group, together; never zero
+	Behind  uint32 // number of holders and waiters ahead of the named request
+	Waits   bool   // the named request waits
+	Version uint64 // the version of the requested key, and of the group, together; never zero
 
 	// Group is the state of Query.Group: nil if the table does not know the group, or if
 	// none was asked for.
@@ -219,12 +215,6 @@ type Scanned struct {
 	Shards []byte
 	Owners []ShardOwner
 	Last   string // the last of the keys in place of which they stand
-}
-
-// Owner is the first holder of a key of Query.Also; zero if the key has no holder.
-type Owner struct {
-	Session machine.SessionID
-	Token   machine.Token
 }
 
 // ErrNoSession is returned by Beat for a session that is not open.
@@ -267,13 +257,7 @@ var Of func(node any) Replica
 
 // Check returns why q is over its limits, or nil.
 func (q Query) Check() error {
-	over := len(q.Key) > machine.MaxKey || len(q.Also) > MaxAlso || len(q.Group) > machine.MaxKey || q.Waiters < 0 || q.Waiters > MaxListed
-	size := 0
-	for _, key := range q.Also {
-		size += len(key)
-		over = over || len(key) > machine.MaxKey || size > MaxAlsoBytes
-	}
-	if over {
+	if len(q.Key) > machine.MaxKey || len(q.Group) > machine.MaxKey || q.Waiters < 0 || q.Waiters > MaxListed {
 		return errOverLimits
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"iter"
-	"slices"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -39,11 +38,6 @@ func (t *Table) answer(q replica.Query) replica.Answer {
 	if q.Seq != 0 {
 		a.Behind, a.Waits = t.m.Behind(q.Session, q.Seq)
 	}
-	a.Also = slices.Grow(a.Also, len(q.Also))
-	for _, key := range q.Also {
-		session, token := t.m.Owner(key)
-		a.Also = append(a.Also, replica.Owner{Session: session, Token: token})
-	}
 	return a
 }
 
@@ -53,8 +47,8 @@ func (t *Table) version(q replica.Query) uint64 {
 	return t.versionLocked(q)
 }
 
-// versionLocked digests the versions of all keys of q, and of its group, so that an
-// answer about many keys has a single version, never 0: zero stands for no version. The position
+// versionLocked digests the versions of the key and the group of q, so that an answer about
+// both has a single version, never 0: zero stands for no version. The position
 // of a request in the queue of q.Key changes only with the key.
 func (t *Table) versionLocked(q replica.Query) uint64 {
 	h := fnv.New64a()
@@ -64,9 +58,6 @@ func (t *Table) versionLocked(q replica.Query) uint64 {
 		h.Write(b[:])
 	}
 	add(t.m.Version(q.Key))
-	for _, key := range q.Also {
-		add(t.m.Version(key))
-	}
 	if q.Group != "" {
 		add(t.m.GroupVersion(q.Group))
 	}

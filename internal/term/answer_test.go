@@ -13,6 +13,7 @@ import (
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
 	"github.com/wardmote/wardmote/internal/term"
+	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -138,9 +139,6 @@ func TestTheLargestAnswerFillsAFrame(t *testing.T) {
 			machine.Release{Session: sid(1), Token: token})
 		s.crowd(&seq, key, 1100, 1100)
 		q := replica.Query{Key: key, Waiters: replica.MaxListed, Value: true}
-		for range replica.MaxAlso {
-			q.Also = append(q.Also, "x")
-		}
 		told, size := s.connect().read(q)
 		st := told.Status
 		if st.Held != 1100 || st.Queue != 1100 || len(st.Value) != machine.MaxValue || len(st.Holders) != replica.MaxListed {
@@ -301,8 +299,9 @@ func TestTheLeaderTellsDeadlinesAndBeats(t *testing.T) {
 		}
 		for range 3 {
 			<-s.beat(1)
+			time.Sleep(timing.BeatsTogether)
 		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500*time.Millisecond - timing.BeatsTogether)
 		if g := holder(); g.Left != 2500 || g.Beats != 3 {
 			t.Errorf("%+v", g)
 		}

@@ -51,7 +51,7 @@ func (k *keeper) receive(id machine.SessionID, b beat) {
 	d.hear(b.received)
 	heap.Fix(&k.due, d.place)
 	k.mu.Unlock()
-	k.t.Confirm(func(ok bool) { k.confirmed(id, b, ok) })
+	k.t.rounds.addBeat(func(ok bool) { k.confirmed(id, b, ok) })
 }
 
 func (d *deadline) hear(at time.Time) {

@@ -89,7 +89,7 @@ func TestARoundNeedsAMajorityOfTheVoters(t *testing.T) {
 			t.Errorf("two of five: %v", c)
 		}
 		time.Sleep(timing.ConfirmRound)
-		if c := verdict(b); c != wire.CodeNotLeader {
+		if c := nextVerdict(b); c != wire.CodeNotLeader {
 			t.Errorf("two of five, after a round's time: %v", c)
 		}
 	})

@@ -15,8 +15,8 @@ func watching(many int, looks *int) *watches {
 	ws := newWatches()
 	look := func() func() { *looks++; return nil }
 	for range many {
-		ws.add(&watch{keys: []string{"k/1"}, look: look, fail: func(wire.Code) {}})
-		ws.add(&watch{prefix: "k/", look: look, fail: func(wire.Code) {}})
+		ws.add(&watch{name: "k/1", look: look, fail: func(wire.Code) {}})
+		ws.add(&watch{subject: aPrefix, name: "k/", look: look, fail: func(wire.Code) {}})
 	}
 	ws.lookAll()
 	*looks = 0
@@ -77,9 +77,9 @@ func TestRememberedChangesAreBounded(t *testing.T) {
 	if ws.lookAll(); looks != 3 {
 		t.Errorf("%d looks: a scan of a quiet prefix is not moved on", looks-2)
 	}
-	for _, by := range []map[string]map[*watch]struct{}{ws.keys, ws.prefixes} {
-		for _, some := range by {
-			for w := range some {
+	for _, lists := range []map[string]*place{ws.keys, ws.prefixes} {
+		for _, list := range lists {
+			for w := range list.all {
 				ws.remove(w)
 			}
 		}

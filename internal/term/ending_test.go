@@ -87,7 +87,7 @@ func TestALargeSessionEndsInSlices(t *testing.T) {
 			if c := verdict(s.beat(1)); c != wire.CodeNoSession {
 				t.Errorf("a beat of the ending session: %v", c)
 			}
-			if c := verdict(s.beat(2)); c != wire.CodeOK {
+			if c := nextVerdict(s.beat(2)); c != wire.CodeOK {
 				t.Errorf("a beat between two slices: %v", c)
 			}
 			if s.alive(1) {

@@ -19,7 +19,6 @@ const (
 	MaxQueueBytes = maxQueueBytes
 	MaxReads      = maxReads
 	MaxRetold     = maxRetold
-	MaxReadKeys   = maxReadKeys
 )
 
 // OpeningCommands returns the commands of a term's first entry.
@@ -56,7 +55,11 @@ func (t *Term) Watching(key string) int {
 	ws := t.watches
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return len(ws.keys[key])
+	n := 0
+	for range ws.keys[key].all {
+		n++
+	}
+	return n
 }
 
 // Routed returns how many sessions' events go to a subscriber.

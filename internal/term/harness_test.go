@@ -129,6 +129,12 @@ func verdict(ch <-chan wire.Code) wire.Code {
 	}
 }
 
+// nextVerdict is verdict for a beat soon after another: beats wait for each other.
+func nextVerdict(ch <-chan wire.Code) wire.Code {
+	time.Sleep(timing.BeatsTogether)
+	return verdict(ch)
+}
+
 // untilSilent waits until an unheard session is marked.
 func untilSilent() { time.Sleep(ttl*2/3 + 2*tick) }
 

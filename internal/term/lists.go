@@ -40,6 +40,7 @@ func sessions[B any](t *Term, q replica.SessionsQuery, form func(*replica.Sessio
 	}
 	if q.Gone {
 		return t.watches.add(&watch{
+			subject: aSession,
 			session: q.From,
 			look: func() func() {
 				if t.isOpen(q.From) {
@@ -98,7 +99,7 @@ func (m *memberStream) values(q *stream.Request) {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
-	m.startRead(q, 1, func(answer func([]byte, wire.Code)) func() {
+	m.startRead(q, func(answer func([]byte, wire.Code)) func() {
 		return values(m.term, query, encoded[replica.ValuesPage], answer)
 	})
 }
@@ -109,7 +110,7 @@ func (m *memberStream) sessions(q *stream.Request) {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
-	m.startRead(q, 1, func(answer func([]byte, wire.Code)) func() {
+	m.startRead(q, func(answer func([]byte, wire.Code)) func() {
 		return sessions(m.term, query, encoded[replica.SessionsPage], answer)
 	})
 }

@@ -1,8 +1,6 @@
 package term
 
 import (
-	"slices"
-
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/wire"
 )
@@ -27,7 +25,7 @@ func read[B any](t *Term, q replica.Query, form func(*replica.Answer) (B, int), 
 		return func() {}
 	}
 	return t.watches.add(&watch{
-		keys:  append(slices.Clone(q.Also), q.Key),
+		name:  q.Key,
 		group: q.Group,
 		look: func() func() {
 			if t.table.version(q) == q.Version {
@@ -72,7 +70,8 @@ func scan[B any](t *Term, q replica.Scan, form func(*replica.Scanned) (B, int), 
 		return func() {}
 	}
 	return t.watches.add(&watch{
-		prefix: q.Prefix,
+		subject: aPrefix,
+		name:    q.Prefix,
 		look: func() func() {
 			a := t.table.scan(q, q.Limit)
 			if !tells(a) {

@@ -69,7 +69,7 @@ func TestBeatsBehindAnOrderAreNotAcknowledged(t *testing.T) {
 				if c := verdict(beat); c != tc.after {
 					t.Errorf("after the verdict: %v", c)
 				}
-				if c := verdict(s.beat(1)); c != tc.second {
+				if c := nextVerdict(s.beat(1)); c != tc.second {
 					t.Errorf("a later beat: %v", c)
 				}
 			})
@@ -265,7 +265,7 @@ func TestOrdersOfARevokedSessionHoldNoBeats(t *testing.T) {
 		if c := verdict(ordered); c != wire.CodeOK {
 			t.Error(c)
 		}
-		if c := verdict(s.beat(1)); c != wire.CodeOK || !s.alive(1) {
+		if c := nextVerdict(s.beat(1)); c != wire.CodeOK || !s.alive(1) {
 			t.Errorf("after the order: %v", c)
 		}
 	})

@@ -19,7 +19,7 @@ import (
 // and all goroutines are joined. node and boot are the member's process, as proved
 // by the stream. g is this node's knowledge of the leader.
 func ServeMember(conn net.Conn, node string, boot uint64, g Guide) {
-	m := &memberStream{node: node, boot: boot, guide: g, reads: make(map[uint64]pendingRead)}
+	m := &memberStream{node: node, boot: boot, guide: g, reads: make(map[uint64]func())}
 	m.stream = stream.New(conn, m.handle)
 	m.stream.Start()
 	m.stream.Wait()
@@ -33,23 +33,14 @@ func ServeMember(conn net.Conn, node string, boot uint64, g Guide) {
 	reads := m.reads
 	m.reads = nil
 	m.mu.Unlock()
-	for _, r := range reads {
-		r.cancel()
+	for _, cancel := range reads {
+		cancel()
 	}
 }
 
-// Limits of a member's pending reads, below stream.MaxServing: waiting reads leave
+// maxReads bounds a stream's pending reads, below stream.MaxServing: waiting reads leave
 // room for the member's beats.
-const (
-	maxReads    = stream.MaxServing / 2
-	maxReadKeys = 256 << 10 // keys of all pending reads
-)
-
-// A pendingRead is a Read or Scan without an answer yet.
-type pendingRead struct {
-	cancel func() // ends the waiting for a change
-	keys   int
-}
+const maxReads = stream.MaxServing / 2
 
 // memberStream is the leader's end of a member's stream. The stream belongs to the
 // term of the first Attach.
@@ -69,8 +60,7 @@ type memberStream struct {
 	placed     []placed // requests that may wait in the member's lane, in ascending order of both numbers
 
 	mu    sync.Mutex
-	reads map[uint64]pendingRead // by request ID; nil once the stream has ended
-	keys  int                    // of all reads
+	reads map[uint64]func() // what cancels each read without an answer yet, by request ID; nil once the stream has ended
 }
 
 func (m *memberStream) handle(q *stream.Request) {
@@ -97,7 +87,7 @@ func (m *memberStream) handle(q *stream.Request) {
 			})
 		}
 	case wire.Summarize:
-		m.startRead(q, 0, func(answer func([]byte, wire.Code)) func() {
+		m.startRead(q, func(answer func([]byte, wire.Code)) func() {
 			m.term.confirmThen(wire.CodeOK, func(c wire.Code) { answer(m.term.encodedSummary(c), c) })
 			return func() {}
 		})
@@ -114,14 +104,14 @@ func (m *memberStream) handle(q *stream.Request) {
 		if wire.Unmarshal(q.Body, &id) != nil {
 			return
 		}
-		if r, ok := m.remove(id); ok {
-			r.cancel()
+		if cancel, ok := m.remove(id); ok {
+			cancel()
 			return
 		}
 		m.takeBack(id)
 	case wire.Ready:
 		// A read as any other: the wait may last for long, and ends with the stream.
-		m.startRead(q, 0, func(answer func([]byte, wire.Code)) func() {
+		m.startRead(q, func(answer func([]byte, wire.Code)) func() {
 			return m.term.Granting(func(c wire.Code) { answer(nil, c) })
 		})
 	case wire.Detach:
@@ -296,7 +286,7 @@ func (m *memberStream) read(q *stream.Request) {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
-	m.startRead(q, 1+len(query.Also), func(answer func([]byte, wire.Code)) func() {
+	m.startRead(q, func(answer func([]byte, wire.Code)) func() {
 		return read(m.term, query, encoded[replica.Answer], answer)
 	})
 }
@@ -307,25 +297,23 @@ func (m *memberStream) scan(q *stream.Request) {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
-	m.startRead(q, 1, func(answer func([]byte, wire.Code)) func() {
+	m.startRead(q, func(answer func([]byte, wire.Code)) func() {
 		return scan(m.term, query, encoded[replica.Scanned], answer)
 	})
 }
 
 // remove drops a pending read.
-func (m *memberStream) remove(id uint64) (r pendingRead, ok bool) {
+func (m *memberStream) remove(id uint64) (cancel func(), ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, ok = m.reads[id]
+	cancel, ok = m.reads[id]
 	delete(m.reads, id)
-	m.keys -= r.keys
-	return r, ok
+	return cancel, ok
 }
 
-// startRead registers q as a pending read of n keys and calls start. The answer
-// may come much later. The read is cancelled when the member sends Cancel or the
-// stream ends.
-func (m *memberStream) startRead(q *stream.Request, n int, start func(answer func([]byte, wire.Code)) (cancel func())) {
+// startRead registers q as a pending read and calls start. The answer may come much
+// later. The read is cancelled when the member sends Cancel or the stream ends.
+func (m *memberStream) startRead(q *stream.Request, start func(answer func([]byte, wire.Code)) (cancel func())) {
 	m.mu.Lock()
 	if m.reads == nil {
 		m.mu.Unlock()
@@ -338,13 +326,12 @@ func (m *memberStream) startRead(q *stream.Request, n int, start func(answer fun
 		m.stream.Stop(stream.ErrBadID)
 		return
 	}
-	if len(m.reads) == maxReads || m.keys+n > maxReadKeys {
+	if len(m.reads) == maxReads {
 		m.mu.Unlock()
 		q.Answer(wire.CodeBusy, nil)
 		return
 	}
-	m.reads[q.ID] = pendingRead{func() {}, n}
-	m.keys += n
+	m.reads[q.ID] = func() {}
 	m.mu.Unlock()
 	cancel := start(func(body []byte, c wire.Code) {
 		m.remove(q.ID)
@@ -357,7 +344,7 @@ func (m *memberStream) startRead(q *stream.Request, n int, start func(answer fun
 	})
 	m.mu.Lock()
 	if _, waiting := m.reads[q.ID]; waiting {
-		m.reads[q.ID] = pendingRead{cancel, n}
+		m.reads[q.ID] = cancel
 	}
 	ended := m.reads == nil
 	m.mu.Unlock()

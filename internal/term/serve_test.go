@@ -3,6 +3,7 @@ package term_test
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,58 +138,77 @@ func TestAStreamBeginsWithAttach(t *testing.T) {
 func TestWaitingReadsLeaveRoomForBeats(t *testing.T) {
 	onStageWith(t, termtest.Config{TTL: ttl}, func(s *stage) {
 		p := s.connect()
-		many := make([]string, replica.MaxAlso)
-		for i := range many {
-			many[i] = "none"
+		q := replica.Query{Key: "k"}
+		a, _ := p.read(q)
+		q.Version = a.Version
+		body := wire.Marshal(&q)
+		const more = 100
+		codes := make(map[wire.Code]int) // the stream's goroutine counts
+		var ids []uint64
+		for i := range term.MaxReads + more {
+			id, err := p.Begin(wire.Read, body, func(f wire.Frame, err error) { codes[f.Code]++ })
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+			if i%1024 == 0 {
+				synctest.Wait()
+			}
 		}
-		for _, tt := range []struct {
-			reads, most int
-			also        []string
-		}{
-			{term.MaxReads + 100, term.MaxReads, nil},
-			{100, term.MaxReadKeys / (replica.MaxAlso + 1), many},
-		} {
-			q := replica.Query{Key: "k", Also: tt.also}
+		synctest.Wait()
+		if n := s.Term().Watching("k"); n != term.MaxReads || codes[wire.CodeBusy] != more {
+			t.Errorf("%d of %d reads wait, verdicts %v", n, term.MaxReads+more, codes)
+		}
+		none := sid(9)
+		if f := p.ask(wire.Beat, none[:]); f.Code != wire.CodeNoSession {
+			t.Errorf("beat: %v", f.Code)
+		}
+		for i, id := range ids {
+			if err := p.Notify(wire.Cancel, wire.Marshal(id)); err != nil {
+				t.Fatal(err)
+			}
+			if i%1024 == 0 {
+				synctest.Wait()
+			}
+		}
+		synctest.Wait()
+		if n := s.Term().Watched(); n > 0 {
+			t.Errorf("%d are watched for nobody", n)
+		}
+		// The stream counts a request until the request is answered.
+		if n := codes[wire.CodeNotLeader]; n != term.MaxReads {
+			t.Errorf("%d of %d cancelled reads were answered", n, term.MaxReads)
+		}
+		p.read(replica.Query{Key: "k"})
+	})
+}
+
+// A read that waits takes few bytes more than the budget of its member is charged.
+func TestAWaitingReadTakesFewBytes(t *testing.T) {
+	onStageWith(t, termtest.Config{TTL: ttl}, func(s *stage) {
+		p := s.connect()
+		const reads = 8192
+		heap := func() int64 {
+			synctest.Wait()
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before := heap()
+		for i := range reads {
+			q := replica.Query{Key: fmt.Sprint("key", i), Group: fmt.Sprint("group", i)}
 			a, _ := p.read(q)
 			q.Version = a.Version
-			body := wire.Marshal(&q)
-			codes := make(map[wire.Code]int) // the stream's goroutine counts
-			var ids []uint64
-			for i := range tt.reads {
-				id, err := p.Begin(wire.Read, body, func(f wire.Frame, err error) { codes[f.Code]++ })
-				if err != nil {
-					t.Fatal(err)
-				}
-				ids = append(ids, id)
-				if i%1024 == 0 {
-					synctest.Wait()
-				}
+			if _, err := p.Begin(wire.Read, wire.Marshal(&q), func(wire.Frame, error) {}); err != nil {
+				t.Fatal(err)
 			}
-			synctest.Wait()
-			if n := s.Term().Watching("k"); n != tt.most || codes[wire.CodeBusy] != tt.reads-tt.most {
-				t.Errorf("%d of %d reads wait, verdicts %v", n, tt.reads, codes)
-			}
-			none := sid(9)
-			if f := p.ask(wire.Beat, none[:]); f.Code != wire.CodeNoSession {
-				t.Errorf("beat: %v", f.Code)
-			}
-			for i, id := range ids {
-				if err := p.Notify(wire.Cancel, wire.Marshal(id)); err != nil {
-					t.Fatal(err)
-				}
-				if i%1024 == 0 {
-					synctest.Wait()
-				}
-			}
-			synctest.Wait()
-			if n := s.Term().Watched(); n > 0 {
-				t.Errorf("%d are watched for nobody", n)
-			}
-			// The stream counts a request until the request is answered.
-			if n := codes[wire.CodeNotLeader]; n != tt.most {
-				t.Errorf("%d of %d cancelled reads were answered", n, tt.most)
-			}
-			p.read(replica.Query{Key: "k"})
+		}
+		// Both ends of the stream are here, and the member's takes some 200 bytes.
+		if each := (heap() - before) / reads; each > 1500 {
+			t.Errorf("a read that waits takes %d bytes", each)
+		} else {
+			t.Logf("a read that waits takes %d bytes", each)
 		}
 	})
 }

@@ -2,7 +2,9 @@ package term
 
 import (
 	"context"
+	"iter"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -16,23 +18,23 @@ type watches struct {
 	changes changes
 
 	mu       sync.Mutex
-	keys     map[string]map[*watch]struct{}             // by key
-	groups   map[string]map[*watch]struct{}             // by group
-	prefixes map[string]map[*watch]struct{}             // by prefix
-	sessions map[machine.SessionRef]map[*watch]struct{} // by the session whose end is awaited
-	lengths  map[int]int                                // number of prefixes of each length
-	dirty    map[*watch]struct{}                        // registered since run looked last
-	looks    uint64                                     // of run, so far
+	keys     map[string]*place             // by key
+	groups   map[string]*place             // by group
+	prefixes map[string]*place             // by prefix
+	sessions map[machine.SessionRef]*place // by the session whose end is awaited
+	lengths  map[int]int                   // number of prefixes of each length
+	dirty    map[*watch]struct{}           // registered since run looked last
+	looks    uint64                        // of run, so far
 	ended    bool
 }
 
-// A watch is a read waiting for changes of keys and of a group, a scan waiting for changes of
+// A watch is a read waiting for changes of a key and of a group, a scan waiting for changes of
 // the keys with a prefix, or a read waiting for the end of a session.
 type watch struct {
-	session machine.SessionRef // zero: keys or prefix are watched
-	keys    []string           // nil: prefix is watched
-	group   string             // beside keys; empty: none
-	prefix  string
+	subject subject
+	name    string             // the key or the prefix
+	group   string             // beside a key; empty: none
+	session machine.SessionRef // whose end is awaited
 
 	// look returns nil if there is nothing to tell yet, and otherwise the
 	// answering function. Only the goroutine of run calls look.
@@ -42,15 +44,34 @@ type watch struct {
 	// Guarded by watches.mu.
 	waits bool
 	due   uint64 // the look of run for which the watch was taken last
+	at    place  // in keys, prefixes or sessions
+	atToo place  // in groups
+}
+
+// subject says what a watch waits for.
+type subject uint8
+
+const (
+	aKey subject = iota
+	aPrefix
+	aSession
+)
+
+// A place is a watch's place in the list of the watches with the same key, group, prefix or
+// session: an index has the first place of each list. A map for each list would cost the
+// leader three times as much for a read that waits.
+type place struct {
+	of            *watch
+	before, after *place
 }
 
 func newWatches() *watches {
 	return &watches{
 		wake:     wakeup.NewOne(),
-		keys:     make(map[string]map[*watch]struct{}),
-		groups:   make(map[string]map[*watch]struct{}),
-		prefixes: make(map[string]map[*watch]struct{}),
-		sessions: make(map[machine.SessionRef]map[*watch]struct{}),
+		keys:     make(map[string]*place),
+		groups:   make(map[string]*place),
+		prefixes: make(map[string]*place),
+		sessions: make(map[machine.SessionRef]*place),
 		lengths:  make(map[int]int),
 		dirty:    make(map[*watch]struct{}),
 	}
@@ -67,16 +88,19 @@ func (ws *watches) add(w *watch) (cancel func()) {
 	}
 	w.waits = true
 	ws.changes.watched.Add(1) // before the look
-	for _, key := range w.keys {
-		insert(ws.keys, key, w)
+	w.at.of, w.atToo.of = w, w
+	switch w.subject {
+	case aKey:
+		insert(ws.keys, w.name, &w.at)
+	case aPrefix:
+		if insert(ws.prefixes, w.name, &w.at) {
+			ws.lengths[len(w.name)]++
+		}
+	case aSession:
+		insert(ws.sessions, w.session, &w.at)
 	}
 	if w.group != "" {
-		insert(ws.groups, w.group, w)
-	}
-	if w.awaitsEnd() {
-		insert(ws.sessions, w.session, w)
-	} else if w.keys == nil && insert(ws.prefixes, w.prefix, w) {
-		ws.lengths[len(w.prefix)]++
+		insert(ws.groups, w.group, &w.atToo)
 	}
 	ws.dirty[w] = struct{}{}
 	ws.mu.Unlock()
@@ -100,39 +124,62 @@ func (ws *watches) remove(w *watch) bool {
 	w.waits = false
 	ws.changes.watched.Add(-1)
 	delete(ws.dirty, w)
-	for _, key := range w.keys {
-		erase(ws.keys, key, w)
+	switch w.subject {
+	case aKey:
+		erase(ws.keys, w.name, &w.at)
+	case aPrefix:
+		if n := len(w.name); erase(ws.prefixes, w.name, &w.at) {
+			if ws.lengths[n]--; ws.lengths[n] == 0 {
+				delete(ws.lengths, n)
+			}
+		}
+	case aSession:
+		erase(ws.sessions, w.session, &w.at)
 	}
 	if w.group != "" {
-		erase(ws.groups, w.group, w)
+		erase(ws.groups, w.group, &w.atToo)
 	}
-	if w.awaitsEnd() {
-		erase(ws.sessions, w.session, w)
-	} else if n := len(w.prefix); w.keys == nil && erase(ws.prefixes, w.prefix, w) {
-		if ws.lengths[n]--; ws.lengths[n] == 0 {
-			delete(ws.lengths, n)
+	return true
+}
+
+// insert puts p first in the list of key, and reports whether the list was empty.
+func insert[K comparable](lists map[K]*place, key K, p *place) (first bool) {
+	p.after = lists[key]
+	lists[key] = p
+	if p.after == nil {
+		return true
+	}
+	p.after.before = p
+	return false
+}
+
+// erase takes p off the list of key, and reports whether the list is empty now.
+func erase[K comparable](lists map[K]*place, key K, p *place) (last bool) {
+	switch {
+	case p.before != nil:
+		p.before.after = p.after
+	case p.after != nil:
+		lists[key] = p.after
+	default:
+		delete(lists, key)
+		return true
+	}
+	if p.after != nil {
+		p.after.before = p.before
+	}
+	p.before, p.after = nil, nil
+	return false
+}
+
+// all yields the watches of the list that begins with p. The yielded watch may be removed.
+func (p *place) all(yield func(*watch) bool) {
+	for p != nil {
+		next := p.after
+		if !yield(p.of) {
+			return
 		}
+		p = next
 	}
-	return true
-}
-
-// insert reports whether w is the first watch of key.
-func insert[K comparable](m map[K]map[*watch]struct{}, key K, w *watch) bool {
-	if m[key] == nil {
-		m[key] = make(map[*watch]struct{})
-	}
-	m[key][w] = struct{}{}
-	return len(m[key]) == 1
-}
-
-// erase reports whether w was the last watch of key.
-func erase[K comparable](m map[K]map[*watch]struct{}, key K, w *watch) bool {
-	delete(m[key], w)
-	if len(m[key]) > 0 {
-		return false
-	}
-	delete(m, key)
-	return true
 }
 
 // changed notes the change of a key.
@@ -156,7 +203,7 @@ func (ws *watches) taken() (due []*watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.looks++
-	take := func(some map[*watch]struct{}) {
+	take := func(some iter.Seq[*watch]) {
 		for w := range some {
 			if w.due != ws.looks {
 				w.due = ws.looks
@@ -164,30 +211,30 @@ func (ws *watches) taken() (due []*watch) {
 			}
 		}
 	}
-	takeAll := func(by map[string]map[*watch]struct{}) {
-		for _, some := range by {
-			take(some)
+	takeAll := func(lists map[string]*place) {
+		for _, list := range lists {
+			take(list.all)
 		}
 	}
-	take(ws.dirty)
+	take(maps.Keys(ws.dirty))
 	ws.dirty = make(map[*watch]struct{})
 	if c.all {
 		takeAll(ws.keys)
 		takeAll(ws.groups)
 		takeAll(ws.prefixes)
-		for _, some := range ws.sessions {
-			take(some)
+		for _, list := range ws.sessions {
+			take(list.all)
 		}
 		return due
 	}
 	for key := range c.keys {
-		take(ws.keys[key])
+		take(ws.keys[key].all)
 	}
 	for name := range c.groups {
-		take(ws.groups[name])
+		take(ws.groups[name].all)
 	}
 	for ref := range c.sessions {
-		take(ws.sessions[ref])
+		take(ws.sessions[ref].all)
 	}
 	// Prefixes are looked up by the few lengths in use. Of many lengths and keys, a look at
 	// each scan is less work.
@@ -203,15 +250,12 @@ func (ws *watches) taken() (due []*watch) {
 			}
 			if _, ok := seen[key[:n]]; !ok {
 				seen[key[:n]] = struct{}{}
-				take(ws.prefixes[key[:n]])
+				take(ws.prefixes[key[:n]].all)
 			}
 		}
 	}
 	return due
 }
-
-// awaitsEnd reports whether w waits for the end of a session.
-func (w *watch) awaitsEnd() bool { return w.session != machine.SessionRef{} }
 
 // sessionEnded notes the end of a session.
 func (ws *watches) sessionEnded(id machine.SessionID) {
@@ -241,21 +285,18 @@ func (ws *watches) run(ctx context.Context) {
 func (ws *watches) close() {
 	ws.mu.Lock()
 	ws.ended = true
-	waiting := make(map[*watch]struct{})
-	for _, by := range []map[string]map[*watch]struct{}{ws.keys, ws.prefixes} {
-		for _, some := range by {
-			maps.Copy(waiting, some)
+	var waiting []*watch
+	for _, lists := range []iter.Seq[*place]{maps.Values(ws.keys), maps.Values(ws.prefixes), maps.Values(ws.sessions)} {
+		for list := range lists {
+			waiting = slices.AppendSeq(waiting, list.all)
 		}
 	}
-	for _, some := range ws.sessions {
-		maps.Copy(waiting, some)
-	}
-	for w := range waiting {
+	for _, w := range waiting {
 		w.waits = false
 	}
 	ws.keys, ws.groups, ws.prefixes, ws.sessions, ws.lengths, ws.dirty = nil, nil, nil, nil, nil, nil
 	ws.mu.Unlock()
-	for w := range waiting {
+	for _, w := range waiting {
 		w.fail(wire.CodeNotLeader)
 	}
 }

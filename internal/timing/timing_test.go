@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -112,7 +113,9 @@ func TestInequalitiesAtEveryTTL(t *testing.T) {
 			{SignOfLife < HoldFind(ttl), "a voter can hear the leader while it keeps a question"},
 			{HoldFind(ttl) <= MostHold, "a voter keeps a question for as long as the asker waits"},
 			{QuorumPatience(ttl) > 2*(2*Election(ttl))+MostBackoff(ttl), "one or two elections are no lost quorum"},
-			{Spread(ttl, 300) <= MostBackoff(ttl) && Spread(ttl, 1_000_000) <= MostBackoff(ttl), "many members dial within half a second"},
+			{Spread(ttl, 300) <= MostBackoff(ttl), "hundreds of members dial within half a second"},
+			{Spread(ttl, 1_000_000) <= max(MostBackoff(ttl), ttl/20), "the dials of any number of members leave time for a beat"},
+			{ttl < 3*time.Minute || Spread(ttl, 9000) == 9*time.Second, "a long TTL lets thousands of members dial one after the other"},
 			{Spread(ttl, 3) <= 3*time.Millisecond, "few members lose no time"},
 		} {
 			if !c.holds {
@@ -128,6 +131,14 @@ func TestInequalitiesAtEveryTTL(t *testing.T) {
 	} {
 		if got := AnswerLimit(ttl); got != want {
 			t.Errorf("AnswerLimit(%v) = %v, want %v", ttl, got, want)
+		}
+	}
+}
+
+func TestNewsAreTogetherInLargeClustersAlone(t *testing.T) {
+	for members, want := range map[int]time.Duration{3: 0, FewMembers: 0, 1000: 50 * time.Millisecond, 1_000_000: Seek} {
+		if got := News(members); got != want {
+			t.Errorf("News(%d) = %v, want %v", members, got, want)
 		}
 	}
 }
@@ -201,6 +212,24 @@ func TestElectionFollowsTheTTL(t *testing.T) {
 	} {
 		if got := Election(c.ttl); got != c.want {
 			t.Errorf("TTL %v: %v, want %v", c.ttl, got, c.want)
+		}
+	}
+}
+
+// A leader tells the number of members, and any number gives a period.
+func TestSpreadOfAnyNumberOfMembers(t *testing.T) {
+	for _, c := range []struct {
+		members int
+		want    time.Duration
+	}{
+		{math.MinInt, time.Millisecond},
+		{0, time.Millisecond},
+		{300, 300 * time.Millisecond},
+		{10_000_000_000_000, 500 * time.Millisecond},
+		{math.MaxInt, 500 * time.Millisecond},
+	} {
+		if got := Spread(10*time.Second, c.members); got != c.want {
+			t.Errorf("%d members: %v, want %v", c.members, got, c.want)
 		}
 	}
 }

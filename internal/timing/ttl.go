@@ -57,9 +57,24 @@ func QuorumPatience(ttl time.Duration) time.Duration {
 // Spread is the period in which so many members, which lose their leader at one
 // moment, begin to dial the next leader or the voters. A millisecond for each
 // member is less than a TLS handshake takes on a slow core, and lets 300 members
-// attach in a third of a second.
+// attach in a third of a second. Thousands of members need a TTL of which a twentieth
+// is long enough. The number is a leader's word, so any number gives a period.
 func Spread(ttl time.Duration, members int) time.Duration {
-	return min(time.Duration(members)*time.Millisecond, MostBackoff(ttl))
+	most := max(MostBackoff(ttl), ttl/20)
+	return time.Duration(max(1, min(members, int(most/time.Millisecond)))) * time.Millisecond
+}
+
+// FewMembers is the number of members up to which gossip tells each change at once.
+const FewMembers = 64
+
+// News is the least time between two tellings of changes among so many members. A
+// reader looks at every member, which takes less than a microsecond for each: so news take
+// a reader less than a fiftieth of a core, however many members come and go.
+func News(members int) time.Duration {
+	if members <= FewMembers {
+		return 0
+	}
+	return min(time.Duration(members)*50*time.Microsecond, Seek)
 }
 
 func within(d, least, most time.Duration) time.Duration { return max(least, min(d, most)) }

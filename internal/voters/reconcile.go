@@ -110,6 +110,7 @@ type Reconciler struct {
 	trials *trials
 	size   size
 	told   wire.VoterSet // as announced last
+	known  int           // processes, as of the last look
 }
 
 // New returns a Reconciler for cfg.Term, which has just begun.
@@ -152,9 +153,26 @@ func (r *Reconciler) Run(ctx context.Context) {
 		case <-proved:
 		case <-r.Raft.ContactChanged():
 		case <-r.Term.Attachments():
+			r.awaitOthers(ctx)
 		case <-r.departing:
 		}
 		t.Stop()
+	}
+}
+
+// awaitOthers waits a moment after an attachment in a large cluster. After an election the
+// members attach one by one, and a look goes over every member.
+func (r *Reconciler) awaitOthers(ctx context.Context) {
+	rest := timing.News(r.known)
+	if rest == 0 {
+		return
+	}
+	t := time.NewTimer(rest)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	case <-r.departing:
 	}
 }
 
@@ -164,6 +182,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 func (r *Reconciler) reconcileVoters(ctx context.Context) (stepped bool, pause time.Duration, err error) {
 	now := time.Now()
 	sc := r.scene(now)
+	r.known = len(sc.sightings)
 	r.forgetLeavers(sc.sightings)
 	servers, candidates := sc.view()
 	r.unlessAgreed(ctx, servers)
@@ -192,7 +211,7 @@ func (r *Reconciler) reconcileVoters(ctx context.Context) (stepped bool, pause t
 		list[i] = candidate{zone: c.Meta.Zone, stable: sc.stable(c)}
 	}
 	g := goal{want: r.size.want(servers, list, now), least: r.Least}
-	r.tell(servers, list, g)
+	r.tell(servers, list, g, sc.sightings)
 	r.answerDeparted(servers)
 	pause = r.Self.Grid.Next(now, timing.Reconcile)
 	if sc.next > 0 {

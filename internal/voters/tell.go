@@ -8,7 +8,7 @@ import (
 )
 
 // tell announces the state of the voters to every member, if the state has changed.
-func (r *Reconciler) tell(servers []server, candidates []candidate, g goal) {
+func (r *Reconciler) tell(servers []server, candidates []candidate, g goal, sightings []member.Sighting) {
 	t := count(servers)
 	set := wire.VoterSet{
 		Term:  r.Term.Number(),
@@ -22,7 +22,7 @@ func (r *Reconciler) tell(servers []server, candidates []candidate, g goal) {
 			continue
 		}
 		v := wire.VoterState{
-			Raft: s.id, Zone: s.zone, Present: s.self || !s.proved && r.present(s.id), Reached: s.up, Current: s.up && s.ready, Leaving: s.leaving,
+			Raft: s.id, Zone: s.zone, Present: s.self || !s.proved && r.present(s.id, sightings), Reached: s.up, Current: s.up && s.ready, Leaving: s.leaving,
 		}
 		if p, err := r.Locate(s.id); err == nil {
 			v.Addr = p.Addr
@@ -37,13 +37,13 @@ func (r *Reconciler) tell(servers []server, candidates []candidate, g goal) {
 
 // present reports whether no proof says that the process behind a raft ID has
 // ended. An ended process with a Dir may come back, and is absent until then.
-func (r *Reconciler) present(id string) bool {
+func (r *Reconciler) present(id string, sightings []member.Sighting) bool {
 	p, err := r.Locate(id)
 	if err != nil {
 		return true // never seen since this process started
 	}
 	name, generation, _ := member.ParseRaftID(id)
-	for _, m := range r.Members() {
+	for _, m := range sightings {
 		if m.Name == name && m.Meta.Generation == generation && m.Alive && !r.Ended(m.Name, m.Boot) {
 			return true
 		}

@@ -46,12 +46,18 @@ func (sc *scene) view() (servers []server, candidates []member.Sighting) {
 		taken[name] = taken[name] || !s.proved
 		servers = append(servers, s)
 	}
+	newest := make(map[string]uint64) // boots of the latest living attached processes, by name
 	for _, m := range sc.sightings {
 		var ok bool
-		if m.Meta, ok = sc.own(m); ok && !taken[m.Name] && sc.mayVote(m) && sc.latest(m) {
+		if m.Meta, ok = sc.own(m); !ok || !m.Alive {
+			continue
+		}
+		newest[m.Name] = max(newest[m.Name], m.Boot)
+		if !taken[m.Name] && sc.mayVote(m) {
 			candidates = append(candidates, m)
 		}
 	}
+	candidates = slices.DeleteFunc(candidates, func(m member.Sighting) bool { return m.Boot < newest[m.Name] })
 	slices.SortStableFunc(candidates, func(a, b member.Sighting) int { return cmp.Compare(a.Boot, b.Boot) })
 	for i := range servers {
 		s := &servers[i]
@@ -176,14 +182,6 @@ func (sc *scene) mayVote(m member.Sighting) bool {
 		m.Meta.Durable == sc.durable &&
 		m.Meta.ReadsFormat() >= sc.format &&
 		!sc.ended(m.Name, m.Boot) && !sc.leaves(m.Name, m.Boot)
-}
-
-// latest reports whether no later process of the member's name lives and is attached.
-func (sc *scene) latest(m member.Sighting) bool {
-	return !slices.ContainsFunc(sc.sightings, func(o member.Sighting) bool {
-		_, ok := sc.own(o)
-		return ok && o.Name == m.Name && o.Boot > m.Boot && o.Alive
-	})
 }
 
 // stable reports whether a candidate has lived for a while. A member that is needed

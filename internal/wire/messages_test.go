@@ -25,12 +25,11 @@ var samples = []any{
 	&VoterSet{Term: 3, Index: 9, Wanted: 5, Voters: []VoterState{{Raft: "ann#1", Addr: "10.0.0.1:7000", Zone: "east", Present: true, Reached: true, Current: true, Leaving: true}}},
 	&DepartRequest{Name: "ann", Boot: 7},
 	&replica.Query{
-		Key: "k", Also: []string{"k/0", "k/1"}, Waiters: 10, Value: true,
+		Key: "k", Waiters: 10, Value: true,
 		Session: machine.SessionID{4}, Seq: 6, Group: "g", Since: 7, Version: 5,
 	},
 	&replica.Answer{
-		Status: filledStatus, Also: []replica.Owner{{Session: machine.SessionID{3}, Token: 4}},
-		Behind: 2, Waits: true, Version: 11,
+		Status: filledStatus, Behind: 2, Waits: true, Version: 11,
 		Group: &machine.GroupStatus{
 			Shards: 64, Next: 128, Version: 10, Settled: true, Drain: 5_000, Grace: 6_000, MaxMoves: 7, Orphans: 8,
 			Callers: []machine.Caller{{
@@ -194,12 +193,9 @@ func decodeLike(m any, b []byte) (any, error) {
 	return got, err
 }
 
-// No Founding and no owner of a key are meaningful, and nothing else may appear in
-// their place.
+// No Founding is meaningful, and nothing else may appear in its place.
 func TestZeroFieldsStayZero(t *testing.T) {
-	messages := []any{
-		&replica.Answer{Also: []replica.Owner{{}, {Session: machine.SessionID{3}, Token: 4}}, Version: 11},
-	}
+	messages := []any{&replica.Answer{Version: 11}}
 	for _, m := range samples {
 		messages = append(messages, reflect.New(reflect.TypeOf(m).Elem()).Interface())
 	}
