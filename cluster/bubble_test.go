@@ -300,7 +300,7 @@ func (b *bubble) open(n *Node, id byte) {
 
 // opening returns the Open of a session on n, with the TTL of n's configuration.
 func opening(n *Node, id byte) machine.Open {
-	return machine.Open{Session: sid(id), Client: fmt.Sprint("c", id), Node: n.Name(), Boot: n.self.Boot, TTL: uint64(n.cfg.TTL.Milliseconds())}
+	return machine.Open{Session: sid(id), Client: fmt.Sprint("c", id), Node: n.Name(), Boot: n.self.Boot, Dir: n.link.Dir(), TTL: uint64(n.cfg.TTL.Milliseconds())}
 }
 
 // acquire asks for a key by a session on n. The token is 0 if the session waits.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/auth"
+	"github.com/wardmote/wardmote/internal/gossip"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/proof"
@@ -62,6 +63,39 @@ func TestAGoodbyeNeedsANameOrTheVoterRole(t *testing.T) {
 		n.answerGoodbye(&port.Conn{Hello: port.Hello{From: v}, Proved: row.proved}, &stream.Request{Frame: wire.Frame{Type: wire.Goodbye, Body: body}})
 		if n.proof.Ended(v.Name, v.Boot) != row.counts || (n.self.Refused.Counts()[refused.Role] == 0) != row.counts {
 			t.Errorf("%+v: ended %t", row.proved, n.proof.Ended(v.Name, v.Boot))
+		}
+	}
+}
+
+// A process that answers a dial in a voter's name, with a later boot, ends no process by the
+// claim under a certificate without a name and without the voter role: at the voter's address or
+// at another one, and also in a refusal.
+func TestALaterProcessNeedsANameOrTheVoterRole(t *testing.T) {
+	for _, row := range []struct {
+		proved auth.Identity
+		counts bool
+	}{
+		{auth.Identity{}, false}, {auth.Identity{Name: "v"}, true}, {auth.Identity{Voter: true}, true},
+	} {
+		for _, refuses := range []bool{false, true} {
+			n := &Node{}
+			n.self.Refused = refused.New(slog.New(slog.DiscardHandler))
+			n.proof = proof.New(proof.Config{Ended: func(string, uint64) {}, Members: func() []member.Sighting { return nil }})
+			n.gossip = gossip.New(gossip.Config{})
+			met := func(boot uint64, proved auth.Identity, refuses bool) {
+				var err error
+				peer := port.Peer{Name: "v", Boot: boot}
+				c := &port.Conn{Remote: peer, Advertised: "a:1", Proved: proved}
+				if refuses {
+					c, err = nil, &port.RefusedError{Status: port.StatusRefused, Peer: peer, Advertised: "a:1", Claimed: proved.Name == "" && !proved.Voter}
+				}
+				n.noteHandshake(time.Now(), "a:1", c, err)
+			}
+			met(7, auth.Identity{Voter: true}, false)
+			met(8, row.proved, refuses)
+			if got := n.proof.Ended("v", 7); got != row.counts {
+				t.Errorf("%+v, refuses %t: ended %t", row.proved, refuses, got)
+			}
 		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/wardmote/wardmote/internal/stream"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wakeup"
+	"github.com/wardmote/wardmote/internal/wire"
 )
 
 func init() {
@@ -38,6 +39,7 @@ type Node struct {
 	self member.Self
 
 	record   *identity.Store
+	dirKey   *wire.DirKey       // of the record; nil: no later process can free the sessions of this one
 	keyring  *auth.Keyring      // nil without secrets
 	certs    *auth.Certificates // nil without TLS
 	rekeying sync.Mutex         // one SetSecrets at a time

@@ -29,9 +29,17 @@ import (
 // table refuse new ones, since an Open may still lie in a buffer: see
 // machine.Forget. Where one of the conditions does not hold, the TTL decides.
 //
-// A member without a Dir frees nothing. A later process of the name proves nothing
-// about the earlier process: no lock excludes either of the two, and a second
-// process may have the name by mistake.
+// This process is believed because it has the directory, and not because of its name, which
+// every holder of a shared secret can take. The record has a random key. The
+// sessions of every process carry the ID of the key that its directory had, and the
+// leader takes a Forget only on a stream that has proved to have the key: see wire.DirKey.
+// The key is drawn anew with each boot of the host, since no earlier session can be
+// freed by it then: so a directory copied to another host soon has a key of its own, and the
+// key in an old copy is of no use.
+//
+// A member without a Dir has no such key, and frees nothing. A later process of the name
+// proves nothing about the earlier process: no lock excludes either of the two, and a
+// second process may have the name by mistake.
 
 // maxPast is the number of earlier processes remembered: processes dead before
 // freeing their own past. Sessions of any more expire.
@@ -39,22 +47,27 @@ const maxPast = 16
 
 // beginLife takes the place of the member's last process in the record, before
 // this process can open a session. From then on the record has the earlier
-// processes with sessions for this process to end.
+// processes with sessions for this process to end, and the key that this process's
+// sessions are bound to.
 func (n *Node) beginLife() error {
 	if !n.record.Durable() {
 		return nil
 	}
 	host := n.cfg.hostBoot()
-	return n.record.Update(func(r *identity.Record) {
+	err := n.record.Update(func(r *identity.Record) {
 		switch {
-		case host == "" || r.Host != host:
-			r.Past = nil
+		case host == "":
+			r.Past, r.Key = nil, nil // no later process can free the sessions of this one
+		case r.Host != host || r.Key.Key() == nil:
+			r.Past, r.Key = nil, wire.NewDirSeed()
 		case r.Boot != 0:
 			r.Past = append(slices.Clone(r.Past), identity.Life{Boot: r.Boot, Addr: r.Addr})
 			r.Past = r.Past[max(0, len(r.Past)-maxPast):]
 		}
 		r.Boot, r.Addr, r.Host = n.self.Boot, n.self.Addr, host
 	})
+	n.dirKey = n.record.Get().Key.Key()
+	return err
 }
 
 // freePast ends the sessions of this member's earlier processes, as soon as a
@@ -73,7 +86,7 @@ func (n *Node) freeLife(life identity.Life) {
 			"boot", life.Boot, "address", life.Addr, "next", "give each process a Dir of its own, never a copy")
 		return
 	}
-	out, err := n.link.Propose(n.ctx, machine.Forget{Node: n.self.Name, Boot: life.Boot})
+	out, err := n.link.Propose(n.ctx, machine.Forget{Node: n.self.Name, Boot: life.Boot, Dir: n.dirKey.ID()})
 	if err != nil || out.Code != machine.OK {
 		n.self.Log.Debug("locks of an earlier process not freed", "boot", life.Boot, "code", out.Code, "error", err)
 		return

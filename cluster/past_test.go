@@ -1,14 +1,20 @@
 package cluster
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/auth"
 	"github.com/wardmote/wardmote/internal/identity"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/port"
+	"github.com/wardmote/wardmote/internal/refused"
+	"github.com/wardmote/wardmote/internal/wire"
 )
 
 // killHolder has a follower hold a key, lets a waiter of another member queue up,
@@ -181,31 +187,169 @@ func TestWhoAnswersAsAProcess(t *testing.T) {
 	})
 }
 
-// Only a later process of the very member may forget a process.
+// Only a later process with the very directory may forget a process.
 func TestOnlyTheMemberItselfForgets(t *testing.T) {
+	t.Parallel() // waits for the disk
+	dir := t.TempDir()
 	inBubble(t, func(b *bubble) {
 		b.thieves = true
-		b.form()
+		b.form(inDir(dir))
 		leader, n := b.leader(), b.followers()[0]
 		b.hold(n, 1, "k")
 		stop := b.beat(n, 1)
+		own := func(n *Node) machine.DirID { return n.dirKey.ID() }
 		for _, c := range []struct {
 			from *Node
 			cmd  machine.Forget
 		}{
-			{leader, machine.Forget{Node: n.Name(), Boot: n.self.Boot}},
-			{b.followers()[1], machine.Forget{Node: n.Name(), Boot: 1}},
-			{n, machine.Forget{Node: n.Name(), Boot: n.self.Boot}},
-			{n, machine.Forget{Node: n.Name(), Boot: n.self.Boot + 1}},
-			{n, machine.Forget{Node: leader.Name(), Boot: 1}},
+			{leader, machine.Forget{Node: n.Name(), Boot: n.self.Boot, Dir: own(n)}},
+			{leader, machine.Forget{Node: n.Name(), Boot: n.self.Boot, Dir: own(leader)}},
+			{b.followers()[1], machine.Forget{Node: n.Name(), Boot: 1, Dir: own(n)}},
+			{n, machine.Forget{Node: n.Name(), Boot: n.self.Boot, Dir: own(n)}},
+			{n, machine.Forget{Node: n.Name(), Boot: n.self.Boot + 1, Dir: own(n)}},
+			{n, machine.Forget{Node: leader.Name(), Boot: 1, Dir: own(n)}},
+			{n, machine.Forget{Node: n.Name(), Boot: 1, Dir: own(leader)}},
+			{n, machine.Forget{Node: n.Name(), Boot: 1}},
+			{leader, machine.Forget{Node: leader.Name(), Boot: 1, Dir: own(n)}},
 		} {
 			if _, err := c.from.link.Propose(b.within(5*time.Second), c.cmd); !errors.Is(err, ErrVersion) { // a bad request
 				t.Errorf("%s: %+v: %v", c.from.Name(), c.cmd, err)
 			}
 		}
-		b.propose(n, machine.Forget{Node: n.Name(), Boot: n.self.Boot - 1})
+		b.propose(n, machine.Forget{Node: n.Name(), Boot: n.self.Boot - 1, Dir: own(n)})
 		if err := stop(); err != nil {
 			t.Errorf("the session ended: %v", err)
+		}
+	})
+}
+
+// oneCertificate gives all members one certificate, which names none.
+func oneCertificate(ca *certifier) safe {
+	one := tls.Certificate(*ca.issue("wardmote://test/any"))
+	change := func(c *Config) {
+		c.Security.TLS = &tls.Config{RootCAs: ca.roots, Certificates: []tls.Certificate{one}}
+		c.Security.Identity = func(*x509.Certificate) (string, Role, error) { return "", RoleVoter, nil }
+	}
+	return safe{"shared", change, func(p port.Peer, _ bool) (auth.Method, error) {
+		cfg := Config{Name: p.Name, Cluster: "test"}
+		change(&cfg)
+		return cfg.certificates()
+	}, false}
+}
+
+// While a member has no stream to the leader, a stranger with the secret, or with the
+// certificate of all members, poses as a later process of the member's name: without a
+// directory, with one of its own, and with the proof that a false leader was shown. The
+// sessions of the member live until their TTL, and the member's own next process, with its
+// directory, ends them at once.
+func TestAHolderOfTheSecretForgetsNobody(t *testing.T) {
+	t.Parallel() // waits for the disk
+	for _, mode := range []string{"Secret", "shared"} {
+		t.Run(mode, func(t *testing.T) {
+			dir := t.TempDir()
+			inBubble(t, func(b *bubble) {
+				b.thieves = true
+				s := oneCertificate(newCertifier(b.t))
+				if mode == "Secret" {
+					s = safes(b.t)[1]
+				}
+				name, events, stop := b.killHolder(s.change, inDir(dir), ttl(time.Minute))
+				stored, err := identity.Open(filepath.Join(dir, name), name, "test", true)
+				if err != nil {
+					b.t.Fatal(err)
+				}
+				boot, key := stored.Get().Boot, stored.Get().Key.Key()
+				stored.Close()
+				as := port.Peer{Name: name, Boot: boot + 1}
+				own := wire.NewDirSeed().Key()
+				pose := func(proof func(bound []byte) *wire.DirProof, dir machine.DirID) (code wire.Code, o machine.Outcome) {
+					c, leave, err := b.thief(s, b.leader(), as, as, true)
+					defer leave()
+					if err != nil {
+						b.t.Fatal(err)
+					}
+					bound, err := c.Binding()
+					if err != nil || bound == nil {
+						b.t.Fatalf("no binding: %v", err)
+					}
+					exchange(b.t, c, wire.Attach, 1, wire.Marshal(&wire.AttachRequest{}))
+					if p := proof(bound); p != nil {
+						exchange(b.t, c, wire.Attach, 2, wire.Marshal(&wire.AttachRequest{Dir: p}))
+					}
+					f, _ := exchange(b.t, c, wire.Propose, 3, machine.EncodeCommand(machine.Forget{Node: name, Boot: boot, Dir: dir}))
+					if f.Code == wire.CodeOK {
+						o, err = machine.DecodeOutcome(f.Body)
+					}
+					return f.Code, o
+				}
+				none := func([]byte) *wire.DirProof { return nil }
+				before := b.leader().self.Refused.Counts()[refused.Session]
+				for attempt, code := range map[string]wire.Code{
+					"without a directory": func() wire.Code { c, _ := pose(none, machine.DirID{}); return c }(),
+					"by its ID alone":     func() wire.Code { c, _ := pose(none, key.ID()); return c }(),
+					"with another's key":  func() wire.Code { c, _ := pose(own.Prove, key.ID()); return c }(),
+					"with a proof that a false leader was shown": func() wire.Code {
+						c, _ := pose(func([]byte) *wire.DirProof { return key.Prove([]byte("elsewhere")) }, key.ID())
+						return c
+					}(),
+				} {
+					if code != wire.CodeBad {
+						b.t.Errorf("%s: %v", attempt, code)
+					}
+				}
+				if n := b.leader().self.Refused.Counts()[refused.Session] - before; n < 4 {
+					b.t.Errorf("%d refusals are counted", n)
+				}
+				if code, o := pose(own.Prove, own.ID()); code != wire.CodeOK || o.Code != machine.OK {
+					b.t.Errorf("with its own directory: %v, %+v", code, o)
+				}
+				time.Sleep(30 * time.Second)
+				b.tables(func(node string, m *machine.State) {
+					if node != name && !m.Opened(sid(1)) {
+						b.t.Errorf("%s: the session has ended before its TTL", node)
+					}
+				})
+				b.served(b.start(name, s.change, inDir(dir), ttl(time.Minute)))
+				if took := b.granted(events, 10*time.Second); took > time.Second {
+					b.t.Errorf("granted %v after the restart was attached", took)
+				}
+				if err := stop(); err != nil {
+					b.t.Errorf("another session ended: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// The key of a directory lasts as long as the earlier processes that it can free: a boot of the
+// host, or a host without a boot ID, ends it.
+func TestTheKeyOfADirectoryLastsAsLongAsItsHostRuns(t *testing.T) {
+	t.Parallel() // waits for the disk
+	dir := t.TempDir()
+	inBubble(t, func(b *bubble) {
+		on := func(host string) (id machine.DirID, past int) {
+			n := b.start("n1", alone, inDir(dir), func(c *Config) { c.hostBoot = func() string { return host } })
+			id, past = n.dirKey.ID(), len(n.record.Get().Past)
+			b.crash("n1")
+			return id, past
+		}
+		first, _ := on("one")
+		if again, past := on("one"); again != first || again == (machine.DirID{}) || past != 1 {
+			b.t.Errorf("the same host: another key: %t, past %d", again != first, past)
+		}
+		other, past := on("two")
+		if other == first || other == (machine.DirID{}) || past != 0 {
+			b.t.Errorf("another host: the same key: %t, past %d", other == first, past)
+		}
+		if none, past := on(""); none != (machine.DirID{}) || past != 0 {
+			b.t.Errorf("no boot ID: key %x, past %d", none, past)
+		}
+		if fresh, past := on("two"); fresh == other || fresh == (machine.DirID{}) || past != 0 {
+			b.t.Errorf("a boot ID again: the same key: %t, past %d", fresh == other, past)
+		}
+		memory := b.start("n2", thin)
+		if memory.dirKey != nil || memory.link.Dir() != (machine.DirID{}) {
+			b.t.Error("a member in memory has the key of a directory")
 		}
 	})
 }

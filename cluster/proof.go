@@ -50,7 +50,10 @@ func (n *Node) newProof() *proof.Prover {
 }
 
 // noteHandshake tells the prover who has answered a dial, and returns the answerer;
-// its boot is 0 if nobody of this cluster has answered.
+// its boot is 0 if nobody of this cluster has answered. Under a certificate without a name and
+// without the voter role the answerer is a claim: a later process of a voter's name would
+// cost the voter its vote at the next dial that fails. So the prover is not told, and the
+// claim can show at most that a process lives.
 func (n *Node) noteHandshake(begun time.Time, addr string, c *port.Conn, err error) (who member.Process) {
 	var refused *port.RefusedError
 	switch {
@@ -61,7 +64,9 @@ func (n *Node) noteHandshake(begun time.Time, addr string, c *port.Conn, err err
 	default:
 		return who
 	}
-	n.proof.Answered(begun, addr, who)
+	if claimed := refused != nil && refused.Claimed || err == nil && c.Proved.Name == "" && !c.Proved.Voter; !claimed {
+		n.proof.Answered(begun, addr, who)
+	}
 	if err == nil {
 		n.gossip.Met(who.Name, who.Boot, c.Proved.Voter, addr)
 	}

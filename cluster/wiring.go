@@ -241,6 +241,7 @@ func (n *Node) newLink() *link.Link {
 	return link.New(link.Config{
 		Self:    n.self,
 		Signer:  cmp.Or(n.cfg.signer, wire.NewKeySigner()),
+		Dir:     n.dirKey,
 		TTL:     n.cfg.TTL,
 		Cluster: n.founding.Cluster,
 		Leading: func() link.Leader {

@@ -138,6 +138,7 @@ func (c *Client) openSession(ctx context.Context) (*session, error) {
 			Client:  c.name(),
 			Node:    c.rep.Member(),
 			Boot:    c.rep.Boot(),
+			Dir:     c.rep.Dir(),
 			TTL:     uint64(ttl / time.Millisecond),
 			Meta:    c.meta,
 		})

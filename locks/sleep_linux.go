@@ -13,8 +13,9 @@ import (
 func newSleepCounter() func(now time.Time) time.Duration { return new(sleepCounter).read }
 
 // sleepCounter remembers the latest exact reading. The kernel is asked for one clock instead
-// of three as long as nothing has happened since: an Acquire of a sticky key reads the
-// clocks and does little else.
+// of three as long as nothing has happened since, and for none within sleepRoom: an Acquire of
+// a sticky key reads the clocks and does little else, and a busy client reads them 100,000
+// times a second.
 type sleepCounter struct{ last atomic.Pointer[sleepReading] }
 
 // sleepReading is an exact reading: boot was read no later than at.
@@ -22,16 +23,33 @@ type sleepReading struct {
 	at    time.Time     // of package time
 	boot  time.Duration // CLOCK_BOOTTIME
 	slept time.Duration
+
+	awake atomic.Int64 // nanoseconds since at: until then the host has not slept
 }
+
+// sleepRoom is what CLOCK_MONOTONIC, which stands still during a sleep, at least moves
+// between two instructions of a process if a sleep is between them: to go to sleep, a host
+// stops all threads of all processes, then its devices, then its other processors, and wakes
+// them one after the other. Each of these alone takes longer.
+const sleepRoom = 50 * time.Microsecond
 
 // read returns the sleep so far.
 func (c *sleepCounter) read(now time.Time) time.Duration {
-	if last := c.last.Load(); last != nil && last.stillTrue(now, clock(unix.CLOCK_BOOTTIME)) {
-		return last.slept
+	if last := c.last.Load(); last != nil {
+		passed := now.Sub(last.at)
+		if passed-time.Duration(last.awake.Load()) < sleepRoom {
+			return last.slept
+		}
+		if last.stillTrue(now, clock(unix.CLOCK_BOOTTIME)) {
+			last.awake.Store(int64(passed))
+			return last.slept
+		}
 	}
 	slept, boot, exact := readSleep()
 	if exact {
-		c.last.Store(&sleepReading{at: time.Now(), boot: boot, slept: slept})
+		r := &sleepReading{at: time.Now(), boot: boot, slept: slept}
+		r.awake.Store(int64(-sleepRoom)) // the host may have slept between boot and at
+		c.last.Store(r)
 	}
 	return slept
 }

@@ -3,6 +3,8 @@ package locks
 import (
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A sleep of the host is seen at the next look, and a pause of the thread is looked at again.
@@ -25,10 +27,43 @@ func TestSleepReadingIsStillTrue(t *testing.T) {
 			t.Errorf("%s: %v", test.claim, got)
 		}
 	}
+}
+
+// TestASleepIsSeen: the kernel is asked again unless the last answer has just come.
+func TestASleepIsSeen(t *testing.T) {
+	for _, test := range []struct {
+		claim     string
+		at, awake time.Duration
+		asked     bool
+	}{
+		{"at once", 0, 0, false},
+		{"before the answer", 0, time.Second, false},
+		{"no room for a sleep", sleepRoom - 1, 0, false},
+		{"room for a sleep", sleepRoom, 0, true},
+		{"no room since the last answer", time.Second + sleepRoom - 1, time.Second, false},
+		{"room since the last answer", time.Second + sleepRoom, time.Second, true},
+	} {
+		var c sleepCounter
+		at := time.Now()
+		r := &sleepReading{at: at, boot: clock(unix.CLOCK_BOOTTIME) - time.Hour, slept: 2 * time.Hour} // a sleep of an hour since
+		r.awake.Store(int64(test.awake))
+		c.last.Store(r)
+		if asked := c.read(at.Add(test.at)) != r.slept; asked != test.asked {
+			t.Errorf("%s: asked %t", test.claim, asked)
+		}
+	}
+	// A first answer is followed by a question at once.
+	var first sleepCounter
+	first.read(time.Now())
+	r := first.last.Load()
+	if passed := time.Duration(-r.awake.Load()); passed < sleepRoom {
+		t.Errorf("no question for %v", sleepRoom-passed)
+	}
+	// An answer that shows no sleep counts until the moment of the question.
 	var c sleepCounter
-	c.read(time.Now())
-	c.last.Load().slept, c.last.Load().boot = time.Hour, c.last.Load().boot-s // a sleep since
-	if c.read(time.Now()) == time.Hour {
-		t.Error("a sleep was not seen")
+	r = &sleepReading{at: time.Now(), boot: clock(unix.CLOCK_BOOTTIME)}
+	c.last.Store(r)
+	if c.read(r.at.Add(time.Hour)); time.Duration(r.awake.Load()) != time.Hour {
+		t.Errorf("awake until %v", time.Duration(r.awake.Load()))
 	}
 }

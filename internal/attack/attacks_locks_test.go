@@ -50,7 +50,16 @@ var lockAttacks = []attack{
 	}},
 	{name: "forget another's process", run: func(a *attacker) string {
 		v := a.know.process(a.w.victim())
-		return a.commands(machine.Forget{Node: v.Name, Boot: v.Boot})
+		return a.commands(machine.Forget{Node: v.Name, Boot: v.Boot}, machine.Forget{Node: v.Name, Boot: v.Boot, Dir: ownDir.ID()})
+	}},
+	{name: "pose as a later process of another's name", settle: 2 * time.Second, run: func(a *attacker) string {
+		v := a.know.process(a.w.victim())
+		for _, c := range []machine.Forget{{}, {Dir: ownDir.ID()}} {
+			if o, err := a.forget(v, ownDir, c.Dir); err == nil && o.Code == machine.OK {
+				return "sessions ended"
+			}
+		}
+		return ""
 	}},
 	{name: "a leader's own commands", run: func(a *attacker) string {
 		return a.commands(machine.LeaderStart{Term: a.know.term + 9}, machine.Found{Cluster: [16]byte{9}, Floor: 1 << 52, TTL: 1},

@@ -45,6 +45,7 @@ type settings struct {
 	Secrets                    [][]byte
 	CA, Cert, Key              []byte // PEM; empty: no TLS
 	Insecure                   bool
+	Shared                     bool // the certificate is that of all members, and names none
 }
 
 func (s settings) config() (cluster.Config, error) {
@@ -62,6 +63,9 @@ func (s settings) config() (cluster.Config, error) {
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(s.CA)
 		cfg.Security.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, ClientCAs: pool}
+		if s.Shared {
+			cfg.Security.Identity = func(*x509.Certificate) (string, cluster.Role, error) { return "", cluster.RoleVoter, nil }
+		}
 	}
 	return cfg, nil
 }

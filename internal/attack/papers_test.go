@@ -31,10 +31,11 @@ const (
 	withSecret mode = "Secret"
 	withTLS    mode = "TLS"
 	withBoth   mode = "both"
+	withShared mode = "TLS, one certificate" // no column of the matrix: a member is every member
 )
 
 func (m mode) secret() bool { return m == withSecret || m == withBoth }
-func (m mode) tls() bool    { return m == withTLS || m == withBoth }
+func (m mode) tls() bool    { return m == withTLS || m == withBoth || m == withShared }
 
 // papers are the secrets and certificates of a town, with the papers of its attackers.
 type papers struct {
@@ -71,6 +72,9 @@ func (p *papers) equip(s *settings, i int) {
 	}
 	if p.mode.tls() {
 		s.CA, s.Cert, s.Key = p.ca.pem, p.members[i].cert, p.members[i].key
+	}
+	if p.mode == withShared {
+		s.Cert, s.Key, s.Shared = p.members[0].cert, p.members[0].key, true
 	}
 }
 
@@ -202,6 +206,10 @@ func (p *papers) openers(t *testing.T, who string) []opener {
 	case member:
 		if p.mode == withSecret {
 			return []opener{secretOpener(p.secret, clusterName)}
+		}
+		if p.mode == withShared {
+			cfg := p.members[0].client(protocols...)
+			return []opener{func(c net.Conn, _ peer) (net.Conn, error) { return handshake(c, cfg) }}
 		}
 		return []opener{with(p.ca, subject{uri: memberURI(intruder.Name)})}
 	}

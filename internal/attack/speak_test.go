@@ -273,7 +273,10 @@ func newSession() (key sessionKey, id machine.SessionID) {
 var ownKeys = wire.NewKeySigner()
 
 // proof makes ownKeys count on the stream, as every member's keys must be made to.
-func (t *talk) proof() *wire.KeyProof {
+func (t *talk) proof() *wire.KeyProof { return ownKeys.Prove(t.binding()) }
+
+// binding returns the bytes that bind a proof to the stream; nil without TLS.
+func (t *talk) binding() []byte {
 	c, ok := t.Conn.(*tls.Conn)
 	if !ok {
 		return nil
@@ -283,7 +286,16 @@ func (t *talk) proof() *wire.KeyProof {
 	if err != nil {
 		return nil
 	}
-	return ownKeys.Prove(binding)
+	return binding
+}
+
+// showDir proves on the stream to have the directory of a key.
+func (t *talk) showDir(proof *wire.DirProof) {
+	body, err := msgpack.Marshal(map[string]any{"Dir": proof})
+	if err != nil {
+		panic(err)
+	}
+	_, _ = t.call(wire.Attach, body)
 }
 
 // attachBody attaches to sessions by their IDs alone: the attacker has learnt IDs, and

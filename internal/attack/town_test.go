@@ -35,6 +35,7 @@ const (
 type town struct {
 	t      *testing.T
 	mode   mode
+	ttl    time.Duration // of the members
 	papers *papers
 	addrs  []string // bound by the members
 	told   []string // the addresses that members advertise, and that Join lists
@@ -62,7 +63,7 @@ func newTown(t *testing.T, n int, m mode) *town {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Linux: loopback addresses without setup, and /proc")
 	}
-	w := &town{t: t, mode: m, host: watch(t), held: make(map[string]*house)}
+	w := &town{t: t, mode: m, ttl: ttl, host: watch(t), held: make(map[string]*house)}
 	dir := t.TempDir()
 	for i := range n {
 		addr, err := testaddr.Free(testaddr.Host(), nil)
@@ -96,7 +97,7 @@ type house struct {
 // start starts a process of member i. The end of the test kills the process.
 func (w *town) start(i int) *house {
 	w.t.Helper()
-	s := settings{Name: name(i), Bind: w.addrs[i], Dir: w.dirs[i], Join: w.told, InitialSize: min(3, len(w.addrs)), TTL: ttl}
+	s := settings{Name: name(i), Bind: w.addrs[i], Dir: w.dirs[i], Join: w.told, InitialSize: min(3, len(w.addrs)), TTL: w.ttl}
 	if w.told[i] != w.addrs[i] {
 		s.Advertise = w.told[i]
 	}

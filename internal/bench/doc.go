@@ -25,7 +25,8 @@
 // Each turn begins with a run-in that does not count. A sample has the cycles, the
 // latencies, the CPU time of the system's processes, the CPU time of all others, the CPU
 // time stolen by the host's hypervisor, the flushes of the disk and the bytes written. The
-// disk counts flushes of all programs.
+// disk counts the flushes and bytes of all programs, and bytes that a system leaves to the
+// kernel without a flush may count in a later turn.
 //
 // An event, such as the death of a leader, has figures of its own in place of cycles. The
 // time to the next grant begins with the signal. From then on a caller at each living

@@ -21,6 +21,7 @@ type sickDisk struct {
 	mu   sync.Mutex
 	hang chan struct{} // writes wait until hang is closed; nil: no write waits
 	err  error         // the result of writes
+	slow time.Duration // a write takes so long
 }
 
 func (d *sickDisk) set(hang chan struct{}, err error) {
@@ -31,8 +32,9 @@ func (d *sickDisk) set(hang chan struct{}, err error) {
 
 func (d *sickDisk) write(f func() error) error {
 	d.mu.Lock()
-	hang, err := d.hang, d.err
+	hang, err, slow := d.hang, d.err, d.slow
 	d.mu.Unlock()
+	time.Sleep(slow)
 	if hang != nil {
 		<-hang
 	}

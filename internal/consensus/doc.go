@@ -23,6 +23,8 @@
 //     that it leads: see Raft.inquire.
 //   - A leader that lacks committed entries, elected by a false vote, does not lead for
 //     long: see disproved.
+//   - A leader's entries reach its followers' disks while its own disk writes them, and count
+//     as committed when a majority has written them, the leader included: see ahead.
 //   - Raft hears of a snapshot when the snapshot has arrived whole and can be
 //     restored: see spool.
 //   - A leader whose disk does not answer sends no heartbeats, so that the

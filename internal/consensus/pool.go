@@ -49,15 +49,23 @@ func newPool(dial func(string, time.Duration) (net.Conn, error)) *pool {
 
 // get returns an idle stream to the server, or a new one.
 func (p *pool) get(id string) (*dialled, error) {
-	p.mu.Lock()
-	if idle := p.idle[id]; len(idle) > 0 {
-		c := idle[len(idle)-1]
-		p.idle[id] = idle[:len(idle)-1]
-		p.mu.Unlock()
+	if c := p.take(id); c != nil {
 		return c, nil
 	}
-	p.mu.Unlock()
 	return p.dialNew(id)
+}
+
+// take returns an idle stream to the server, or nil.
+func (p *pool) take(id string) *dialled {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	idle := p.idle[id]
+	if len(idle) == 0 {
+		return nil
+	}
+	c := idle[len(idle)-1]
+	p.idle[id] = idle[:len(idle)-1]
+	return c
 }
 
 // dialNew returns a new stream to the server.

@@ -97,7 +97,7 @@ func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.Snap
 				}
 			}
 		}()
-		r.raft, err = raft.NewRaft(cfg, r.fsm, r.trans.told.watch(store), store, snapshots, r.trans)
+		r.raft, err = raft.NewRaft(cfg, r.fsm, r.trans.log(store), store, snapshots, r.trans)
 	}()
 	if err != nil {
 		r.close()

@@ -33,23 +33,26 @@ var ErrDiskStalled = errors.New("cluster: the disk does not answer")
 //   - Each exchange with another server is noted, for the choice of voters.
 //   - A server out of reach does not make raft back off: see reach.
 //   - A message that the server has acknowledged is not sent at once again: see told.
+//   - A leader's entries are sent while the leader's own disk writes them: see ahead.
 //   - A stream that grows old is replaced before it ends: see pool.
 type transport struct {
-	id       string
-	store    *raftstore.Store
-	reach    *reach
-	contacts *contacts
-	told     *told
-	beats    *heartbeats
-	ttl      func() time.Duration // the committed bound of TTLs
-	refused  *refused.Log
-	stream   *stream
-	pool     *pool
-	spool    *spool
-	rules    judge.Raft // this raft, as the judge sees it
-	admitted *admission
-	without  disproved // leaders that this raft does without
-	base     base
+	id        string
+	store     *raftstore.Store
+	reach     *reach
+	contacts  *contacts
+	told      *told
+	ahead     ahead
+	committed func() uint64 // raft's commit index; not called before reach serves
+	beats     *heartbeats
+	ttl       func() time.Duration // the committed bound of TTLs
+	refused   *refused.Log
+	stream    *stream
+	pool      *pool
+	spool     *spool
+	rules     judge.Raft // this raft, as the judge sees it
+	admitted  *admission
+	without   disproved // leaders that this raft does without
+	base      base
 
 	encoded []byte                             // id
 	decoded atomic.Pointer[raft.ServerAddress] // of the latest message
@@ -71,6 +74,8 @@ func newTransport(r *Raft, dir string) *transport {
 	t := &transport{id: r.id, encoded: []byte(r.id), store: r.store, reach: r.reach, contacts: r.contacts, told: newTold(r.cfg.Self.Grid), refused: r.cfg.Self.Refused,
 		consume: make(chan raft.RPC), done: make(chan struct{}), spool: newSpool(dir, r.table.Check)}
 	t.base.store = r.store
+	t.ahead.servers = make(map[raft.ServerID]*aheadServer)
+	t.committed = func() uint64 { return r.raft.CommitIndex() }
 	t.beats, t.ttl = newHeartbeats(t), r.ttl
 	t.stream = newStream(r.id, r.cfg.Dial, t.serve)
 	t.pool = newPool(t.stream.Dial)
@@ -151,8 +156,11 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		if t.store.StalledFor() > timing.StoreStalled {
 			return ErrDiskStalled
 		}
-		began := time.Now()
-		err := again(func() error { return t.exchange(id, args, resp) })
+		var began time.Time
+		err := again(func() (err error) {
+			began, err = t.append(id, args, resp)
+			return err
+		})
 		t.noteExchange(id, args, resp, err)
 		t.told.note(id, args, resp, began, err)
 		return err
@@ -253,12 +261,20 @@ func (t *transport) send(id raft.ServerID, request any) (*dialled, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.conn.SetDeadline(time.Now().Add(timing.RaftIO))
-	if err := c.send(request); err != nil {
-		t.pool.put(c, err)
+	if err := t.sendOn(c, request); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// sendOn sends a request on a stream, or gives the stream back.
+func (t *transport) sendOn(c *dialled, request any) error {
+	c.conn.SetDeadline(time.Now().Add(timing.RaftIO))
+	err := c.send(request)
+	if err != nil {
+		t.pool.put(c, err)
+	}
+	return err
 }
 
 // receive receives the answer on the stream of send, judges the answer, and gives the stream

@@ -25,6 +25,7 @@ func sample() Record {
 		Shunned: []machine.ClusterID{{2}}, Peers: []string{"10.0.0.1:7000", "10.0.0.2:7000"}, Token: 1 << 50,
 		Retired: Retirement{Cluster: [16]byte{3}, Voted: true, Term: 4, Index: 5, Voters: []string{"ann#6"}},
 		Boot:    11, Addr: "10.0.0.3:7000", Host: "a host", Past: []Life{{Boot: 10, Addr: "10.0.0.3:7000"}},
+		Key: bytes.Repeat([]byte{12}, 32),
 	}
 }
 

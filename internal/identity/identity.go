@@ -33,6 +33,8 @@ type Record struct {
 	Addr string // that process's address
 	Host string // HostBoot when that process started
 	Past []Life // earlier processes of the same Host, whose sessions may still be open
+
+	Key wire.DirSeed // of the directory, as long as Host is the same: the sessions of all processes since then carry the key's ID
 }
 
 // Life is an earlier process of the member.

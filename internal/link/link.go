@@ -17,13 +17,14 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// Config is everything a Link needs of its node. Every field must be set. The
+// Config is everything a Link needs of its node. Every field but Dir must be set. The
 // functions may be called from any goroutine and must not block, except Dial.
 type Config struct {
 	Self member.Self
 	TTL  time.Duration // of this member's sessions, until a leader tells the bound
 
 	Signer *wire.KeySigner // of the sessions' keys
+	Dir    *wire.DirKey    // of this member's directory; nil: it has none, and forgets nothing
 
 	// Cluster returns the ID of the cluster, zero while this member is in none.
 	Cluster func() machine.ClusterID
@@ -114,7 +115,7 @@ type Link struct {
 func New(cfg Config) *Link {
 	k := &Link{cfg: cfg, look: wakeup.NewOne(), attached: make(map[machine.SessionID]*attachment)}
 	k.away.lost, k.away.clock = time.Now(), cfg.Self.Clock
-	k.subscriber = &term.Subscriber{Node: cfg.Self.Name, Boot: cfg.Self.Boot, Event: k.deliver, Bound: k.setBound, Voters: func(set wire.VoterSet) { k.votersTold(cfg.Cluster(), set) }}
+	k.subscriber = &term.Subscriber{Node: cfg.Self.Name, Boot: cfg.Self.Boot, Dir: cfg.Dir.ID(), Event: k.deliver, Bound: k.setBound, Voters: func(set wire.VoterSet) { k.votersTold(cfg.Cluster(), set) }}
 	return k
 }
 

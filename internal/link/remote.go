@@ -20,6 +20,7 @@ type remote struct {
 	notices notices
 
 	bound []byte          // binds the proof of the session keys to the stream; nil without TLS
+	dir   *wire.DirKey    // of this member's directory; nil: it has none
 	via   string          // the relaying voter's address; "": the stream is direct
 	renew <-chan struct{} // closed when the stream should be replaced; nil: never
 
@@ -43,6 +44,9 @@ func newRemote(ttl func() time.Duration, alarm func(), via string) *remote {
 }
 
 func (u *remote) Propose(_ *term.Subscriber, cmd machine.Command, done func(machine.Outcome, wire.Code)) (place uint64) {
+	if _, ok := cmd.(machine.Forget); ok {
+		u.showDir()
+	}
 	buf := wire.Buffer()
 	*buf = machine.AppendCommand(*buf, cmd)
 	u.asked()
@@ -206,6 +210,13 @@ func (u *remote) Show(_ *term.Subscriber, fresh ...machine.SessionKey) {
 	for _, req := range attachRequests(u.term, nil, fresh) {
 		u.beginLong(wire.Attach, wire.Marshal(&req), func(wire.Frame) {})
 	}
+}
+
+// showDir proves ahead of a Forget that this member has its directory. As in Show, nobody
+// waits for the answer.
+func (u *remote) showDir() {
+	req := wire.AttachRequest{Term: u.term, Dir: u.dir.Prove(u.bound)}
+	u.beginLong(wire.Attach, wire.Marshal(&req), func(wire.Frame) {})
 }
 
 func (u *remote) Detach(_ *term.Subscriber, id machine.SessionID) {

@@ -21,6 +21,9 @@ func (k *Link) Member() string { return k.cfg.Self.Name }
 // Boot implements replica.Replica.
 func (k *Link) Boot() uint64 { return k.cfg.Self.Boot }
 
+// Dir implements replica.Replica.
+func (k *Link) Dir() machine.DirID { return k.cfg.Dir.ID() }
+
 // Clock implements replica.Replica.
 func (k *Link) Clock() *member.Clock { return k.cfg.Self.Clock }
 

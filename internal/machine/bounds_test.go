@@ -79,10 +79,10 @@ func hostileSteps(t testing.TB) []costly {
 	// A process of one session among those of others.
 	s = table()
 	for i := range 2 * maxLooks {
-		s.Apply(Open{Session: SessionID{1, byte(i), byte(i >> 8), byte(i >> 16)}, Client: "c", Node: "others", Boot: 7, TTL: 5000})
+		s.Apply(Open{Session: SessionID{1, byte(i), byte(i >> 8), byte(i >> 16)}, Client: "c", Node: "others", Boot: 7, Dir: DirID{1}, TTL: 5000})
 	}
-	s.Apply(Open{Session: SessionID{2}, Client: "c", Node: "n", Boot: 6, TTL: 5000})
-	list = append(list, costly{name: "a Forget among many sessions", s: s, c: Forget{Node: "n", Boot: 6}})
+	s.Apply(Open{Session: SessionID{2}, Client: "c", Node: "n", Boot: 6, Dir: DirID{1}, TTL: 5000})
+	list = append(list, costly{name: "a Forget among many sessions", s: s, c: Forget{Node: "n", Boot: 6, Dir: DirID{1}}})
 
 	// Kept keys below each tree of a set.
 	s, _ = keptBelowTrees(t, 60, 800)

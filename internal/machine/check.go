@@ -102,9 +102,9 @@ func (s checker) checkEnded() error {
 	}
 	for i, e := range s.ended {
 		switch {
-		case e.node == "" || !validName(e.node) || e.boot == 0:
-			return broken(10, "process %d of node %q has ended", e.boot, e.node)
-		case i > 0 && s.ended[i-1].node >= e.node:
+		case e.node == "" || !validName(e.node) || e.dir == (DirID{}) || e.boot == 0:
+			return broken(10, "process %d of node %q with directory %x has ended", e.boot, e.node, e.dir)
+		case i > 0 && s.ended[i-1].compare(e.node, e.dir) >= 0:
 			return broken(11, "ended process of %q out of order", e.node)
 		}
 	}
@@ -121,7 +121,7 @@ func (s checker) checkSession(id SessionID, o *session) error {
 		return broken(10, "session %x weighs %+v", id, o.index.weight)
 	case o.ttl < MinTTL || o.ttl > MaxTTL:
 		return broken(10, "session %x has a TTL of %d ms", id, o.ttl)
-	case o.ending == 0 && slices.Contains(s.ended, endedBoot{o.node, o.boot, false}):
+	case o.ending == 0 && slices.Contains(s.ended, endedBoot{o.node, o.dir, o.boot, false}):
 		return broken(12, "session %x is open for an ended process", id)
 	case o.second > s.second || o.second == s.second && o.reserved > s.reserved || o.reserved > MaxReserved/2:
 		return broken(10, "session %x has reserved %d tokens in second %d", id, o.reserved, o.second)
@@ -208,13 +208,13 @@ func (s checker) checkWaiter(key string, r *record, i int) error {
 
 func (s checker) checkGrant(key string, r *record, i int) error {
 	g := &r.holders[i]
-	out := g.Spec.check(g.set)
+	out := g.Spec.check(g.is(markSet))
 	switch {
 	case g.token == 0 || g.token+Token(g.Block) > r.last || g.former >= g.token || g.first > g.former || (g.first == 0) != (g.former == 0):
 		return broken(2, "token %d, %d before, of %q is above the last, %d", g.token, g.former, key, r.last)
 	case i > 0 && r.holders[i-1].token >= g.token:
 		return broken(2, "token %d granted after token %d at %q", g.token, r.holders[i-1].token, key)
-	case (g.ghost != nil) != (g.session == SessionID{}) || g.ghost != nil && (g.Delay == 0 || g.set):
+	case (g.ghost != nil) != (g.session == SessionID{}) || g.ghost != nil && (g.Delay == 0 || g.is(markSet)):
 		return broken(3, "token %d of %q has no session and no delay", g.token, key)
 	case out.Code != 0:
 		return broken(10, "grant with a bad %s at %q: %+v", out.Field, key, g.Spec)
@@ -232,7 +232,7 @@ func (s checker) checkAbove(key string, r *record) error {
 			g := &r.holders[i]
 			for j := range over.holders {
 				h := &over.holders[j]
-				same := h.requestID == g.requestID && h.set && g.set
+				same := h.requestID == g.requestID && h.is(markSet) && g.is(markSet)
 				if treesConflict(h.Tree, h.Mode, &g.Spec) && !same {
 					return broken(1, "%q and %q above it are held under tokens %d and %d", key, p, g.token, h.token)
 				}

@@ -80,7 +80,8 @@ func AppendCommand(dst []byte, c Command) []byte {
 	case Open:
 		b := appendSession(dst, kindOpen, c.Session)
 		b = appendBytes(appendBytes(b, c.Client), c.Node)
-		return appendBytes(appendUvarints(b, c.Boot, c.TTL), c.Meta)
+		b = append(appendUvarints(b, c.Boot), c.Dir[:]...)
+		return appendBytes(appendUvarints(b, c.TTL), c.Meta)
 	case Close:
 		return appendSession(dst, kindClose, c.Session)
 	case Silence:
@@ -117,7 +118,8 @@ func AppendCommand(dst []byte, c Command) []byte {
 	case EndDelay:
 		return appendUvarints(append(dst, kindEndDelay), uint64(c.Token), c.Term)
 	case Forget:
-		return appendUvarints(appendBytes(append(dst, kindForget), c.Node), c.Boot)
+		b := appendUvarints(appendBytes(append(dst, kindForget), c.Node), c.Boot)
+		return append(b, c.Dir[:]...)
 	case SetCapacity:
 		b := appendUvarints(appendSession(dst, kindSetCapacity, c.Session), c.Seq)
 		b = appendFlag(appendUvarints(appendBytes(b, c.Key), uint64(c.Of)), c.Compare)
@@ -209,7 +211,7 @@ func (d *coder) command() Command {
 	case kindBound:
 		return Bound{Term: r.uvarint(), TTL: r.uvarint()}
 	case kindOpen:
-		return Open{Session: r.id(), Client: r.string(), Node: r.string(), Boot: r.uvarint(), TTL: r.uvarint(), Meta: r.string()}
+		return Open{Session: r.id(), Client: r.string(), Node: r.string(), Boot: r.uvarint(), Dir: r.id(), TTL: r.uvarint(), Meta: r.string()}
 	case kindClose:
 		return Close{Session: r.id()}
 	case kindSilence:
@@ -237,7 +239,7 @@ func (d *coder) command() Command {
 	case kindEndDelay:
 		return EndDelay{Token: Token(r.uvarint()), Term: r.uvarint()}
 	case kindForget:
-		return Forget{Node: r.string(), Boot: r.uvarint()}
+		return Forget{Node: r.string(), Boot: r.uvarint(), Dir: r.id()}
 	case kindSetCapacity:
 		return SetCapacity{Session: r.id(), Seq: r.uvarint(), Key: r.string(), Of: r.uint32(), Compare: r.flag(), From: r.uint32(), Seen: r.seqs()}
 	case kindEndSession:

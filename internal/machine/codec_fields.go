@@ -9,6 +9,7 @@ type coder struct {
 	decoding bool
 	in       reader
 	out      []byte
+	refill   func(in *reader) // appends what follows; nil: nothing does
 
 	// Of the record and the grant being decoded.
 	extra extra
@@ -16,6 +17,22 @@ type coder struct {
 }
 
 func newDecoder(b []byte) coder { return coder{decoding: true, in: reader{b: b}} }
+
+// window is more than any element of an image takes, but for a record: of that it is more than
+// each item of its lists takes, and more than the least bytes of all items together. The
+// largest other element is a session with MaxGaps spans.
+const window = 2 << 20
+
+// top makes sure that a decoder whose input comes in pieces has window bytes or all that are
+// left.
+func (c *coder) top() {
+	for c.refill != nil && c.in.err == nil && len(c.in.b) < window {
+		before := len(c.in.b)
+		if c.refill(&c.in); len(c.in.b) == before {
+			return
+		}
+	}
+}
 
 func (c *coder) numbers(values ...*uint64) {
 	for _, v := range values {

@@ -18,8 +18,9 @@ func (h *header) code(c *coder) {
 	c.flag(&h.founded)
 	c.flag(&h.lifted)
 	c.numbers(&h.term, &h.bound, (*uint64)(&h.last), &h.commands, &h.format, &h.at, &h.second, &h.reserved, &h.idles, (*uint64)(&h.forgotten))
-	for i := range elements(c, &h.ended, MaxEnded, 3) {
+	for i := range elements(c, &h.ended, MaxEnded, 3+16) {
 		c.texts(&h.ended[i].node)
+		c.id((*[16]byte)(&h.ended[i].dir))
 		c.numbers(&h.ended[i].boot)
 		c.flag(&h.ended[i].left)
 	}
@@ -58,6 +59,7 @@ func codeSession(c *coder, id *SessionID, v **session) {
 	o := element(c, v)
 	c.id((*[16]byte)(id))
 	c.texts(&o.client, &o.node)
+	c.id((*[16]byte)(&o.dir))
 	c.numbers(&o.boot, &o.ttl, &o.opened)
 	c.texts(&o.meta)
 	c.flag(&o.silent)
@@ -93,9 +95,12 @@ func codeRecord(c *coder, k *record) {
 	f.flag(&k.fade)
 	f.flag(&k.unclean)
 	for i := range list(&f, &k.holders, MaxHolders, minGrant) {
+		c.top()
 		k.holders[i].code(c)
 	}
+	c.top()
 	for i := range list(&f, &k.queue, MaxWaiters+1, minWaiter) { // an upgrade comes on top
+		c.top()
 		k.queue[i].code(c)
 	}
 	integer(&f, &k.capacity)
@@ -112,16 +117,22 @@ func (g *grant) code(c *coder) {
 		c.terms = terms{}
 		g.terms = &c.terms
 	}
-	c.numbers((*uint64)(&g.token), &g.at)
+	at := g.at.ms()
+	c.numbers((*uint64)(&g.token), &at)
+	if c.decoding {
+		if g.at = momentOf(at); at > maxMoment {
+			c.in.fail(errForm)
+		}
+	}
 	f := c.fields()
-	f.flag(&g.set)
-	f.flag(&g.unseen)
-	f.flag(&g.waited)
-	f.flag(&g.contended)
-	f.flag(&g.asked)
-	f.flag(&g.broken)
+	g.codeMark(&f, markSet)
+	g.codeMark(&f, markUnseen)
+	g.codeMark(&f, markWaited)
+	g.codeMark(&f, markContended)
+	g.codeMark(&f, markAsked)
+	g.codeMark(&f, markBroken)
 	hasRev := f.has(g.rev != 0)
-	f.flag(&g.full)
+	g.codeMark(&f, markFull)
 	upgraded := f.has(g.first != 0 || g.former != 0)
 	if f.has(g.ghost != nil) {
 		if c.decoding {
@@ -143,6 +154,13 @@ func (g *grant) code(c *coder) {
 	g.Spec.code(c)
 	if c.decoding {
 		g.terms = c.terms.kept()
+	}
+}
+
+// codeMark codes a mark. An encoder changes nothing: images share grants.
+func (g *grant) codeMark(f *fields, one marks) {
+	if set := f.has(g.is(one)); f.decoding {
+		g.mark(one, set)
 	}
 }
 

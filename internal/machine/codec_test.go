@@ -84,7 +84,7 @@ func TestFieldsOfALaterVersionArePassedOver(t *testing.T) {
 func setField(t *testing.T, v reflect.Value, i int) {
 	f := v.Field(i)
 	switch f.Interface().(type) {
-	case SessionID, ClusterID, SessionRef:
+	case SessionID, ClusterID, SessionRef, DirID:
 		f.Index(15).SetUint(9)
 		return
 	case Holder:

@@ -70,6 +70,7 @@ type Open struct {
 	Client  string
 	Node    string
 	Boot    uint64 // of the node's process: see Forget
+	Dir     DirID  // of the node's process; zero: no Forget ends the session
 	TTL     uint64 // milliseconds; MinTTL up to the bound
 	Meta    string // up to MaxMeta bytes for readers
 }
@@ -254,14 +255,16 @@ type Expire struct {
 // Close ends a session at its client's wish.
 type Close struct{ Session SessionID }
 
-// Forget ends the sessions that the process Boot of Node has opened, and no other:
-// a later process of the node knows that this one has ended. From then on the table
-// refuses to open sessions for Boot and for earlier processes of Node, within
-// MaxEnded. The outcome is Unfinished while sessions of the process have keys left: see
+// Forget ends the sessions that the process Boot of Node has opened with the directory Dir,
+// and no other: a later process with that directory knows that this one has ended. From
+// then on the table refuses to open sessions for Boot and for earlier processes of Node
+// with Dir, within MaxEnded. The leader takes a Forget from a process that has proved to
+// have the key in Dir, so a mere namesake ends nothing; the table compares. The outcome is Unfinished while sessions of the process have keys left: see
 // EndSlice. So it is while sessions of the process are open: one Forget ends MaxSlice.
 type Forget struct {
 	Node string
 	Boot uint64
+	Dir  DirID
 }
 
 func (Found) command()       {}

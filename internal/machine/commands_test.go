@@ -129,6 +129,7 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 	boot := func() uint64 { // rises with time, as boots do
 		return s.Commands()/16 + uint64(rapid.IntRange(1, 2).Draw(t, "boot"))
 	}
+	dir := func() DirID { return rapid.SampledFrom([]DirID{{1}, {1}, {1}, {2}, {}}).Draw(t, "dir") }
 	tokenOf := func(id SessionID, keys ...string) Token {
 		if g.changes && rapid.IntRange(0, 9).Draw(t, "late") > 0 {
 			if ts := tokens(s, keys, id); len(ts) > 0 {
@@ -216,9 +217,9 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 			Seen:    seen(),
 		}
 	case "open":
-		return Open{Session: id, Client: clientOf(id), Node: node(), Boot: boot(), TTL: rapid.Uint64Range(299, 1001).Draw(t, "ttl"), Meta: string(meta())}
+		return Open{Session: id, Client: clientOf(id), Node: node(), Boot: boot(), Dir: dir(), TTL: rapid.Uint64Range(299, 1001).Draw(t, "ttl"), Meta: string(meta())}
 	case "forget":
-		return Forget{Node: node(), Boot: boot()}
+		return Forget{Node: node(), Boot: boot(), Dir: dir()}
 	case "close":
 		if g.like == 6 && rapid.IntRange(0, 2).Draw(t, "rather") > 0 { // expired, for its delays
 			return Expire{Session: id, Term: term()}

@@ -100,7 +100,7 @@ func (s *State) costOfAcquire(c *Acquire) int {
 			cost += s.costOfSearch(c.Tree, c.Key)
 		}
 		r := s.keys.get(c.Key)
-		if n := len(r.holders); n > 0 && !(r.holders[0].contended && r.holders[n-1].contended) {
+		if n := len(r.holders); n > 0 && !(r.holders[0].is(markContended) && r.holders[n-1].is(markContended)) {
 			cost += n // each is told of the first waiter
 		}
 		return cost
@@ -236,7 +236,7 @@ func (s *State) costOfAsk(key string) int {
 	r := s.keys.get(key)
 	cost := 1 + len(r.holders)
 	for i := range r.holders {
-		if g := &r.holders[i]; g.set && !g.asked && cost < MaxCost {
+		if g := &r.holders[i]; g.is(markSet) && !g.is(markAsked) && cost < MaxCost {
 			cost += len(s.sets.get(g.requestID))
 		}
 	}

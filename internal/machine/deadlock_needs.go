@@ -7,7 +7,7 @@ import "slices"
 // endsByItself reports whether a grant waits for no waiter under it. Then it is no part of
 // a cycle, and mostly no vertex.
 func (d *search) endsByItself(g *grant) bool {
-	return g.broken || g.ghost != nil || d.s.lineage[g.lineageToken()] == nil || d.s.sessions.get(g.session).dead()
+	return g.is(markBroken) || g.ghost != nil || d.s.lineage[g.lineageToken()] == nil || d.s.sessions.get(g.session).dead()
 }
 
 // gives returns the permits, or the place, that g frees by its end.

@@ -47,7 +47,7 @@ func drains(t *testing.T, s *State, lineage map[requestID][]requestID) bool {
 			for seq, at := range o.index.requests.all() {
 				if at.phase == granted || at.phase == seen {
 					_, _, g := c.grantOf(o, at.token)
-					if !busy[requestID{id, seq}] || g.broken || o.dead() {
+					if !busy[requestID{id, seq}] || g.is(markBroken) || o.dead() {
 						free = append(free, requestID{id, seq})
 					}
 				}

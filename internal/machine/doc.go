@@ -100,7 +100,7 @@
 //
 // IDs of ended sessions are not remembered. A late copy of an Open opens the session
 // again, for nobody; the session expires like any unheard session. Only the Open of
-// a process named by Forget is refused.
+// a process named by Forget, with the directory that the Forget names, is refused.
 //
 // A token is a number of one table. Across foundings tokens rise only if the
 // founders choose the floor well: internal/founding/floor.go says how.

@@ -192,7 +192,7 @@ func (s *State) takeSlice(gone []*session, work int) {
 			s.sessions.del(o.id)
 			s.leaveNode(o)
 			s.refs.remove(refEntry(o.id))
-			s.processes.remove(processEntry(o.node, o.boot, o.id[:]))
+			s.processes.remove(o.processEntry())
 			s.ending--
 			s.step.events = append(s.step.events, Event{Kind: EventEnded, Session: o.id, Reason: o.ending})
 		}
@@ -307,7 +307,7 @@ func (s *State) freeGrants(o *session, work int) int {
 		switch {
 		case o.ending == Closed:
 			s.freeGrant(o, seq, at, clean)
-		case g.Delay > 0 && !g.broken && o.ending != Revoked:
+		case g.Delay > 0 && !g.is(markBroken) && o.ending != Revoked:
 			s.delayGrant(o, seq, at)
 		default:
 			s.freeGrant(o, seq, at, unclean)

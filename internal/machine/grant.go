@@ -20,22 +20,20 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	g := grant{
 		requestID: w.requestID,
 		token:     token,
-		at:        s.at,
-		set:       w.set,
-		unseen:    true,
-		waited:    waited,
 		terms:     (&terms{Spec: spec}).kept(),
+		at:        momentOf(s.at),
+		marks:     markUnseen | markIf(w.set, markSet) | markIf(waited, markWaited),
 	}
 	var r *record
 	for _, key := range keys {
 		r = s.keys.use(key)
-		g.contended = g.contended || len(r.queue) > 0 || w.Tree && s.keys.waitedForBelow(key)
+		g.mark(markContended, g.is(markContended) || len(r.queue) > 0 || w.Tree && s.keys.waitedForBelow(key))
 	}
 	for _, key := range keys {
 		switch {
 		case w.set:
 			r = s.keys.get(key) // and not the last key's
-			g.unseen = key == keys[0]
+			g.mark(markUnseen, key == keys[0])
 		case r.ghosts > 0: // a request for several keys waives no delay
 			s.freeGhostsOf(key, owner.client)
 			r = s.keys.get(key)
@@ -54,7 +52,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 	if w.set && !waited { // else enqueue has kept them
 		s.sets.set(w.requestID, slices.Clone(keys))
 	}
-	if g.unseen = true; g.pends() {
+	if g.mark(markUnseen, true); g.pends() {
 		x.addPending(w.seq)
 	}
 	return s.grantedOutcome(owner, w.seq, at)
@@ -103,7 +101,7 @@ func (s *State) extend(owner *session, c Extend) Outcome {
 		return Outcome{Code: NotHeld}
 	}
 	out := Outcome{Code: OK}
-	if r := s.keys.get(at.key); r.last != c.Last || g.contended || g.asked || g.broken || s.keys.waitedForAbove(at.key) {
+	if r := s.keys.get(at.key); r.last != c.Last || g.is(markContended|markAsked|markBroken) || s.keys.waitedForAbove(at.key) {
 		return out
 	}
 	out.Token = s.last
@@ -207,12 +205,12 @@ func (s *State) tellContendedAt(key string, treesOnly bool, by Token) {
 	r := s.keys.get(key)
 	for i := range r.holders {
 		g := &r.holders[i]
-		if g.contended || g.ghost != nil || g.token == by || treesOnly && !g.Tree {
+		if g.is(markContended) || g.ghost != nil || g.token == by || treesOnly && !g.Tree {
 			continue
 		}
 		owner := s.sessions.get(g.session)
 		s.step.events = append(s.step.events, s.grantEvent(EventContended, owner, g))
-		s.setFlag(owner, g.seq, func(g *grant) { g.contended = true })
+		s.setFlag(owner, g.seq, func(g *grant) { g.mark(markContended, true) })
 		r = s.keys.get(key) // the edit may have cloned it
 	}
 }
@@ -291,8 +289,8 @@ func (s *State) ask(c Ask) Outcome {
 		e := s.grantEvent(EventAsked, owner, g)
 		e.By = asker.client
 		s.step.events = append(s.step.events, e)
-		if !g.asked {
-			s.setFlag(owner, g.seq, func(g *grant) { g.asked = true })
+		if !g.is(markAsked) {
+			s.setFlag(owner, g.seq, func(g *grant) { g.mark(markAsked, true) })
 			s.touchGrant(owner, g.seq)
 			r = s.keys.get(c.Key) // the edit may have cloned it
 		}
@@ -329,7 +327,7 @@ func (s *State) breakGrant(c Break) Outcome {
 	switch {
 	case g.ghost != nil:
 		return s.endDelay(g.token)
-	case g.broken:
+	case g.is(markBroken):
 		return Outcome{Code: OK}
 	}
 	owner := s.sessions.get(g.session)
@@ -338,7 +336,7 @@ func (s *State) breakGrant(c Break) Outcome {
 	}
 	e, tree := s.grantEvent(EventLost, owner, g), g.Tree
 	e.Reason = Broken
-	s.setFlag(owner, e.Seq, func(g *grant) { g.broken = true })
+	s.setFlag(owner, e.Seq, func(g *grant) { g.mark(markBroken, true) })
 	s.touchGrant(owner, e.Seq)
 	s.removeUpgrade(owner, c.Key, e.Token)
 	s.step.events = append(s.step.events, e)

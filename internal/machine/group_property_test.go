@@ -283,13 +283,13 @@ func TestEveryCallerKnowsItsPart(t *testing.T) {
 			var c Command
 			switch n := r.IntN(100); {
 			case n < 12:
-				c = Open{Session: session16(id), Client: groupClient(id), Node: "node", Boot: 1, TTL: 1000}
+				c = Open{Session: session16(id), Client: groupClient(id), Node: "node", Boot: 1, Dir: DirID{1}, TTL: 1000}
 			case n < 15:
 				c = Close{Session: session16(id)}
 			case n < 18:
 				c = Expire{Session: session16(id), Term: 1}
 			case n < 19:
-				c = Forget{Node: "node", Boot: 1}
+				c = Forget{Node: "node", Boot: 1, Dir: DirID{1}}
 			case n < 28:
 				seqs++
 				c = Acquire{Session: session16(id), Seq: seqs, Key: ShardKey(groupNames[r.IntN(2)], uint32(r.IntN(4)))}

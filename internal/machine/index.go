@@ -112,10 +112,10 @@ func (s *State) derive() error {
 		}
 		for i := range r.holders {
 			g := &r.holders[i]
-			if g.set {
+			if g.is(markSet) {
 				if first, err := sets.visit(s, g.requestID, r.key, g.token, 0); err != nil {
 					return err
-				} else if !first && g.unseen {
+				} else if !first && g.is(markUnseen) {
 					return broken(8, "session %x seq %d is unseen at %q, which is not its first key", g.session, g.seq, r.key)
 				} else if !first {
 					continue
@@ -261,8 +261,8 @@ func (s *State) deriveGrant(key string, g *grant) (*index, error) {
 		s.countGhost(key, g, 1)
 		return nil, nil
 	}
-	at := location{key: key, token: g.token, set: g.set, phase: seen}
-	if g.unseen {
+	at := location{key: key, token: g.token, set: g.is(markSet), phase: seen}
+	if g.is(markUnseen) {
 		at.phase = granted
 	}
 	x, err := s.deriveRequest(g.requestID, at)
@@ -273,7 +273,7 @@ func (s *State) deriveGrant(key string, g *grant) (*index, error) {
 		x.addPending(g.seq)
 	}
 	keys := 1
-	if g.set {
+	if g.is(markSet) {
 		list := s.sets.get(g.requestID)
 		keys = len(list)
 		x.weigh(weightOf(list, g.Meta, nil), 1)

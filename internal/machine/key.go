@@ -27,6 +27,11 @@ func (k SessionKey) ID() SessionID {
 	return SessionID(sum[:len(SessionID{})])
 }
 
+// A DirID names the directory of a process: the first half of a hash of the public key
+// whose private key the directory keeps. Zero names no directory. A session carries the
+// DirID of its process, and Forget needs the same one: see Forget.
+type DirID [16]byte
+
 // String names the session, and does not show the key.
 func (k SessionKey) String() string {
 	id := k.ID()

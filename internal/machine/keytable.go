@@ -81,7 +81,7 @@ func (r *record) part() (p part) {
 		p.sets |= heldShared
 	default:
 		p.sets |= heldAlone
-		if g := &r.holders[0]; g.Block > 0 && !g.contended {
+		if g := &r.holders[0]; g.Block > 0 && !g.is(markContended) {
 			p.sets |= recallable
 		}
 	}

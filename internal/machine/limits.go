@@ -24,7 +24,7 @@ const (
 	MaxDelay    = 24 * 60 * 60 * 1000 // milliseconds
 	MaxCommands = 1024                // commands in one log entry
 	MaxSlice    = 256                 // keys that one step of a session's end frees, and one grant more
-	MaxEnded    = 1024                // nodes with a process that Forget named
+	MaxEnded    = 1024                // nodes and directories with a process that Forget named
 )
 
 // Limits of groups.

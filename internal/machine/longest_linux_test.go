@@ -100,9 +100,9 @@ func treeCommands(t testing.TB) []costly {
 func longSteps(t testing.TB) []costly {
 	s := founded()
 	for i := range 16_384 {
-		apply(t, s, Open{Session: SessionID{1, byte(i), byte(i >> 8)}, Client: "client", Node: "n", Boot: 6, TTL: 5000}, OK)
+		apply(t, s, Open{Session: SessionID{1, byte(i), byte(i >> 8)}, Client: "client", Node: "n", Boot: 6, Dir: DirID{1}, TTL: 5000}, OK)
 	}
-	return []costly{{"a Forget of many sessions", s, Forget{Node: "n", Boot: 6}, 16_384}}
+	return []costly{{"a Forget of many sessions", s, Forget{Node: "n", Boot: 6, Dir: DirID{1}}, 16_384}}
 }
 
 // BenchmarkLongestApply reports the CPU time of the costliest commands, each alone in its

@@ -46,7 +46,7 @@ func (s *State) noteSeen(o *session, seq uint64) bool {
 	}
 	switch at.phase {
 	case granted:
-		r := s.keys.edit(at.key, func(r *record) { r.grant(at.token).unseen = false })
+		r := s.keys.edit(at.key, func(r *record) { r.grant(at.token).mark(markUnseen, false) })
 		if !r.grant(at.token).pends() {
 			delete(o.index.pending, seq)
 		}

@@ -18,7 +18,7 @@ func again(t *rapid.T, s *State, c Command, step func(Command) []Event) {
 	if _, ok := c.(EndSlice); ok {
 		return // takes the next slice
 	}
-	if f, ok := c.(Forget); ok && s.IsLeft(f.Node, f.Boot) {
+	if f, ok := c.(Forget); ok && s.IsLeft(f) {
 		return // ends more of the sessions
 	}
 	before := content(s)
@@ -104,7 +104,7 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 				step(Raise{Term: 1, Format: MaxFormat})
 			}
 			for _, n := range []string{"a", "b", "c"} {
-				step(Open{Session: session16(n), Client: clientOf(session16(n)), Node: "node", Boot: 1, TTL: 1000})
+				step(Open{Session: session16(n), Client: clientOf(session16(n)), Node: "node", Boot: 1, Dir: DirID{1}, TTL: 1000})
 			}
 			if g.changes || rapid.IntRange(0, 4).Draw(t, "lift") > 0 {
 				step(Lift{Term: 1})

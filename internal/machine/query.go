@@ -56,10 +56,10 @@ func (s *State) grantStatus(g *grant) Grant {
 		Spec:   g.Spec,
 		Seq:    g.seq,
 		Token:  g.token,
-		Keys:   s.keyCount(g.requestID, g.set),
-		At:     g.at,
-		Asked:  g.asked,
-		Broken: g.broken,
+		Keys:   s.keyCount(g.requestID, g.is(markSet)),
+		At:     g.at.ms(),
+		Asked:  g.is(markAsked),
+		Broken: g.is(markBroken),
 	}
 	if g.ghost != nil {
 		st.Client, st.Node, st.Delayed = g.ghost.client, g.ghost.node, true
@@ -213,16 +213,16 @@ func (s *State) Pending(id SessionID) []Event {
 // appendGrantEvents appends the events that the holder of a grant must know.
 func (s *State) appendGrantEvents(events []Event, o *session, seq uint64, at location) []Event {
 	g := s.keys.get(at.key).grant(at.token)
-	if g.unseen && g.waited {
+	if g.is(markUnseen) && g.is(markWaited) {
 		events = append(events, grantedEvent(o.id, seq, at.key, s.grantedOutcome(o, seq, at)))
 	}
-	if g.contended {
+	if g.is(markContended) {
 		events = append(events, s.grantEvent(EventContended, o, g))
 	}
-	if g.asked {
+	if g.is(markAsked) {
 		events = append(events, s.grantEvent(EventAsked, o, g))
 	}
-	if g.broken {
+	if g.is(markBroken) {
 		e := s.grantEvent(EventLost, o, g)
 		e.Reason = Broken
 		events = append(events, e)

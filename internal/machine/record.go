@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"encoding/binary"
 	"slices"
 	"sort"
 )
@@ -53,19 +54,58 @@ func (x *extra) kept() *extra {
 	return new(*x)
 }
 
-// grant is a holder's part of a record.
+// grant is a holder's part of a record: 48 bytes, a size of Go's allocator, and one more byte
+// takes 16 of each held key.
 type grant struct {
 	requestID // of the Acquire; zero if the grant is a ghost
 	token     Token
-	at        uint64 // the leader's clock when it was granted
-	set       bool   // one of several keys: see State.sets
-	full      bool   // the last SetValue was refused
-	unseen    bool   // the client has not said that it knows the outcome; of several keys, at the first alone
-	waited    bool   // answered Queued first, so only an event told the client of the grant
-	asked     bool   // the holder was asked to release
-	contended bool   // the holder was told of a waiter
-	broken    bool   // the grant is taken away
 	*terms           // never nil
+	at        moment // the leader's clock when it was granted
+	marks
+}
+
+// marks are facts about a grant.
+type marks uint8
+
+const (
+	markSet       marks = 1 << iota // one of several keys: see State.sets
+	markFull                        // the last SetValue was refused
+	markUnseen                      // the client has not said that it knows the outcome; of several keys, at the first alone
+	markWaited                      // answered Queued first, so only an event told the client of the grant
+	markAsked                       // the holder was asked to release
+	markContended                   // the holder was told of a waiter
+	markBroken                      // the grant is taken away
+)
+
+// is reports whether any of these marks is set.
+func (m marks) is(any marks) bool { return m&any != 0 }
+
+func (m *marks) mark(one marks, set bool) {
+	if *m &^= one; set {
+		*m |= one
+	}
+}
+
+// markIf is a mark, or none.
+func markIf(set bool, one marks) (m marks) {
+	m.mark(one, set)
+	return m
+}
+
+// moment is a time of the leaders' clock in 48 bits: milliseconds, for 8,900 years.
+type moment [6]byte
+
+const maxMoment = 1<<48 - 1
+
+// momentOf returns the moment at ms, or the last one if ms is later.
+func momentOf(ms uint64) (m moment) {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8), min(ms, maxMoment))
+	copy(m[:], b[2:])
+	return m
+}
+
+func (m moment) ms() uint64 {
+	return uint64(binary.BigEndian.Uint16(m[:]))<<32 | uint64(binary.BigEndian.Uint32(m[2:]))
 }
 
 // terms is the part of a grant that most grants have in common. Terms never change, since
@@ -126,7 +166,9 @@ func (g *grant) lineageToken() Token {
 
 // pends reports whether a returning client must be told about g again: see
 // State.Pending.
-func (g *grant) pends() bool { return g.unseen && g.waited || g.asked || g.contended || g.broken }
+func (g *grant) pends() bool {
+	return g.is(markUnseen) && g.is(markWaited) || g.is(markAsked|markContended|markBroken)
+}
 
 // Holders and queue change in length only in the next five methods, and a grant
 // changes into a ghost only in State.delayGrant.

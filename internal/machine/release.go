@@ -8,10 +8,10 @@ func (s *State) release(owner *session, c Release) Outcome {
 		return Outcome{Code: NotHeld}
 	}
 	if c.To != "" {
-		if g.set {
+		if g.is(markSet) {
 			return Outcome{Code: WrongMode}
 		}
-		if g.broken || owner.revoked || !s.putSuccessorFirst(owner, at, c.To) {
+		if g.is(markBroken) || owner.revoked || !s.putSuccessorFirst(owner, at, c.To) {
 			return Outcome{Code: NoSuccessor}
 		}
 	}
@@ -77,7 +77,7 @@ func (s *State) freeGrant(owner *session, seq uint64, at location, how manner) {
 		tree := r.holders[i].Tree
 		s.changeRecord(key, r, func(r *record) {
 			if g := &r.holders[i]; g.Mode == Exclusive && how != unknown {
-				r.unclean = how == unclean || g.broken
+				r.unclean = how == unclean || g.is(markBroken)
 			}
 			r.removeHolder(i)
 		})

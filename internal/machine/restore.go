@@ -2,17 +2,18 @@ package machine
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
 // Restore reads an image, to the end of rd, into a new State. Restore refuses an
 // unknown version, a damaged or cut image, and an image with a broken invariant.
-// Memory is allocated in proportion to the bytes read. Two invariants are not
+// Memory is allocated in proportion to the elements read, which are sound, and for two pieces
+// of bytes that may be noise. Two invariants are not
 // verified, I4 and I7, that every waiter has to wait and that every wait can end:
 // this would cost more than to restore.
 func Restore(rd io.Reader) (*State, error) {
@@ -26,7 +27,8 @@ func Restore(rd io.Reader) (*State, error) {
 // restorer reads the chunks of an image.
 type restorer struct {
 	rd          io.Reader
-	body        bytes.Buffer
+	body        []byte // of the chunk, from the last refill to the end of the last piece
+	piece       byte   // the kind of the last piece
 	s           *State
 	claimed     sizes
 	kind, shard byte // of the last chunk
@@ -80,16 +82,58 @@ func (r *restorer) restore() error {
 }
 
 func (r *restorer) readHeader() error {
-	c := newDecoder(r.body.Bytes())
+	c := r.decoder()
 	r.s.header.code(&c)
 	r.claimed.code(&c)
 	r.kind = chunkHeader
-	return c.in.finish()
+	return r.finish(&c)
+}
+
+// decoder returns a decoder of the chunk whose first piece was read.
+func (r *restorer) decoder() coder {
+	c := newDecoder(r.body)
+	if r.follows() {
+		c.refill = r.refill
+	}
+	return c
+}
+
+// follows reports whether the chunk has a further piece.
+func (r *restorer) follows() bool { return r.piece&pieceFollows != 0 }
+
+// refill reads a further piece of the chunk behind the bytes that are left of in. Nothing
+// decoded refers to the bytes before.
+func (r *restorer) refill(in *reader) {
+	if !r.follows() || in.err != nil {
+		return
+	}
+	kind := r.piece &^ pieceFollows
+	r.body = r.body[:copy(r.body, in.b)]
+	if err := r.readPiece(); err != nil {
+		in.fail(noEnd(err))
+		return
+	}
+	if r.piece&^pieceFollows != kind {
+		in.fail(errors.New("piece of another chunk"))
+		return
+	}
+	in.b = r.body
+}
+
+// finish returns the decoder's first error, or an error if bytes of the chunk are left.
+func (r *restorer) finish(c *coder) error {
+	if err := c.in.finish(); err != nil {
+		return err
+	}
+	if r.follows() {
+		return errTrailing
+	}
+	return nil
 }
 
 // readTable reads a chunk of a shard.
 func (r *restorer) readTable(kind byte) error {
-	s, c := r.s, newDecoder(r.body.Bytes())
+	s, c := r.s, r.decoder()
 	shard := c.in.byte()
 	order := strings.IndexByte(chunkOrder, kind) - strings.IndexByte(chunkOrder, r.kind)
 	if order < 0 || order == 0 && shard < r.shard {
@@ -125,33 +169,47 @@ func (r *restorer) count(c *coder) (n, likely int) {
 	return n, min(n, len(c.in.b)/8)
 }
 
-// readChunk reads a chunk's body and returns the kind, or io.EOF at the end of the
-// image.
+// readChunk reads a chunk's first piece and returns the chunk's kind, or io.EOF at the end of
+// the image.
 func (r *restorer) readChunk() (kind byte, err error) {
+	r.body = r.body[:0]
+	if err := r.readPiece(); err != nil {
+		return 0, err
+	}
+	return r.piece &^ pieceFollows, nil
+}
+
+// firstPart is the part of a piece for which there is room before any of it has come.
+const firstPart = 64 << 10
+
+// readPiece appends a piece to the body, or returns io.EOF at the end of the image.
+func (r *restorer) readPiece() error {
 	var head [5]byte
 	if _, err := io.ReadFull(r.rd, head[:]); err != nil {
-		if err == io.EOF {
-			return 0, err
+		return err
+	}
+	r.piece = head[0]
+	size := int(binary.LittleEndian.Uint32(head[1:]))
+	if size <= 0 || size > maxPiece || r.follows() && size < maxPiece {
+		return fmt.Errorf("piece of %d bytes, of a chunk cut at %d", size, maxPiece)
+	}
+	before := len(r.body)
+	// The body grows for a part of the claimed size, and for the rest when that part has come.
+	for _, n := range []int{min(size, firstPart), size - min(size, firstPart)} {
+		at := len(r.body)
+		r.body = slices.Grow(r.body, n)[:at+n]
+		if _, err := io.ReadFull(r.rd, r.body[at:]); err != nil {
+			return noEnd(err)
 		}
-		return 0, noEnd(err)
-	}
-	size := int64(binary.LittleEndian.Uint32(head[1:]))
-	if size > maxChunk {
-		return 0, fmt.Errorf("chunk of %d bytes exceeds %d", size, maxChunk)
-	}
-	// CopyN grows the buffer by the bytes that arrive, not by the claimed size.
-	r.body.Reset()
-	if _, err := io.CopyN(&r.body, r.rd, size); err != nil {
-		return 0, noEnd(err)
 	}
 	var sum [4]byte
 	if _, err := io.ReadFull(r.rd, sum[:]); err != nil {
-		return 0, noEnd(err)
+		return noEnd(err)
 	}
-	if binary.LittleEndian.Uint32(sum[:]) != checksum(head[0], r.body.Bytes()) {
-		return 0, errors.New("checksum does not match")
+	if binary.LittleEndian.Uint32(sum[:]) != checksum(head[0], r.body[before:]) {
+		return errors.New("checksum does not match")
 	}
-	return head[0], nil
+	return nil
 }
 
 // noEnd turns io.EOF in the middle of an image into another error, so that nobody
@@ -174,6 +232,7 @@ func readShard[K comparable, V any](r *restorer, c *coder, t *table[K, V], compa
 	for range n {
 		var k K
 		var v V
+		c.top()
 		code(c, &k, &v)
 		if c.in.err != nil {
 			return c.in.err
@@ -188,7 +247,7 @@ func readShard[K comparable, V any](r *restorer, c *coder, t *table[K, V], compa
 		last, follows = k, true
 	}
 	r.last = last
-	return c.in.finish()
+	return r.finish(c)
 }
 
 // readRecords is readShard of the keys. Each record is verified while the processor has it at
@@ -209,6 +268,7 @@ func (r *restorer) readRecords(c *coder) error {
 	}
 	for range n {
 		k := new(record)
+		c.top()
 		codeRecord(c, k)
 		if c.in.err != nil {
 			return c.in.err
@@ -228,5 +288,5 @@ func (r *restorer) readRecords(c *coder) error {
 		last, follows = k.key, true
 	}
 	r.last = last
-	return c.in.finish()
+	return r.finish(c)
 }

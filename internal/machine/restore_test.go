@@ -51,7 +51,7 @@ func TestDamagedImagesAreRefused(t *testing.T) {
 // TestLyingSizesAllocateLittle: a few bytes with a claim of a gigabyte.
 func TestLyingSizesAllocateLittle(t *testing.T) {
 	bad := append([]byte(magic), SnapshotVersion, chunkHeader)
-	bad = binary.LittleEndian.AppendUint32(bad, maxChunk)
+	bad = binary.LittleEndian.AppendUint32(bad, maxPiece)
 	bad = append(bad, make([]byte, 100)...)
 	if n := allocated(func() {
 		if _, err := Restore(bytes.NewReader(bad)); err == nil {

@@ -143,10 +143,12 @@ func (s *State) fromUsable(id SessionID, seenSeqs []uint64, f func(*session) Out
 
 // deriveRefs puts the sessions in refs and processes, which must be empty.
 func (s *State) deriveRefs() {
-	refs, processes := make([]string, 0, s.sessions.n), make([]string, 0, s.sessions.n)
+	refs, processes := make([]string, 0, s.sessions.n), make([]string, 0)
 	for id, o := range s.sessions.all {
 		refs = append(refs, refEntry(id))
-		processes = append(processes, processEntry(o.node, o.boot, id[:]))
+		if o.dir != (DirID{}) {
+			processes = append(processes, o.processEntry())
+		}
 	}
 	slices.Sort(refs) // an ordered set grows fastest in order
 	for _, entry := range refs {

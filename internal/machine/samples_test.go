@@ -21,7 +21,7 @@ func everyCommand() []Command {
 		Raise{Term: 23, Format: 2},
 		Lift{Term: 4},
 		Bound{Term: 5, TTL: 20_000},
-		Open{Session: a, Client: "billing", Node: "n1", Boot: 1 << 60, TTL: 5_000, Meta: "m"},
+		Open{Session: a, Client: "billing", Node: "n1", Boot: 1 << 60, Dir: DirID{7, 15: 8}, TTL: 5_000, Meta: "m"},
 		Close{Session: a},
 		Silence{Session: a, Term: 10},
 		Hear{Session: a, Term: 11},
@@ -51,7 +51,7 @@ func everyCommand() []Command {
 		Ask{Session: a, Key: "orders", Token: 19},
 		Break{Session: a, Key: "orders", Token: 20},
 		EndDelay{Token: 21, Term: 22},
-		Forget{Node: "n1", Boot: 1<<60 + 1},
+		Forget{Node: "n1", Boot: 1<<60 + 1, Dir: DirID{7, 15: 8}},
 		Enlist{Session: a, Seq: 24, Group: "orders", Shards: 64, Weight: 100, Seen: []uint64{25}},
 		Enlist{
 			Session: a, Seq: 26, Group: "orders", Shards: MaxShards, Weight: 1<<32 - 1, Succeeds: "billing",
@@ -191,7 +191,7 @@ func anyCommand() *rapid.Generator[Command] {
 		case 3:
 			return Bound{Term: num("term"), TTL: num("ttl")}
 		case 4:
-			return Open{Session: session(), Client: text("client"), Node: text("node"), Boot: num("boot"), TTL: num("ttl"), Meta: text("meta")}
+			return Open{Session: session(), Client: text("client"), Node: text("node"), Boot: num("boot"), Dir: DirID(session()), TTL: num("ttl"), Meta: text("meta")}
 		case 5:
 			return Withdraw{Session: session(), Seq: num("seq"), More: seen(), Seen: seen()}
 		case 6:
@@ -226,7 +226,7 @@ func anyCommand() *rapid.Generator[Command] {
 			}
 			return EndDelay{Token: token("token"), Term: num("term")}
 		case 17:
-			return Forget{Node: text("node"), Boot: num("boot")}
+			return Forget{Node: text("node"), Boot: num("boot"), Dir: DirID(session())}
 		case 18:
 			return Enlist{
 				Session: session(), Seq: num("seq"), Group: text("group"), Shards: rapid.Uint32().Draw(t, "shards"),
@@ -403,11 +403,11 @@ func rich(tb testing.TB) *State {
 	s.forgotten = 1<<52 - 1
 
 	b, d, e, f := session16("b"), session16("d"), session16("e"), session16("f")
-	apply(Open{Session: d, Client: "docs", Node: "n3", Boot: 3, TTL: 5_000}, OK)
+	apply(Open{Session: d, Client: "docs", Node: "n3", Boot: 3, Dir: DirID{3}, TTL: 5_000}, OK)
 	apply(Open{Session: e, Client: "editor", Node: "n3", TTL: 5_000}, OK)
-	apply(Open{Session: f, Client: "flaky", Node: "n4", Boot: 8, TTL: 5_000}, OK)
-	apply(Forget{Node: "n4", Boot: 7}, OK)
-	apply(Forget{Node: "n5", Boot: 9}, OK)
+	apply(Open{Session: f, Client: "flaky", Node: "n4", Boot: 8, Dir: DirID{4}, TTL: 5_000}, OK)
+	apply(Forget{Node: "n4", Boot: 7, Dir: DirID{4}}, OK)
+	apply(Forget{Node: "n5", Boot: 9, Dir: DirID{5}}, OK)
 
 	// A waiting upgrade, and a granted upgrade.
 	shared := apply(Acquire{Session: d, Seq: 1, Key: "docs/a", Spec: Spec{Mode: Shared}}, Granted)
@@ -469,7 +469,7 @@ func rich(tb testing.TB) *State {
 
 	value := apply(Acquire{Session: e, Seq: 30, Key: "value", Spec: Spec{Priority: 3, Conditional: true, IfToken: late}}, Granted)
 	apply(SetValue{Session: e, Token: value, Rev: 3, Value: []byte("v")}, OK)
-	s.keys.edit("value", func(r *record) { r.holders[0].full = true }) // as after 64 MiB
+	s.keys.edit("value", func(r *record) { r.holders[0].mark(markFull, true) }) // as after 64 MiB
 
 	// An ending session of which one slice was taken, and one of which none was.
 	for i, n := range []string{"i", "j"} {
@@ -551,8 +551,7 @@ func anyRecord() *rapid.Generator[*record] {
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "holders") {
 			g := grant{
-				token: Token(num()), full: flag(), at: num(),
-				set: flag(), unseen: flag(), waited: flag(), asked: flag(), contended: flag(), broken: flag(),
+				token: Token(num()), at: momentOf(num()), marks: marks(rapid.IntRange(0, 2*int(markBroken)-1).Draw(t, "marks")),
 				terms: &terms{first: Token(num()), former: Token(num()), rev: num(), Spec: spec()},
 			}
 			if flag() {

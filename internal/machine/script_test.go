@@ -134,6 +134,7 @@ func (sc *script) run(line string) error {
 			Client:  w.text("client", "client-"+n),
 			Node:    w.text("node", "node-"+n),
 			Boot:    w.num("boot", 1),
+			Dir:     DirID(session16(w.text("dir", "none"))),
 			TTL:     w.num("ttl", 10_000),
 			Meta:    w.text("meta", "none"),
 		}
@@ -236,7 +237,7 @@ func (sc *script) run(line string) error {
 		id = session16(w.next())
 		c = Close{Session: id}
 	case "forget":
-		c = Forget{Node: w.text("node", "none"), Boot: w.num("boot", 1)}
+		c = Forget{Node: w.text("node", "none"), Boot: w.num("boot", 1), Dir: DirID(session16(w.text("dir", "none")))}
 	case "unknown":
 		c = Unknown{Raw: "\xff"}
 	case "enlist", "delist", "decline", "resize", "assign", "dismiss", "reshard":

@@ -15,6 +15,7 @@ type session struct {
 	client  string
 	node    string
 	boot    uint64 // of the node's process
+	dir     DirID  // of the node's process; zero: it has none
 	ttl     uint64
 	meta    string
 	opened  uint64 // the leader's clock when it was opened
@@ -60,7 +61,7 @@ func (s *State) open(c Open) Outcome {
 	// Before the rest is checked: the bound may have fallen below it since the first
 	// copy.
 	if o := s.sessions.get(c.Session); o != nil {
-		if o.node != c.Node || o.boot != c.Boot {
+		if o.node != c.Node || o.boot != c.Boot || o.dir != c.Dir {
 			return bad("Session", 0) // the session of another process
 		}
 		if o.ending != 0 {
@@ -71,7 +72,7 @@ func (s *State) open(c Open) Outcome {
 	if out := checkTTL(c.TTL, s.bound); out.Code != 0 {
 		return out
 	}
-	if s.hasEnded(c.Node, c.Boot) {
+	if s.hasEnded(c.Node, c.Dir, c.Boot) {
 		return Outcome{Code: NodeEnded}
 	}
 	if out := s.roomForSession(c.Node); out.Code != 0 {
@@ -83,6 +84,7 @@ func (s *State) open(c Open) Outcome {
 		client: c.Client,
 		node:   c.Node,
 		boot:   c.Boot,
+		dir:    c.Dir,
 		ttl:    c.TTL,
 		meta:   c.Meta,
 		opened: s.at,
@@ -91,7 +93,9 @@ func (s *State) open(c Open) Outcome {
 	s.sessions.set(c.Session, o)
 	s.joinNode(o)
 	s.refs.add(refEntry(c.Session))
-	s.processes.add(processEntry(c.Node, c.Boot, c.Session[:]))
+	if c.Dir != (DirID{}) {
+		s.processes.add(o.processEntry())
+	}
 	return Outcome{Code: OK}
 }
 

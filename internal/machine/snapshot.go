@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"maps"
@@ -22,8 +21,11 @@ const SnapshotVersion = 1
 // chunk has the header. Then come sessions, sets, answers, keys and groups, with chunks
 // for each shard that is not empty and the elements in ascending order. A chunk of elements
 // is the shard's number, the number of elements in four bytes, and the elements; it ends
-// with the element that reaches flushAt. The encoding leaves no choice, so equal States have
-// equal images.
+// with the element that reaches flushAt. The body of a chunk is one piece, unless it is larger
+// than maxPiece: then it is cut into pieces of that size, each with the kind, its own length
+// and its own CRC32C, and all but the last with the bit pieceFollows in the kind. So Restore
+// has checked each byte before it has read a piece more, whatever a chunk claims. The
+// encoding leaves no choice, so equal States have equal images.
 const magic = "wardmote"
 
 const (
@@ -37,10 +39,12 @@ const (
 	chunkOrder = "hstakg"
 )
 
-// maxChunk bounds a chunk's body, which is at most flushAt and one element long. The
-// largest element is the record of a key with MaxWaiters waiters, each with the largest
-// meta and lineage.
-const maxChunk = flushAt + 1<<27
+// maxPiece bounds a piece. A chunk's body is at most flushAt and one element long, so of all
+// elements only the record of a key with thousands of waiters takes several pieces.
+const (
+	maxPiece     = 2 << 20
+	pieceFollows = 0x80
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -120,26 +124,45 @@ func (c *chunkWriter) add(kind byte, codeBody func()) {
 	c.out = append(c.out, kind, 0, 0, 0, 0)
 	start := len(c.out)
 	codeBody()
-	size := len(c.out) - start
-	if size > maxChunk {
-		c.err = fmt.Errorf("machine: snapshot: chunk of %d bytes exceeds %d", size, maxChunk)
+	if len(c.out)-start > maxPiece {
+		c.addPieces(kind, start)
 		return
 	}
-	binary.LittleEndian.PutUint32(c.out[start-4:], uint32(size))
+	binary.LittleEndian.PutUint32(c.out[start-4:], uint32(len(c.out)-start))
 	c.out = binary.LittleEndian.AppendUint32(c.out, checksum(kind, c.out[start:]))
 	if len(c.out) >= flushAt {
 		c.flush()
 	}
 }
 
+// addPieces writes the body at start, behind the room for the head of one piece, in pieces.
+func (c *chunkWriter) addPieces(kind byte, start int) {
+	body := c.out[start:]
+	c.write(c.out[:start-5])
+	for len(body) > 0 {
+		piece, label := body[:min(len(body), maxPiece)], kind
+		if body = body[len(piece):]; len(body) > 0 {
+			label |= pieceFollows
+		}
+		c.write(binary.LittleEndian.AppendUint32([]byte{label}, uint32(len(piece))))
+		c.write(piece)
+		c.write(binary.LittleEndian.AppendUint32(nil, checksum(label, piece)))
+	}
+	c.out = c.out[:0]
+}
+
 func (c *chunkWriter) flush() {
+	c.write(c.out)
+	c.out = c.out[:0]
+}
+
+func (c *chunkWriter) write(b []byte) {
 	if c.err != nil {
 		return
 	}
-	n, err := c.w.Write(c.out)
+	n, err := c.w.Write(b)
 	c.written += int64(n)
 	c.err = err
-	c.out = c.out[:0]
 }
 
 func checksum(kind byte, body []byte) uint32 {

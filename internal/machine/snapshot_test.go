@@ -37,21 +37,27 @@ func TestImageHasAllOfTheTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	unset := make(map[string]bool)
+	note := func(name string, set bool) {
+		if before, ok := unset[name]; !ok || before {
+			unset[name] = !set
+		}
+	}
 	var setsOf func(name string, v reflect.Value)
 	setsOf = func(of string, v reflect.Value) {
 		v = reflect.Indirect(v)
 		for i := range v.NumField() {
 			name := of + "." + v.Type().Field(i).Name
+			if v.Field(i).Type() == reflect.TypeFor[marks]() {
+				for one := markSet; one <= markBroken; one <<= 1 {
+					note(fmt.Sprint(name, one), marks(v.Field(i).Uint()).is(one))
+				}
+				continue
+			}
 			if v.Type().Field(i).Anonymous {
 				setsOf(name, v.Field(i))
 				continue
 			}
-			if _, ok := unset[name]; !ok {
-				unset[name] = true
-			}
-			if !v.Field(i).IsZero() {
-				unset[name] = false
-			}
+			note(name, !v.Field(i).IsZero())
 		}
 	}
 	sets := func(v reflect.Value) { setsOf(v.Type().String(), v) }

@@ -13,9 +13,9 @@ func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 	}
 	_, at, g := s.grantOf(owner, c.Token)
 	switch {
-	case g == nil || g.broken:
+	case g == nil || g.is(markBroken):
 		return Outcome{Code: NotHeld} // for good, so the seq need not be spent
-	case g.Mode == Permit || g.set:
+	case g.Mode == Permit || g.is(markSet):
 		return Outcome{Code: WrongMode} // for good too
 	}
 	if out := s.spendSeq(owner, c.Seq); out.Code != 0 {
@@ -93,9 +93,9 @@ func (s *State) makeExclusive(owner *session, key string, w *waiter, waited bool
 func (s *State) downgrade(owner *session, c Downgrade) Outcome {
 	_, at, g := s.grantOf(owner, c.Token)
 	switch {
-	case g == nil || g.broken || g.token != c.Token:
+	case g == nil || g.is(markBroken) || g.token != c.Token:
 		return Outcome{Code: NotHeld}
-	case g.Mode == Permit || g.set || g.Block > 0: // an upgrade's token would be above the block
+	case g.Mode == Permit || g.is(markSet) || g.Block > 0: // an upgrade's token would be above the block
 		return Outcome{Code: WrongMode}
 	case g.Mode == Exclusive:
 		s.makeShared(at, true)

@@ -9,16 +9,16 @@ func (s *State) setValue(owner *session, c SetValue) Outcome {
 	}
 	_, at, g := s.grantOf(owner, c.Token)
 	switch {
-	case g == nil || g.broken:
+	case g == nil || g.is(markBroken):
 		return Outcome{Code: NotHeld}
-	case g.Mode != Exclusive || g.set || g.token != c.Token:
+	case g.Mode != Exclusive || g.is(markSet) || g.token != c.Token:
 		// A token before the upgrade is that of a reader: a late copy of a SetValue,
 		// refused then, does not set the value now.
 		return Outcome{Code: WrongMode}
 	}
 	if c.Rev <= g.rev {
 		// A late copy. Only the answer to a copy of the last SetValue matters.
-		if g.full {
+		if g.is(markFull) {
 			return Outcome{Code: ValuesFull, Limit: MaxValues}
 		}
 		return Outcome{Code: OK}
@@ -27,9 +27,9 @@ func (s *State) setValue(owner *session, c SetValue) Outcome {
 	limit := s.valueLimit(r, len(c.Value), c.Fade)
 	r = s.keys.edit(at.key, func(r *record) {
 		g := r.grant(at.token)
-		g.full = limit > 0
+		g.mark(markFull, limit > 0)
 		g.amend(func(t *terms) { t.rev = c.Rev })
-		if !g.full {
+		if !g.is(markFull) {
 			r.value, r.fade = string(c.Value), c.Fade && len(c.Value) > 0
 		}
 	})

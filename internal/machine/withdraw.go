@@ -120,7 +120,7 @@ func (s *State) withdrawAnswer(owner *session, seq uint64) Token {
 	if g == nil || g.token != a.out.Token {
 		return 0
 	}
-	if g.Mode == Exclusive && !g.broken {
+	if g.Mode == Exclusive && !g.is(markBroken) {
 		s.makeShared(at, false)
 	}
 	return a.out.Token

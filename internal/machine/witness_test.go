@@ -31,7 +31,7 @@ type witness struct {
 	now     int
 
 	process map[SessionID]endedBoot // of the open sessions
-	forgot  map[string]uint64       // the latest ended process of a node
+	forgot  map[endedBoot]uint64    // the latest ended process of a node with a directory
 }
 
 func newWitness() *witness {
@@ -55,7 +55,7 @@ func newWitness() *witness {
 		done:    make(map[requestID]bool),
 
 		process: make(map[SessionID]endedBoot),
-		forgot:  make(map[string]uint64),
+		forgot:  make(map[endedBoot]uint64),
 	}
 }
 
@@ -393,23 +393,26 @@ func (w *witness) verdict(c Command, held requestID, out Outcome, events []Event
 		}
 	case Open:
 		_, open := w.process[c.Session]
-		if dead := w.forgot[c.Node] != 0 && c.Boot <= w.forgot[c.Node]; !open && (out.Code == OK && dead || out.Code == NodeEnded && !dead) {
+		latest := w.forgot[endedBoot{node: c.Node, dir: c.Dir}]
+		if dead := latest != 0 && c.Boot <= latest; !open && (out.Code == OK && dead || out.Code == NodeEnded && !dead) {
 			return fmt.Errorf("opened with code %d, the process has ended: %t", out.Code, dead)
 		}
 		if out.Code == OK && !open {
-			w.process[c.Session] = endedBoot{node: c.Node, boot: c.Boot}
+			w.process[c.Session] = endedBoot{node: c.Node, dir: c.Dir, boot: c.Boot}
 		}
 	case Forget:
 		if out.Code == OK || out.Code == Unfinished {
-			w.forgot[c.Node] = max(w.forgot[c.Node], c.Boot)
+			process := endedBoot{node: c.Node, dir: c.Dir}
+			w.forgot[process] = max(w.forgot[process], c.Boot)
+			process.boot = c.Boot
 			for _, e := range events {
-				if (e.Kind == EventEnding || e.Kind == EventEnded) && w.process[e.Session] == (endedBoot{node: c.Node, boot: c.Boot}) {
+				if (e.Kind == EventEnding || e.Kind == EventEnded) && w.process[e.Session] == process {
 					w.leave(e.Session)
 					forgotten[e.Session] = true
 				}
 			}
 			for id, p := range w.process {
-				if p != (endedBoot{node: c.Node, boot: c.Boot}) || forgotten[id] {
+				if p != process || forgotten[id] {
 					continue
 				}
 				for first := range forgotten {

@@ -221,7 +221,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "past freed on another host", breaks: "a past is freed only if the host was not booted in between",
-		file: "cluster/past.go", old: "case host == \"\" || r.Host != host:", new: "case host == \"\" && r.Host != host:",
+		file: "cluster/past.go", old: "case r.Host != host || r.Key.Key() == nil:", new: "case r.Key.Key() == nil:",
 		pkg: "cluster", run: "MayLive",
 	},
 	{
@@ -231,8 +231,68 @@ var mutants = []mutant{
 	},
 	{
 		name: "anybody forgets", breaks: "a leader takes a Forget only from a later process of the very member",
-		file: "internal/term/authority.go", old: "if s == nil || c.Node != s.Node || c.Boot >= s.Boot {", new: "if s == nil {",
+		file: "internal/term/authority.go", old: "if s == nil || c.Node != s.Node || c.Boot >= s.Boot || c.Dir == (machine.DirID{}) || c.Dir != s.Dir {", new: "if s == nil {",
 		pkg: "cluster", run: "ItselfForgets",
+	},
+	{
+		name: "a past by its name", breaks: "a leader takes a Forget only on a stream that has shown the directory's key",
+		file: "internal/term/authority.go", old: " || c.Dir != s.Dir {", new: " {",
+		pkg: "internal/term", run: "OnlyTheDirectory",
+	},
+	{
+		name: "a past by the ID of nothing", breaks: "a process without a directory forgets no process",
+		file: "internal/machine/forget.go", old: "case c.Dir == (DirID{}):", new: "case c.Boot == 0:",
+		pkg: "internal/machine", run: "Script",
+	},
+	{
+		name: "a past by another's proof", breaks: "a proof of a directory counts on the stream for which it was made",
+		file: "internal/term/serve.go", old: "if !req.Dir.Holds(m.guide.Bound) {", new: "if !req.Dir.Holds(nil) {",
+		pkg: "internal/term", run: "OnlyTheDirectory",
+	},
+	{
+		name: "a proof without a signature", breaks: "under TLS a directory's key is proved by a signature",
+		file: "internal/wire/dirkey.go", old: "(binding == nil || ed25519", new: "(len(p.Signature) == 0 || ed25519",
+		pkg: "internal/wire", run: "ADirProof",
+	},
+	{
+		name: "sessions of another directory", breaks: "a Forget ends the sessions of its own directory alone",
+		file: "internal/machine/forget.go", old: "b = append(append(b, node...), dir[:]...)", new: "b = append(b, node...)",
+		pkg: "internal/machine", run: "Script",
+	},
+	{
+		name: "a living process shut out", breaks: "a Forget keeps no process of another directory from opening sessions",
+		file: "internal/machine/forget.go", old: "return cmp.Or(strings.Compare(e.node, node), bytes.Compare(e.dir[:], dir[:]))", new: "return cmp.Or(strings.Compare(e.node, node), 0*bytes.Compare(e.dir[:], dir[:]))",
+		pkg: "internal/machine", run: "Script",
+	},
+	{
+		name: "an old copy's key", breaks: "the key of a directory ends with the boot of its host",
+		file: "cluster/past.go", old: "			r.Past, r.Key = nil, wire.NewDirSeed()", new: "			if r.Past = nil; r.Key == nil {\n				r.Key = wire.NewDirSeed()\n			}",
+		pkg: "cluster", run: "TheKeyOfADirectory",
+	},
+	{
+		name: "a Forget without its proof", breaks: "a process shows the proof of its directory ahead of a Forget",
+		file: "internal/link/remote.go", old: "		u.showDir()\n", new: "",
+		pkg: "cluster", run: "OwnPast",
+	},
+	{
+		name: "a piece as long as it claims", breaks: "noise in a snapshot is found before much of it is in memory",
+		file: "internal/machine/restore.go", old: "size <= 0 || size > maxPiece ||", new: "size <= 0 || size > 129<<20 ||",
+		pkg: "internal/machine", run: "Noise",
+	},
+	{
+		name: "pieces of two chunks", breaks: "all pieces of a chunk have its kind",
+		file: "internal/machine/restore.go", old: "if r.piece&^pieceFollows != kind {", new: "if kind == 0 {",
+		pkg: "internal/machine", run: "SeveralPieces",
+	},
+	{
+		name: "a chunk with a rest", breaks: "no bytes of a chunk are passed over",
+		file: "internal/machine/restore.go", old: "	if r.follows() {\n		return errTrailing", new: "	if r.follows() && c == nil {\n		return errTrailing",
+		pkg: "internal/machine", run: "SeveralPieces",
+	},
+	{
+		name: "a later process by a claim", breaks: "a process that proves neither a name nor the voter role shows no later process of a name",
+		file: "cluster/proof.go", old: "c.Proved.Name == \"\" && !c.Proved.Voter; !claimed {", new: "c.Proved.Name == \"\" && !c.Proved.Voter; err != nil || c != nil || !claimed {",
+		pkg: "cluster", run: "ALaterProcess",
 	},
 	{
 		name: "a session without its key", breaks: "a stream acts for a session only after the session's key was shown on it",
@@ -256,7 +316,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "late Open of a dead process", breaks: "no session opens for a process that has ended",
-		file: "internal/machine/session.go", old: "	if s.hasEnded(c.Node, c.Boot) {", new: "	if s.hasEnded(c.Node, c.Boot) && c.Boot == 0 {",
+		file: "internal/machine/session.go", old: "	if s.hasEnded(c.Node, c.Dir, c.Boot) {", new: "	if s.hasEnded(c.Node, c.Dir, c.Boot) && c.Boot == 0 {",
 		pkg: "internal/machine", run: "Script",
 	},
 	{
@@ -410,6 +470,21 @@ var mutants = []mutant{
 		name: "no order of candidates", breaks: "two voters never stand at one moment",
 		file: "internal/consensus/stand.go", old: "time.Duration(better) * stagger", new: "0 * time.Duration(better) * stagger",
 		pkg: "internal/consensus", run: "Best|AtOnce|Five",
+	},
+	{
+		name: "any answer from ahead", breaks: "an answer to a message sent ahead answers the same message alone",
+		file: "internal/consensus/ahead.go", old: "args.PrevLogEntry == m.args.PrevLogEntry && ", new: "",
+		pkg: "internal/consensus", run: "FromAhead",
+	},
+	{
+		name: "sent ahead in any term", breaks: "entries are sent ahead to servers that acknowledged the log in their term",
+		file: "internal/consensus/ahead.go", old: "s.latest.term != first.Term || ", new: "",
+		pkg: "internal/consensus", run: "EntriesAhead",
+	},
+	{
+		name: "sent ahead after a refusal", breaks: "entries are sent ahead to servers that acknowledged all before",
+		file: "internal/consensus/ahead.go", old: "if err != nil || !resp.Success {\n		s.latest", new: "if err != nil {\n		s.latest",
+		pkg: "internal/consensus", run: "EntriesAhead",
 	},
 	{
 		name: "a vote lost to a stale stream", breaks: "a kept stream that is broken costs no call",
@@ -622,12 +697,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "a recalled key extended", breaks: "a recalled grant gets no further tokens",
-		file: "internal/machine/grant.go", old: "r.last != c.Last || g.contended || g.asked || g.broken ||", new: "r.last != c.Last ||",
+		file: "internal/machine/grant.go", old: "r.last != c.Last || g.is(markContended|markAsked|markBroken) ||", new: "r.last != c.Last ||",
 		pkg: "internal/machine", run: "Scripts",
 	},
 	{
 		name: "a copy extends again", breaks: "a second copy of an Extend changes nothing",
-		file: "internal/machine/grant.go", old: "r.last != c.Last || g.contended", new: "r.last == 0 || g.contended",
+		file: "internal/machine/grant.go", old: "r.last != c.Last || g.is(markContended", new: "r.last == 0 || g.is(markContended",
 		pkg: "internal/machine", run: "Scripts",
 	},
 	{

@@ -113,7 +113,8 @@ func (p *Port) judge(addr string, h Hello, proved auth.Identity, a answer) error
 		}
 		p.cfg.Foreign(from, addr, true)
 	}
-	return &RefusedError{Addr: addr, Status: status, Kind: h.Kind, ClusterID: a.clusterID, Peer: a.from, Advertised: a.addr}
+	return &RefusedError{Addr: addr, Status: status, Kind: h.Kind, ClusterID: a.clusterID, Peer: a.from, Advertised: a.addr,
+		Claimed: proved.Name == "" && !proved.Voter}
 }
 
 // differ reports whether two cluster IDs contradict each other. An unknown ID

@@ -57,6 +57,10 @@ type RefusedError struct {
 	ClusterID [16]byte
 	Peer      Peer // the answering member; its name is "" when unknown
 
+	// Claimed means that the answering member has proved neither its name nor the voter role:
+	// Peer is what it says of itself.
+	Claimed bool
+
 	// Advertised is the address at which the answering member wants to be
 	// reached; "" if unknown.
 	Advertised string

@@ -33,7 +33,8 @@
 // proof.
 //
 // A gossiped boot alone proves nothing: only a handshake shows that a process has
-// this name and boot, by a certificate where there is TLS.
+// this name and boot, by a certificate where there is TLS. A handshake under a certificate
+// that has neither a name nor the voter role shows none: see noteHandshake in package cluster.
 //
 // # Shared addresses
 //

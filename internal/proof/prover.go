@@ -28,7 +28,8 @@ type Config struct {
 	Wanted func() bool
 
 	// Dial makes a handshake with the process, and ends the connection. Dial itself
-	// tells Answered about the handshake, and returns the answerer. Dial fails if
+	// tells Answered about the handshake, unless the answerer proves neither its name nor
+	// the voter role, and returns the answerer. Dial fails if
 	// nobody has answered.
 	Dial func(ctx context.Context, to member.Process) (member.Process, error)
 

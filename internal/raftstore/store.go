@@ -162,6 +162,12 @@ func (s *Store) Failed() error {
 	return nil
 }
 
+// Flushes reports whether each write waits for a disk. Settle does not change the answer.
+func (s *Store) Flushes() bool {
+	_, memory := s.engine.(*memoryEngine)
+	return !memory && !s.unflushed
+}
+
 // Flush makes everything durable that was written without a flush.
 func (s *Store) Flush() error {
 	s.lockWriter()

@@ -23,6 +23,9 @@ type Replica interface {
 	// member.
 	Boot() uint64
 
+	// Dir names this process's directory, for the Opens of its sessions; zero: it has none.
+	Dir() machine.DirID
+
 	// Cluster returns the ID of the cluster, or zero while the ID is unknown.
 	Cluster() machine.ClusterID
 

@@ -259,22 +259,20 @@ func (t *Term) mayOpen(s *Subscriber, c machine.Open) standing {
 	return owner
 }
 
-// mayForget returns the standing of s to the earlier process named by a Forget. Nobody
-// may end the sessions of another member, nor those of its own process or a later
-// one, nor those of a process that is attached: such a process lives, and the name may
-// be a mistake or a lie. CodeNo leaves the sessions to their TTL:
-//
-//   - where members share a certificate, since nobody proves to be a later process of
-//     the name, and a living process may not be attached for a moment;
-//   - of a process of the far future, by the leader's clock. A boot is a time, and the
-//     table refuses the sessions of every boot of the name up to the one forgotten: a
-//     boot at the end of the numbers would keep the name out for ever. Clocks that were
-//     wrong by hours make boots of the near future.
+// mayForget returns the standing of s to the earlier process named by a Forget. Only a later
+// process with the same directory may have sessions ended: s has shown the directory's key
+// (a name is no proof, since every holder of a shared secret or certificate can take any),
+// and the table ends the sessions that carry the key's ID. So neither a namesake nor a
+// process without a directory ends any. CodeBusy says that the process is attached: it
+// lives, and the directory is a copy. CodeNo leaves the sessions of a process of the far
+// future, by the leader's clock, to their TTL. A boot is a time, and of more than
+// machine.MaxEnded processes the table drops the oldest: made-up ones of the future would
+// never be dropped. Clocks that were wrong by hours make boots of the near future.
 func (t *Term) mayForget(s *Subscriber, c machine.Forget) wire.Code {
-	if s == nil || c.Node != s.Node || c.Boot >= s.Boot {
+	if s == nil || c.Node != s.Node || c.Boot >= s.Boot || c.Dir == (machine.DirID{}) || c.Dir != s.Dir {
 		return wire.CodeBad
 	}
-	if s.Shared || c.Boot > uint64(max(t.table.Clock.Wall().Add(timing.FutureBoot).UnixNano(), 0)) {
+	if c.Boot > uint64(max(t.table.Clock.Wall().Add(timing.FutureBoot).UnixNano(), 0)) {
 		return wire.CodeNo
 	}
 	t.mu.Lock()

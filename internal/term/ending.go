@@ -144,7 +144,7 @@ func (e *endings) forgotten(c machine.Forget, done func(machine.Outcome, wire.Co
 			done(o, code)
 			return
 		}
-		if view(e.t.table, func(m *machine.State) bool { return m.IsLeft(c.Node, c.Boot) }) {
+		if view(e.t.table, func(m *machine.State) bool { return m.IsLeft(c) }) {
 			e.t.Decide(c, e.forgotten(c, func(o machine.Outcome, code wire.Code) {
 				if code != wire.CodeOK {
 					code = wire.CodeUnknown // the first Forget is in the log
@@ -153,7 +153,7 @@ func (e *endings) forgotten(c machine.Forget, done func(machine.Outcome, wire.Co
 			}))
 			return
 		}
-		left := view(e.t.table, func(m *machine.State) []machine.SessionID { return m.UnfinishedOf(c.Node, c.Boot) })
+		left := view(e.t.table, func(m *machine.State) []machine.SessionID { return m.UnfinishedOf(c) })
 		var waits atomic.Int64
 		var failed atomic.Bool
 		waits.Store(int64(len(left)) + 1)

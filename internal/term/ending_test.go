@@ -319,16 +319,16 @@ func TestAForgetIsAnsweredAtTheEnd(t *testing.T) {
 		const sets = 4
 		s.SetCheck(false)
 		earlier := opening(1)
-		earlier.Node, earlier.Boot = "m", 6
+		earlier.Node, earlier.Boot, earlier.Dir = "m", 6, victimDir.ID()
 		s.Must(earlier)
 		for i := range sets {
 			s.Must(machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Keys: many(1000*i, machine.MaxSlice)})
 		}
-		later := &term.Subscriber{Node: "m", Boot: 7, Event: func(machine.Event) {}}
+		later := &term.Subscriber{Node: "m", Boot: 7, Dir: victimDir.ID(), Event: func(machine.Event) {}}
 		s.Term().Join(later)
 		forget := func() <-chan machine.Outcome {
 			ch := make(chan machine.Outcome, 1)
-			s.Term().Propose(later, machine.Forget{Node: "m", Boot: 6}, func(o machine.Outcome, c wire.Code) {
+			s.Term().Propose(later, machine.Forget{Node: "m", Boot: 6, Dir: victimDir.ID()}, func(o machine.Outcome, c wire.Code) {
 				if c != wire.CodeOK {
 					o.Code = machine.Code(200 + c)
 				}
@@ -371,16 +371,16 @@ func TestAForgetIsNotAnsweredByAnEndingTerm(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.SetCheck(false)
 		earlier := opening(1)
-		earlier.Node, earlier.Boot = "m", 6
+		earlier.Node, earlier.Boot, earlier.Dir = "m", 6, victimDir.ID()
 		s.Must(earlier)
 		for i := range 3 {
 			s.Must(machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Keys: many(1000*i, machine.MaxSlice)})
 		}
-		later := &term.Subscriber{Node: "m", Boot: 7, Event: func(machine.Event) {}}
+		later := &term.Subscriber{Node: "m", Boot: 7, Dir: victimDir.ID(), Event: func(machine.Event) {}}
 		s.Term().Join(later)
 		s.HoldEntries()
 		code := make(chan wire.Code, 1)
-		s.Term().Propose(later, machine.Forget{Node: "m", Boot: 6}, func(_ machine.Outcome, c wire.Code) { code <- c })
+		s.Term().Propose(later, machine.Forget{Node: "m", Boot: 6, Dir: victimDir.ID()}, func(_ machine.Outcome, c wire.Code) { code <- c })
 		s.Decide(termtest.Committed)
 		synctest.Wait()
 		s.Decide(termtest.Dropped)

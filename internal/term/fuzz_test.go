@@ -113,7 +113,8 @@ func (h *heist) rob(p *peer, node string, boot uint64, script []byte) {
 		case 17:
 			propose(machine.Ask{Session: id, Key: held})
 		case 18:
-			propose(machine.Forget{Node: "n1", Boot: number})
+			send(false, wire.Attach, wire.Marshal(&wire.AttachRequest{Dir: otherDir.Prove(nil)}))
+			propose(machine.Forget{Node: "n1", Boot: number, Dir: [2]machine.DirID{victimDir.ID(), otherDir.ID()}[n>>7]})
 		case 19:
 			propose(machine.Expire{Session: h.id, Term: number})
 		case 20:

@@ -55,6 +55,7 @@ type memberStream struct {
 	// Used by handle only, on the stream's reading goroutine.
 	proof      *wire.KeyProof // of the stream's session keys; nil: none shown
 	disproved  bool           // a proof did not hold: no other is looked at
+	dirShown   bool           // a proof of a directory was looked at: no other is
 	term       *Term          // nil before Attach
 	subscriber *Subscriber
 	placed     []placed // requests that may wait in the member's lane, in ascending order of both numbers
@@ -161,6 +162,15 @@ func (m *memberStream) attach(q *stream.Request) {
 			return
 		}
 		m.proof = req.Proof
+	}
+	if req.Dir != nil && !m.dirShown {
+		m.dirShown = true // one look at a signature for each stream
+		if !req.Dir.Holds(m.guide.Bound) {
+			m.term.refuse(m.subscriber, "a proof of a directory that was made for another stream")
+			q.Answer(wire.CodeBad, nil)
+			return
+		}
+		m.subscriber.Dir = req.Dir.ID()
 	}
 	ok := m.term.attach(m.subscriber, m.proved(req.Keys), m.proved(req.New), func() {
 		q.Answer(wire.CodeOK, wire.Marshal(&wire.AttachAnswer{

@@ -16,6 +16,10 @@ type Subscriber struct {
 	Node string // the member and its process: as proved by its stream
 	Boot uint64
 
+	// Dir is the directory whose key the subscriber has shown. Zero: none, and the
+	// subscriber forgets no process.
+	Dir machine.DirID
+
 	// Shared means that the stream proves a certificate that names no member: every
 	// member with the certificate may claim to be Node.
 	Shared bool
@@ -262,8 +266,8 @@ func (t *Term) Beat(s *Subscriber, id machine.SessionID, done func(wire.Code)) {
 
 // Propose proposes a client's command for a session of s. With CodeOK the
 // command is committed, with this outcome, or the session is not open, with the
-// outcome NoSession. A Forget is for an earlier process of the very member that s
-// belongs to. CodeUnknown means: the command may have been applied, or may be applied
+// outcome NoSession. A Forget is for an earlier process with the very directory
+// that s has shown. CodeUnknown means: the command may have been applied, or may be applied
 // later. With any other code nothing happened: CodeNo, the Forget leaves the sessions
 // to their TTL; CodeBad, no client proposes such a command; CodeStranger, the session is
 // not of s; CodeDenied, Config.Deny has refused, for the reason in the outcome's Value;

@@ -2,7 +2,6 @@ package term_test
 
 import (
 	"log/slog"
-	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -30,8 +29,11 @@ type heist struct {
 	token   machine.Token
 }
 
-// victimKey is the key of the victim's session.
-var victimKey = machine.SessionKey{200, 1, 2, 3}
+// victimKey is the key of the victim's session, and victimDir that of its directory.
+var (
+	victimKey = machine.SessionKey{200, 1, 2, 3}
+	victimDir = wire.NewDirSeed().Key()
+)
 
 func onHeist(t *testing.T, f func(h *heist)) {
 	t.Helper()
@@ -40,7 +42,7 @@ func onHeist(t *testing.T, f func(h *heist)) {
 		h := &heist{stage: s, refused: log, id: victimKey.ID()}
 		h.victim = h.enter("n1", 5)
 		h.show(h.victim, victimKey)
-		h.must(h.victim, machine.Open{Session: h.id, Client: "v", Node: "n1", Boot: 5, TTL: uint64(ttl / time.Millisecond)})
+		h.must(h.victim, machine.Open{Session: h.id, Client: "v", Node: "n1", Boot: 5, Dir: victimDir.ID(), TTL: uint64(ttl / time.Millisecond)})
 		h.token = h.must(h.victim, machine.Acquire{Session: h.id, Seq: 1, Key: held}).Token
 		h.must(h.victim, machine.Acquire{Session: h.id, Seq: 2, Key: "other", Spec: machine.Spec{Mode: machine.Shared}})
 		f(h)
@@ -304,80 +306,12 @@ func TestFramesOfTheVictimSentAgainDoNothing(t *testing.T) {
 		}
 		// On a stream of its own the victim's late copies are harmless, as ever.
 		before := h.scene()
-		h.must(h.victim, machine.Open{Session: h.id, Client: "v", Node: "n1", Boot: 5, TTL: uint64(ttl / time.Millisecond)})
+		h.must(h.victim, machine.Open{Session: h.id, Client: "v", Node: "n1", Boot: 5, Dir: victimDir.ID(), TTL: uint64(ttl / time.Millisecond)})
 		h.must(h.victim, machine.Acquire{Session: h.id, Seq: 1, Key: held})
 		after := h.scene()
 		before.applied = after.applied
 		if !reflect.DeepEqual(before, after) {
 			t.Errorf("%+v became %+v", before, after)
-		}
-	})
-}
-
-// Nobody ends the sessions of a process that is attached, not even a later process of
-// the name; and nobody those of another name.
-func TestAnAttachedProcessIsNotForgotten(t *testing.T) {
-	onHeist(t, func(h *heist) {
-		t := h.t
-		later, other := h.enter("n1", 6), h.enter("n2", 7)
-		forget := machine.Forget{Node: "n1", Boot: 5}
-		h.try("another name", other, true, func() {
-			if _, code := other.propose(forget); code != wire.CodeBad {
-				t.Errorf("another name: %v", code)
-			}
-		})
-		h.try("a later process", later, false, func() {
-			if _, code := later.propose(forget); code != wire.CodeBusy {
-				t.Errorf("a later process: %v", code)
-			}
-		})
-		h.victim.Close()
-		<-h.victim.served
-		synctest.Wait()
-		h.must(later, forget) // its stream has ended
-		if h.Alive(h.id) {
-			t.Error("the session of the earlier process was not ended")
-		}
-	})
-}
-
-// A boot is a time. A Forget of a process of the far future would keep the name out of the
-// cluster until that time, and the last boot of all for ever.
-func TestNoProcessOfTheFutureIsForgotten(t *testing.T) {
-	onHeist(t, func(h *heist) {
-		t := h.t
-		liar := h.enter("n1", math.MaxUint64)
-		for _, boot := range []uint64{math.MaxUint64 - 1, math.MaxInt64, uint64(time.Now().Add(25 * time.Hour).UnixNano())} {
-			h.try("the future", liar, false, func() {
-				if _, code := liar.propose(machine.Forget{Node: "n1", Boot: boot}); code != wire.CodeNo {
-					t.Errorf("boot %d: %v", boot, code)
-				}
-			})
-		}
-	})
-}
-
-// Members that share a certificate prove no name: none of them ends the sessions of
-// another one that is not attached for a moment.
-func TestNobodyForgetsUnderASharedCertificate(t *testing.T) {
-	onHeist(t, func(h *heist) {
-		t := h.t
-		h.victim.Close()
-		<-h.victim.served
-		synctest.Wait()
-		for _, row := range []struct {
-			shared bool
-			want   wire.Code
-		}{{true, wire.CodeNo}, {false, wire.CodeOK}} {
-			later := &term.Subscriber{Node: "n1", Boot: 6, Shared: row.shared}
-			if !h.Term().Join(later) {
-				t.Fatal("no term")
-			}
-			codes := make(chan wire.Code, 1)
-			h.Term().Propose(later, machine.Forget{Node: "n1", Boot: 5}, func(_ machine.Outcome, c wire.Code) { codes <- c })
-			if code := <-codes; code != row.want || h.Alive(h.id) != row.shared {
-				t.Errorf("shared %t: %v, and the session lives: %t", row.shared, code, h.Alive(h.id))
-			}
 		}
 	})
 }

@@ -27,13 +27,15 @@ type FindRequest struct {
 // AttachRequest is the first request on a member's stream to the leader, and shows
 // the keys of the member's sessions: the stream may act for a session from then on.
 // Further requests show more keys. On a stream under TLS only keys that the signer of a
-// proof has sealed count: one proof is enough for a stream.
+// proof has sealed count: one proof is enough for a stream. So it is for the proof of a
+// directory, which a stream shows ahead of a Forget.
 type AttachRequest struct {
 	Term uint64               // highest term of a leader that has served this member
 	Keys []machine.SessionKey // of open sessions: the leader sends their events, and tells which have ended
 	New  []machine.SessionKey // of sessions to be opened; the leader tells no end
 
 	Proof *KeyProof // nil: proved before on this stream, or the stream has no TLS
+	Dir   *DirProof // nil: nothing to forget
 }
 
 // MaxAttach is the largest number of keys in an AttachRequest, and of keys shown on a

@@ -20,7 +20,7 @@ var samples = []any{
 	&filledHint,
 	&FindRequest{Above: 3, Wait: 1000, Lost: true},
 	&AttachRequest{Keys: []machine.SessionKey{{1}, {2}}, New: []machine.SessionKey{{4}}, Term: 3,
-		Proof: &KeyProof{Signer: []byte{1, 2}, Signature: []byte{3}}},
+		Proof: &KeyProof{Signer: []byte{1, 2}, Signature: []byte{3}}, Dir: &DirProof{Key: []byte{4}, Signature: []byte{5, 6}}},
 	&AttachAnswer{Term: 3, TTL: 10_000, Members: 300, Voters: []string{"10.0.0.1:7000"}},
 	&VoterSet{Term: 3, Index: 9, Wanted: 5, Voters: []VoterState{{Raft: "ann#1", Addr: "10.0.0.1:7000", Zone: "east", Present: true, Reached: true, Current: true, Leaving: true}}},
 	&DepartRequest{Name: "ann", Boot: 7},

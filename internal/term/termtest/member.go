@@ -259,6 +259,9 @@ func (m *Member) Member() string { return m.name }
 // Boot returns the number of the member's process.
 func (m *Member) Boot() uint64 { return 1 }
 
+// Dir implements replica.Replica.
+func (m *Member) Dir() machine.DirID { return machine.DirID{} }
+
 // Cluster returns the cluster's ID.
 func (m *Member) Cluster() machine.ClusterID { return m.c.id }
 
