@@ -226,34 +226,3 @@ func TestAOneWayCutIsRelayed(t *testing.T) {
 		}
 	}
 }
-
-// Many thin members lose their leader at one moment. All are attached within a
-// second of the election, and no session is lost.
-func TestManyMembersFindTheNextLeader(t *testing.T) {
-	members := testrounds.Rounds(12, 300)
-	inBubble(t, func(b *bubble) {
-		b.form(ttl(10 * time.Second))
-		var nodes []*Node
-		for i := range members {
-			nodes = append(nodes, b.start(fmt.Sprint("thin", i), thin, ttl(10*time.Second)))
-		}
-		b.ready(nodes...)
-		busy := b.holders(nodes...)
-		time.Sleep(5 * time.Second)
-		old := b.leader()
-		killed := time.Now()
-		defer b.killNow(old)()
-		now := b.elected(old)
-		election := time.Since(killed)
-		took := b.attached(now, nil, time.Second)
-		if len(took) > 0 {
-			slices.Sort(took)
-			t.Logf("%d members; election %v; attached: median %v, last %v", members, election, took[len(took)/2], took[len(took)-1])
-		}
-		time.Sleep(11 * time.Second)
-		if lost := busy(); lost != 0 {
-			t.Errorf("%d sessions of living members were lost", lost)
-		}
-		b.crashAll(nodes)
-	})
-}

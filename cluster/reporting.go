@@ -231,6 +231,9 @@ func (n *Node) keepConfirmed() {
 		case <-changed:
 		case <-n.ctx.Done():
 		case <-again.C:
+			if n.confirmDue() > timing.KeeperTick {
+				continue // a beat was answered meanwhile
+			}
 			ctx, cancel := context.WithTimeout(n.ctx, n.link.TTL()/2)
 			if least = 0; n.link.Summarize(ctx) != nil {
 				least = n.link.TTL() / 2

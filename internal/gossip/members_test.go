@@ -4,14 +4,17 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -194,5 +197,116 @@ func TestTheLargestDescriptionFits(t *testing.T) {
 	})
 	if len(entry) > maxEntry {
 		t.Errorf("a member takes %d bytes, the limit is %d", len(entry), maxEntry)
+	}
+}
+
+// The processes of a name are those that the list of all has, whatever has come and gone.
+func TestProcessesAreFoundByName(t *testing.T) {
+	own := machine.ClusterID{1}
+	m := listOf(&own)
+	check := func() {
+		t.Helper()
+		all := m.all()
+		for _, name := range []string{"a", "b", "c", self.Name, "nobody"} {
+			var want []member.Sighting
+			for _, s := range all {
+				if s.Name == name {
+					want = append(want, s)
+				}
+			}
+			if got := m.of(name); !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s: %+v, want %+v", name, got, want)
+			}
+		}
+		alive := slices.DeleteFunc(all, func(s member.Sighting) bool { return !s.Alive })
+		if got := m.alive(); !reflect.DeepEqual(got, alive) {
+			t.Fatalf("alive: %+v, want %+v", got, alive)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 2000 {
+		s := seen([]string{"a", "b", "c"}[rng.IntN(3)], 1+rng.Uint64N(6))
+		s.Alive = rng.IntN(3) > 0
+		s.Meta.Cluster = machine.ClusterID{uint8(rng.IntN(3))}
+		m.record(s)
+		if i%10 == 0 {
+			own = machine.ClusterID{uint8(rng.IntN(3))}
+			m.update(func(d *member.Metadata) { d.Leads = rng.Uint64N(3) })
+		}
+		check()
+	}
+	for i := range 2 * maxSeen { // the dead of the names are forgotten
+		m.record(dead(seen(fmt.Sprint("d", i), 1)))
+	}
+	check()
+	if got := len(m.names); got > maxSeen {
+		t.Errorf("%d names are remembered", got)
+	}
+}
+
+// A reader may do with a list what it likes.
+func TestListsAreTheReaders(t *testing.T) {
+	var own machine.ClusterID
+	m := listOf(&own)
+	m.record(seen("a", 1))
+	m.all()[0].Name, m.alive()[1].Name = "x", "y"
+	if m.all()[0].Name != "a" || m.alive()[1].Name != self.Name {
+		t.Errorf("%+v, %+v", m.all(), m.alive())
+	}
+}
+
+// Changes that follow each other closely are told together in a large cluster, the last of
+// them too, and one by one in a small one.
+func TestChangesOfManyMembersAreToldTogether(t *testing.T) {
+	for members, together := range map[int]bool{timing.FewMembers - 2: false, 1000: true} {
+		synctest.Test(t, func(t *testing.T) {
+			var own machine.ClusterID
+			m := listOf(&own)
+			for i := range members {
+				m.record(seen(fmt.Sprint("m", i), 1))
+			}
+			time.Sleep(time.Minute)
+			told := make(chan int)
+			stop := make(chan struct{})
+			go func() {
+				n, last := 0, false
+				for {
+					changed := m.changed.Wait()
+					for _, s := range m.of("m1") {
+						last = last || s.Meta.Leads == 500
+					}
+					select {
+					case <-changed:
+						n++
+					case <-stop:
+						if !last {
+							t.Error("the last change is not told")
+						}
+						told <- n
+						return
+					}
+				}
+			}()
+			synctest.Wait()
+			began := time.Now()
+			for i := range 500 {
+				s := seen("m1", 1)
+				s.Meta.Leads = uint64(i + 1)
+				m.record(s)
+				m.tell()
+				synctest.Wait()
+				time.Sleep(time.Millisecond)
+			}
+			took := time.Since(began)
+			time.Sleep(time.Second)
+			close(stop)
+			n := <-told
+			if most := int(took/timing.News(max(members, timing.FewMembers+1))) + 2; together && n > most || !together && n != 500 {
+				t.Errorf("%d members: 500 changes are told %d times", members, n)
+			}
+			m.tell()
+			m.tell()
+			m.stop()
+		})
 	}
 }

@@ -72,6 +72,8 @@ func (e *Endpoint) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	dialled, accepted := n.connect(e.host, netip.AddrPortFrom(e.addr.Addr(), e.host.pickPort()), listener.host, to)
 	listener.backlog = append(listener.backlog, accepted)
+	e.host.sent.Streams++
+	listener.host.received.Streams++
 	listener.accepts.Signal()
 	return dialled, nil
 }
@@ -146,6 +148,7 @@ func (e *Endpoint) WriteTo(p []byte, addr string) error {
 // send puts a packet on the link to its destination. The caller holds mu.
 func (n *Network) send(p packet) {
 	r := route{p.from.Addr(), p.to.Addr()}
+	n.host(r.from).sent.packet(p)
 	if n.isCut(r) {
 		return
 	}
@@ -166,10 +169,12 @@ func (n *Network) receive(p packet) {
 	if n.isCut(route{p.from.Addr(), p.to.Addr()}) {
 		return
 	}
-	e := n.host(p.to.Addr()).endpoints[p.to.Port()]
+	h := n.host(p.to.Addr())
+	e := h.endpoints[p.to.Port()]
 	if e == nil || len(e.packets) >= packetQueue {
 		return
 	}
+	h.received.packet(p)
 	e.packets = append(e.packets, p)
 	e.reads.Signal()
 }

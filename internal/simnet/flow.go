@@ -61,6 +61,9 @@ func (f *flow) send(data []byte, kind segmentKind) {
 	}
 	f.broken = kind == resetSegment
 	f.size += len(data)
+	if kind == dataSegment {
+		f.src.host.sent.write(len(data))
+	}
 	g := segment{data: data, kind: kind, unsent: f.src.host.frozen}
 	now := time.Now()
 	if !g.unsent {
@@ -126,6 +129,7 @@ func (f *flow) arrive(g segment) {
 			d.out.send(nil, resetSegment)
 			return
 		}
+		d.host.received.write(len(g.data))
 		f.arrived.Write(g.data)
 		d.readers.Broadcast()
 	}

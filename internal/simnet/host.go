@@ -17,6 +17,8 @@ type host struct {
 	endpoints map[uint16]*Endpoint
 	dynamic   uint16   // the port number picked last
 	unsent    []packet // sent while frozen
+
+	sent, received Traffic
 }
 
 // host returns the host with this address. The caller holds mu.

@@ -114,8 +114,8 @@ func TestInequalitiesAtEveryTTL(t *testing.T) {
 			{HoldFind(ttl) <= MostHold, "a voter keeps a question for as long as the asker waits"},
 			{QuorumPatience(ttl) > 2*(2*Election(ttl))+MostBackoff(ttl), "one or two elections are no lost quorum"},
 			{Spread(ttl, 300) <= MostBackoff(ttl), "hundreds of members dial within half a second"},
-			{Spread(ttl, 1_000_000) <= max(MostBackoff(ttl), ttl/20), "the dials of any number of members leave time for a beat"},
-			{ttl < 3*time.Minute || Spread(ttl, 9000) == 9*time.Second, "a long TTL lets thousands of members dial one after the other"},
+			{Spread(ttl, 1_000_000) <= max(MostBackoff(ttl), min(ttl/20, MostSpread)), "the dials of any number of members leave time for a beat"},
+			{ttl < MostSpread*20 || Spread(ttl, 3500) == 3500*time.Millisecond, "a long TTL lets thousands of members dial one after the other"},
 			{Spread(ttl, 3) <= 3*time.Millisecond, "few members lose no time"},
 		} {
 			if !c.holds {

@@ -58,14 +58,18 @@ func QuorumPatience(ttl time.Duration) time.Duration {
 // moment, begin to dial the next leader or the voters. A millisecond for each
 // member is less than a TLS handshake takes on a slow core, and lets 300 members
 // attach in a third of a second. Thousands of members need a TTL of which a twentieth
-// is long enough. The number is a leader's word, so any number gives a period.
+// is long enough. The number is a leader's word, so any number gives a period, and none
+// a long one.
 func Spread(ttl time.Duration, members int) time.Duration {
-	most := max(MostBackoff(ttl), ttl/20)
+	most := max(MostBackoff(ttl), min(ttl/20, MostSpread))
 	return time.Duration(max(1, min(members, int(most/time.Millisecond)))) * time.Millisecond
 }
 
 // FewMembers is the number of members up to which gossip tells each change at once.
 const FewMembers = 64
+
+// MostSpread is the longest Spread: a millisecond for each process that gossip knows.
+const MostSpread = 4 * time.Second
 
 // News is the least time between two tellings of changes among so many members. A
 // reader looks at every member, which takes less than a microsecond for each: so news take
