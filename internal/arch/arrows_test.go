@@ -24,6 +24,7 @@ var floors = []string{
 	"internal/simnet",
 	"internal/survival",
 	"internal/model",
+	"internal/history",
 	"internal/documents",
 	"internal/shards",
 	"internal/auth",
@@ -207,6 +208,8 @@ var arrows = []arrow{
 	{"internal/port", "internal/logging", "a line that repeats itself is limited"},
 	{"internal/port", "internal/timing", durations},
 
+	{"internal/history", "github.com/anishathalye/porcupine", "the search for an order of calls that explains their answers"},
+
 	{"transport", "internal/simnet", "the network for tests is simulated there"},
 	{"transport", "internal/timing", durations},
 	{"internal/simnet", "internal/timing", durations},
@@ -227,6 +230,7 @@ var arrows = []arrow{
 	{"internal/member", "internal/host", "every room of a node reads the same clock"},
 	{"internal/gossip", "internal/refused", refusals},
 	{"internal/port", "internal/refused", refusals},
+	{"internal/budget", "internal/timing", durations},
 	{"internal/port", "internal/budget", "each connection has a share of the bytes that the node holds for its peers"},
 	{"internal/stream", "internal/budget", "a stream's large frames and requests are charged to its connection's share"},
 	{"internal/port", "internal/auth", "a handshake proves who is at the other end"},

@@ -43,7 +43,7 @@ func (r *Raft) compact(ctx context.Context) {
 
 // trail tells raft how many entries to keep in front of a snapshot.
 func (r *Raft) trail() {
-	entries := uint64(min(r.store.Newest(trailingBytes), trailingEntries))
+	entries := min(uint64(r.store.Newest(trailingBytes)), r.cfg.Disk.Entries(trailingEntries))
 	r.reload(func(c *raft.ReloadableConfig) { c.TrailingLogs = entries })
 }
 

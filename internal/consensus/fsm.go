@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/wardmote/wardmote/internal/host"
 )
 
 // FSM is the state that the log builds, the same on every voter. *term.Table
@@ -47,7 +49,8 @@ type FSM interface {
 type fsm struct {
 	table     FSM
 	snapshots raft.SnapshotStore
-	news      func() // the bound has changed; must not block
+	disk      *host.Disk // tells a test of the entries
+	news      func()     // the bound has changed; must not block
 
 	committed atomic.Pointer[placed] // nil: not known yet
 	bound     atomic.Int64           // nanoseconds; 0: not founded
@@ -63,8 +66,8 @@ type placed struct {
 var _ raft.BatchingFSM = (*fsm)(nil)
 
 // newFSM returns an fsm that knows the configuration of the newest snapshot.
-func newFSM(table FSM, snapshots raft.SnapshotStore, news func()) *fsm {
-	f := &fsm{table: table, snapshots: snapshots, news: news}
+func newFSM(table FSM, snapshots raft.SnapshotStore, disk *host.Disk, news func()) *fsm {
+	f := &fsm{table: table, snapshots: snapshots, disk: disk, news: news}
 	f.fromSnapshot()
 	return f
 }
@@ -104,6 +107,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	for i, l := range logs {
 		switch l.Type {
 		case raft.LogCommand:
+			f.disk.Apply(l.Index, l.Data, l.AppendedAt)
 			out[i] = f.table.Apply(l.Data, l.AppendedAt)
 		case raft.LogConfiguration:
 			f.committed.Store(&placed{raft.DecodeConfiguration(l.Data), l.Index})

@@ -106,7 +106,7 @@ func (s *Seat) rewrite(dir, id string) error {
 	cfg := raft.DefaultConfig()
 	cfg.LocalID, cfg.Logger = raft.ServerID(id), logger
 	// The transport serves raft as an encoder of addresses here.
-	err = raft.RecoverCluster(cfg, newFSM(s.cfg.NewTable(), snapshots, func() {}), store, store, snapshots, &transport{}, raft.Configuration{
+	err = raft.RecoverCluster(cfg, newFSM(s.cfg.NewTable(), snapshots, nil, func() {}), store, store, snapshots, &transport{}, raft.Configuration{
 		Servers: []raft.Server{{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)}},
 	})
 	return errors.Join(err, store.Close())

@@ -73,13 +73,14 @@ type Raft struct {
 func startRaft(id string, table FSM, store *raftstore.Store, snapshots raft.SnapshotStore, dir string, seat *Config, logger hclog.Logger) (*Raft, error) {
 	r := &Raft{id: id, table: table, store: store, snapshots: snapshots, reach: newReach(), contacts: newContacts(), cfg: seat,
 		news: wakeup.NewOne(), coldNews: wakeup.NewOne(), silence: wakeup.NewOne()}
-	r.fsm = newFSM(table, snapshots, r.news.Wake)
+	r.fsm = newFSM(table, snapshots, seat.Disk, r.news.Wake)
 	r.trans = newTransport(r, dir)
 	r.stream = r.trans.stream
 	cfg := raft.DefaultConfig()
 	cfg.LocalID = raft.ServerID(id)
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = timing.ColdElection, timing.ColdElection, timing.LeaderLease
-	cfg.SnapshotInterval, cfg.SnapshotThreshold, cfg.TrailingLogs = timing.SnapshotEvery, snapshotEntries, trailingEntries
+	cfg.SnapshotInterval = timing.SnapshotEvery
+	cfg.SnapshotThreshold, cfg.TrailingLogs = seat.Disk.Entries(snapshotEntries), seat.Disk.Entries(trailingEntries)
 	cfg.MaxAppendEntries = entriesPerAppend
 	cfg.ShutdownOnRemove = false
 	cfg.NoLegacyTelemetry = true

@@ -2,6 +2,8 @@
 // clock that the promise of one holder rests on, and the disk under raft's store and the
 // member's record.
 //
+// A test can also read the committed log through a replaced disk: see Disk.Applied.
+//
 // The package decides how a replaced clock runs, and when a write to a replaced disk
 // hangs or fails. It knows nothing of members, sessions and logs. Without a replacement
 // a [Clock] and a [Disk] are nil, and a nil one is the host's own: package time, and a

@@ -161,3 +161,19 @@ func TestNilIsTheHost(t *testing.T) {
 		h.Clock.Enter()()
 	})
 }
+
+func TestADiskTellsOfTheEntriesApplied(t *testing.T) {
+	var none *Disk
+	none.Apply(1, nil, time.Time{})
+	(&Disk{}).Apply(1, nil, time.Time{})
+	var told []uint64
+	d := &Disk{Applied: func(index uint64, _ []byte, _ time.Time) { told = append(told, index) }}
+	d.Apply(3, nil, time.Time{})
+	d.Apply(5, nil, time.Time{})
+	if none.Entries(7) != 7 || d.Entries(7) != 7 || (&Disk{Log: 3}).Entries(7) != 3 {
+		t.Error("a disk changes the log without being told")
+	}
+	if len(told) != 2 || told[0] != 3 || told[1] != 5 {
+		t.Errorf("told of %v", told)
+	}
+}

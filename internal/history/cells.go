@@ -1,0 +1,83 @@
+package history
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A cellStep is a call on a cell.
+type cellStep struct {
+	op    *Op
+	maybe bool // an Update of unknown outcome
+}
+
+var cellModel = porcupine.NondeterministicModel{
+	Init: func() []any { return []any{""} },
+	Step: func(state, input, _ any) []any {
+		value, step := state.(string), input.(cellStep)
+		switch {
+		case step.op.Kind == Get:
+			if step.op.Value != value {
+				return nil
+			}
+			return []any{value}
+		case step.op.Old == value && step.maybe:
+			return []any{value, step.op.Value}
+		case step.maybe:
+			return []any{value}
+		case step.op.Old == value:
+			return []any{step.op.Value}
+		}
+		return nil
+	},
+	Equal: func(a, b any) bool { return a == b },
+}
+
+// cells checks that the values that callers read and replaced are those of one cell per
+// key: no update is lost, and none is told that was not made.
+func cells(h *History) (found []Violation, undecided int) {
+	byKey := make(map[string][]*Op)
+	for i := range h.Ops {
+		o := &h.Ops[i]
+		if o.Kind == Update && o.Outcome != Refused || o.Kind == Get && o.Outcome == Done {
+			byKey[o.Keys[0]] = append(byKey[o.Keys[0]], o)
+		}
+	}
+	for _, key := range sortedKeys(byKey) {
+		var ops []porcupine.Operation
+		for i, o := range byKey[key] {
+			step := porcupine.Operation{ClientId: i, Input: cellStep{o, o.Outcome != Done}, Call: o.Call, Return: o.Return}
+			if o.Outcome != Done {
+				step.Return = math.MaxInt64
+			}
+			ops = append(ops, step)
+		}
+		switch porcupine.CheckOperationsTimeout(cellModel.ToModel(), ops, h.patience()) {
+		case porcupine.Unknown:
+			undecided++
+		case porcupine.Illegal:
+			v := Violation{Check: "cells", Key: key, At: byKey[key][0].Call}
+			counts := 0
+			for _, o := range byKey[key] {
+				v.Until = max(v.Until, o.Return)
+				v.IDs = append(v.IDs, o.ID)
+				if o.Outcome == Done && o.Kind == Update {
+					counts++
+				}
+			}
+			v.Text = fmt.Sprintf("no order of %d calls explains the values, with %d updates told as made", len(ops), counts)
+			found = append(found, v)
+		}
+	}
+	return found, undecided
+}
+
+func (h *History) patience() time.Duration {
+	if h.Limits.Patience > 0 {
+		return time.Duration(h.Limits.Patience)
+	}
+	return 2 * time.Second
+}

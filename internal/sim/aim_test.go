@@ -1,0 +1,197 @@
+package sim
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/history"
+	"github.com/wardmote/wardmote/locks"
+)
+
+//go:embed testdata/states.txt
+var statesText string
+
+// states returns the reachable triples, from testdata/states.txt. A line that begins with #
+// is a comment.
+func states() (list []triple, err error) {
+	for line := range strings.Lines(statesText) {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		t, err := parseTriple(line)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+// aim is a phase that brings a triple about, more often than chance does.
+func aim(want triple) phase {
+	return phase{"aim at " + want.String(), func(a *act) {
+		s := a.any(a.leader())
+		if s == nil {
+			return
+		}
+		first := want.net // the fault under which the session comes into its state
+		silent := want.session == sessionMarked || want.session == sessionTrustless || want.session == sessionRevoked
+		if silent && (first == netWhole || first == netSlow) {
+			first = netCut
+		}
+		if want.session == sessionEnding {
+			a.bulk(s)
+		}
+		if want.leader == leadFresh && a.r.IntN(2) == 0 {
+			a.follow(want.leader)
+		}
+		a.afflict(s, first)
+		switch want.session {
+		case sessionRevoked:
+			a.revoke(s)
+		case sessionMarked:
+			a.await(a.w.log.next(history.Marked), a.ttl())
+		case sessionTrustless:
+			a.wait(a.ttl() - a.margin() - a.ttl()/8)
+			a.follow(want.leader)
+			a.wait(a.ttl() / 4)
+		case sessionEnding:
+			a.await(a.w.log.next(history.Ending), 2*a.ttl())
+		default:
+			a.wait(a.upTo(a.ttl() / 3))
+		}
+		if want.session != sessionTrustless {
+			a.follow(want.leader)
+		}
+		if first != want.net {
+			a.w.mendNetOf(s)
+			a.afflict(s, want.net)
+		}
+		a.wait(a.upTo(a.ttl()))
+	}}
+}
+
+// afflict gives a site the state of its network.
+func (a *act) afflict(s *site, n netState) {
+	switch n {
+	case netSlow:
+		a.w.slow(s, 0.2, a.ttl()/10)
+	case netIn:
+		a.w.deafen(s)
+	case netOut:
+		a.w.mute(s)
+	case netCut:
+		a.w.isolate(s)
+	case netPaused:
+		a.w.pause(s)
+	case netFrozen:
+		a.w.freeze(s)
+	case netDead:
+		if s = a.mayKill(s); s != nil {
+			a.w.crash(s)
+		}
+	}
+}
+
+// follow brings the leader into a state.
+func (a *act) follow(l leaderState) {
+	leader := a.leader()
+	if leader == nil {
+		return
+	}
+	next := a.w.log.next(history.Leads)
+	switch l {
+	case leadFresh:
+		if a.quorum(leader) {
+			a.w.crash(leader)
+		} else {
+			a.w.isolate(leader)
+		}
+		a.await(next, 5*time.Second)
+	case leadGone:
+		switch a.r.IntN(3) {
+		case 0:
+			a.w.isolate(leader)
+		case 1:
+			a.w.pause(leader)
+		default:
+			if a.quorum(leader) {
+				a.w.crash(leader)
+			}
+		}
+	case leadRival:
+		a.w.isolate(leader)
+		a.await(next, 5*time.Second)
+	}
+}
+
+// revoke has an operator end the sessions of a site's callers.
+func (a *act) revoke(s *site) {
+	p := a.w.running(s)
+	other := a.any(s)
+	if p == nil || other == nil || a.w.isFrozen(other) {
+		return
+	}
+	operator := a.w.client(a.w.running(other), locks.Options{Name: "operator"})
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var refs []string
+	for x, err := range operator.Sessions(ctx) {
+		if err == nil && x.Node == fmt.Sprint("member-", s.i) {
+			refs = append(refs, x.Ref)
+		}
+	}
+	for _, ref := range refs {
+		a.w.calls.Go(func() { // it waits for the holder's word, or for its TTL
+			ctx, cancel := context.WithTimeout(context.Background(), 3*a.ttl())
+			defer cancel()
+			_ = operator.EndSession(ctx, ref)
+		})
+	}
+	a.wait(100 * time.Millisecond)
+}
+
+// bulk has a caller on a site take so many keys that its session ends in slices.
+func (a *act) bulk(s *site) {
+	p := a.w.running(s)
+	if p == nil || a.w.isFrozen(s) {
+		return
+	}
+	client := a.w.client(p, locks.Options{Name: "bulk"})
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for i := range 3 {
+		keys := make([]string, 1000)
+		for j := range keys {
+			keys[j] = fmt.Sprintf("bulk/%s/%d/%d", p.name, i, j)
+		}
+		if _, err := client.AcquireAll(ctx, keys); err != nil {
+			return
+		}
+	}
+}
+
+// mendNetOf heals the network of one site, where that can be told from the others'.
+func (w *town) mendNetOf(s *site) {
+	if w.netOf(s) != netWhole {
+		w.mendNet()
+	}
+}
+
+// uncovered draws a triple that has not been seen.
+func uncovered(r *rand.Rand, seen map[triple]int) (triple, bool) {
+	list, err := states()
+	if err != nil {
+		return triple{}, false
+	}
+	list = slices.DeleteFunc(list, func(t triple) bool { return seen[t] > 0 })
+	if len(list) == 0 {
+		return triple{}, false
+	}
+	return list[r.IntN(len(list))], true
+}

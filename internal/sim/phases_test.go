@@ -1,0 +1,459 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/history"
+)
+
+// A phase is a stretch of faults. It ends with the faults that it made still there, half of
+// the time: the run heals some and lets others meet the next phase.
+type phase struct {
+	name string
+	run  func(a *act)
+}
+
+// An act is one run of a phase.
+type act struct {
+	w *town
+	r *rand.Rand
+}
+
+func (a *act) upTo(d time.Duration) time.Duration { return time.Duration(1 + a.r.Int64N(int64(d))) }
+
+func (a *act) ttl() time.Duration { return a.w.shape.ttl }
+
+// wait lets time pass.
+func (a *act) wait(d time.Duration) {
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	<-t.C
+}
+
+// any returns a site with a process, other than the given ones; nil if there is none.
+func (a *act) any(but ...*site) *site {
+	for _, i := range a.r.Perm(len(a.w.sites)) {
+		if s := a.w.sites[i]; a.w.running(s) != nil && !slices.Contains(but, s) {
+			return s
+		}
+	}
+	return nil
+}
+
+// leader returns the site of the newest leader, or any.
+func (a *act) leader() *site {
+	a.w.mu.Lock()
+	by := a.w.leads.by
+	a.w.mu.Unlock()
+	if by != nil && a.w.running(by.site) == by {
+		return by.site
+	}
+	return a.any()
+}
+
+// quorum reports whether the voters bear the loss of the site for good: in memory a lost
+// majority brings nothing back.
+func (a *act) quorum(s *site) bool {
+	if a.w.shape.dir != noDir || a.w.shape.complete {
+		return true
+	}
+	voters, whole := 0, 0
+	leader := a.leader()
+	if leader == nil || a.w.isFrozen(leader) || a.w.isFrozen(s) {
+		return false
+	}
+	for _, m := range a.w.running(leader).node.Members() {
+		if !m.Voter {
+			continue
+		}
+		voters++
+		for _, o := range a.w.sites {
+			p := a.w.running(o)
+			if p == nil || p.failed || a.w.netOf(o) != netWhole {
+				continue
+			}
+			for _, self := range p.node.Members() {
+				if self.Self && self.Voter && self.Name == m.Name && self.Boot == m.Boot && o != s {
+					whole++
+				}
+			}
+		}
+	}
+	return whole > voters/2 && voters >= min(3, a.w.shape.members)
+}
+
+// mayKill returns s if its process may be killed, after the cluster has had time to mend;
+// else nil.
+func (a *act) mayKill(s *site) *site {
+	if s != nil && a.quorum(s) {
+		return s
+	}
+	a.w.heal()
+	a.w.revive()
+	for range 20 {
+		a.wait(500 * time.Millisecond)
+		if s = a.leader(); s != nil && a.quorum(s) {
+			return s
+		}
+	}
+	return nil
+}
+
+// split draws two groups of sites, the first not larger.
+func (a *act) split() (few, most []*site) {
+	order := a.r.Perm(len(a.w.sites))
+	at := 1 + a.r.IntN(len(order)/2)
+	for i, n := range order {
+		if i < at {
+			few = append(few, a.w.sites[n])
+		} else {
+			most = append(most, a.w.sites[n])
+		}
+	}
+	return few, most
+}
+
+// randomPhases are the faults of any test of this kind.
+var randomPhases = []phase{
+	{"partition", func(a *act) {
+		few, most := a.split()
+		a.w.part(few, most)
+		a.wait(a.upTo(3 * a.ttl()))
+	}},
+	{"cut off", func(a *act) {
+		if s := a.any(); s != nil {
+			a.w.isolate(s)
+			a.wait(a.upTo(2 * a.ttl()))
+		}
+	}},
+	{"one way", func(a *act) {
+		s := a.any()
+		if a.r.IntN(2) == 0 {
+			s = a.leader()
+		}
+		if s == nil {
+			return
+		}
+		if a.r.IntN(2) == 0 {
+			a.w.deafen(s)
+		} else {
+			a.w.mute(s)
+		}
+		a.wait(a.upTo(3 * a.ttl()))
+	}},
+	{"slow", func(a *act) {
+		if s := a.any(); s != nil {
+			a.w.slow(s, a.r.Float64()*0.4, a.upTo(a.ttl()/6))
+			a.wait(a.upTo(3 * a.ttl()))
+		}
+	}},
+	{"pause", func(a *act) {
+		if s := a.any(); s != nil && !a.w.isFrozen(s) {
+			a.w.pause(s)
+			a.wait(a.upTo(2 * a.ttl()))
+		}
+	}},
+	{"freeze", func(a *act) {
+		if s := a.any(); s != nil {
+			a.w.freeze(s)
+			a.wait(a.upTo(2 * a.ttl()))
+			a.w.thaw(s)
+			a.wait(a.upTo(a.ttl() / 2))
+		}
+	}},
+	{"kill the leader", func(a *act) {
+		if s := a.mayKill(a.leader()); s != nil {
+			a.w.crash(s)
+			a.wait(a.upTo(2 * a.ttl()))
+			a.w.revive()
+			a.wait(a.upTo(2 * time.Second))
+		}
+	}},
+	{"kill any", func(a *act) {
+		if s := a.mayKill(a.any()); s != nil {
+			a.w.crash(s)
+			a.wait(a.upTo(3 * a.ttl()))
+		}
+	}},
+	{"restart at once", func(a *act) {
+		if s := a.mayKill(a.any()); s != nil {
+			a.w.crash(s)
+			a.w.revive()
+			a.wait(a.upTo(a.ttl()))
+		}
+	}},
+	{"stop", func(a *act) {
+		if s := a.mayKill(a.leader()); s != nil {
+			a.w.fault(s, "told to end")
+			a.w.stop(s, a.r.IntN(2) == 0)
+			a.wait(a.upTo(2 * a.ttl()))
+		}
+	}},
+	{"hang", func(a *act) {
+		if s := a.leader(); s != nil {
+			a.w.hang(s)
+			a.wait(a.upTo(8 * time.Second))
+			if p := a.w.running(s); p != nil {
+				p.disk.Heal()
+			}
+		}
+	}},
+	{"failing store", func(a *act) {
+		if s := a.mayKill(a.any()); s != nil {
+			a.w.fail(s)
+			a.wait(a.upTo(2 * a.ttl()))
+			a.w.revive()
+		}
+	}},
+	{"massacre", func(a *act) {
+		if a.w.shape.dir == noDir && !a.w.shape.complete || a.r.IntN(2) == 0 {
+			a.wait(a.upTo(time.Second))
+			return
+		}
+		for _, i := range a.r.Perm(len(a.w.sites))[:1+len(a.w.sites)/2] {
+			a.w.crash(a.w.sites[i])
+		}
+		a.wait(a.upTo(2 * a.ttl()))
+		a.w.revive()
+		a.wait(a.upTo(8 * time.Second))
+	}},
+	{"secrets", func(a *act) {
+		x := a.w.shape.secrets
+		if x == nil {
+			return
+		}
+		a.w.fault(nil, "the secrets are rotated")
+		x.known = append([][]byte{x.known[0]}, x.make())
+		a.setSecrets(x.known)
+		slices.Reverse(x.known)
+		a.setSecrets(x.known)
+		x.known = x.known[:1]
+		a.setSecrets(x.known)
+	}},
+	{"clock steps", func(a *act) {
+		s := a.any()
+		i := s.i
+		a.w.fault(s, "its wall clock is set forward")
+		a.w.shape.offsets[i] += a.upTo(time.Hour)
+		s.clock.Set(a.w.shape.rate(i), a.w.shape.offset(i))
+	}},
+}
+
+// setSecrets has each process, one after the other, know these secrets.
+func (a *act) setSecrets(known [][]byte) {
+	for _, s := range a.w.sites {
+		if p := a.w.running(s); p != nil && !a.w.isFrozen(s) {
+			if err := p.node.SetSecrets(known...); err != nil && p.ctx.Err() == nil {
+				a.w.breaks("secrets", "%s: %v", p.name, err)
+			}
+			a.wait(a.upTo(time.Second))
+		}
+	}
+}
+
+// directedPhases are schedules in which a weaker rule breaks.
+var directedPhases = []phase{
+	{"the old leader wakes", (*act).oldLeaderWakes},
+	{"a minority is cut, and the leader dies", func(a *act) {
+		leader := a.leader()
+		few, most := a.split()
+		if slices.Contains(few, leader) || leader == nil {
+			return
+		}
+		if a.mayKill(leader) != leader {
+			return
+		}
+		a.wait(a.upTo(a.ttl() / 3)) // holders' beats are confirmed
+		a.w.part(few, most)
+		a.wait(a.upTo(a.ttl() / 8))
+		a.w.crash(leader)
+		a.wait(a.ttl() + a.upTo(a.ttl()/2))
+	}},
+	{"a pause across the end of trust", func(a *act) {
+		s := a.any(a.leader())
+		if s == nil {
+			return
+		}
+		a.w.freeze(s)
+		a.wait(a.ttl() - a.margin() - a.ttl()/3 + a.upTo(a.ttl()/3+2*a.margin()))
+		a.w.thaw(s)
+		a.wait(a.upTo(a.ttl() / 4))
+	}},
+	{"a leader flaps", func(a *act) {
+		for range 3 {
+			if s := a.leader(); s != nil {
+				a.w.isolate(s)
+				a.wait(a.upTo(a.ttl()/2) + time.Second)
+				a.w.mendNet()
+				a.wait(a.upTo(time.Second))
+			}
+		}
+	}},
+	{"a session is cut while it is marked", func(a *act) {
+		s := a.any(a.leader())
+		if s == nil {
+			return
+		}
+		a.w.isolate(s)
+		marked := a.w.log.next(history.Marked)
+		a.await(marked, a.ttl())
+		a.w.mendNet()
+		a.wait(a.upTo(a.ttl() / 6))
+		a.strike(s)
+		a.wait(a.upTo(a.ttl()))
+	}},
+}
+
+// await waits for a fact, at most for d.
+func (a *act) await(told <-chan history.Fact, d time.Duration) (f history.Fact, ok bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case f = <-told:
+		return f, true
+	case <-t.C:
+		return f, false
+	}
+}
+
+// oldLeaderWakes freezes the leader in the middle of a write, cut off with one member that
+// does not vote or whose vote is not needed. The two go on after the others have elected
+// another leader and before that member's trust is spent: the old leader does not know yet,
+// and answers the member's beats, unless it asks the other voters first.
+func (a *act) oldLeaderWakes() {
+	old := a.leader()
+	if old == nil || a.w.isFrozen(old) {
+		return
+	}
+	friend := a.friend(old)
+	if friend == nil {
+		return
+	}
+	p := a.w.running(old)
+	a.w.fault(old, "stands still in a write, with %d", friend.i)
+	hung := time.Now()
+	p.disk.Hang()
+	a.await(a.w.log.next(history.Queued), 200*time.Millisecond)
+	a.wait(100 * time.Millisecond) // the next entry hangs, and raft with it
+	pair := []*site{old, friend}
+	rest := slices.DeleteFunc(slices.Clone(a.w.sites), func(s *site) bool { return slices.Contains(pair, s) })
+	a.w.part(pair, rest)
+	a.w.freeze(old)
+	if a.r.IntN(3) > 0 {
+		a.w.freeze(friend)
+	}
+	if _, ok := a.await(a.w.log.next(history.Leads), 2500*time.Millisecond); ok {
+		a.wait(a.margin() + a.upTo(300*time.Millisecond))
+	}
+	a.w.thaw(old)
+	a.w.thaw(friend)
+	a.wait(min(a.upTo(800*time.Millisecond), 2900*time.Millisecond-time.Since(hung)))
+	p.disk.Heal() // raft looks at its lease, and steps down
+	a.wait(a.ttl() + a.upTo(a.ttl()/3))
+	a.w.mendNet()
+}
+
+// margin is the difference between the TTL and the trust of a holder.
+func (a *act) margin() time.Duration {
+	return min(a.ttl()/100+100*time.Millisecond, a.ttl()/4)
+}
+
+// friend returns a member whose vote the others do not need, or nil.
+func (a *act) friend(leader *site) *site {
+	votes := make(map[string]bool)
+	n := 0
+	for _, m := range a.w.running(leader).node.Members() {
+		if votes[m.Name] = m.Voter; m.Voter {
+			n++
+		}
+	}
+	for _, i := range a.r.Perm(len(a.w.sites)) {
+		s := a.w.sites[i]
+		p := a.w.running(s)
+		if s == leader || p == nil || votes[p.node.Name()] && n < 5 {
+			continue
+		}
+		return s
+	}
+	return nil
+}
+
+// ambushes wait for a fact of the log and strike at that moment, so that answers and the
+// consequences of the entry are lost.
+func ambushes() (list []phase) {
+	for _, kind := range []string{
+		history.Granted, history.Queued, history.Opened, history.Marked, history.Heard, history.Expired, history.Closed,
+		history.Leads, history.Assigned, history.Extended, "contended",
+	} {
+		list = append(list, phase{"ambush at " + kind, func(a *act) {
+			if kind == history.Marked || kind == history.Expired || kind == history.Heard {
+				if s := a.any(a.leader()); s != nil {
+					a.w.isolate(s)
+					if kind == history.Heard {
+						a.await(a.w.log.next(history.Marked), 2*a.ttl())
+						a.w.mendNet()
+					}
+				}
+			}
+			if kind == history.Leads {
+				a.w.isolate(a.leader())
+			}
+			f, ok := a.await(a.w.log.next(kind), 3*a.ttl())
+			if !ok {
+				return
+			}
+			a.strike(a.member(f.Node))
+			a.wait(a.upTo(3 * a.ttl() / 2))
+		}})
+	}
+	return list
+}
+
+// member returns the site of a member by name, or the leader's.
+func (a *act) member(name string) *site {
+	for _, s := range a.w.sites {
+		if p := a.w.running(s); p != nil && p.node.Name() == name {
+			return s
+		}
+	}
+	return a.leader()
+}
+
+// strike hits the leader, or a member, or the way between them, at once.
+func (a *act) strike(s *site) {
+	leader := a.leader()
+	if leader == nil || s == nil {
+		return
+	}
+	switch a.r.IntN(9) {
+	case 0, 1:
+		if a.quorum(leader) {
+			a.w.crash(leader)
+			return
+		}
+		a.w.isolate(leader)
+	case 2:
+		a.w.isolate(leader)
+	case 3:
+		a.w.mute(leader)
+	case 4:
+		a.w.freeze(leader)
+		a.wait(a.upTo(3 * a.ttl() / 2))
+		a.w.thaw(leader)
+	case 5:
+		if a.quorum(s) {
+			a.w.crash(s)
+			a.w.revive()
+		}
+	case 6:
+		a.w.isolate(s)
+	case 7:
+		a.w.freeze(s)
+		a.wait(a.upTo(3 * a.ttl() / 2))
+		a.w.thaw(s)
+	case 8:
+		a.w.deafen(s)
+	}
+}

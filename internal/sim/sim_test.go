@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// seed returns WARDMOTE_SEED, or a random one.
+func seed() uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("WARDMOTE_SEED"), 10, 64); err == nil {
+		return n
+	}
+	return rand.Uint64() >> 1
+}
+
+// phasesOf is the number of phases of a run.
+const phasesOf = 24
+
+// TestSeed plays one seed.
+func TestSeed(t *testing.T) {
+	n := phasesOf
+	if os.Getenv("WARDMOTE_SEED") == "" {
+		n = 4
+	}
+	s := seed()
+	t.Log(replay(s, n))
+	began := time.Now()
+	res := play(t, drawPlan(s, n, nil))
+	t.Logf("%v\n%v under faults, %d grants, %d faults, %d triples, %d undecided, %d ops, in %v", res.plan, res.under, res.grants, res.faults, len(res.coverage), res.undecided, len(res.history.Ops), time.Since(began))
+	if len(res.violations) > 0 {
+		describe(t, res)
+	}
+}
+
+// TestSim plays fresh seeds for the time in WARDMOTE_SIM, such as 10m or 2h, and appends
+// one line of JSON for each to the file in WARDMOTE_SIM_FILE. It goes on after a failure.
+func TestSim(t *testing.T) {
+	d, err := time.ParseDuration(os.Getenv("WARDMOTE_SIM"))
+	if err != nil {
+		t.Skip("WARDMOTE_SIM is not set: TestSeed plays one seed")
+	}
+	began := time.Now()
+	var hours float64
+	grants, faults, undecided, bad := 0, 0, 0, 0
+	seen := make(map[triple]int)
+	for s := seed(); time.Since(began) < d; s++ {
+		t.Run(strconv.FormatUint(s, 10), func(t *testing.T) {
+			res := play(t, drawPlan(s, phasesOf, seen))
+			for x, n := range res.coverage {
+				seen[x] += n
+			}
+			hours += res.under.Hours()
+			grants, faults, undecided = grants+res.grants, faults+res.faults, undecided+res.undecided
+			if len(res.violations) > 0 {
+				bad++
+				t.Log(replay(s, phasesOf))
+				if d, err := time.ParseDuration(os.Getenv("WARDMOTE_SIM_LESS")); err == nil {
+					res = minimise(t, res, d)
+				}
+				describe(t, res)
+			}
+			if name := os.Getenv("WARDMOTE_SIM_FILE"); name != "" {
+				if err := res.line().append(name); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if bad > 0 && os.Getenv("WARDMOTE_SIM_FIRST") != "" {
+			break
+		}
+	}
+	t.Logf("%.2f simulated hours, %d grants, %d faults, %d undecided, %d bad seeds", hours, grants, faults, undecided, bad)
+}
+
+// line is one finished seed.
+type line struct {
+	Suite      string   `json:"suite"`
+	Seed       uint64   `json:"seed"`
+	Hours      float64  `json:"hours"`
+	Grants     int      `json:"grants"`
+	Faults     int      `json:"faults"`
+	Coverage   []string `json:"coverage"`
+	Violations []string `json:"violations"`
+	Undecided  int      `json:"undecided"`
+	Plan       string   `json:"plan,omitempty"`
+}
+
+func (r result) line() line {
+	l := line{Suite: "sim", Seed: r.plan.shape.seed, Hours: r.under.Hours(), Grants: r.grants, Faults: r.faults, Undecided: r.undecided, Violations: []string{}}
+	for x := range r.coverage {
+		l.Coverage = append(l.Coverage, x.String())
+	}
+	for _, v := range r.violations {
+		l.Violations = append(l.Violations, v.String())
+	}
+	return l
+}
+
+// append appends the line to a file, in one write.
+func (l line) append(name string) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	return err
+}
