@@ -6,8 +6,18 @@ var clusterMutants = []mutant{
 	// The log, the cluster, the fence.
 	{
 		name: "one queue for all members", promise: fair, breaks: "one member's crowd costs the others no more than their turn",
-		file: "internal/term/lane.go", old: "part := max(1, wholeEntry/lanes)", new: "part := wholeEntry",
+		file: "internal/term/lane.go", old: "part := max(1, min(quota, wholeEntry/lanes))", new: "part := wholeEntry",
 		pkg: "internal/term", run: "NextEntry|EqualParts",
+	},
+	{
+		name: "long entries for everybody", promise: fair, breaks: "while a second member is about, a member adds a part to each entry",
+		file: "internal/term/pace.go", old: "now.Sub(c.about[1].at) <= aboutFor", new: "now.Sub(c.about[1].at) < 0",
+		pkg: "internal/term", run: "EntriesAreShort|PartGrows",
+	},
+	{
+		name: "slices back to back", promise: fair, breaks: "while members have commands, a slice is in every second entry at most",
+		file: "internal/term/propose.go", old: "p.passed = (passed || heavy) && !last", new: "p.passed = passed && !last",
+		pkg: "internal/term", run: "SliceIsInEverySecondEntry",
 	},
 	{
 		name: "commands applied as made", promise: oneHolder, breaks: "the leader applies the commands that the other voters decode",
