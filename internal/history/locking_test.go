@@ -83,6 +83,7 @@ func TestModelOfACell(t *testing.T) {
 		{"an uncertain update that was made", "", update(update(tell(), "a", 1, 2, "", "1", unknown), "b", 3, 4, "1", "2")},
 		{"an uncertain update that was not made", "", update(update(tell(), "a", 1, 2, "", "1", unknown), "b", 3, 4, "", "2")},
 		{"an update told as made that was not", "cells", update(update(tell(), "a", 1, 2, "", "1"), "b", 3, 4, "", "2")},
+		{"a cell goes back in a succession", "", update(update(tell(), "a", 1, 2, "", "1"), "b", 4, 5, "", "2").mark(3, Succeeded, "")},
 		{"a stale read", "cells", update(tell(), "a", 1, 2, "", "1").call(Get, "g", "c", 3, 4, 0, told1(""))},
 		{"a read beside", "", update(tell(), "a", 1, 5, "", "1").call(Get, "g", "c", 3, 4, 0, told1(""))},
 	})
