@@ -255,7 +255,10 @@ func (c *component) wild(key string) bool {
 
 // change adds the step of an Upgrade or a Downgrade.
 func (c *component) change(g *granted, o *Op) {
-	s := lockStep{kind: stepUp, op: o, grant: g.n}
+	s := lockStep{kind: stepUp, op: o, grant: g.n, same: o.Token == g.op.Token}
+	for _, before := range g.changes { // an Upgrade of an exclusive lock leaves its token
+		s.same = s.same || before != o && before.Kind == Upgrade && before.Token == o.Token && before.Call < o.Call
+	}
 	switch {
 	case o.Outcome != Done:
 		s.kind = stepEither
