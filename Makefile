@@ -3,9 +3,10 @@
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
 COUNT       ?= 50
+HOURS       ?= 8
 BENCH       ?= # make bench BENCH=-quick: the aims about rates, in eight minutes
 
-.PHONY: help test full processes attack survival mutants race vet lint cross quickstart browser screenshots recording ci bench fuzz stress kills deploy release
+.PHONY: help test full processes storm attack survival mutants torture race vet lint cross quickstart browser screenshots recording ci bench fuzz stress kills deploy release
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +20,10 @@ full: ## run all tests with all their rounds
 processes: ## run all tests of real processes with all their rounds, and print the times
 	WARDMOTE_FULL=1 go test -count=1 -timeout 20m -v ./internal/processes
 
+STORM ?= 10m
+storm: ## random faults in towns of real processes for STORM (10m), judged by their recordings (Linux, root)
+	WARDMOTE_STORM=$(STORM) go test -count=1 -timeout 0 -v ./internal/storm
+
 attack: ## attack real processes in each mode, print the matrix and the figures under attack
 	WARDMOTE_ATTACK=all go test -count=1 -timeout 40m -v ./internal/attack
 
@@ -26,7 +31,10 @@ kills: ## kill -9 processes that write to each kind of store, 1,000 times each
 	WARDMOTE_KILLS=1000 go test -count=1 -timeout 60m -v -run TestAKilledProcessLosesNothingAcknowledged ./internal/raftstore
 
 mutants: ## plant bugs one by one, and see a test fail for each
-	go test -tags mutants -count=1 -timeout 60m -v ./internal/mutants
+	go test -tags mutants -count=1 -timeout 180m -parallel 2 -v ./internal/mutants
+
+torture: ## look for broken promises for HOURS (8) with fresh seeds; goes on where it was: see CONTRIBUTING
+	go run ./internal/torture -hours $(HOURS) -dir torture-results
 
 race: ## run all tests under the race detector (needs a C compiler)
 	go test -race -exec 'env GOMAXPROCS=1' -timeout 20m ./... # one thread: see .ci/run

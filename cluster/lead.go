@@ -89,9 +89,7 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 		Refused: n.self.Refused,
 		Meter:   n.self.Meter,
 		Grid:    n.self.Grid,
-	}, r.Barrier, n.founding.Value(), func() int {
-		return voters.Readable(r.Servers(), n.gossip.All(), machine.MaxFormat)
-	})
+	}, r.Barrier, n.founding.Value(), func() int { return n.ownFormat(r, machine.MaxFormat) })
 	if err != nil {
 		n.self.Log.Debug("term not established", "term", number, "error", err)
 		return nil
@@ -132,6 +130,18 @@ func (n *Node) establish(r *consensus.Raft, number uint64) *leadership {
 	n.gossip.Update(func(m *member.Metadata) { m.Leads = number })
 	n.wakeLink()
 	return l
+}
+
+// ownFormat returns the newest format that the servers are known to read when a term begins:
+// a server counts by its own word alone, and the only process to have given its word yet is
+// this one. So a leader that is alone raises the table at once, and with other servers the
+// reconciler raises the table a moment later, when they are attached. Newest is the newest
+// format of this program. Not taken: gossip's
+// descriptions. Any member can say in gossip that a voter reads the next format, and a voter
+// that does not read the table's format votes no more.
+func (n *Node) ownFormat(r *consensus.Raft, newest int) int {
+	own := member.Sighting{Process: member.Process{Name: n.self.Name, Boot: n.self.Boot}, Alive: true, Meta: n.gossip.Described()}
+	return voters.Readable(r.Servers(), []member.Sighting{own}, newest)
 }
 
 // endLeadership ends the term and the reconciler, and joins their goroutines.

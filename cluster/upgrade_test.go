@@ -43,6 +43,29 @@ func TestTheLeaderKnowsTheFormatsOfTheVoters(t *testing.T) {
 	})
 }
 
+// No word of gossip raises the table when a term begins: a voter that does not read the
+// table's format votes no more.
+func TestATermBeginsWithTheFormatThatItsOwnProcessReads(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		nodes := b.form()
+		for _, n := range nodes {
+			n.gossip.Update(func(m *member.Metadata) { m.Format = nextFormat })
+		}
+		time.Sleep(5 * time.Second)
+		l := b.leader()
+		if f := l.ownFormat(l.seat.Current(), nextFormat); f != member.LeastFormat {
+			t.Errorf("format %d, by gossip about other voters", f)
+		}
+	})
+	inBubble(t, func(b *bubble) {
+		n := b.join("solo", alone)
+		n.gossip.Update(func(m *member.Metadata) { m.Format = nextFormat })
+		if f := n.ownFormat(n.seat.Current(), nextFormat); f != nextFormat {
+			t.Errorf("format %d of the only voter, which reads %d", f, nextFormat)
+		}
+	})
+}
+
 // The table of a new cluster has the latest format, since all members read the format.
 func TestANewClusterHasTheLatestFormat(t *testing.T) {
 	inBubble(t, func(b *bubble) {

@@ -23,6 +23,7 @@ type voterNews struct {
 	missed map[string]time.Time // by raft ID: since when leaders have missed the voter
 
 	changed wakeup.All // a leader has told
+	news    memberNews // of changes
 }
 
 // votersTold takes the word of a leader of the given cluster on the voters, and tells
@@ -39,10 +40,10 @@ func (n *Node) votersTold(cluster machine.ClusterID, set wire.VoterSet) {
 	n.voters.mu.Unlock()
 	n.voters.changed.Wake()
 	for _, v := range removed {
-		n.event(Event{Kind: VoterRemoved, Member: voterMember(v)})
+		n.voterEvent(Event{Kind: VoterRemoved, Member: voterMember(v)})
 	}
 	for _, v := range added {
-		n.event(Event{Kind: VoterAdded, Member: voterMember(v)})
+		n.voterEvent(Event{Kind: VoterAdded, Member: voterMember(v)})
 	}
 }
 

@@ -62,8 +62,18 @@ func (m *memberNews) pass(now time.Time) bool {
 
 // memberEvent is event for a change of a member, as far as such changes are told.
 func (n *Node) memberEvent(e Event) {
-	if !n.news.pass(time.Now()) {
-		n.self.Refused.Note(refused.Flood, e.Member.Name, "gossip tells of more changes of members than are told")
+	n.newsEvent(&n.news, e, "gossip tells of more changes of members than are told")
+}
+
+// voterEvent is event for a change of a voter, as far as such changes are told: a false
+// leader can tell of changes as often as gossip can.
+func (n *Node) voterEvent(e Event) {
+	n.newsEvent(&n.voters.news, e, "a leader tells of more changes of voters than are told")
+}
+
+func (n *Node) newsEvent(news *memberNews, e Event, beyond string) {
+	if !news.pass(time.Now()) {
+		n.self.Refused.Note(refused.Flood, e.Member.Name, beyond)
 		return
 	}
 	n.event(e)

@@ -27,6 +27,13 @@ func TestChangesOfMembersAreToldWithinABound(t *testing.T) {
 	if most := maxNews + uint64(time.Since(began)/timing.GossipNews) + 1; passed < maxNews || passed > most {
 		t.Errorf("%d changes were told, want %d to %d", passed, maxNews, most)
 	}
+	before := n.self.Refused.Counts()[refused.Flood]
+	for range 4 * maxNews { // and changes of voters, as a leader tells
+		n.voterEvent(Event{Kind: VoterAdded, Member: Member{Name: "m"}})
+	}
+	if kept := n.self.Refused.Counts()[refused.Flood] - before; kept < 2*maxNews || kept > 3*maxNews {
+		t.Errorf("%d of %d changes of voters were not told", kept, 4*maxNews)
+	}
 	var m memberNews
 	for range maxNews {
 		if !m.pass(began) {

@@ -19,7 +19,7 @@ import (
 // Clients call every method in bad weather, and close while a node stops. Afterwards
 // nothing is left in the clients, in the table or as a goroutine of the bubble, and
 // every call has failed only as documented. Mutual exclusion is the subject of
-// TestRandomFaults and TestRandomFaultsInAllModes.
+// TestTermSimulation and TestRandomFaultsInAllModes.
 func TestChaos(t *testing.T) {
 	sum := make(map[string]int)
 	rounds := eachSeed(t, testrounds.Rounds(10, 60), func(t *testing.T, w *world, seed uint64) { chaosRound(t, w, seed, sum) })

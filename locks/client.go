@@ -162,7 +162,7 @@ func (c *Client) closeAll() {
 const closeGrace = 5 * time.Second
 
 // sliceGrace is the time for each further slice of a session with thousands of keys.
-const sliceGrace = 250 * time.Millisecond
+const sliceGrace = 100 * time.Millisecond
 
 // grace returns the bound of such a message for a session with the given TTL:
 // after the TTL the message would change nothing.

@@ -1,8 +1,6 @@
 package locks
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -10,7 +8,6 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/term/termtest"
-	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
 // ledger checks that loss is told first: when a grant returns, the context of every
@@ -126,84 +123,4 @@ func eachSeed(t *testing.T, seeds int, f func(t *testing.T, w *world, seed uint6
 		}
 	}
 	return ran
-}
-
-func TestRandomFaults(t *testing.T) {
-	grants := 0
-	rounds := eachSeed(t, testrounds.Rounds(10, 150), func(t *testing.T, w *world, seed uint64) { grants += randomRound(t, w, seed) })
-	if grants < rounds*20 {
-		t.Errorf("only %d grants in %d rounds", grants, rounds)
-	}
-}
-
-func randomRound(t *testing.T, w *world, seed uint64) int {
-	w.SetCheck(seed%5 == 0)
-	a := newWeather(w, seed)
-	b := &ledger{t: t, locks: make(map[string][]*Lock)}
-	stop, cancel := context.WithCancel(bg)
-	var wg sync.WaitGroup
-	for i := range 4 {
-		c := a.client(t, fmt.Sprint("c", i))
-		for j := range 3 {
-			user := rand.New(rand.NewPCG(seed, uint64(10*i+j)))
-			wg.Go(func() { use(t, stop, c, b, user) })
-		}
-	}
-	for range 40 {
-		a.strike()
-		time.Sleep(a.upTo(5 * time.Second))
-	}
-	a.calm() // everyone gets through, and then nothing is left
-	cancel()
-	wg.Wait()
-	time.Sleep(3 * testTTL)
-	if n := w.Counts(); w.busy() != 0 {
-		t.Errorf("the table keeps %+v", n)
-	}
-	return b.n
-}
-
-// use is a goroutine of a program that acquires, holds and releases.
-func use(t *testing.T, stop context.Context, c *Client, b *ledger, rng *rand.Rand) {
-	for stop.Err() == nil {
-		key := fmt.Sprint("k", rng.IntN(2))
-		ctx, cancel := context.WithTimeout(stop, time.Duration(1+rng.Int64N(int64(20*time.Second))))
-		call := c.Acquire
-		if rng.IntN(4) == 0 {
-			call = c.TryAcquire
-		}
-		var opts []Option
-		if rng.IntN(2) == 0 {
-			opts = append(opts, Lazy())
-		}
-		l, err := call(ctx, key, opts...)
-		cancel()
-		if err != nil {
-			if l != nil {
-				t.Error("a lock and an error")
-			}
-			timer := time.NewTimer(time.Duration(rng.Int64N(int64(time.Second))))
-			<-timer.C
-			continue
-		}
-		b.granted(l)
-		hold := time.NewTimer(time.Duration(rng.Int64N(int64(12 * time.Second))))
-		if rng.IntN(3) == 0 {
-			hold.Reset(time.Millisecond)
-		}
-		select {
-		case <-hold.C:
-		case <-l.Context().Done():
-			if !errors.Is(l.Err(), ErrLost) {
-				t.Errorf("the context of %q ended, but Err is %v", key, l.Err())
-			}
-		}
-		hold.Stop()
-		rctx, cancel := context.WithTimeout(bg, time.Duration(rng.Int64N(int64(3*time.Second))))
-		_ = l.Release(rctx)
-		cancel()
-		if l.Err() == nil || l.Context().Err() == nil {
-			t.Error("held after Release")
-		}
-	}
 }

@@ -36,7 +36,7 @@ func starve(t *testing.T) {
 }
 
 // cpuTime returns the CPU time of this process.
-func cpuTime(t *testing.T) time.Duration {
+func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -109,6 +109,29 @@ func TestTheStatements(t *testing.T) {
 	}
 }
 
+// In every dialect a claim leaves a higher mark as it is: by a condition, or by the larger of
+// both.
+func TestNoClaimLowersAMark(t *testing.T) {
+	for _, d := range []Dialect{PostgreSQL, MySQL, SQLite} {
+		for _, inRow := range []bool{false, true} {
+			table := Table{}
+			if inRow {
+				table = Table{Name: "account", Resource: "id", Token: "token", InRow: true}
+			}
+			g, err := New(d, table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			claim := strings.ToUpper(g.ClaimSQL())
+			update := claim[strings.Index(claim, "UPDATE"):]
+			condition := strings.Contains(update, "WHERE") && strings.Contains(update, "TOKEN <= ")
+			if !condition && !strings.Contains(update, "GREATEST(TOKEN, ") {
+				t.Errorf("%v, in the row: %v: a claim can lower the mark: %s", d, inRow, g.ClaimSQL())
+			}
+		}
+	}
+}
+
 // Errors as the drivers return them.
 type (
 	stateError  string // pgx, lib/pq

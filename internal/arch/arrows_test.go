@@ -230,6 +230,7 @@ var arrows = []arrow{
 	{"internal/member", "internal/host", "every room of a node reads the same clock"},
 	{"internal/gossip", "internal/refused", refusals},
 	{"internal/port", "internal/refused", refusals},
+	{"internal/budget", "internal/timing", durations},
 	{"internal/port", "internal/budget", "each connection has a share of the bytes that the node holds for its peers"},
 	{"internal/stream", "internal/budget", "a stream's large frames and requests are charged to its connection's share"},
 	{"internal/port", "internal/auth", "a handshake proves who is at the other end"},

@@ -8,8 +8,8 @@ import (
 )
 
 // Packages without arrows of their own: programs for readers, which use the library as any
-// program does, and the program that builds releases.
-var free = []string{"cmd/...", "examples/...", "internal/release"}
+// program does, and the programs that build releases and run the suites.
+var free = []string{"cmd/...", "examples/...", "internal/release", "internal/torture"}
 
 // library is the code that a user's program links.
 var library = []string{".", "cluster/...", "fence/...", "internal/...", "locks/...", "transport/..."}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -160,6 +161,9 @@ func (c *Certificates) verify(cfg *tls.Config, cs tls.ConnectionState, usage x50
 	if cs.NegotiatedProtocol != protocol || len(cs.PeerCertificates) == 0 {
 		return Identity{}, refuse(otherSecurity)
 	}
+	if n := len(cs.PeerCertificates); n > maxShown {
+		return Identity{}, refuse(fmt.Sprintf("shows %d certificates, and at most %d are looked at", n, maxShown))
+	}
 	leaf := cs.PeerCertificates[0]
 	if unverified(cfg) { // GetConfigForClient may return another configuration
 		return Identity{}, refuse(errSkip.Error())
@@ -173,13 +177,11 @@ func (c *Certificates) verify(cfg *tls.Config, cs tls.ConnectionState, usage x50
 			return Identity{}, refuse(errNoRoots.Error())
 		}
 		options := x509.VerifyOptions{
-			Roots: roots, Intermediates: x509.NewCertPool(), CurrentTime: now(cfg), KeyUsages: []x509.ExtKeyUsage{usage},
+			Roots: roots, Intermediates: proven(roots, cs.PeerCertificates[1:], now(cfg)),
+			CurrentTime: now(cfg), KeyUsages: []x509.ExtKeyUsage{usage},
 		}
 		if usage == x509.ExtKeyUsageServerAuth {
 			options.DNSName = cfg.ServerName
-		}
-		for _, cert := range cs.PeerCertificates[1:] {
-			options.Intermediates.AddCert(cert)
 		}
 		chains, err := leaf.Verify(options)
 		if err != nil {

@@ -20,6 +20,8 @@
 //     No session is resumed, so each connection proves both sides anew.
 //   - A side without a common secret is refused by the dialling side's first message,
 //     before a certificate of either side is sent.
+//   - A handshake costs no signature check under a key of the other side's choice until
+//     the other side's certificate has passed, and of Certificates at most 8 are looked at.
 //   - A proof rests on a secret or on the user's roots, never on the host's roots.
 //   - A Keyring's certificate tells cluster, name and boot to the holders of the secret
 //     alone. The accepting side shows its certificate first, to everybody who has read

@@ -2,22 +2,29 @@
 // during their arrival, and requests under way.
 //
 // A connection has a [Share] of the node's [Budget]. A frame waits for its part of
-// the budget, and its peer with it, since nobody reads the connection meanwhile. A
-// request beyond the budget is refused, and its peer asks again.
+// the budget, and its peer with it, since nobody reads the connection meanwhile; the part
+// is a [Hold]. A request beyond the budget is refused, and its peer asks again.
 //
 // The package knows numbers and who is charged with them. Package port gives each
 // connection its share, and package stream charges the share.
 package budget
 
 import (
-	"container/list"
 	"net/netip"
 	"sync"
 )
 
 // Bounds in bytes.
 const (
-	// Frames bounds the large frames of all connections that are being received:
+	// SmallFrame is the size of the largest frame of the small class. The small class has
+	// bounds of its own: 8 MiB in all, a quarter for an address, an eighth for a member. So
+	// commands of usual size never wait for frames of 1 MiB.
+	SmallFrame           = 64 << 10
+	SmallFrames          = 8 << 20
+	SmallFramesOfAddress = SmallFrames / 4
+	SmallFramesOfMember  = SmallFrames / 8
+
+	// Frames bounds the larger frames of all connections that are being received:
 	// 32 of the largest.
 	Frames = 32 << 20
 
@@ -48,9 +55,8 @@ const (
 type Budget struct {
 	tell func(from, detail string)
 
-	mu      sync.Mutex
-	frames  sums
-	waiting list.List // of *wait, in the order of arrival
+	mu           sync.Mutex
+	small, large pool
 
 	requestsMu sync.Mutex // not mu, which is held for a look at all that wait
 	requests   sums
@@ -84,22 +90,20 @@ type payer struct {
 	ip   netip.Addr
 }
 
-type wait struct {
-	share   *Share
-	n       int
-	granted chan struct{}
-}
-
 // New returns an unused budget. Tell is called for each request refused for a full
 // budget, with the peer; tell must not block.
 func New(tell func(from, detail string)) *Budget {
-	return &Budget{tell: tell, frames: newSums(), requests: newSums()}
+	return &Budget{
+		tell: tell, requests: newSums(),
+		small: newPool(SmallFrames, SmallFramesOfAddress, SmallFramesOfMember),
+		large: newPool(Frames, FramesPerAddress, FramesPerMember),
+	}
 }
 
 // Held returns the bytes that are taken now.
 func (b *Budget) Held() int {
 	b.mu.Lock()
-	frames := b.frames.all
+	frames := b.small.taken.all + b.large.taken.all
 	b.mu.Unlock()
 	b.requestsMu.Lock()
 	defer b.requestsMu.Unlock()
@@ -115,67 +119,6 @@ type Share struct {
 // Share returns the share of a connection with a peer of the name at the address.
 func (b *Budget) Share(name string, ip netip.Addr) *Share {
 	return &Share{b, payer{name, ip}}
-}
-
-// Take waits until n bytes of a frame fit the budget, and takes them; n is at most
-// FramesPerMember. Take returns false, and takes nothing, if stop is closed before.
-// Frames get their bytes in the order of the calls, except that a frame does not wait
-// for another one that waits for a bound of its own peer.
-func (s *Share) Take(n int, stop <-chan struct{}) bool {
-	if s == nil {
-		return true
-	}
-	b := s.budget
-	b.mu.Lock()
-	w := &wait{s, n, make(chan struct{})}
-	e := b.waiting.PushBack(w)
-	b.grant()
-	b.mu.Unlock()
-	select {
-	case <-w.granted:
-		return true
-	case <-stop:
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	select {
-	case <-w.granted: // at the same time
-		b.frames.add(s.payer, -n)
-	default:
-		b.waiting.Remove(e)
-	}
-	b.grant()
-	return false
-}
-
-// Give returns n bytes taken before.
-func (s *Share) Give(n int) {
-	if s == nil || n == 0 {
-		return
-	}
-	b := s.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.frames.add(s.payer, -n)
-	b.grant()
-}
-
-// grant lets all waiting frames go that fit. Behind a frame that waits for the whole
-// budget nobody goes, so that small frames cannot starve a large one.
-func (b *Budget) grant() {
-	for e := b.waiting.Front(); e != nil; {
-		w, next := e.Value.(*wait), e.Next()
-		if b.frames.all+w.n > Frames {
-			return
-		}
-		p := w.share.payer
-		if b.frames.members[p]+w.n <= FramesPerMember && b.frames.addresses[p.ip]+w.n <= FramesPerAddress {
-			b.frames.add(p, w.n)
-			b.waiting.Remove(e)
-			close(w.granted)
-		}
-		e = next
-	}
 }
 
 // Begin counts a request of n bytes. It reports false if the request must be refused:

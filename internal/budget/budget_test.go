@@ -3,8 +3,12 @@ package budget
 import (
 	"fmt"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/wardmote/wardmote/internal/timing"
 )
 
 var (
@@ -14,10 +18,41 @@ var (
 
 const largest = 1 << 20
 
+// held has the holds of the shares of a test.
+var held sync.Map
+
+// holder tells the shares of a member in a budget.
+type holder struct {
+	*Budget
+	payer
+}
+
+// take takes the bytes of a largest frame.
+func take(s *Share, stop <-chan struct{}) bool {
+	h, ok := s.Take(largest, stop, func() {})
+	if ok {
+		h.Complete()
+		all, _ := held.LoadOrStore(holder{s.budget, s.payer}, new(sync.Map))
+		all.(*sync.Map).Store(h, true)
+	}
+	return ok
+}
+
+// give gives back n frames of the share's payer.
+func give(s *Share, n int) {
+	all, _ := held.Load(holder{s.budget, s.payer})
+	all.(*sync.Map).Range(func(h, _ any) bool {
+		h.(*Hold).Give()
+		all.(*sync.Map).Delete(h)
+		n--
+		return n > 0
+	})
+}
+
 // taking calls Take on a goroutine.
 func taking(s *Share, stop <-chan struct{}) <-chan bool {
 	done := make(chan bool, 1)
-	go func() { done <- s.Take(largest, stop) }()
+	go func() { done <- take(s, stop) }()
 	return done
 }
 
@@ -34,7 +69,7 @@ func TestFramesWaitForTheBudget(t *testing.T) {
 		b := New(nil)
 		member := b.Share("a", one)
 		for range FramesPerMember / largest {
-			if !member.Take(largest, nil) {
+			if !take(member, nil) {
 				t.Fatal("no room in an empty budget")
 			}
 		}
@@ -46,37 +81,118 @@ func TestFramesWaitForTheBudget(t *testing.T) {
 		var host []*Share
 		for i := range FramesPerAddress/largest - FramesPerMember/largest {
 			host = append(host, b.Share(fmt.Sprint("b", i), one))
-			host[i].Take(largest, nil)
+			take(host[i], nil)
 		}
 		late := taking(b.Share("c", one), nil)
 		waits(t, late)
 		var rest []*Share
 		for i := range FramesPerAddress / largest {
 			rest = append(rest, b.Share(fmt.Sprint("d", i), two))
-			rest[i].Take(largest, nil)
+			take(rest[i], nil)
 		}
-		waits(t, taking(b.Share("e", netip.Addr{}), nil))
+		third := taking(b.Share("e", netip.Addr{}), nil)
+		waits(t, third)
 		close(stop)
 		if <-stopped {
 			t.Error("Take went on after stop")
 		}
-		member.Give(largest)
+		give(member, 1)
+		if !<-third {
+			t.Error("the address without a frame got nothing")
+		}
+		waits(t, beyond)
+		give(member, 1)
 		if !<-beyond {
 			t.Error("the first in line got nothing")
 		}
 		waits(t, late)
 		for _, s := range append(host, rest...) {
-			s.Give(largest)
+			give(s, 1)
 		}
 		if !<-late {
 			t.Error("freed bytes were not given")
 		}
 		synctest.Wait()
-		b.Share("c", one).Give(largest)
-		b.Share("e", netip.Addr{}).Give(largest)
-		member.Give(FramesPerMember)
-		if f := b.frames; f.all != 0 || len(f.members)+len(f.addresses)+b.waiting.Len() != 0 {
-			t.Errorf("%+v and %d waiting are left", f, b.waiting.Len())
+		give(b.Share("c", one), 1)
+		give(b.Share("e", netip.Addr{}), 1)
+		give(member, FramesPerMember/largest)
+		if p := &b.large; p.taken.all != 0 || len(p.taken.members)+len(p.taken.addresses)+len(p.arriving)+p.waiting.Len() != 0 {
+			t.Errorf("%+v and %d waiting are left", p.taken, p.waiting.Len())
+		}
+	})
+}
+
+// A frame gives way to a waiting one if it is slow, not complete, and holds bytes that the
+// waiting one waits for; no other frame does.
+func TestASlowFrameGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(nil)
+		member := b.Share("a", one)
+		yields := make(map[string]int)
+		begin := func(name string, s *Share) *Hold {
+			h, _ := s.Take(largest, nil, func() { yields[name]++ })
+			return h
+		}
+		slow, fast, whole, foreign := begin("slow", member), begin("fast", member), begin("whole", member), begin("foreign", b.Share("b", one))
+		last := begin("last", member)
+		whole.Complete()
+		const rate = leastRate * int(timing.FrameYields) / int(time.Second)
+		slow.Came(rate - 1)
+		fast.Came(10 * rate)
+		last.Came(10 * rate)
+		time.Sleep(timing.FrameYields)
+		if len(yields) != 0 {
+			t.Error("a frame gives way to nobody")
+		}
+		done := taking(member, nil)
+		waits(t, done)
+		time.Sleep(2 * timing.FrameYields)
+		if len(yields) != 1 || yields["slow"] != 1 || !slow.Over() || fast.Over() {
+			t.Errorf("gave way: %v", yields)
+		}
+		slow.Give()
+		if !<-done {
+			t.Error("the waiting frame got nothing")
+		}
+		for _, h := range []*Hold{fast, whole, foreign, last} {
+			h.Give()
+		}
+		give(member, 1)
+	})
+}
+
+// However many frames of an address wait, the frame of another one is next.
+func TestAnAddressWithFewBytesGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(nil)
+		var full []*Share
+		for i := range Frames / largest {
+			s := b.Share(fmt.Sprint("m", i), []netip.Addr{one, two}[i%2])
+			take(s, nil)
+			full = append(full, s)
+		}
+		stop := make(chan struct{})
+		var flood []<-chan bool
+		for i := range 40 {
+			flood = append(flood, taking(b.Share(fmt.Sprint("w", i), []netip.Addr{one, two}[i%2]), stop))
+		}
+		synctest.Wait()
+		honest := b.Share("honest", netip.AddrFrom4([4]byte{10, 0, 0, 3}))
+		done := taking(honest, nil)
+		waits(t, done)
+		give(full[0], 1)
+		if !<-done {
+			t.Error("got nothing")
+		}
+		close(stop)
+		for _, f := range flood {
+			if <-f {
+				t.Error("a frame that came before took the place")
+			}
+		}
+		give(honest, 1)
+		for _, s := range full[1:] {
+			give(s, 1)
 		}
 	})
 }
@@ -107,11 +223,14 @@ func TestFewRequestsPassAFullBudget(t *testing.T) {
 		t.Errorf("%+v is left, told %d times", r, told)
 	}
 	var none *Share
-	if !none.Begin(1, 1) || !none.Take(1, nil) {
+	h, ok := none.Take(1, nil, nil)
+	if !none.Begin(1, 1) || !ok {
 		t.Error("a nil share has bounds")
 	}
 	none.End(1)
-	none.Give(1)
+	h.Came(1)
+	h.Complete()
+	h.Give()
 	none.Refused("")
 }
 

@@ -131,8 +131,8 @@ func (k *Link) inquire(ctx context.Context, r *reply, s *stream.Stream) bool {
 	if err != nil || f.Code != wire.CodeOK {
 		return false
 	}
-	var h wire.Hint
-	if wire.Unmarshal(f.Body, &h) != nil {
+	h, ok := readHint(f.Body)
+	if !ok {
 		return false
 	}
 	h.Votes = h.Votes && r.voter
@@ -162,12 +162,12 @@ func (k *Link) attach(ctx context.Context, r *reply, up *remote) (attached, unre
 			return false, true
 		}
 		if f.Code == wire.CodeNotLeader {
-			r.hint = wire.Hint{}
-			_ = wire.Unmarshal(f.Body, &r.hint) // an unreadable hint is no hint
+			r.hint, _ = readHint(f.Body)
 		}
 		if f.Code != wire.CodeOK || wire.Unmarshal(f.Body, &r.attach) != nil || r.attach.TTL > machine.MaxTTL {
 			return false, false
 		}
+		r.attach.Voters = firstAddrs(r.attach.Voters)
 	}
 	return true, false
 }

@@ -413,7 +413,7 @@ func TestVotersAreLearnedFromThePresent(t *testing.T) {
 		a := s.host("a", 5)
 		s.gossip("a", leads(5))
 		s.attachedTo("a")
-		a.stream().Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: 5, Voters: []wire.VoterState{{Addr: "b"}, {Addr: "c"}}}))
+		a.stream().Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: 5, Voters: []wire.VoterState{{Raft: "b#1", Addr: "b"}, {Raft: "c#1", Addr: "c"}}}))
 		s.settle()
 		for _, tt := range []struct {
 			hint wire.Hint

@@ -89,7 +89,7 @@ func TestAFalseLeaderIsLeftOnTheVotersWord(t *testing.T) {
 		s.set(func() { s.unreachable["a"] = true })
 		s.gossip("liar", leads(math.MaxUint64), votes)
 		s.attachedTo("liar")
-		liar.stream().Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: math.MaxUint64, Voters: []wire.VoterState{{Addr: "x"}, {Addr: "y"}}}))
+		liar.stream().Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: math.MaxUint64, Voters: []wire.VoterState{{Raft: "x#1", Addr: "x"}, {Raft: "y#1", Addr: "y"}}}))
 		liar.stream().Notify(wire.Bound, wire.Marshal(&wire.AttachAnswer{TTL: math.MaxUint64}))
 		s.k.deliver(machine.Event{Token: math.MaxUint64})
 		s.set(func() { delete(s.unreachable, "a") })

@@ -348,11 +348,11 @@ func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
 
 // learn takes the addresses of the voters, as told by a leader or a voter.
 func (k *Link) learn(voters []string) {
-	if len(voters) == 0 {
+	if voters = firstAddrs(voters); len(voters) == 0 {
 		return
 	}
 	k.mu.Lock()
-	k.voters = voters[:min(len(voters), maxVoters)]
+	k.voters = voters
 	k.mu.Unlock()
 }
 

@@ -91,7 +91,7 @@ func (k *Link) handle(u *remote, q *stream.Request) {
 		}
 	case wire.Voters:
 		var set wire.VoterSet
-		if wire.Unmarshal(q.Body, &set) == nil {
+		if wire.Unmarshal(q.Body, &set) == nil && sound(set) {
 			k.keep(u, func(s *notices) { s.voters = &set })
 		}
 	default:
@@ -146,9 +146,7 @@ func (k *Link) setBound(a wire.AttachAnswer) {
 func (k *Link) votersTold(cluster machine.ClusterID, set wire.VoterSet) {
 	var addrs []string
 	for _, v := range set.Voters {
-		if v.Addr != "" {
-			addrs = append(addrs, v.Addr)
-		}
+		addrs = append(addrs, v.Addr)
 	}
 	k.learn(addrs)
 	k.cfg.Voters(cluster, set)

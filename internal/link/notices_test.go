@@ -26,7 +26,7 @@ func (s *stage) listen() (terms func() []uint64) {
 // ends.
 func (h *host) lie() {
 	st := h.stream()
-	_ = st.Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: math.MaxUint64, Voters: []wire.VoterState{{Addr: "x"}, {Addr: "y"}}}))
+	_ = st.Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: math.MaxUint64, Voters: []wire.VoterState{{Raft: "x#1", Addr: "x"}, {Raft: "y#1", Addr: "y"}}}))
 	_ = st.Notify(wire.Bound, wire.Marshal(&wire.AttachAnswer{TTL: machine.MaxTTL}))
 	_ = st.Notify(wire.Event, machine.AppendEvent(nil, machine.Event{Kind: machine.EventGranted, Session: key(9).ID(), Token: mostToken - 1}))
 }
@@ -77,7 +77,7 @@ func TestALeaderTellsUnasked(t *testing.T) {
 		s.gossip("a", leads(5))
 		s.attachedTo("a")
 		st := a.stream()
-		_ = st.Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: 5, Voters: []wire.VoterState{{Addr: "x"}}}))
+		_ = st.Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: 5, Voters: []wire.VoterState{{Raft: "x#1", Addr: "x"}}}))
 		_ = st.Notify(wire.Bound, wire.Marshal(&wire.AttachAnswer{TTL: 7000}))
 		_ = st.Notify(wire.Event, machine.AppendEvent(nil, machine.Event{Kind: machine.EventGranted, Session: key(9).ID(), Token: 99}))
 		_ = st.Notify(wire.Event, machine.AppendEvent(nil, machine.Event{Kind: machine.EventGranted, Session: key(1).ID(), Token: 42, Block: 16}))

@@ -23,7 +23,7 @@ const (
 	MaxTTL      = 24 * 60 * 60 * 1000
 	MaxDelay    = 24 * 60 * 60 * 1000 // milliseconds
 	MaxCommands = 1024                // commands in one log entry
-	MaxSlice    = 1000                // keys that one step of a session's end frees, and one grant more
+	MaxSlice    = 256                 // keys that one step of a session's end frees, and one grant more
 	MaxEnded    = 1024                // nodes and directories with a process that Forget named
 )
 

@@ -12,7 +12,7 @@ import (
 // startHandshake starts the handshake of an accepted connection. When too many are
 // under way, another handshake gives way: see handshakes.
 func (p *Port) startHandshake(raw net.Conn) {
-	c := &tracked{Conn: raw, ip: remoteIP(raw), shakes: p.shakes}
+	c := &tracked{Conn: raw, ip: remoteIP(raw), shakes: p.shakes, left: maxShaken}
 	s, victim := p.shakes.begin(c, c.ip)
 	if s == nil {
 		_ = raw.Close()

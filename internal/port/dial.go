@@ -61,7 +61,9 @@ func (p *Port) shake(ctx context.Context, raw net.Conn, addr string, k Kind, to 
 	_ = raw.SetDeadline(time.Now().Add(timing.Handshake))
 	// Only a close is certain to end a handshake, TLS's handshake included.
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	stream, proved, a, err := p.dialHandshake(ctx, raw, addr, hello)
+	below := &dialled{Conn: raw, left: maxShaken}
+	stream, proved, a, err := p.dialHandshake(ctx, below, addr, hello)
+	below.stands.Store(true)
 	if err == nil {
 		err = p.judge(addr, hello, proved, a)
 	}

@@ -3,18 +3,40 @@ package port
 import (
 	"container/heap"
 	"container/list"
+	"fmt"
 	"net"
 	"net/netip"
 	"runtime"
 	"sync"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/auth"
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
 // maxHandshaking bounds the handshakes under way: a place costs a file, a goroutine
-// and, under TLS, some 20 KiB.
+// and, under TLS, some 20 KiB, with maxShaken bytes of the peer's beside: less than
+// 64 MiB for all places, whatever their peers send.
 const maxHandshaking = 512
+
+// maxShaken is how many bytes of the other side one handshake reads, TLS and preamble
+// together. Package tls would keep a message of up to 256 KiB, of a peer that has proved
+// nothing, and take apart all of it. A chain of four certificates with keys of 8,192 bits
+// has 12 KiB, and the names of the authorities of a large pool as much.
+const maxShaken = 32 << 10
+
+// errShaken ends a handshake of more bytes.
+var errShaken = &auth.RefusedError{Reason: fmt.Sprintf("sends more than %d KiB before its handshake is over", maxShaken>>10)}
+
+// shakeRead reads bytes of a handshake, of which left may still come.
+func shakeRead(c net.Conn, b []byte, left *int) (int, error) {
+	if *left <= 0 {
+		return 0, errShaken
+	}
+	n, err := c.Read(b[:min(len(b), *left)])
+	*left -= n
+	return n, err
+}
 
 // maxLine is the number of handshakes of one address in line for a turn: some 200 ms
 // of work. A member that is sent away dials again.

@@ -17,6 +17,7 @@ type tracked struct {
 	ip      netip.Addr
 	shakes  *handshakes
 	shaking atomic.Pointer[shaking] // nil after the handshake
+	left    int                     // of maxShaken
 
 	admitted time.Time
 	heard    atomic.Int64 // the latest byte, in nanoseconds after admitted; 0: none yet
@@ -28,7 +29,7 @@ type tracked struct {
 func (c *tracked) Read(b []byte) (int, error) {
 	if s := c.shaking.Load(); s != nil {
 		c.shakes.await(s)
-		n, err := c.Conn.Read(b)
+		n, err := shakeRead(c.Conn, b, &c.left)
 		if !c.shakes.resume(s) {
 			return 0, net.ErrClosed
 		}
@@ -44,6 +45,20 @@ func (c *tracked) Read(b []byte) (int, error) {
 		c.mu.Unlock()
 	}
 	return n, err
+}
+
+// dialled is a dialled connection below TLS: its handshake is bounded too.
+type dialled struct {
+	net.Conn
+	stands atomic.Bool // the handshake is over
+	left   int         // of maxShaken
+}
+
+func (c *dialled) Read(b []byte) (int, error) {
+	if c.stands.Load() {
+		return c.Conn.Read(b)
+	}
+	return shakeRead(c.Conn, b, &c.left)
 }
 
 // settle begins the time of an admitted connection, before its handler runs. The

@@ -10,6 +10,3 @@ func limitFiles(size uint64) error {
 	}
 	return errors.ErrUnsupported
 }
-
-func pause(int) error  { return errors.ErrUnsupported }
-func resume(int) error { return errors.ErrUnsupported }

@@ -16,6 +16,3 @@ func limitFiles(size uint64) error {
 	signal.Ignore(syscall.SIGXFSZ) // the write fails with EFBIG instead
 	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: size, Max: size})
 }
-
-func pause(pid int) error  { return syscall.Kill(pid, syscall.SIGSTOP) }
-func resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }

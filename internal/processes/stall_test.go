@@ -32,7 +32,7 @@ func (w *town) stalled(since time.Time) time.Duration {
 			continue
 		}
 		select {
-		case <-h.gone: // the process has told its stalls
+		case <-h.p.Gone(): // the process has told its stalls
 		default:
 			_, _ = h.begin("stalls", strconv.FormatInt(since.UnixNano(), 10), time.Second)()
 		}

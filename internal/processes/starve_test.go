@@ -3,14 +3,13 @@ package processes
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/testrounds"
+	"github.com/wardmote/wardmote/internal/towns"
 )
 
 // starve gives the process a quota of 10 % of a CPU, as a container runtime enforces
@@ -18,12 +17,11 @@ import (
 // needs neither root nor cgroups, and stops all threads as the kernel does at the
 // end of a quota.
 func (h *house) starve(ctx context.Context) {
-	pid := h.cmd.Process.Pid
-	defer resume(pid)
+	defer h.p.Resume()
 	for ctx.Err() == nil {
-		resume(pid)
+		h.p.Resume()
 		time.Sleep(10 * time.Millisecond)
-		pause(pid)
+		h.p.Pause()
 		time.Sleep(90 * time.Millisecond)
 	}
 }
@@ -50,15 +48,19 @@ func TestAStarvedHostKeepsItsLeader(t *testing.T) {
 		h.puppet = true
 		wg.Go(func() { h.starve(ctx) })
 	}
+	var burners []*towns.Process
 	for range 2 * runtime.NumCPU() {
-		burner := exec.CommandContext(ctx, w.bin)
-		burner.Env = append(os.Environ(), memberEnv+"="+busy)
-		if err := burner.Start(); err != nil {
+		burner, err := w.parent.Start(towns.Program{Env: []string{memberEnv + "=" + busy}})
+		if err != nil {
 			cancel()
 			wg.Wait()
 			t.Fatal(err)
 		}
-		wg.Go(func() { burner.Wait() }) // ended by ctx
+		burners = append(burners, burner)
+	}
+	<-ctx.Done()
+	for _, b := range burners {
+		b.Kill()
 	}
 	wg.Wait()
 	if now, n := w.leads(); n != terms || now != leader {

@@ -1,14 +1,9 @@
 package processes
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +14,7 @@ import (
 
 	"github.com/wardmote/wardmote/internal/testaddr"
 	"github.com/wardmote/wardmote/internal/testrounds"
+	"github.com/wardmote/wardmote/internal/towns"
 )
 
 // patience bounds every wait of a test for a process, on a host that runs. A wait on a
@@ -29,7 +25,7 @@ const patience = 40 * time.Second
 // addresses in Join.
 type town struct {
 	t      *testing.T
-	bin    string
+	parent *towns.Parent
 	addrs  []string
 	change func(i int, s *settings)
 	wrap   func(i int) []string // a command in front of member i's program
@@ -51,11 +47,8 @@ func name(i int) string { return fmt.Sprint("m", i) }
 // change may be nil.
 func newTown(t *testing.T, n int, change func(i int, s *settings)) *town {
 	t.Helper()
-	bin, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &town{t: t, bin: bin, change: change, tokens: make(map[string]uint64), stalls: watch(t)}
+	w := &town{t: t, parent: towns.NewParent(), change: change, tokens: make(map[string]uint64), stalls: watch(t)}
+	t.Cleanup(w.parent.Close)
 	host := testaddr.Host()
 	for range n {
 		addr, err := testaddr.Free(host, w.addrs)
@@ -72,10 +65,7 @@ func newTown(t *testing.T, n int, change func(i int, s *settings)) *town {
 type house struct {
 	w      *town
 	i      int
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	gone   chan struct{}        // closed when the process has ended
-	err    error                // of the process, once gone
+	p      *towns.Process
 	held   map[string]time.Time // when the test asked for each key that the process was granted
 	puppet bool                 // the test itself has made the process stand still
 
@@ -84,7 +74,6 @@ type house struct {
 	waiting map[int]chan report
 	news    []report
 	changed chan struct{} // closed at the next news
-	stderr  bytes.Buffer
 }
 
 // start starts a process of member i. The end of the test kills the process.
@@ -98,42 +87,19 @@ func (w *town) start(i int) *house {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	args := []string{w.bin}
-	if w.wrap != nil {
-		args = append(w.wrap(i), args...)
-	}
-	h := &house{
-		w: w, i: i, gone: make(chan struct{}), held: make(map[string]time.Time),
-		waiting: make(map[int]chan report), changed: make(chan struct{}),
-	}
+	h := &house{w: w, i: i, held: make(map[string]time.Time), waiting: make(map[int]chan report), changed: make(chan struct{})}
 	w.houses = append(w.houses, h)
-	h.cmd = exec.Command(args[0], args[1:]...)
-	h.cmd.Env = append(os.Environ(), memberEnv+"="+string(text))
-	h.cmd.Stderr = lockedWriter{h}
-	out, err := h.cmd.StdoutPipe()
-	if err == nil {
-		h.in, err = h.cmd.StdinPipe()
+	prog := towns.Program{Env: []string{memberEnv + "=" + string(text)}, Line: h.heardLine}
+	if w.wrap != nil {
+		prog.Wrap = w.wrap(i)
 	}
-	if err == nil {
-		err = h.cmd.Start()
-	}
-	if err != nil {
+	if h.p, err = w.parent.Start(prog); err != nil {
 		w.t.Fatalf("member %d: %v", i, err)
 	}
-	var read sync.WaitGroup
-	read.Go(func() { h.read(out) })
-	go func() {
-		read.Wait()
-		h.err = h.cmd.Wait()
-		close(h.gone)
-	}()
 	w.t.Cleanup(func() {
-		h.cmd.Process.Kill()
-		<-h.gone
+		h.kill()
 		if w.t.Failed() {
-			h.mu.Lock()
-			w.t.Logf("member %d, pid %d:\n%s", i, h.cmd.Process.Pid, h.stderr.String())
-			h.mu.Unlock()
+			w.t.Logf("member %d, pid %d:\n%s", i, h.p.Pid(), h.log())
 		}
 	})
 	return h
@@ -158,36 +124,25 @@ func (w *town) startAll() []*house {
 	return all
 }
 
-type lockedWriter struct{ h *house }
-
-func (w lockedWriter) Write(b []byte) (int, error) {
-	w.h.mu.Lock()
-	defer w.h.mu.Unlock()
-	return w.h.stderr.Write(b)
-}
-
-// read takes the process's reports until its output ends.
-func (h *house) read(out io.Reader) {
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		var r report
-		if json.Unmarshal(lines.Bytes(), &r) != nil {
-			continue
-		}
-		h.mu.Lock()
-		if ch := h.waiting[r.ID]; ch != nil {
-			delete(h.waiting, r.ID)
-			ch <- r
-		} else {
-			if r.News == "leader" {
-				h.w.follow(r.Key, r.Term)
-			}
-			h.news = append(h.news, r)
-			close(h.changed)
-			h.changed = make(chan struct{})
-		}
-		h.mu.Unlock()
+// heardLine takes a report of the process.
+func (h *house) heardLine(line []byte) {
+	var r report
+	if json.Unmarshal(line, &r) != nil {
+		return
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ch := h.waiting[r.ID]; ch != nil {
+		delete(h.waiting, r.ID)
+		ch <- r
+		return
+	}
+	if r.News == "leader" {
+		h.w.follow(r.Key, r.Term)
+	}
+	h.news = append(h.news, r)
+	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
 // ask sends a command and waits for the answer. An error of the member fails the test.
@@ -221,8 +176,8 @@ func (h *house) begin(do, key string, wait time.Duration) func() (report, error)
 	id, ch := h.next, make(chan report, 1)
 	h.waiting[id] = ch
 	line, _ := json.Marshal(command{ID: id, Do: do, Key: key, Wait: wait})
-	_, err := h.in.Write(append(line, '\n'))
 	h.mu.Unlock()
+	err := h.p.Send(line)
 	return func() (report, error) {
 		if err != nil {
 			return report{}, err
@@ -235,8 +190,8 @@ func (h *house) begin(do, key string, wait time.Duration) func() (report, error)
 				return r, fmt.Errorf("after %v: %s", r.Took, r.Error)
 			}
 			return r, nil
-		case <-h.gone:
-			return report{}, fmt.Errorf("the process has ended: %v", h.err)
+		case <-h.p.Gone():
+			return report{}, fmt.Errorf("the process has ended: %v", h.p.Err())
 		case <-limit.C:
 			return report{}, context.DeadlineExceeded
 		}
@@ -282,11 +237,7 @@ func (h *house) keeps(key string) {
 }
 
 // log returns everything that the member has logged so far.
-func (h *house) log() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.stderr.String()
-}
+func (h *house) log() string { return h.p.Log() }
 
 // heard reports whether the member has told news with the given text.
 func (h *house) heard(text string) bool {
@@ -308,7 +259,7 @@ func (h *house) awaitNews(text string, wait time.Duration) {
 		}
 		select {
 		case <-changed:
-		case <-h.gone:
+		case <-h.p.Gone():
 			h.w.t.Fatalf("member %d ended before %q", h.i, text)
 		case <-limit:
 			h.w.t.Fatalf("member %d did not tell %q within %v", h.i, text, wait)
@@ -317,10 +268,7 @@ func (h *house) awaitNews(text string, wait time.Duration) {
 }
 
 // kill ends the process at once, and waits for the end.
-func (h *house) kill() {
-	h.cmd.Process.Kill()
-	<-h.gone
-}
+func (h *house) kill() { h.p.Kill() }
 
 // terminate sends SIGTERM and does not wait.
 func (h *house) terminate() {
@@ -328,7 +276,7 @@ func (h *house) terminate() {
 	if runtime.GOOS == "windows" {
 		h.w.t.Skip("no SIGTERM here")
 	}
-	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := h.p.Signal(syscall.SIGTERM); err != nil {
 		h.w.t.Fatalf("member %d: %v", h.i, err)
 	}
 }
@@ -339,13 +287,13 @@ func (h *house) exited(limit time.Duration) {
 	h.w.t.Helper()
 	began := time.Now()
 	select {
-	case <-h.gone:
+	case <-h.p.Gone():
 		switch {
-		case h.err == nil:
-		case h.cmd.ProcessState.ExitCode() == 1:
-			h.w.broken(began, "member %d: %v: %s", h.i, h.err, h.lastLine())
+		case h.p.Err() == nil:
+		case h.p.ExitCode() == 1:
+			h.w.broken(began, "member %d: %v: %s", h.i, h.p.Err(), h.lastLine())
 		default:
-			h.w.t.Errorf("member %d: %v", h.i, h.err)
+			h.w.t.Errorf("member %d: %v", h.i, h.p.Err())
 		}
 	case <-time.After(limit):
 		h.w.broken(began, "member %d still runs %v after SIGTERM", h.i, limit)
@@ -362,14 +310,14 @@ func (h *house) lastLine() string {
 func (h *house) pause() {
 	h.w.t.Helper()
 	h.puppet = true
-	if err := pause(h.cmd.Process.Pid); err != nil {
+	if err := h.p.Pause(); err != nil {
 		h.w.t.Skipf("no way to pause a process here: %v", err)
 	}
 }
 
 func (h *house) resume() {
 	h.w.t.Helper()
-	if err := resume(h.cmd.Process.Pid); err != nil {
+	if err := h.p.Resume(); err != nil {
 		h.w.t.Fatal(err)
 	}
 }

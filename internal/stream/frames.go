@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/budget"
@@ -31,7 +32,8 @@ const (
 //   - A frame larger than the buffer waits, once the buffer is full of it, for its
 //     part of the node's budget; the peer is not read meanwhile.
 //   - A frame that has begun must be complete within timing.FrameWithin, the wait for
-//     the budget not counted, so that a frame that drips holds no budget for long. A
+//     the budget not counted, and sooner if it comes slowly while others wait for the
+//     budget: so a frame that drips keeps no other one waiting for long. A
 //     link so slow that 1 MiB takes longer delays the beats behind the frame as long,
 //     and the sending side gives up such a link too, after timing.StreamWrite.
 type frames struct {
@@ -41,9 +43,9 @@ type frames struct {
 
 	block []byte // the rest of the block for small frames
 	buf   []byte
-	r, w  int  // buf[r:w] is unread
-	timed bool // conn has a read deadline
-	taken int  // of the budget, for the latest frame
+	r, w  int          // buf[r:w] is unread
+	timed bool         // conn has a read deadline
+	taken *budget.Hold // of the budget, for the latest frame
 }
 
 // next returns the next frame, which owns its body. The caller calls done when the
@@ -66,22 +68,34 @@ func (f *frames) next() (wire.Frame, error) {
 	}
 	if 4+n > mostBuffer && f.share != nil {
 		f.untime()
-		if !f.share.Take(n, f.stopped) {
+		hold, ok := f.share.Take(n, f.stopped, func() { _ = f.conn.SetReadDeadline(time.Unix(1, 0)) })
+		if !ok {
 			return wire.Frame{}, ErrClosed
 		}
-		f.taken = n
+		f.taken = hold
 	}
 	body := f.room(n)
 	have := copy(body, f.buf[f.r+4:f.w])
 	f.r += 4 + have
 	if have < n {
 		f.time()
-		if _, err := io.ReadFull(f.conn, body[have:]); err != nil {
+		if _, err := io.ReadFull(f, body[have:]); err != nil {
 			return wire.Frame{}, err
 		}
 	}
-	f.untime()
+	f.taken.Complete()
+	f.untime() // ends the deadline of a frame that was to give way and has come meanwhile
 	return wire.DecodeFrame(body)
+}
+
+// Read reads bytes of a frame beyond the buffer.
+func (f *frames) Read(b []byte) (int, error) {
+	if f.taken.Over() { // the deadline of yield may have come before that of time
+		return 0, os.ErrDeadlineExceeded
+	}
+	n, err := f.conn.Read(b)
+	f.taken.Came(n)
+	return n, err
 }
 
 // room returns memory for a frame. Small frames, which come by the thousand, share a block:
@@ -101,8 +115,8 @@ func (f *frames) room(n int) []byte {
 
 // done returns the budget of the latest frame.
 func (f *frames) done() {
-	f.share.Give(f.taken)
-	f.taken = 0
+	f.taken.Give()
+	f.taken = nil
 }
 
 // fill reads more bytes into the buffer, which has room after fill has made some.

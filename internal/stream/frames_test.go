@@ -115,7 +115,7 @@ func TestAFrameThatDripsEndsItsStream(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		// An honest stream of the same member waits, for longer than a frame may take.
+		// An honest stream of the same member waits until slow frames give way.
 		near, far := net.Pipe()
 		defer far.Close()
 		var served atomic.Bool
@@ -128,11 +128,67 @@ func TestAFrameThatDripsEndsItsStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if took := time.Since(begun); took != timing.FrameWithin || !served.Load() {
+		if took := time.Since(begun); took != timing.FrameYields || !served.Load() {
 			t.Errorf("the honest frame was served after %v: %v", took, served.Load())
 		}
 		for _, s := range dripping {
 			stoppedWith(t, s, os.ErrDeadlineExceeded)
+		}
+		time.Sleep(time.Second) // the drips end
+	})
+}
+
+// Frames that drip, of one name at many addresses, fill the budget. A command of usual size
+// and the beat behind it wait for none of them, and a larger one until they give way.
+func TestAnHonestBeatWaitsForNoFrameThatDrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := budget.New(nil)
+		var streams []*Stream
+		open := func(name string, host int, handle func(*Request)) net.Conn {
+			near, far := net.Pipe()
+			s := New(charged{near, b.Share(name, netip.AddrFrom4([4]byte{10, 0, 0, byte(host)}))}, handle)
+			s.Start()
+			streams = append(streams, s)
+			return far
+		}
+		for i := range 64 {
+			far := open("guest", i%8, func(*Request) {})
+			go func() {
+				defer far.Close()
+				if _, err := far.Write(append(claim[:4:4], make([]byte, mostBuffer)...)); err != nil {
+					return
+				}
+				for {
+					if _, err := far.Write([]byte{0}); err != nil {
+						return
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+			}()
+		}
+		synctest.Wait()
+		if b.Held() < budget.Frames {
+			t.Errorf("%d bytes are held, want %d", b.Held(), budget.Frames)
+		}
+		for size, most := range map[int]time.Duration{20 << 10: 0, 512 << 10: timing.FrameYields} {
+			begun := time.Now()
+			beat := make(chan struct{})
+			far := open("honest", 200, func(q *Request) {
+				if q.Type == wire.Beat {
+					close(beat)
+				}
+			})
+			go func() {
+				_, _ = far.Write(append(frame(t, wire.Frame{Type: wire.Propose, ID: 1, Body: make([]byte, size)}), frame(t, wire.Frame{Type: wire.Beat, ID: 2})...))
+			}()
+			<-beat
+			if took := time.Since(begun); took > most {
+				t.Errorf("a beat behind %d bytes is read after %v", size, took)
+			}
+			_ = far.Close()
+		}
+		for _, s := range streams {
+			s.Close()
 		}
 		time.Sleep(time.Second) // the drips end
 	})

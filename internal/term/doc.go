@@ -17,7 +17,8 @@
 //
 //   - keeper decides when a session is marked, when it ends, and when a delay ends.
 //   - rounds decides whether this leader may still speak for the cluster.
-//   - proposer decides which commands share a log entry.
+//   - proposer decides which commands share a log entry: lane.go in which order, pace.go how
+//     many of a member.
 //   - watches decides when a waiting read or scan is answered.
 //   - planner decides which caller of a group each shard is assigned to, and when.
 //   - authority.go decides who may act for a session.

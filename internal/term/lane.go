@@ -17,7 +17,10 @@ import (
 // and the lane gives nothing in the next turns until the turns have paid the debt. Without
 // the debts, each turn of a member with requests for a thousand keys would take half of an
 // entry, however many members wait. Turns go on until the entry is full or no lane has
-// commands, so a member alone has the whole entry, and an unused part is everybody's.
+// commands, so a member alone has the whole entry, and an unused part is everybody's. But
+// while several members are about, entries are short: the turns end with a quota of an entry for
+// each member, and there are no further turns to pay debts, except for an entry that would be
+// empty. See pace.go.
 //
 // Credit is not saved: a lane has at most the credit of one turn. A debt outlasts the
 // commands of the lane while other members wait: otherwise a
@@ -123,9 +126,10 @@ func (l *lane) emptied() {
 // after the last, or with the lane that found no room: behind the others, a large command
 // would find no room in any entry.
 func (p *proposer) takeTurns(m *machine.State, left *room) (full bool) {
-	for !full && !left.empty() && p.waiting > p.own.waiting() {
+	quota := p.quota()
+	for taken := 0; taken < quota && !full && !left.empty() && p.waiting > p.own.waiting(); {
 		lanes := p.turns.len()
-		part := max(1, wholeEntry/lanes)
+		part := max(1, min(quota, wholeEntry/lanes))
 		before, debt := len(p.entry), wholeEntry
 		for i := 0; i < lanes && !full && !left.empty(); i++ {
 			l := p.turns.pop()
@@ -144,7 +148,12 @@ func (p *proposer) takeTurns(m *machine.State, left *room) (full bool) {
 				p.shut(l)
 			}
 		}
-		if !full && len(p.entry) == before {
+		switch {
+		case len(p.entry) > before:
+			taken += part
+		case len(p.entry) > 0 && quota < wholeEntry:
+			return full // debts are paid by entries, and this one is not empty
+		case !full:
 			p.payTurns(debt / part * part)
 		}
 	}

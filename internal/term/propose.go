@@ -17,10 +17,10 @@ import (
 // Each member has a lane of its own, and an entry takes from the lanes in turn: see
 // lane.go. The clients on the leader's process are one member among the others. The leader's
 // own commands go first, since the end of a session must not
-// wait for a crowd; but not in two entries on end that they fill, since the ends of
-// thousands of sessions must not stop everybody else.
+// wait for a crowd; but not in two entries on end that they fill, or make long, since the ends of
+// thousands of sessions, or of a session with thousands of keys, must not stop everybody else.
 //
-// An entry is bounded by the number of its commands, by their bytes, and by their cost:
+// While several members are about, entries are short: see pace.go. An entry is bounded by the number of its commands, by their bytes, and by their cost:
 // while the voters apply an entry, they apply nothing else. The cost is estimated from the
 // table just before the entry is committed, and corrected by the time that the last
 // entries took here: see noteApplied.
@@ -46,10 +46,11 @@ type proposer struct {
 	arena   []byte           // the frames encoded here
 	spare   []byte           // an arena to be used again
 	stopped bool
+	pace    pace
 	wake    wakeup.One
 
 	most   int        // of run: the bound of an entry's cost
-	passed bool       // of run: the leader's own commands left the members no room in the last entry
+	passed bool       // of run: the leader's own commands left the members no room in the last entry, or made it long
 	cost   int        // of run: the cost of the entry in flight
 	entry  []proposal // of run: the entry in flight
 	flown  []byte     // of run: the arena, if all of its frames are in the entry
@@ -72,6 +73,10 @@ const (
 	minLaneBytes  = 64 << 10          // of a member, however full the queue is
 	maxEntryBytes = 512 << 10         // of an entry; machine.MaxCommands and MaxCost bound the commands
 	minEntryCost  = machine.MaxCost / 128
+
+	// The leader's own commands that take more than this part of an entry's cost are in every
+	// second entry at most, while members have commands.
+	heavyPart = 8
 
 	// Queues and arenas with more memory than this are not used again.
 	maxSpareQueue = 4 << 10
@@ -131,6 +136,9 @@ func (p *proposer) enqueue(member string, own bool, cmd machine.Command, frame [
 	}
 	if l == nil {
 		l = p.open(member)
+	}
+	if !own {
+		p.pace.note(member, p.table.Clock.Now())
 	}
 	if frame == nil {
 		// Earlier frames stay valid when the arena moves: the frames keep the old
@@ -254,16 +262,20 @@ func (p *proposer) takeLocked(m *machine.State) bool {
 		full = p.give(m, &p.own, &left)
 	}
 	own, passed := len(p.entry), full || left.empty()
+	heavy := p.most-left.cost > p.most/heavyPart
 	if !passed {
 		full = p.takeTurns(m, &left)
 		passed = full && own > 0 && len(p.entry) == own
 	}
 	// The members come first in the next entry if the leader's commands left them no room, or
-	// none for the command whose turn it is.
-	p.passed = passed && !last
+	// none for the command whose turn it is, or made this entry a long one.
+	p.passed = (passed || heavy) && !last
 	if last && !full && !left.empty() {
 		p.own.credit = wholeEntry
-		p.give(m, &p.own, &left)
+		rest := left
+		rest.cost = min(rest.cost, p.most/heavyPart)
+		p.give(m, &p.own, &rest)
+		left.cost -= min(left.cost, p.most/heavyPart) - rest.cost
 	}
 	p.cost = p.most - left.cost
 	if p.waiting == 0 {
@@ -295,8 +307,12 @@ func (p *proposer) commitEntry(queue []proposal) {
 	}
 	entry := machine.EncodeEntry(frames)
 	p.table.expect(entry, commands)
+	begun := p.table.Clock.Now()
 	outcomes, code := p.commit(entry)
 	p.table.expect(nil, nil)
+	p.mu.Lock()
+	p.pace.decided(len(queue), p.cost, p.table.Clock.Now().Sub(begun))
+	p.mu.Unlock()
 	p.noteApplied(p.table.lastApply())
 	if code == wire.CodeOK && len(outcomes) != len(queue) {
 		code = wire.CodeUnknown

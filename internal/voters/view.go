@@ -86,12 +86,16 @@ func (sc *scene) view() (servers []server, candidates []member.Sighting) {
 func (sc *scene) look(line member.Server, name string, generation uint64) server {
 	s := server{id: line.ID, voter: line.Voter, self: line.ID == sc.self, leaving: sc.departs[line.ID]}
 	known, succeeded := false, false
+	described, older := uint64(0), false // the latest process of this store to have described itself, and whether it reads too old a format
 	for _, m := range sc.sightings {
 		switch {
 		case m.Name != name:
 		case m.Meta.Generation == generation:
 			known = true
 			s.zone = m.Meta.Zone
+			if own, ok := sc.own(m); ok && m.Boot >= described {
+				described, older = m.Boot, own.ReadsFormat() < sc.format
+			}
 			if m.Alive && !sc.ended(m.Name, m.Boot) {
 				s.alive = true
 				own, _ := sc.own(m)
@@ -119,7 +123,7 @@ func (sc *scene) look(line member.Server, name string, generation uint64) server
 	s.ready = contact.Current
 	if !s.voter {
 		s.up = s.alive
-		s.gone = s.gone || member.FormatOf(sc.sightings, s.id) < sc.format // added before the format was raised
+		s.gone = s.gone || older // added before the format was raised
 		return s
 	}
 	silence := sc.now.Sub(sc.lastAnswer(line.ID, contact))

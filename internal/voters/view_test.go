@@ -235,6 +235,18 @@ func TestServersAreSeenByRaftGossipAndProof(t *testing.T) {
 			servers:   "b#1 alive gone up ready",
 		},
 		{
+			claim:     "another's word that it does not read the format counts for nothing",
+			change:    func(sc *scene) { sc.config[0].Voter, sc.format = false, newest },
+			sightings: []member.Sighting{seen("b", 2), seen("b", 9, format(older), dead(0))},
+			servers:   "b#1 alive up ready",
+		},
+		{
+			claim:     "the word of its latest process counts",
+			change:    func(sc *scene) { sc.config[0].Voter, sc.format = false, newest },
+			sightings: []member.Sighting{seen("b", 3), seen("b", 2, format(older))},
+			servers:   "b#1 alive up ready",
+		},
+		{
 			claim:     "a voter that does not read the format stays",
 			change:    func(sc *scene) { sc.format = newest },
 			sightings: []member.Sighting{seen("b", 2, format(older))},

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -29,6 +30,10 @@ type Config struct {
 	MayLift  func() bool
 	Deny     func(node string, boot uint64, cmd machine.Command) (reason string, denied bool)
 	Refused  *refused.Log // nil: the test fails if anything is refused
+
+	Clocks  [2]*host.Clock                             // of the two voters; nil: package time
+	Applied func(c machine.Command, o machine.Outcome) // called for each applied command, in log order
+	Forget  bool                                       // Cluster.Applied returns nothing: a long run keeps no list
 }
 
 // DefaultTTL is the bound of sessions' TTLs if Config says nothing.
@@ -47,6 +52,7 @@ type Cluster struct {
 
 	entries gate
 	rounds  rounds
+	log     logFaults
 
 	applying sync.Mutex // an entry; locked before mu
 	tables   [2]*term.Table
@@ -93,6 +99,9 @@ func New(t testing.TB, cfg Config) *Cluster {
 		promised: make(map[string]uint64),
 		cut:      make(map[string]bool),
 		check:    true,
+	}
+	for i, clock := range cfg.Clocks {
+		c.tables[i].Clock = clock
 	}
 	c.Seed(0)
 	binary.BigEndian.PutUint64(c.id[:], made.Add(1))
@@ -168,15 +177,17 @@ func (c *Cluster) LeadFromSnapshot() {
 	c.Lead()
 }
 
-// unseat takes the leader away: from now on no entry of the old term is committed.
+// unseat takes the leader away. The next leader commits the entries that it has of the old
+// term; from then on no entry of the old term is committed.
 func (c *Cluster) unseat() *leadership {
 	c.applying.Lock() // no entry is half applied
 	defer c.applying.Unlock()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	old := c.leader
 	c.leader = nil
 	c.elected++
+	c.mu.Unlock()
+	c.inheritLocked(old)
 	return old
 }
 
@@ -202,13 +213,14 @@ func (c *Cluster) elect() {
 		c.t.Fatalf("term %d: %v", number, err)
 	}
 	l.term = t
+	l.seated.Store(true)
 	c.mu.Lock()
 	c.leader, c.leaders = l, append(c.leaders, l)
 	members := c.members
 	c.mu.Unlock()
 	for _, m := range members {
 		faults, _ := m.network()
-		m.after(faults.Stale, m.Reconnect)
+		m.after(faults.Stale, func() { m.awake(m.Reconnect) })
 	}
 	c.next.Wake()
 }
@@ -270,12 +282,19 @@ func (c *Cluster) applyLocked(place int, entry []byte) []machine.Outcome {
 		c.t.Errorf("an entry cannot be decoded: %v", err)
 	}
 	c.mu.Lock()
-	c.applied = append(c.applied, commands...)
+	if !c.cfg.Forget {
+		c.applied = append(c.applied, commands...)
+	}
 	check := c.check
 	c.mu.Unlock()
 	now := time.Now()
 	outcomes := c.tables[place].Apply(entry, now).([]machine.Outcome)
 	c.tables[1-place].Apply(bytes.Clone(entry), now)
+	if c.cfg.Applied != nil {
+		for i, cmd := range commands {
+			c.cfg.Applied(cmd, outcomes[i])
+		}
+	}
 	if check {
 		c.tables[place].View(func(m *machine.State) {
 			if err := m.Check(); err != nil {

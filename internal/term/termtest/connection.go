@@ -55,6 +55,9 @@ func (n *connection) arrive() {
 	msg(n.leader.term, n.subscriber)
 }
 
+// mostUnderWay bounds the sessions of a member that a message under way can be of.
+const mostUnderWay = 100
+
 // alone hands the leader of the moment a message on a stream of its own, which the
 // member has left: the keys were shown there before the message, and nobody hears the
 // events.
@@ -69,7 +72,7 @@ func (m *Member) alone(msg message) {
 	}
 	defer l.term.Quit(s)
 	m.mu.Lock()
-	claimed := m.claimed
+	claimed := m.claimed[max(0, len(m.claimed)-mostUnderWay):]
 	m.mu.Unlock()
 	l.term.Show(s, claimed...)
 	msg(l.term, s)

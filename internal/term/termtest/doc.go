@@ -10,7 +10,9 @@
 //     when an entry is committed, how a round is answered, and when another leader
 //     takes over.
 //   - Member, a replica.Replica with a faulty network between client and leader.
-//     Hooks let a test see and refuse the client's commands.
+//     Hooks let a test see and refuse the client's commands. A member may have a clock of
+//     its own, and be frozen.
+//   - LogFaults, random faults of the entries and of the answers to rounds.
 //
 // A Cluster checks the invariants of the table after every entry, and compares the
 // two tables at the end: the leader's table applies the commands decoded by the

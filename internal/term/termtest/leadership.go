@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -19,6 +20,7 @@ type leadership struct {
 	number uint64
 	place  int // of the table in c.tables
 	term   *term.Term
+	seated atomic.Bool // the term is established
 
 	mu       sync.Mutex
 	frozen   chan struct{} // closed by resume; nil: not paused
@@ -51,6 +53,10 @@ func (l *leadership) Commit(entry []byte) (any, wire.Code) {
 	l.c.note(l.number, entry)
 	fate := l.c.entries.wait()
 	l.wait()
+	if fate == Committed {
+		fate = l.c.draw(l, entry)
+		l.wait()
+	}
 	switch fate {
 	case Dropped:
 		return nil, wire.CodeUnknown
@@ -65,6 +71,7 @@ func (l *leadership) Commit(entry []byte) (any, wire.Code) {
 	if deposed {
 		return nil, wire.CodeUnknown
 	}
+	l.c.leave(l)
 	outcomes := l.c.applyLocked(l.place, entry)
 	if fate == Unheard {
 		return nil, wire.CodeUnknown
@@ -394,6 +401,6 @@ func (c *Cluster) ask(ctx context.Context, voter string, number uint64, answer f
 	cut := c.cut[voter]
 	c.mu.Unlock()
 	if !cut {
-		answer(honest)
+		c.late(honest, answer)
 	}
 }

@@ -21,7 +21,7 @@ type Faults struct {
 	Stale      time.Duration // until the member hears of an election: up to this much
 	LoseAsk    float64
 	LoseAnswer float64
-	Twice      float64 // a late second copy of a command arrives
+	Twice      float64 // a late second copy of a command or a beat arrives
 	LosePush   float64 // an event is lost, and told again after a reconnection
 }
 
@@ -53,6 +53,8 @@ type Member struct {
 	claimed    []machine.SessionKey            // of all claims
 	heard      map[machine.SessionID]time.Time // when the leader last heard a session
 	connection *connection                     // nil while isolated
+	clock      *host.Clock                     // nil: package time
+	arrivals   []func()                        // of messages received while frozen
 }
 
 // A sink is a session's receiver of events on the member.
@@ -63,9 +65,6 @@ type sink struct {
 }
 
 var _ replica.Replica = (*Member)(nil)
-
-// Clock implements replica.Replica.
-func (m *Member) Clock() *host.Clock { return nil }
 
 // NextLook implements replica.Replica.
 func (m *Member) NextLook(_ time.Time, every time.Duration) time.Duration { return every }
@@ -362,7 +361,7 @@ func (m *Member) push(e machine.Event) {
 		attached := m.sinks[e.Session] == s
 		m.mu.Unlock()
 		if attached {
-			s.to(e)
+			m.awake(func() { s.to(e) })
 		}
 	})
 }
@@ -380,6 +379,7 @@ func (m *Member) Propose(ctx context.Context, cmd machine.Command) (machine.Outc
 	}
 	return ask(ctx, m, request[machine.Outcome]{
 		command: true,
+		twice:   true,
 		session: term.SessionOf(cmd),
 		over:    func(done func(machine.Outcome)) { done(machine.Outcome{Code: machine.NoSession}) },
 		send: func(t *term.Term, s *term.Subscriber, done func(machine.Outcome, wire.Code)) func() {
@@ -405,6 +405,7 @@ func (m *Member) Beat(ctx context.Context, id machine.SessionID) error {
 	}
 	code, err := ask(ctx, m, request[wire.Code]{
 		session: id,
+		twice:   true,
 		over:    func(done func(wire.Code)) { done(wire.CodeNoSession) },
 		send: func(t *term.Term, s *term.Subscriber, done func(wire.Code, wire.Code)) func() {
 			m.hear(id)

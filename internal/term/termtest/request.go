@@ -21,7 +21,8 @@ const (
 // A request is sent again and again until an answer comes.
 type request[T any] struct {
 	waits   bool              // for a change
-	command bool              // may have an effect without an answer; may arrive twice
+	command bool              // may have an effect without an answer
+	twice   bool              // may arrive twice
 	session machine.SessionID // zero: none
 	over    func(func(T))     // answers for a session not claimed, or detached
 	send    func(*term.Term, *term.Subscriber, func(T, wire.Code)) (cancel func())
@@ -48,7 +49,9 @@ func ask[T any](ctx context.Context, m *Member, r request[T]) (zero T, _ error) 
 	c := &call[T]{ctx, m, r, make(chan verdict[T], 1), make(chan struct{}, 1)}
 	unknown := false
 	fail := func(err error) (T, error) { return zero, &replica.Error{Unknown: unknown && r.command, Err: err} }
+	clock := m.Clock()
 	for {
+		clock.Await()
 		next := m.c.next.Wait()
 		select {
 		case <-m.done:
@@ -115,7 +118,7 @@ func (c *call[T]) attempt(f Faults) {
 		if _, cut := m.network(); lost || cut != nil {
 			return
 		}
-		m.after(f.Latency, func() { c.answered(v, code) })
+		m.after(f.Latency, func() { m.awake(func() { c.answered(v, code) }) })
 	}
 	arrive := func(t *term.Term, s *term.Subscriber) {
 		if cancel := c.r.send(t, s, answer); cancel != nil {
@@ -134,7 +137,7 @@ func (c *call[T]) attempt(f Faults) {
 		return
 	}
 	n.send(f.Latency, arrive)
-	if c.r.command && m.c.chance(f.Twice) {
+	if c.r.twice && m.c.chance(f.Twice) {
 		m.after(twiceWithin, func() { m.alone(arrive) })
 	}
 }

@@ -1,0 +1,205 @@
+//go:build unix
+
+package locks_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+	"github.com/wardmote/wardmote/locks"
+)
+
+// fairCluster starts three voters in memory and a thin member, each in this process. The
+// first two nodes are voters that do not lead.
+func fairCluster(b *testing.B) (nodes []*cluster.Node) {
+	ctx := b.Context()
+	var join []string
+	var leader *cluster.Node
+	for i := range 4 {
+		cfg := cluster.Config{Name: fmt.Sprint("m", i), Join: join, TTL: 10 * time.Second}
+		if cfg.InitialSize = 3; i == 3 {
+			cfg.Voting.Thin, cfg.InitialSize = true, 0
+		}
+		n, err := cluster.Start(ctx, cfg)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { n.Stop() })
+		nodes, join = append(nodes, n), append(join, n.Addr())
+	}
+	for _, n := range nodes {
+		if err := n.Ready(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if l, ok := nodes[0].Leader(); ok {
+		i := slices.IndexFunc(nodes, func(n *cluster.Node) bool { return n.Name() == l.Name })
+		leader = nodes[i]
+		nodes = append(slices.Delete(slices.Clone(nodes), i, i+1), leader)
+	}
+	return nodes
+}
+
+// client returns a client of a node.
+func client(b *testing.B, n *cluster.Node) *locks.Client {
+	c := locks.New(n, locks.Options{})
+	b.Cleanup(func() { c.Close(context.Background()) })
+	return c
+}
+
+// A wait is how long one Acquire took: on the clock, and in CPU time of this process, which
+// hosts all members. On a host with other work the clock says little, and the CPU time hardly
+// changes: it is the work that the process did before the Acquire was answered.
+type wait struct{ clock, cpu time.Duration }
+
+// waits runs cycles of one caller until stop is closed, for as many as there must be at
+// least, and returns the wait of each Acquire.
+func waits(b *testing.B, c *locks.Client, least int, stop <-chan struct{}) (took []wait) {
+	for {
+		begun, cpu := time.Now(), cpuTime(b)
+		l, err := c.Acquire(b.Context(), "quiet")
+		took = append(took, wait{time.Since(begun), cpuTime(b) - cpu})
+		if err == nil {
+			err = l.Release(b.Context())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		select {
+		case <-stop:
+			if len(took) >= least {
+				return took
+			}
+		default:
+		}
+	}
+}
+
+// quantile returns the wait below which a part of all waits is, by either measure.
+func quantile(took []wait, part float64) (w wait) {
+	i := min(len(took)-1, int(float64(len(took))*part))
+	slices.SortFunc(took, func(a, b wait) int { return cmp.Compare(a.clock, b.clock) })
+	w.clock = took[i].clock
+	slices.SortFunc(took, func(a, b wait) int { return cmp.Compare(a.cpu, b.cpu) })
+	w.cpu = took[i].cpu
+	return w
+}
+
+func reportWait(b *testing.B, w wait, name string) {
+	b.ReportMetric(float64(w.clock.Microseconds()), "µs/"+name)
+	b.ReportMetric(float64(w.cpu.Microseconds()), "cpu-µs/"+name)
+}
+
+// BenchmarkFlood has one member send 500,000 requests, 10,000 at a time, while one caller of
+// another member acquires and releases a key of its own. The flood comes in ten parts, and
+// before each the other is alone for as many cycles as it had beside the last part.
+// flood/quiet is the p99 of the other's Acquire beside the flood, the p99 alone being 1;
+// cpu-flood/quiet is the same of the CPU time that all members took meanwhile: see wait. Run it
+// with -benchtime 1x.
+func BenchmarkFlood(b *testing.B) {
+	const requests, at, parts = 500_000, 10_000, 10
+	nodes := fairCluster(b)
+	quiet, noisy := client(b, nodes[0]), client(b, nodes[1])
+	closed := make(chan struct{})
+	close(closed)
+	waits(b, quiet, 500, closed) // warm
+	for b.Loop() {
+		var before, beside []wait
+		for range parts {
+			before = append(before, waits(b, quiet, max(200, len(beside)-len(before)), closed)...)
+			done := make(chan struct{})
+			var left atomic.Int64
+			left.Store(requests / parts)
+			var flood sync.WaitGroup
+			for i := range at {
+				flood.Go(func() {
+					key := fmt.Sprint("noisy/", i)
+					for left.Add(-2) >= 0 { // an acquire and a release
+						l, err := noisy.Acquire(b.Context(), key)
+						if err == nil {
+							err = l.Release(b.Context())
+						}
+						if err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			go func() { flood.Wait(); close(done) }()
+			beside = append(beside, waits(b, quiet, 1, done)...)
+		}
+		alone, flooded := quantile(before, 0.99), quantile(beside, 0.99)
+		b.ReportMetric(float64(flooded.clock)/float64(alone.clock), "flood/quiet")
+		b.ReportMetric(float64(flooded.cpu)/float64(alone.cpu), "cpu-flood/quiet")
+		reportWait(b, quantile(before, 0.5), "p50-quiet")
+		reportWait(b, quantile(beside, 0.5), "p50-flood")
+		reportWait(b, alone, "p99-quiet")
+		reportWait(b, flooded, "p99-flood")
+		b.ReportMetric(float64(len(beside)), "cycles-beside")
+	}
+}
+
+// BenchmarkEndOfAMillionKeys closes twenty clients of one member, which hold 1,000,000 keys
+// together, while one caller of another member acquires and releases a key of its own.
+// longest is the longest Acquire until the last key is free, and longest-before the longest of
+// two seconds before, on the clock and in CPU time: see wait. Run it with -benchtime 1x.
+func BenchmarkEndOfAMillionKeys(b *testing.B) {
+	const clients, keys, set = 20, 50_000, 1000
+	nodes := fairCluster(b)
+	quiet := client(b, nodes[0])
+	for b.Loop() {
+		var owners []*locks.Client
+		for i := range clients {
+			c := locks.New(nodes[1], locks.Options{})
+			owners = append(owners, c)
+			for j := range keys / set {
+				list := make([]string, set)
+				for k := range list {
+					list[k] = fmt.Sprintf("held/%02d/%02d/%04d", i, j, k)
+				}
+				if _, err := c.AcquireAll(b.Context(), list); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		rest := make(chan struct{})
+		time.AfterFunc(2*time.Second, func() { close(rest) })
+		before := waits(b, quiet, 1, rest)
+		freed := make(chan struct{})
+		begun, cpu := time.Now(), cpuTime(b)
+		var took time.Duration
+		go func() {
+			var ends sync.WaitGroup
+			for _, c := range owners {
+				ends.Go(func() { c.Close(context.Background()) })
+			}
+			ends.Wait()
+			// The last key of each client is free once its slices are through.
+			for i := range clients {
+				l, err := quiet.Acquire(b.Context(), fmt.Sprintf("held/%02d/%02d/%04d", i, keys/set-1, set-1))
+				if err == nil {
+					err = l.Release(b.Context())
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			}
+			took = time.Since(begun)
+			close(freed)
+		}()
+		beside := waits(b, quiet, 1, freed)
+		reportWait(b, quantile(before, 1), "longest-before")
+		reportWait(b, quantile(beside, 0.99), "p99")
+		reportWait(b, quantile(beside, 1), "longest")
+		b.ReportMetric(took.Seconds(), "s/end")
+		b.ReportMetric((cpuTime(b) - cpu).Seconds(), "cpu-s/end")
+	}
+}
