@@ -86,6 +86,8 @@ func TestSessionsOnceFenceAndShardsAreChecked(t *testing.T) {
 		{"the end, then a grant", "sessions", log(fact(1, Opened), fact(2, Ending), fact(3, Granted))},
 		{"once", "", run(tell(), "r", "o", 2, 3, "v").call(Once, "a", "o", 1, 4, 0, ran("v")).call(Once, "b", "o", 5, 6, 0, told1("v"))},
 		{"twice", "once", run(run(tell(), "r", "o", 2, 3, "v"), "q", "o", 5, 6, "v").call(Once, "a", "o", 1, 4, 0, ran("v"))},
+		{"twice, across a succession", "", run(run(tell(), "r", "o", 2, 3, "v"), "q", "o", 5, 6, "w").mark(4, Succeeded, "")},
+		{"twice, before a succession", "once", run(run(tell(), "r", "o", 2, 3, "v"), "q", "o", 5, 6, "v").mark(9, Succeeded, "")},
 		{"another result", "once", run(tell(), "r", "o", 2, 3, "v").call(Once, "b", "o", 5, 6, 0, told1("w"))},
 		{"a result of no run", "once", tell().call(Once, "b", "o", 5, 6, 0, told1("w"))},
 		{"a result after none", "once", run(tell(), "r", "o", 2, 3, "v").call(Once, "a", "o", 1, 4, 0, err(ErrUnfinished)).call(Once, "b", "o", 5, 6, 0, told1("v"))},

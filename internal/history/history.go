@@ -155,6 +155,25 @@ func (h *History) sort() {
 	})
 }
 
+// succeeded reports whether a cluster was succeeded between two moments.
+func (h *History) succeeded(from, to int64) bool {
+	return slices.ContainsFunc(h.Marks, func(m Mark) bool { return m.Kind == Succeeded && from <= m.At && m.At <= to })
+}
+
+// span is a stretch of time.
+type span struct{ from, to int64 }
+
+// add widens the span by a call or a run. An open end reaches to the end of the history.
+func (s *span) add(from, to int64) {
+	if s.from == 0 || from < s.from {
+		s.from = from
+	}
+	if to == 0 {
+		to = 1 << 62
+	}
+	s.to = max(s.to, to)
+}
+
 func compare[T int | int64 | uint64](a, b T) int {
 	switch {
 	case a < b:

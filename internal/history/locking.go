@@ -243,8 +243,11 @@ func (c *component) excused(o *Op) bool {
 
 // wild reports whether the capacity of key is not known for certain: a call that sets it had
 // an unknown outcome, or left the capacity to the requests, which takes effect once no
-// permits are held.
+// permits are held; or a successor of the cluster may have forgotten it.
 func (c *component) wild(key string) bool {
+	if c.h.succeeded(c.ops[0].Call, 1<<62) {
+		return true
+	}
 	return slices.ContainsFunc(c.ops, func(o *Op) bool {
 		return o.Kind == SetCapacity && o.Keys[0] == key && o.Outcome != Refused && (o.Outcome != Done || o.N == 0)
 	})
@@ -252,7 +255,10 @@ func (c *component) wild(key string) bool {
 
 // change adds the step of an Upgrade or a Downgrade.
 func (c *component) change(g *granted, o *Op) {
-	s := lockStep{kind: stepUp, op: o, grant: g.n}
+	s := lockStep{kind: stepUp, op: o, grant: g.n, same: o.Token == g.op.Token}
+	for _, before := range g.changes { // an Upgrade of an exclusive lock leaves its token
+		s.same = s.same || before != o && before.Kind == Upgrade && before.Token == o.Token && before.Call < o.Call
+	}
 	switch {
 	case o.Outcome != Done:
 		s.kind = stepEither

@@ -42,6 +42,8 @@ func TestModelOfModes(t *testing.T) {
 			try("c", "k", 6, 7, 0, s, err(ErrHeld)).free("b", 8, 9)},
 		{"an upgrade alone", "", tell().get("a", "k", 1, 2, 5, s).get("b", "k", 3, 4, 6, s).free("b", 5, 6).of(Upgrade, "a", 5, 7, newToken(7))},
 		{"an upgrade beside a reader", "model", tell().get("a", "k", 1, 2, 5, s).get("b", "k", 3, 4, 6, s).held("b", 20, Held).of(Upgrade, "a", 5, 7, newToken(7))},
+		{"an upgrade of what was exclusive still", "", tell().get("a", "k", 1, 2, 5).get("z", "j", 2, 3, 6).of(Downgrade, "a", 3, 4, unknown).of(Upgrade, "a", 5, 5, newToken(5))},
+		{"an upgrade of what was exclusive, beside a reader", "model", tell().get("a", "k", 1, 2, 5).of(Downgrade, "a", 3, 4, unknown).of(Upgrade, "a", 5, 6, newToken(5)).held("a", 12, Held).get("b", "k", 8, 9, 6, s)},
 		{"an upgrade to an old token", "model", tell().get("a", "k", 1, 2, 5, s).of(Upgrade, "a", 5, 7, newToken(4))},
 		{"capacity", "", tell().get("a", "k", 1, 2, 5, p(1), of(2)).held("a", 9, Held).get("b", "k", 3, 4, 6, p(1), of(2)).held("b", 9, Held)},
 		{"capacity + 1", "model", tell().get("a", "k", 1, 2, 5, p(1), of(2)).held("a", 9, Held).get("b", "k", 3, 4, 6, p(2), of(2)).held("b", 9, Held)},
@@ -83,6 +85,7 @@ func TestModelOfACell(t *testing.T) {
 		{"an uncertain update that was made", "", update(update(tell(), "a", 1, 2, "", "1", unknown), "b", 3, 4, "1", "2")},
 		{"an uncertain update that was not made", "", update(update(tell(), "a", 1, 2, "", "1", unknown), "b", 3, 4, "", "2")},
 		{"an update told as made that was not", "cells", update(update(tell(), "a", 1, 2, "", "1"), "b", 3, 4, "", "2")},
+		{"a cell goes back in a succession", "", update(update(tell(), "a", 1, 2, "", "1"), "b", 4, 5, "", "2").mark(3, Succeeded, "")},
 		{"a stale read", "cells", update(tell(), "a", 1, 2, "", "1").call(Get, "g", "c", 3, 4, 0, told1(""))},
 		{"a read beside", "", update(tell(), "a", 1, 5, "", "1").call(Get, "g", "c", 3, 4, 0, told1(""))},
 	})

@@ -26,6 +26,7 @@ type lockStep struct {
 	op    *Op
 	grant int
 	maybe bool
+	same  bool // stepUp: the grant has this token already
 }
 
 func (s lockStep) String() string {
@@ -184,7 +185,7 @@ func (c *component) turn(s *lockState, step lockStep) []any {
 				return nil
 			}
 		}
-		if step.op.Token > 0 {
+		if step.op.Token > 0 && !step.same {
 			if step.op.Token <= s.last {
 				return nil
 			}

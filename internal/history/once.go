@@ -6,9 +6,10 @@ import "fmt"
 // the result of that run. A caller is told that the run is unfinished only if the run did
 // not end in time, or its result could not be stored.
 func once(h *History) (found []Violation) {
+	forgotten := forgottenIDs(h)
 	runs := make(map[string][]*Run)
 	for i := range h.Runs {
-		if r := &h.Runs[i]; r.Kind == RunOnce {
+		if r := &h.Runs[i]; r.Kind == RunOnce && !forgotten[r.Key] {
 			runs[r.Key] = append(runs[r.Key], r)
 		}
 	}
@@ -23,7 +24,7 @@ func once(h *History) (found []Violation) {
 	unfinished := make(map[string]*Op) // the first caller that was told so
 	for i := range h.Ops {
 		o := &h.Ops[i]
-		if o.Kind != Once {
+		if o.Kind != Once || forgotten[o.Keys[0]] {
 			continue
 		}
 		id := o.Keys[0]
@@ -56,7 +57,7 @@ func once(h *History) (found []Violation) {
 	}
 	for i := range h.Ops {
 		o := &h.Ops[i]
-		if o.Kind != Once || o.Ran || o.Outcome != Done {
+		if o.Kind != Once || o.Ran || o.Outcome != Done || forgotten[o.Keys[0]] {
 			continue
 		}
 		if u := unfinished[o.Keys[0]]; u != nil && u.Return < o.Call {
@@ -67,4 +68,31 @@ func once(h *History) (found []Violation) {
 		}
 	}
 	return found
+}
+
+// forgottenIDs returns the ids in use before and after a succession, which may have
+// forgotten them.
+func forgottenIDs(h *History) map[string]bool {
+	spans := make(map[string]*span)
+	add := func(id string, from, to int64) {
+		if spans[id] == nil {
+			spans[id] = &span{}
+		}
+		spans[id].add(from, to)
+	}
+	for i := range h.Runs {
+		if r := &h.Runs[i]; r.Kind == RunOnce {
+			add(r.Key, r.From, r.To)
+		}
+	}
+	for i := range h.Ops {
+		if o := &h.Ops[i]; o.Kind == Once {
+			add(o.Keys[0], o.Call, o.Return)
+		}
+	}
+	forgotten := make(map[string]bool)
+	for id, s := range spans {
+		forgotten[id] = h.succeeded(s.from, s.to)
+	}
+	return forgotten
 }

@@ -136,6 +136,11 @@ const (
 	Thaw   = "thaw"
 	Heal   = "heal" // from now on there is no fault: Limits.Live counts from the last one
 	Fault  = "fault"
+
+	// Succeeded: from now on a successor of a lost cluster answers, whose table may lack
+	// the values, the runs of Once and the capacities from before.
+	Succeeded = "succeeded"
+
 	Joins  = "joins"  // Text names a group of shards, Who a caller that comes
 	Leaves = "leaves" // or goes
 )

@@ -18,7 +18,7 @@ type seen struct {
 func tokens(h *History) (found []Violation) {
 	var all []seen
 	first := make(map[uint64]*Op)
-	sticky := make(map[string]bool)
+	grants := make(map[string]map[uint64]bool) // the tokens of each grant so far
 	for i := range h.Ops {
 		o := &h.Ops[i]
 		if o.Outcome != Done || o.Token == 0 {
@@ -27,9 +27,17 @@ func tokens(h *History) (found []Violation) {
 		if !o.grants() && o.Kind != Upgrade {
 			continue
 		}
-		if o.Sticky {
-			sticky[o.Keys[0]] = true
+		grant := o.ID
+		if o.Kind == Upgrade {
+			grant = o.Grant
 		}
+		if grants[grant][o.Token] {
+			continue // an Upgrade of a lock that was exclusive before
+		}
+		if grants[grant] == nil {
+			grants[grant] = make(map[uint64]bool)
+		}
+		grants[grant][o.Token] = true
 		if before := first[o.Token]; before != nil && before.Grant != o.ID && o.Grant != before.ID {
 			found = append(found, Violation{
 				Check: "tokens", Key: o.Keys[0], At: o.Return, IDs: []string{before.ID, o.ID},

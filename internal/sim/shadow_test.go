@@ -55,6 +55,7 @@ func (s *shadow) applied(index uint64, entry []byte, at time.Time) {
 		if before, known := s.entries[index]; known && before != sum {
 			if s.w.shape.complete {
 				s.over = true // the log of a successor
+				s.w.rec.Mark(history.Succeeded, "", "")
 				return
 			}
 			s.w.breaks("log", "two replicas apply different entries at index %d", index)

@@ -33,6 +33,7 @@ type town struct {
 	cover *coverage
 	guard map[string]*guard
 
+	began time.Time
 	sites []*site
 	stops sync.WaitGroup // the ends of processes
 	calls sync.WaitGroup // callers
@@ -108,7 +109,7 @@ func (n network) Host() host.Host { return n.at }
 
 // newTown lays out the sites. The bubble's clock, made unique, is the history's.
 func newTown(t testing.TB, s shape) *town {
-	w := &town{t: t, shape: s, net: simnet.New(s.seed), grips: newGrips(), guard: make(map[string]*guard), rivals: make(map[uint64]*process), waits: make(map[*pending]int64)}
+	w := &town{t: t, shape: s, began: time.Now(), net: simnet.New(s.seed), grips: newGrips(), guard: make(map[string]*guard), rivals: make(map[uint64]*process), waits: make(map[*pending]int64)}
 	var mu sync.Mutex
 	var last int64
 	start := time.Now().Add(-time.Second)
@@ -182,6 +183,9 @@ func (w *town) start(s *site) *process {
 // event notes who leads.
 func (w *town) event(p *process, e cluster.Event) {
 	w.rec.Mark("event", p.name, e.String())
+	if e.Kind == cluster.ClusterFounded && w.shape.complete && time.Since(w.began) > time.Minute/2 {
+		w.rec.Mark(history.Succeeded, p.name, "perhaps") // or it has joined the cluster that there was
+	}
 	if e.Kind != cluster.LeaderChanged || !e.Member.Self {
 		return
 	}
