@@ -461,6 +461,7 @@ func TestARoundThatEndsWhileAMarkIsInFlight(t *testing.T) {
 		r.settle()
 		r.Decide(termtest.Committed) // Hear
 		r.settle()
+		time.Sleep(timing.BeatsTogether) // since the last round: the beat's own
 		r.confirm()
 		run = r.run
 		r.end()
