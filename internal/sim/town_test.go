@@ -186,7 +186,7 @@ func (w *town) event(p *process, e cluster.Event) {
 	if e.Kind == cluster.ClusterFounded && w.shape.complete && time.Since(w.began) > time.Minute/2 {
 		w.rec.Mark(history.Succeeded, p.name, "perhaps") // or it has joined the cluster that there was
 	}
-	if e.Kind != cluster.LeaderChanged || !e.Member.Self {
+	if e.Kind != cluster.LeaderChanged || e.Member.Name != fmt.Sprint("member-", p.site.i) {
 		return
 	}
 	w.mu.Lock()
