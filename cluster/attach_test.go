@@ -34,18 +34,6 @@ func (b *bubble) killNow(n *Node) (wait func()) {
 	return func() { <-done }
 }
 
-// crashAll ends many members at one moment: one after the other they would take
-// minutes of gossip between the others.
-func (b *bubble) crashAll(nodes []*Node) {
-	var waits []func()
-	for _, n := range nodes {
-		waits = append(waits, b.killNow(n))
-	}
-	for _, wait := range waits {
-		wait()
-	}
-}
-
 // elected waits until a running node other than old leads, and returns the node.
 func (b *bubble) elected(old *Node) *Node {
 	b.t.Helper()

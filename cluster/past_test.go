@@ -278,7 +278,9 @@ func TestAHolderOfTheSecretForgetsNobody(t *testing.T) {
 					}
 					f, _ := exchange(b.t, c, wire.Propose, 3, machine.EncodeCommand(machine.Forget{Node: name, Boot: boot, Dir: dir}))
 					if f.Code == wire.CodeOK {
-						o, err = machine.DecodeOutcome(f.Body)
+						if o, err = machine.DecodeOutcome(f.Body); err != nil {
+							b.t.Error(err)
+						}
 					}
 					return f.Code, o
 				}

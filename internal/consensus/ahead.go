@@ -56,7 +56,6 @@ type aheadServer struct {
 // message that the server answered so.
 type position struct {
 	header            raft.RPCHeader
-	leader            []byte
 	term              uint64 // of the message; 0: no position
 	index, indexsTerm uint64
 }
@@ -110,7 +109,7 @@ func (a *ahead) end(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raf
 		s.latest = position{}
 		return
 	}
-	s.latest = position{args.RPCHeader, args.Leader, args.Term, args.PrevLogEntry, args.PrevLogTerm}
+	s.latest = position{args.RPCHeader, args.Term, args.PrevLogEntry, args.PrevLogTerm}
 	if n := len(args.Entries); n > 0 {
 		s.latest.index, s.latest.indexsTerm = args.Entries[n-1].Index, args.Entries[n-1].Term
 	}
@@ -177,7 +176,7 @@ func (t *transport) sendAheadTo(id raft.ServerID, at position, logs []*raft.Log)
 		return nil
 	}
 	m := &aheadMessage{stream: c, began: time.Now(), args: &raft.AppendEntriesRequest{
-		RPCHeader: at.header, Leader: at.leader, Term: at.term, PrevLogEntry: at.index, PrevLogTerm: at.indexsTerm,
+		RPCHeader: at.header, Term: at.term, PrevLogEntry: at.index, PrevLogTerm: at.indexsTerm,
 		Entries: slices.Clone(logs), LeaderCommitIndex: t.committed(),
 	}}
 	if err := t.sendOn(c, m.args); err != nil {

@@ -160,7 +160,7 @@ func TestMessagesSentAheadAreLost(t *testing.T) {
 func TestTheServersThatAreSentEntriesAhead(t *testing.T) {
 	const id = "a"
 	entry := func(index, term uint64) *raft.Log { return &raft.Log{Index: index, Term: term} }
-	args := &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 2, Leader: []byte("b")}
+	args := &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 2}
 	with := &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 2, Entries: []*raft.Log{entry(8, 3), entry(9, 3)}}
 	yes, no := &raft.AppendEntriesResponse{Term: 3, Success: true}, &raft.AppendEntriesResponse{Term: 3}
 	exchange := func(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, err error) func(*ahead) {

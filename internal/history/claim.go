@@ -48,8 +48,7 @@ func root(key string) string {
 // roots: the result has the number of the group of each claim.
 func components(claims []claim) []int {
 	parent := make([]int, len(claims))
-	var find func(int) int
-	find = func(i int) int {
+	find := func(i int) int {
 		for parent[i] != i {
 			parent[i] = parent[parent[i]]
 			i = parent[i]

@@ -75,7 +75,6 @@ func sticky(o *Op)                  { o.Sticky = true }
 func since(t uint64) func(*Op)      { return func(o *Op) { o.If, o.Cond = t, true } }
 func queued(at int64) func(*Op)     { return func(o *Op) { o.Queued = at } }
 func priority(p int) func(*Op)      { return func(o *Op) { o.Priority = p } }
-func number(n int) func(*Op)        { return func(o *Op) { o.N = n } }
 func newToken(t uint64) func(*Op)   { return func(o *Op) { o.Token = t } }
 func value(old, v string) func(*Op) { return func(o *Op) { o.Old, o.Value, o.Outcome = old, v, Done } }
 func ran(v string) func(*Op)        { return func(o *Op) { o.Value, o.Ran, o.Outcome = v, true, Done } }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -323,8 +322,4 @@ func (w *town) end() {
 		w.stop(s, false)
 	}
 	w.stops.Wait()
-}
-
-func (w *town) between(r *rand.Rand, least, most time.Duration) time.Duration {
-	return least + time.Duration(r.Int64N(int64(max(most-least, 1))))
 }
