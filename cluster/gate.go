@@ -87,8 +87,8 @@ func (s *slowRequests) end(name string) {
 }
 
 // maxConfirmed bounds the requests of one control stream that wait for a round of the
-// leader. An honest member has one or two under way.
-const maxConfirmed = 4
+// leader. A newcomer follows the words of as many members to the leader.
+const maxConfirmed = 64
 
 // roundQuestions counts the requests of one control stream that wait for a round.
 type roundQuestions struct {

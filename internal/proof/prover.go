@@ -293,7 +293,9 @@ func (p *Prover) examine(ctx context.Context, s, newer member.Process) {
 		again = newer.Boot > s.Boot // two processes of one name: until one of them is gone
 	default:
 		observe(who.Name == s.Name && who.Boot > s.Boot)
-		again = again || newer.Boot > s.Boot || p.pending(s, who)
+		// A later process whose certificate proves neither a name nor the voter role is never
+		// shown, and no further dial would prove more.
+		again = again || newer.Boot > s.Boot && p.shown(newer) || p.pending(s, who)
 	}
 	p.mu.Lock()
 	if again && !p.kernel.ended[boot{s.Name, s.Boot}] {

@@ -27,6 +27,7 @@ type stage struct {
 	at        map[string]member.Process // by address: who answers
 	deaf      map[string]bool           // addresses without any answer, not even a refusal
 	wanted    bool
+	claims    bool // no answerer proves its name
 	dials     []string
 	ended     []string
 	shared    []string
@@ -75,7 +76,9 @@ func (s *stage) dial(ctx context.Context, to member.Process) (who member.Process
 	case !found:
 		return who, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
-	s.p.Answered(time.Now(), to.Addr, who)
+	if !s.claims {
+		s.p.Answered(time.Now(), to.Addr, who)
+	}
 	return who, nil
 }
 
@@ -266,5 +269,26 @@ func TestAGoodbyeOfALivingProcessIsTakenBack(t *testing.T) {
 		if !s.p.Ended("a", 1) {
 			t.Error("a true goodbye is taken back")
 		}
+	})
+}
+
+// Processes that prove no name restart at their addresses: their earlier processes are
+// not dialled again and again, and leave room for others.
+func TestAClaimedSuccessorIsDialledOnce(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.claims = true
+		for i := range 10 {
+			name, addr := fmt.Sprint("a", i), fmt.Sprintf("h%d:1", i)
+			s.gossip(name, 1, addr)
+			s.run(name, 2, addr)
+			s.gossip(name, 2, addr)
+		}
+		time.Sleep(time.Minute)
+		s.set(func() {
+			if n := len(s.dials); n > 2*10 {
+				t.Errorf("%d dials in a minute", n)
+			}
+		})
+		s.expect(t, "a claim proves nothing")
 	})
 }

@@ -223,13 +223,19 @@ func (r *Reconciler) Stop() {
 // InConfig answers whether the configuration lists a raft ID: CodeOK for yes,
 // CodeNo for no, and CodeNotLeader if this node may not lead any more or is
 // changing the configuration. InConfig does not block.
+//
+// The configuration is read before the round, which confirms that no other leader had
+// begun a change by then. Read after the round, it may have the change of another leader,
+// which is undone if that leader ends.
 func (r *Reconciler) InConfig(raftID string, done func(wire.Code)) {
+	changing := r.changing.Load()
+	listed := slices.ContainsFunc(r.Raft.Servers(), func(s member.Server) bool { return s.ID == raftID })
 	r.Term.Confirm(func(ok bool) {
 		switch {
-		case !ok || r.changing.Load():
+		case !ok || changing || r.changing.Load():
 			// A change may be undone until the commit.
 			done(wire.CodeNotLeader)
-		case slices.ContainsFunc(r.Raft.Servers(), func(s member.Server) bool { return s.ID == raftID }):
+		case listed:
 			done(wire.CodeOK)
 		default:
 			done(wire.CodeNo)
