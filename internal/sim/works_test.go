@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
@@ -29,9 +30,22 @@ func (w *town) occupy(p *process) {
 		}
 	}
 	client := w.client(p, locks.Options{Name: fmt.Sprint("s", p.site.i)})
-	c := &caller{w: w, p: p, client: client, name: p.name + ".s", id: p.name + ".s", ctx: p.ctx, r: rand.New(rand.NewPCG(r.Uint64(), 2))}
+	c := &caller{w: w, p: p, client: client, name: p.name + ".s", id: p.name + ".s", ctx: p.ctx, r: rand.New(&sharedSource{pcg: rand.NewPCG(r.Uint64(), 2)})}
 	w.calls.Go(c.lead)
 	w.calls.Go(c.spread)
+}
+
+// A sharedSource is drawn from by the works of a caller, which run side by side.
+type sharedSource struct {
+	mu  sync.Mutex
+	pcg *rand.PCG
+}
+
+// Uint64 implements rand.Source.
+func (s *sharedSource) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pcg.Uint64()
 }
 
 func (w *town) startsOf(p *process) int {
