@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -70,8 +71,16 @@ func (b *book) see(situation string) {
 	b.seen[situation]++
 }
 
+// wokeUp reports whether a lock was lost while its host was asleep. Err tells so at once, and
+// the context ends at the next look at the clock.
+func wokeUp(l *Lock) bool {
+	var lost *LostError
+	return errors.As(l.Err(), &lost) && lost.Reason == HostSlept
+}
+
 // granted notes a lock that a call has just returned. When the call returns, the context of
-// every lock in conflict with a lower token has ended, unless its process stands still.
+// every lock in conflict with a lower token has ended, unless its process stands still or
+// its host has just woken up.
 func (b *book) granted(by *simMember, l *Lock, shared bool) *holding {
 	if l.Context(); l.Err() != nil {
 		return nil // the process stood still between the grant and its return
@@ -93,6 +102,8 @@ func (b *book) granted(by *simMember, l *Lock, shared bool) *holding {
 		case older && o.frozen:
 			o.overtaken = true
 			b.seen["a frozen holder is overtaken"]++
+		case older && wokeUp(o.l):
+			b.seen["a sleeping holder is overtaken"]++
 		case older:
 			b.violated("loss told first: %q is granted under token %d while the context of token %d lives", key, l.Token(), o.l.Token())
 		case h.frozen:
