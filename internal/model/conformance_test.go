@@ -462,6 +462,7 @@ func TestARoundThatEndsWhileAMarkIsInFlight(t *testing.T) {
 		r.Decide(termtest.Committed) // Hear
 		r.settle()
 		time.Sleep(timing.BeatsTogether) // since the last round: the beat's own
+		r.settle()
 		r.confirm()
 		run = r.run
 		r.end()
