@@ -147,13 +147,16 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		}
 		_, err = s.k.Propose(s.within(time.Second), acquire)
 		failed(t, err, context.DeadlineExceeded, true)
-		// The cause is told, and a call on an ended context asks nobody.
+		// The cause is told, and a call on an ended context asks nobody. The last call's
+		// Cancel is on its way until the bubble rests.
+		synctest.Wait()
 		before := len(a.received())
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
 		_, err = s.k.Propose(ctx, acquire)
 		failed(t, err, why, false)
+		synctest.Wait()
 		if len(a.received()) != before {
 			t.Error("the leader was asked")
 		}
