@@ -44,6 +44,7 @@ func TestServersWriteWhileTheirLeaderDoes(t *testing.T) {
 				t.Errorf("commit %d took %v", i, took)
 			}
 			time.Sleep(time.Duration(i) * time.Millisecond * 10) // sometimes raft tells the commit in between, and sometimes not
+			synctest.Wait()                                      // and no exchange is under way
 		}
 		b.agree(want...)
 	})
@@ -56,7 +57,8 @@ func TestAnEntryIsCommittedByItsLeadersDiskToo(t *testing.T) {
 	onSickDisks(t, func(b *bench, disks map[string]*sickDisk) {
 		b.commit("before")
 		sick := b.leader()
-		time.Sleep(time.Second) // no exchange is under way
+		time.Sleep(time.Second)
+		synctest.Wait() // no exchange is under way
 		hang := make(chan struct{})
 		disks[sick.name].set(hang, nil)
 		answered := make(chan wire.Code, 1)
@@ -99,7 +101,8 @@ func TestTheFateOfAnEntryThatFailsHereIsUnknown(t *testing.T) {
 	onSickDisks(t, func(b *bench, disks map[string]*sickDisk) {
 		b.commit("before")
 		sick := b.leader()
-		time.Sleep(time.Second) // no exchange is under way
+		time.Sleep(time.Second)
+		synctest.Wait() // no exchange is under way
 		disks[sick.name].set(nil, errors.New("input/output error"))
 		if _, code := sick.raft().Commit([]byte("ahead")); code != wire.CodeUnknown {
 			t.Errorf("answered with %v", code)
