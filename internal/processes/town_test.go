@@ -69,6 +69,8 @@ type house struct {
 	held   map[string]time.Time // when the test asked for each key that the process was granted
 	puppet bool                 // the test itself has made the process stand still
 
+	terminated time.Time // when SIGTERM was sent
+
 	mu      sync.Mutex
 	next    int
 	waiting map[int]chan report
@@ -276,6 +278,7 @@ func (h *house) terminate() {
 	if runtime.GOOS == "windows" {
 		h.w.t.Skip("no SIGTERM here")
 	}
+	h.terminated = time.Now()
 	if err := h.p.Signal(syscall.SIGTERM); err != nil {
 		h.w.t.Fatalf("member %d: %v", h.i, err)
 	}
@@ -285,18 +288,17 @@ func (h *house) terminate() {
 // that fails, with status 1, is a broken promise of time: the farewell has 10 s.
 func (h *house) exited(limit time.Duration) {
 	h.w.t.Helper()
-	began := time.Now()
 	select {
 	case <-h.p.Gone():
 		switch {
 		case h.p.Err() == nil:
 		case h.p.ExitCode() == 1:
-			h.w.broken(began, "member %d: %v: %s", h.i, h.p.Err(), h.lastLine())
+			h.w.broken(h.terminated, "member %d: %v: %s", h.i, h.p.Err(), h.lastLine())
 		default:
 			h.w.t.Errorf("member %d: %v", h.i, h.p.Err())
 		}
 	case <-time.After(limit):
-		h.w.broken(began, "member %d still runs %v after SIGTERM", h.i, limit)
+		h.w.broken(h.terminated, "member %d still runs %v after SIGTERM", h.i, limit)
 		h.kill() // its addresses are due to the next process
 	}
 }
