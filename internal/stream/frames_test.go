@@ -232,7 +232,7 @@ func TestRequestsUnderWayAreBoundedInBytes(t *testing.T) {
 			asker.Start()
 			streams = append(streams, s, asker)
 			for range maxServing>>20 + 2 {
-				_, err := asker.Begin(wire.Propose, make([]byte, 1<<20-200), func(f wire.Frame, err error) {
+				_, err := asker.Begin(wire.Propose, make([]byte, 1<<20-requestCost), func(f wire.Frame, err error) {
 					if f.Code == wire.CodeBusy {
 						busy++
 					}

@@ -20,10 +20,10 @@ const (
 	maxDelayed  = 1 << 20         // delayed frames
 
 	// MaxServing is how many requests a peer may have under way, if they are small.
-	MaxServing = 64 << 10
+	MaxServing = 32 << 10
 
 	maxServing  = 16 << 20 // bytes of the requests that a peer has under way
-	requestCost = 128      // bytes of a request without a body
+	requestCost = 512      // bytes of a request without a body, and of what serves it
 )
 
 // Reasons for the end of a stream.

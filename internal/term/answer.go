@@ -1,6 +1,7 @@
 package term
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/fnv"
 	"iter"
@@ -19,9 +20,6 @@ const (
 
 	// The head of a full list is longer than the head of an empty list.
 	listHeads = 2 * 4
-
-	// The encoding of a key with a single holder finds room in so many bytes.
-	usualAnswer = 768
 )
 
 // answer reads the state asked for by q.
@@ -96,10 +94,13 @@ func (t *Table) statusesLocked(keys []string) []machine.Status {
 // with the size of its encoding.
 func whole[A any](a *A) (A, int) { return *a, wire.Size(a) }
 
-// encoded is the form of an answer for a stream: the body of a frame, with its size.
+// encoded is the form of an answer for a stream: the body of a frame, with its size. The
+// body takes no more than that: thousands of answers may wait for a round.
 func encoded[A any](a *A) ([]byte, int) {
-	body := wire.Append(make([]byte, 0, usualAnswer), a)
-	return body, len(body)
+	buf := wire.Buffer()
+	defer wire.Free(buf)
+	*buf = wire.Append(*buf, a)
+	return bytes.Clone(*buf), len(*buf)
 }
 
 // fitAnswer cuts a to one frame.
