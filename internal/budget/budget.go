@@ -1,9 +1,10 @@
 // Package budget bounds the bytes that a node holds for its peers: large frames
-// during their arrival, and requests under way.
+// during their arrival, requests under way, and frames that a peer has not read.
 //
 // A connection has a [Share] of the node's [Budget]. A frame waits for its part of
 // the budget, and its peer with it, since nobody reads the connection meanwhile; the part
-// is a [Hold]. A request beyond the budget is refused, and its peer asks again.
+// is a [Hold]. A request beyond the budget is refused, and its peer asks again. A peer for
+// which too much is queued loses its connection.
 //
 // The package knows numbers and who is charged with them. Package port gives each
 // connection its share, and package stream charges the share.
@@ -49,6 +50,19 @@ const (
 	// RequestsLeast is the part of a connection that no other connection can
 	// take: some 200 requests of usual size.
 	RequestsLeast = 64 << 10
+
+	// Queued bounds the bytes that wait for peers to read them, beyond QueuedLeast of each
+	// connection. A member that reads has hardly more.
+	Queued = 64 << 20
+
+	// QueuedPerAddress is half of Queued, so that no host takes all.
+	QueuedPerAddress = 32 << 20
+
+	// QueuedPerMember bounds them for one name at one address.
+	QueuedPerMember = 16 << 20
+
+	// QueuedLeast is the part of a connection that is not counted.
+	QueuedLeast = 32 << 10
 )
 
 // Budget is the budget of a node. Its methods may be called from any goroutine.
@@ -60,6 +74,9 @@ type Budget struct {
 
 	requestsMu sync.Mutex // not mu, which is held for a look at all that wait
 	requests   sums
+
+	queuedMu sync.Mutex
+	queued   sums
 }
 
 // sums are bytes: of all, and of those that have any.
@@ -94,7 +111,7 @@ type payer struct {
 // budget, with the peer; tell must not block.
 func New(tell func(from, detail string)) *Budget {
 	return &Budget{
-		tell: tell, requests: newSums(),
+		tell: tell, requests: newSums(), queued: newSums(),
 		small: newPool(SmallFrames, SmallFramesOfAddress, SmallFramesOfMember),
 		large: newPool(Frames, FramesPerAddress, FramesPerMember),
 	}
@@ -106,8 +123,11 @@ func (b *Budget) Held() int {
 	frames := b.small.taken.all + b.large.taken.all
 	b.mu.Unlock()
 	b.requestsMu.Lock()
-	defer b.requestsMu.Unlock()
-	return frames + b.requests.all
+	requests := b.requests.all
+	b.requestsMu.Unlock()
+	b.queuedMu.Lock()
+	defer b.queuedMu.Unlock()
+	return frames + requests + b.queued.all
 }
 
 // Share is the part of one connection in a budget. A nil Share has no bounds.
@@ -145,6 +165,34 @@ func (s *Share) End(n int) {
 	b.requestsMu.Lock()
 	defer b.requestsMu.Unlock()
 	b.requests.add(s.payer, -n)
+}
+
+// Queue counts n bytes that wait for the peer, or counts them no more if n is below 0. It
+// reports false, and counts nothing, if they do not fit the budget.
+func (s *Share) Queue(n int) bool {
+	if s == nil {
+		return true
+	}
+	b := s.budget
+	b.queuedMu.Lock()
+	defer b.queuedMu.Unlock()
+	if n > 0 && (b.queued.all+n > Queued || b.queued.addresses[s.payer.ip]+n > QueuedPerAddress || b.queued.members[s.payer]+n > QueuedPerMember) {
+		return false
+	}
+	b.queued.add(s.payer, n)
+	return true
+}
+
+// Crowded reports whether half of a bound of Queue is taken: an answer that its peer can ask
+// for again is better refused.
+func (s *Share) Crowded() bool {
+	if s == nil {
+		return false
+	}
+	b := s.budget
+	b.queuedMu.Lock()
+	defer b.queuedMu.Unlock()
+	return b.queued.all > Queued/2 || b.queued.addresses[s.payer.ip] > QueuedPerAddress/2 || b.queued.members[s.payer] > QueuedPerMember/2
 }
 
 // Refused tells that requests of this connection are refused.

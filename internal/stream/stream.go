@@ -51,6 +51,8 @@ type Stream struct {
 
 	mu      sync.Mutex
 	out     []byte              // encoded frames for the writer
+	writing int                 // bytes that the writer has taken from out
+	queued  int                 // bytes of out and writing that the budget counts
 	delayed []func() wire.Frame // pushed frames, sent when out has room
 	nextID  uint64
 	calls   map[uint64]func(wire.Frame, error) // open requests of this side
@@ -165,8 +167,11 @@ func (s *Stream) writeLoop() {
 	var buf []byte
 	for {
 		s.mu.Lock()
+		s.writing = 0
 		err := s.queueDelayedLocked()
 		buf, s.out = s.out, buf[:0]
+		s.writing = len(buf)
+		s.countQueuedLocked(len(buf))
 		s.mu.Unlock()
 		if err != nil {
 			s.Stop(err)
@@ -196,12 +201,29 @@ func (s *Stream) queueLocked(f wire.Frame) error {
 	if err != nil {
 		return err
 	}
-	if len(out) > maxOutgoing {
+	if len(out) > maxOutgoing || !s.countQueuedLocked(len(out)+s.writing) {
 		return ErrSlowPeer
 	}
 	s.out = out
 	s.wake.Wake()
 	return nil
+}
+
+// countQueuedLocked has the budget count that so many bytes wait for the peer, in blocks, so
+// that a stream whose peer reads hardly ever calls the budget. It reports false if they do
+// not fit.
+func (s *Stream) countQueuedLocked(n int) bool {
+	const block = budget.QueuedLeast
+	blocks := max(0, n-budget.QueuedLeast+block-1) / block
+	more := blocks*block - s.queued
+	if s.err != nil || more == 0 {
+		return true
+	}
+	if !s.share.Queue(more) {
+		return false
+	}
+	s.queued += more
+	return true
 }
 
 // queueDelayedLocked moves delayed frames to out, as many as out has room for.
@@ -308,7 +330,7 @@ func (s *Stream) Push(f func() wire.Frame) error {
 func (s *Stream) Full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.out) >= fullEnough
+	return len(s.out) >= fullEnough || len(s.out)+s.writing > budget.QueuedLeast && s.share.Crowded()
 }
 
 // Stop closes the connection and calls every open callback with err, on the
@@ -322,7 +344,8 @@ func (s *Stream) Stop(err error) {
 	}
 	s.err = err
 	s.share.End(s.bytes)
-	s.bytes = 0
+	s.share.Queue(-s.queued)
+	s.bytes, s.queued = 0, 0
 	calls, onStop := s.calls, s.onStop
 	s.calls, s.onStop, s.out, s.delayed = nil, nil, nil, nil
 	s.mu.Unlock()
