@@ -105,6 +105,7 @@ const (
 	IdlePlace    = 10 * time.Second       // a connection without a byte for so long gives way to another one
 	FrameWithin  = StreamWrite            // a frame that has begun must be complete
 	FrameYields  = 500 * time.Millisecond // a frame that comes slowly gives way to a waiting one no sooner
+	FrameLook    = 100 * time.Millisecond // a waiting frame looks after slow ones; a look twice as late shows that this process stood still
 	StreamAge    = 24 * time.Hour         // a connection lives for at most so long: certificates expire and are revoked
 	RenewWithin  = 10 * time.Second       // a connection at its end has so long to be replaced
 	StaleSecret  = 30 * time.Second       // a connection under another secret than the newest is renewed
