@@ -131,6 +131,7 @@ const (
 	GossipTurn    = time.Second            // an accepted stream waits for its turn
 	GossipNews    = 20 * time.Millisecond  // one of many changes of members is told in so long
 	GossipVet     = 100 * time.Millisecond // a dial for the proof of a process takes its place for so long at least
+	GossipStore   = 15 * time.Second       // one of many writes of the living members' addresses is done in so long
 	PacketIdle    = 30 * time.Second       // a stream of packets without a packet for so long is closed
 	PacketRest    = 500 * time.Millisecond // packets to a process that could not be dialled are dropped for so long
 	GossipUpdate  = 10 * time.Millisecond  // changes of a member's own description go out together
