@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,13 @@ func inInquiries(t *testing.T, f func(q *inquiries, dialled func() []member.Proc
 	})
 }
 
+// left returns the number of turns.
+func (q *inquiries) left() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.turns)
+}
+
 func silent(name string, port int) member.Process {
 	return member.Process{Name: name, Boot: 1, Addr: fmt.Sprintf("silent:%d", port)}
 }
@@ -59,8 +67,13 @@ func TestWordsAboutOneProcessDelayNoOther(t *testing.T) {
 			t.Errorf("%d dials at once for one process", n)
 		}
 		began, answered := time.Now(), make(map[string]time.Duration)
+		var mu sync.Mutex
 		told := func(name string) func(bool) {
-			return func(answers bool) { answered[fmt.Sprint(name, answers)] = time.Since(began) }
+			return func(answers bool) {
+				mu.Lock()
+				defer mu.Unlock()
+				answered[fmt.Sprint(name, answers)] = time.Since(began)
+			}
 		}
 		other := member.Process{Name: "other", Boot: 1, Addr: "lives:1"}
 		q.askAddress(other, told("address "))
@@ -68,12 +81,14 @@ func TestWordsAboutOneProcessDelayNoOther(t *testing.T) {
 		q.askEnd(silent("victim", 0), told("victim "))
 		time.Sleep(2 * timing.Dial)
 		dialled()
+		mu.Lock()
+		defer mu.Unlock()
 		if answered["address true"] != 0 || answered["end true"] != 0 || answered["victim false"] != timing.Dial || len(answered) != 3 {
 			t.Errorf("answered %v", answered)
 		}
 		time.Sleep(time.Hour)
-		if n := len(dialled()); n > 3+maxAsked+1 || len(q.turns) != 0 {
-			t.Errorf("%d dials, and %d turns are left", n, len(q.turns))
+		if n := len(dialled()); n > 3+maxAsked+1 || q.left() != 0 {
+			t.Errorf("%d dials, and %d turns are left", n, q.left())
 		}
 	})
 }
@@ -97,14 +112,14 @@ func TestProcessesTakeTurnsToBeDialled(t *testing.T) {
 		for i := range 2 * maxTurns {
 			q.askAddress(silent(fmt.Sprint("flood", i), 0), func(bool) {})
 		}
-		end := false
-		q.askEnd(silent("ends", 0), func(bool) { end = true })
-		if n := len(q.turns); n != maxTurns+1 {
+		var end atomic.Bool
+		q.askEnd(silent("ends", 0), func(bool) { end.Store(true) })
+		if n := q.left(); n != maxTurns+1 {
 			t.Errorf("%d turns, want %d", n, maxTurns+1)
 		}
 		time.Sleep(time.Hour)
-		if dialled(); !end || len(q.turns) != 0 {
-			t.Errorf("asked: %t, and %d turns are left", end, len(q.turns))
+		if dialled(); !end.Load() || q.left() != 0 {
+			t.Errorf("asked: %t, and %d turns are left", end.Load(), q.left())
 		}
 	})
 }
