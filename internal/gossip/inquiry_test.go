@@ -82,10 +82,10 @@ func TestWordsAboutOneProcessDelayNoOther(t *testing.T) {
 		time.Sleep(2 * timing.Dial)
 		dialled()
 		mu.Lock()
-		defer mu.Unlock()
 		if answered["address true"] != 0 || answered["end true"] != 0 || answered["victim false"] != timing.Dial || len(answered) != 3 {
 			t.Errorf("answered %v", answered)
 		}
+		mu.Unlock()
 		time.Sleep(time.Hour)
 		if n := len(dialled()); n > 3+maxAsked+1 || q.left() != 0 {
 			t.Errorf("%d dials, and %d turns are left", n, q.left())

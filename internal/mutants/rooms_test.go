@@ -47,7 +47,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "many addresses before few", promise: fair, breaks: "the frame of the address with the fewest bytes is next",
-		file: "internal/budget/frames.go", old: "(next == nil || of < least)", new: "next == nil",
+		file: "internal/budget/frames.go", old: "(next == nil || of < least)", new: "(next == nil || of < least-Frames)",
 		pkg: "internal/budget", run: "AnAddressWithFewBytes",
 	},
 	{
