@@ -318,7 +318,7 @@ func (n *Node) adopted(v wire.Founding, votes bool) {
 // promise stays, because only an operator asks for it.
 func (n *Node) resume(ctx context.Context) {
 	id := n.founding.Cluster()
-	for _, s := range n.gossip.Alive() {
+	for _, s := range provedFirst(n.gossip.Alive(), n.gossip.Shown) {
 		if n.self.Is(s.Process) || s.Meta.Cluster != id {
 			continue
 		}
@@ -335,6 +335,20 @@ func (n *Node) resume(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// provedFirst has those go first that a handshake has shown: each invented one answers
+// nothing for timing.Dial.
+func provedFirst(list []member.Sighting, shown func(name string, boot uint64) bool) []member.Sighting {
+	var proved, others []member.Sighting
+	for _, s := range list {
+		if shown(s.Name, s.Boot) {
+			proved = append(proved, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	return append(proved, others...)
 }
 
 // grantedIn remembers the cluster in which locks were granted. The news of an

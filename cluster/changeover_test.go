@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,7 +110,8 @@ func TestRetireIsRefusedWhileTheMajorityAnswers(t *testing.T) {
 }
 
 // A voter retired although its cluster lives: a partition had kept it from the
-// others. It goes on there, and is invited to vote under another raft ID.
+// others. It goes on there, and is invited to vote under another raft ID. Invented members, at
+// an address where nothing answers, are asked for the cluster's leader last.
 func TestARetiredMemberGoesOnWhenItsClusterAnswersAgain(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		nodes := b.form()
@@ -119,8 +122,20 @@ func TestARetiredMemberGoesOnWhenItsClusterAnswersAgain(t *testing.T) {
 		if a, err := n3.retire(context.Background(), n3.founding.Cluster()); err != nil || a.Refused != "" {
 			t.Fatalf("%+v, %v", a, err)
 		}
+		hole, known := b.addr("hole"), member.Metadata{Cluster: n3.founding.Cluster()}
+		stop := b.haunt(50*time.Millisecond, func(i int) (member.Process, member.Metadata) {
+			return member.Process{Name: fmt.Sprint("ghost", i), Boot: 5, Addr: hole}, known
+		}, n3)
+		defer func() { stop() }()
+		time.Sleep(5 * time.Second)
+		if ghosts := slices.DeleteFunc(n3.gossip.Alive(), func(s member.Sighting) bool { return s.Boot != 5 }); len(ghosts) < 10 {
+			t.Fatalf("%d ghosts are listed: the test shows nothing", len(ghosts))
+		}
 		b.net.Heal()
-		b.eventually("n3 has a leader", time.Minute, func() bool { return n3.link.Reached() == nil })
+		b.net.Isolate(b.host("hole"))
+		b.eventually("n3 has a leader", 15*time.Second, func() bool { return n3.link.Reached() == nil })
+		stop()
+		stop = func() {}
 		b.hold(n3, 1, "k")
 		time.Sleep(time.Minute)
 		// A leader of the cluster has invited it, so nobody has ended the cluster.

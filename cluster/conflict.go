@@ -51,6 +51,7 @@ const (
 	maxConflicts = 256
 	maxFresh     = 32 // tellings of fresh conflicts at once, and one each timing.ConflictAgain
 	maxLasting   = 64 // the same for lasting ones
+	maxAsking    = 16 // namesakes asked at a time
 )
 
 // allowance lets a number of events pass at once, and one after each pause.
@@ -240,7 +241,23 @@ func (n *Node) namesakes() (out []member.Sighting) {
 	return out
 }
 
-// askNamesakes asks all namesakes, again and again until there are none.
+// inParallel calls f for each of the list, at most so many calls at a time, and returns when
+// all have returned.
+func inParallel[T any](most int, list []T, f func(T)) {
+	places := make(chan struct{}, most)
+	var calls sync.WaitGroup
+	for _, one := range list {
+		places <- struct{}{}
+		calls.Go(func() {
+			defer func() { <-places }()
+			f(one)
+		})
+	}
+	calls.Wait()
+}
+
+// askNamesakes asks all namesakes, again and again until there are none. They are asked in
+// parallel: an invented one answers nothing for timing.Dial.
 func (n *Node) askNamesakes() {
 	pause := timing.LeastBackoff
 	early := make(map[uint64]bool) // boots: known before this member was ready?
@@ -253,8 +270,8 @@ func (n *Node) askNamesakes() {
 			if _, known := early[s.Boot]; !known && len(early) < maxConflicts {
 				early[s.Boot] = !n.granted.Load()
 			}
-			n.askNamesake(s, early[s.Boot])
 		}
+		inParallel(maxAsking, all, func(s member.Sighting) { n.askNamesake(s, early[s.Boot]) })
 		// More often than a lasting conflict is told, so that it is not forgotten.
 		pause = min(2*pause, timing.ConflictAgain)
 		select {

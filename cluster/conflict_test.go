@@ -4,7 +4,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/member"
@@ -143,33 +145,68 @@ func TestForgedConflictsSilenceNoOther(t *testing.T) {
 	})
 }
 
-// The question to a namesake can be lost, while gossip goes around by others. It is asked
-// until it is answered, and both sides tell: the one that stays, by its Health.
-func TestANamesakeIsAskedUntilItAnswers(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		n2 := b.form()[1]
-		cut := func() {
-			b.net.Cut(b.host("twin"), b.host("n2"))
-			b.net.Cut(b.host("n2"), b.host("twin"))
+// Calls in parallel are bounded, and have returned with inParallel.
+func TestCallsInParallelAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var now, most, all atomic.Int32
+		inParallel(4, make([]int, 10), func(int) {
+			for n := now.Add(1); ; {
+				if old := most.Load(); n <= old || most.CompareAndSwap(old, n) {
+					break
+				}
+			}
+			time.Sleep(time.Second)
+			now.Add(-1)
+			all.Add(1)
+		})
+		if took := time.Since(began); all.Load() != 10 || most.Load() != 4 || took != 3*time.Second {
+			t.Errorf("%d calls, %d at a time, in %v", all.Load(), most.Load(), took)
 		}
-		cut()
-		twin := b.start("twin", thin, func(c *Config) { c.Name = "n2" })
-		time.Sleep(5 * time.Second) // of the first question and more
-		if twin.Err() != nil || len(n2.Health(b.within(time.Second)).Conflicts) > 0 {
-			t.Fatalf("they have met: %v", twin.Err())
-		}
-		b.net.Heal()
-		time.Sleep(2 * timing.ConflictAgain)
-		var bad *ConfigError
-		if err := twin.Err(); !errors.As(err, &bad) || bad.Field != "Config.Name" {
-			t.Errorf("the twin got %v", err)
-		}
-		h := n2.Health(b.within(time.Second))
-		if !strings.Contains(strings.Join(h.Conflicts, "\n"), "two running members of one name") {
-			t.Errorf("%q, %q", h.Conflicts, h.Reason)
-		}
-		b.ready(n2)
 	})
+}
+
+// The question to a namesake can be lost, while gossip goes around by others. It is asked
+// until it is answered, and both sides tell: the one that stays, by its Health. Invented
+// namesakes, at addresses where nothing answers, delay no answer.
+func TestANamesakeIsAskedUntilItAnswers(t *testing.T) {
+	for _, ghosts := range []int{0, 12} {
+		inBubble(t, func(b *bubble) {
+			n2 := b.form()[1]
+			cut := func() {
+				b.net.Cut(b.host("twin"), b.host("n2"))
+				b.net.Cut(b.host("n2"), b.host("twin"))
+				b.net.Isolate(b.host("hole"))
+			}
+			cut()
+			twin := b.start("twin", thin, func(c *Config) { c.Name = "n2" })
+			if ghosts > 0 {
+				hole := b.addr("hole")
+				defer b.haunt(50*time.Millisecond, func(i int) (member.Process, member.Metadata) {
+					return member.Process{Name: "n2", Boot: 5 + uint64(i%ghosts), Addr: hole}, member.Metadata{Cluster: n2.founding.Cluster()}
+				}, twin)()
+			}
+			time.Sleep(5 * time.Second) // of the first question and more
+			if twin.Err() != nil || len(n2.Health(b.within(time.Second)).Conflicts) > 0 {
+				t.Fatalf("they have met: %v", twin.Err())
+			}
+			if n := len(twin.namesakes()); n < ghosts/2 {
+				t.Fatalf("%d namesakes are listed: the test shows nothing", n)
+			}
+			b.net.Heal()
+			b.net.Isolate(b.host("hole"))
+			time.Sleep(2 * timing.ConflictAgain)
+			var bad *ConfigError
+			if err := twin.Err(); !errors.As(err, &bad) || bad.Field != "Config.Name" {
+				t.Errorf("with %d ghosts the twin got %v", ghosts, err)
+			}
+			h := n2.Health(b.within(time.Second))
+			if !strings.Contains(strings.Join(h.Conflicts, "\n"), "two running members of one name") {
+				t.Errorf("%q, %q", h.Conflicts, h.Reason)
+			}
+			b.ready(n2)
+		})
+	}
 }
 
 // Where members share certificates, a process without the voter role can claim any name. It

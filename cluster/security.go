@@ -32,7 +32,8 @@ type Security struct {
 	// taken at each handshake: with GetCertificate or GetClientCertificate, either of
 	// which serves both sides, a new one needs no restart. VerifyConnection is called
 	// besides, and takes the place of RootCAs with InsecureSkipVerify, as SPIFFE does
-	// it. Versions, ClientAuth and NextProtos are wardmote's own; nothing is resumed.
+	// it. The names of ClientCAs, or else of RootCAs, are told to the dialling side's
+	// GetClientCertificate up to 12 KiB; of a larger pool none is told. Versions, ClientAuth and NextProtos are wardmote's own; nothing is resumed.
 	// No stream outlives the certificate of either side, nor 24 hours.
 	TLS *tls.Config
 

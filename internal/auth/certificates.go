@@ -145,6 +145,11 @@ func (c *Certificates) harden(cfg *tls.Config, p *proof, usage x509.ExtKeyUsage)
 	if hard.ClientCAs == nil {
 		hard.ClientCAs = hard.RootCAs
 	}
+	// ClientCAs are now but the names that the request for a certificate has; verify takes
+	// the roots from cfg.
+	if nameBytes(hard.ClientCAs) > maxNames {
+		hard.ClientCAs = nil
+	}
 	// Package tls would verify the dialled host's name. VerifyConnection verifies the
 	// rest, and calls the user's functions with its chains.
 	hard.InsecureSkipVerify, hard.VerifyPeerCertificate = true, nil
@@ -153,6 +158,24 @@ func (c *Certificates) harden(cfg *tls.Config, p *proof, usage x509.ExtKeyUsage)
 		return err
 	}
 	return hard
+}
+
+// maxNames bounds the names of authorities in a request for a certificate, in bytes. They are
+// a hint for a GetClientCertificate that chooses among certificates by AcceptableCAs. The
+// other side reads 32 KiB of a handshake at most, certificates included (package port), and a
+// pool of some 280 authorities would fill them with names. Such a pool's names are not sent.
+const maxNames = 12 << 10
+
+// nameBytes returns the size of a pool's names in a request for a certificate.
+func nameBytes(pool *x509.CertPool) (n int) {
+	if pool == nil {
+		return 0
+	}
+	//lint:ignore SA1019 package tls sends these names
+	for _, name := range pool.Subjects() {
+		n += 2 + len(name)
+	}
+	return n
 }
 
 // verify judges the other side of a connection. cfg is the user's configuration, and

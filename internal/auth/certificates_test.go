@@ -2,9 +2,11 @@ package auth
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"sync/atomic"
@@ -135,6 +137,73 @@ func TestConfigurationsThatVerifyNobody(t *testing.T) {
 	})
 	if o := meet(t, lax, ca.member("wardmote://test/n2")); o.serverErr == nil {
 		t.Error("a configuration for one client verifies nobody")
+	}
+}
+
+// counting counts the bytes that a handshake of the dialling side reads.
+type counting struct {
+	Method
+	read *atomic.Int64
+}
+
+func (c counting) Client(ctx context.Context, raw net.Conn) (net.Conn, Identity, error) {
+	return c.Method.Client(ctx, countingConn{raw, c.read})
+}
+
+type countingConn struct {
+	net.Conn
+	read *atomic.Int64
+}
+
+func (c countingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.read.Add(int64(n))
+	return n, err
+}
+
+// The names of however many authorities leave a handshake room for its certificates, and a
+// pool of usual size has its names told.
+func TestManyAuthoritiesFitAHandshake(t *testing.T) {
+	ca := newAuthority(t)
+	key := p256()
+	pools := make(map[int]*x509.CertPool)
+	many := ca.roots.Clone()
+	for i := range 600 {
+		if i == 40 {
+			pools[i+1] = many.Clone()
+		}
+		many.AddCert(below(t, nil, fmt.Sprintf("authority %0100d", i), key).cert)
+	}
+	pools[601] = many
+	for n, pool := range pools {
+		for _, change := range map[string]func(*tls.Config){
+			"ClientCAs": func(c *tls.Config) { c.ClientCAs = pool },
+			"RootCAs":   func(c *tls.Config) { c.RootCAs = pool },
+			"GetConfigForClient": func(c *tls.Config) {
+				other := c.Clone()
+				other.ClientCAs = pool
+				c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return other, nil }
+			},
+		} {
+			told := 0
+			server := ca.member("wardmote://test/n1", change)
+			client := counting{ca.member("wardmote://test/n2", func(c *tls.Config) {
+				cert := &c.Certificates[0]
+				c.GetClientCertificate = func(req *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+					told = len(req.AcceptableCAs)
+					return cert, nil
+				}
+			}), new(atomic.Int64)}
+			if o := meet(t, server, client); !o.ok() {
+				t.Fatal(o.serverErr, o.clientErr)
+			}
+			if read := client.read.Load(); read > 16<<10 {
+				t.Errorf("with %d authorities a handshake has %d bytes", n, read)
+			}
+			if want := map[int]int{41: 41, 601: 0}[n]; told != want {
+				t.Errorf("of %d authorities %d are told, want %d", n, told, want)
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package budget
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -147,6 +148,7 @@ func TestASlowFrameGivesWay(t *testing.T) {
 		done := taking(member, nil)
 		waits(t, done)
 		time.Sleep(2 * timing.FrameYields)
+		synctest.Wait()
 		if len(yields) != 1 || yields["slow"] != 1 || !slow.Over() || fast.Over() {
 			t.Errorf("gave way: %v", yields)
 		}
@@ -159,6 +161,167 @@ func TestASlowFrameGivesWay(t *testing.T) {
 		}
 		give(member, 1)
 	})
+}
+
+// dripping has frames that come at rates of their own, and the bytes that give way.
+type dripping struct {
+	budget  *Budget
+	yielded []string // names of the frames, in order; guarded by the budget
+	holds   map[string]*Hold
+}
+
+// begin takes the bytes of a largest frame, of which rate bytes a second have come soon.
+func (d *dripping) begin(name string, s *Share, rate int) {
+	d.holds[name], _ = s.Take(largest, nil, func() { d.yielded = append(d.yielded, name) })
+	d.holds[name].Came(rate)
+}
+
+// gaveWay returns the names of the frames that gave way, in order.
+func (d *dripping) gaveWay() []string {
+	synctest.Wait()
+	d.budget.mu.Lock()
+	defer d.budget.mu.Unlock()
+	return slices.Clone(d.yielded)
+}
+
+// Of the slow frames the slowest give way, as many as wait, and no frame gives way for bytes
+// that another one gives back already.
+func TestTheSlowestFramesGiveWayFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(nil)
+		member := b.Share("a", one)
+		d := dripping{budget: b, holds: make(map[string]*Hold)}
+		for i, name := range []string{"third", "first", "fourth", "second"} {
+			d.begin(name, member, []int{300, 100, 400, 200}[i])
+		}
+		stop := make(chan struct{})
+		waiting := []<-chan bool{taking(member, stop)}
+		time.Sleep(10 * timing.FrameYields)
+		if !slices.Equal(d.gaveWay(), []string{"first"}) {
+			t.Errorf("for one frame gave way: %v", d.gaveWay())
+		}
+		waiting = append(waiting, taking(member, stop), taking(member, stop))
+		if !slices.Equal(d.gaveWay(), []string{"first", "second", "third"}) {
+			t.Errorf("for three frames gave way: %v", d.gaveWay())
+		}
+		for _, name := range d.gaveWay() {
+			d.holds[name].Give()
+		}
+		for _, w := range waiting {
+			if !<-w {
+				t.Error("a waiting frame got nothing")
+			}
+		}
+		// A frame that is complete all the same is no room, until its request is done.
+		waiting = []<-chan bool{taking(member, stop)}
+		time.Sleep(2 * timing.FrameYields)
+		d.holds["fourth"].Complete()
+		waits(t, waiting[0])
+		close(stop)
+		<-waiting[0]
+		d.holds["fourth"].Give()
+		give(member, 3)
+		empty(t, b)
+	})
+}
+
+// No frame gives way to a frame that does not fit a bound all the same.
+func TestNoFrameGivesWayInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(nil)
+		d := dripping{budget: b, holds: make(map[string]*Hold)}
+		member := b.Share("a", one)
+		for range FramesPerMember / largest {
+			take(member, nil)
+		}
+		for i := range (Frames - FramesPerMember) / largest {
+			d.begin(fmt.Sprint(i), b.Share(fmt.Sprint("m", i), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})), i)
+		}
+		stop := make(chan struct{})
+		own := taking(member, stop)
+		time.Sleep(4 * timing.FrameYields)
+		waits(t, own)
+		if len(d.gaveWay()) != 0 {
+			t.Errorf("gave way to a member with its part: %v", d.gaveWay())
+		}
+		give(member, 1)
+		if !<-own {
+			t.Error("the member got nothing of its own bytes")
+		}
+		other := taking(b.Share("b", two), stop)
+		time.Sleep(2 * timing.FrameYields)
+		if !slices.Equal(d.gaveWay(), []string{"0"}) {
+			t.Errorf("gave way to another member: %v", d.gaveWay())
+		}
+		for _, h := range d.holds {
+			h.Give()
+		}
+		if !<-other {
+			t.Error("the other member got nothing")
+		}
+		give(b.Share("b", two), 1)
+		give(member, FramesPerMember/largest)
+		empty(t, b)
+	})
+}
+
+// A frame that nobody could read, since this process stood still, is not slow.
+func TestAStandstillMakesNoFrameSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(nil)
+		p := &b.large
+		member := b.Share("a", one)
+		d := dripping{budget: b, holds: make(map[string]*Hold)}
+		for i := range FramesPerMember / largest {
+			d.begin(fmt.Sprint(i), member, 0)
+		}
+		time.Sleep(time.Hour) // without a waiting frame nobody looks for a standstill
+		stop := make(chan struct{})
+		done := taking(member, stop)
+		if len(d.gaveWay()) != 0 {
+			t.Error("a frame gives way at the first look")
+		}
+		time.Sleep(timing.FrameLook / 2)
+		for range 5 {
+			time.Sleep(4 * timing.FrameLook)
+			b.mu.Lock() // as if this process had stood still until now
+			p.looked, p.begun = p.looked.Add(-time.Second), p.begun.Add(-time.Second)
+			b.mu.Unlock()
+		}
+		for range 20 { // the bytes that came meanwhile, and later ones
+			time.Sleep(timing.FrameLook)
+			for _, h := range d.holds {
+				h.Came(2 * leastRate / int(time.Second/timing.FrameLook))
+			}
+		}
+		if len(d.gaveWay()) != 0 {
+			t.Errorf("gave way, though nobody could read: %v", d.gaveWay())
+		}
+		time.Sleep(10 * timing.FrameYields)
+		if len(d.gaveWay()) != 1 {
+			t.Errorf("slow after the standstill: %v", d.gaveWay())
+		}
+		close(stop)
+		<-done
+		for _, h := range d.holds {
+			h.Give()
+		}
+		empty(t, b)
+	})
+}
+
+// empty fails the test if something of the budget of large frames is taken.
+func empty(t *testing.T, b *Budget) {
+	t.Helper()
+	synctest.Wait()
+	for _, s := range []sums{b.large.taken, b.large.leaving, b.large.promised} {
+		if s.all != 0 || len(s.addresses)+len(s.members) != 0 {
+			t.Errorf("%+v is left", s)
+		}
+	}
+	if len(b.large.arriving)+b.large.waiting.Len() != 0 {
+		t.Error("a frame is left")
+	}
 }
 
 // However many frames of an address wait, the frame of another one is next.
@@ -178,19 +341,22 @@ func TestAnAddressWithFewBytesGoesFirst(t *testing.T) {
 		}
 		synctest.Wait()
 		honest := b.Share("honest", netip.AddrFrom4([4]byte{10, 0, 0, 3}))
-		done := taking(honest, nil)
+		done := taking(honest, stop)
 		waits(t, done)
 		give(full[0], 1)
-		if !<-done {
+		if synctest.Wait(); len(done) == 0 {
 			t.Error("got nothing")
 		}
 		close(stop)
+		got := <-done
 		for _, f := range flood {
 			if <-f {
 				t.Error("a frame that came before took the place")
 			}
 		}
-		give(honest, 1)
+		if got {
+			give(honest, 1)
+		}
 		for _, s := range full[1:] {
 			give(s, 1)
 		}

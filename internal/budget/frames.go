@@ -1,7 +1,9 @@
 package budget
 
 import (
+	"cmp"
 	"container/list"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,20 +22,31 @@ const leastRate = 128 << 10
 //
 //   - A frame that comes more slowly than leastRate gives way to a waiting frame, if the
 //     slow frame has had timing.FrameYields and holds bytes of a bound that is full for the
-//     waiting one. A frame is slow by its own peer or link alone; many frames that share a
-//     fast link are above the rate.
+//     waiting one. The slowest frames go first, and only as many of them as the waiting
+//     frame needs: none if all slow frames together would not let it in. A frame is slow by
+//     its own peer or link alone; many frames that share a fast link are above the rate.
 //   - The frames of the address with the fewest bytes under way go first, and of equals the
 //     first to come. So however many frames of a few addresses wait, the frame of another
 //     address gets the next bytes given back.
+//
+// Nobody reads frames while this process stands still, and then each of them looks slow. So
+// a frame must be slow in the time since the look began, too: for as long as frames wait,
+// the pool is looked at every timing.FrameLook, and a look that comes late begins anew.
 type pool struct {
 	all, address, member int // bounds
 	taken                sums
-	arriving             map[*Hold]struct{} // holds whose frames are not complete
+	leaving              sums               // of taken: frames that were told to give way
+	promised             sums               // waiting frames that get bytes of leaving
+	arriving             map[*Hold]struct{} // holds whose frames are neither complete nor leaving
 	waiting              list.List          // of *Hold, in the order of arrival
+	begun, looked        time.Time          // the first of the looks in time, and the latest
 }
 
 func newPool(all, address, member int) pool {
-	return pool{all: all, address: address, member: member, taken: newSums(), arriving: make(map[*Hold]struct{})}
+	return pool{
+		all: all, address: address, member: member,
+		taken: newSums(), leaving: newSums(), promised: newSums(), arriving: make(map[*Hold]struct{}),
+	}
 }
 
 // Hold is the part of the budget that a frame has taken. A nil Hold is none.
@@ -46,6 +59,12 @@ type Hold struct {
 	since   time.Time     // of the grant
 	come    atomic.Int64  // bytes of the frame since then
 	over    atomic.Bool   // yield was called, or is about to be
+
+	// Guarded by Budget.mu.
+	mark     int64     // come, when the looks of the pool began
+	leaving  bool      // n is in pool.leaving
+	promised bool      // n is in pool.promised
+	pressed  time.Time // slow frames were last looked for
 }
 
 // Take waits until n bytes of a frame fit the budget, and takes them; n is at most
@@ -69,7 +88,7 @@ func (s *Share) Take(n int, stop <-chan struct{}, yield func()) (*Hold, bool) {
 	h.pool.press(h)
 	b.mu.Unlock()
 	for {
-		again := time.NewTimer(timing.FrameYields)
+		again := time.NewTimer(timing.FrameLook)
 		select {
 		case <-h.granted:
 			again.Stop()
@@ -91,6 +110,7 @@ func (s *Share) Take(n int, stop <-chan struct{}, yield func()) (*Hold, bool) {
 		h.give()
 	default:
 		h.pool.waiting.Remove(e)
+		h.promise(false)
 		h.pool.grant()
 	}
 	return nil, false
@@ -114,7 +134,7 @@ func (h *Hold) Complete() {
 	}
 	h.share.budget.mu.Lock()
 	defer h.share.budget.mu.Unlock()
-	delete(h.pool.arriving, h)
+	h.stay()
 }
 
 // Give returns the bytes of the frame, once.
@@ -128,9 +148,31 @@ func (h *Hold) Give() {
 }
 
 func (h *Hold) give() {
-	delete(h.pool.arriving, h)
+	h.stay()
 	h.pool.taken.add(h.share.payer, -h.n)
 	h.pool.grant()
+}
+
+// stay ends the part of the frame among those that give way, or have been told to.
+func (h *Hold) stay() {
+	delete(h.pool.arriving, h)
+	if h.leaving {
+		h.leaving = false
+		h.pool.leaving.add(h.share.payer, -h.n)
+	}
+}
+
+// promise counts the waiting frame among those that get bytes of leaving frames, or not.
+func (h *Hold) promise(yes bool) {
+	if h.promised == yes {
+		return
+	}
+	h.promised = yes
+	n := h.n
+	if !yes {
+		n = -n
+	}
+	h.pool.promised.add(h.share.payer, n)
 }
 
 // grant gives all waiting frames their bytes, as far as the bytes fit. If the next frame
@@ -155,6 +197,7 @@ func (p *pool) grant() {
 			return
 		}
 		p.taken.add(h.share.payer, h.n)
+		h.promise(false)
 		p.waiting.Remove(next)
 		p.arriving[h] = struct{}{}
 		h.since = time.Now()
@@ -162,30 +205,89 @@ func (p *pool) grant() {
 	}
 }
 
-// press has slow frames give way if h waits for their bytes.
+// press has slow frames give way if h waits for their bytes: the slowest first, and until
+// their bytes suffice for h and for the frames that leaving ones make room for already.
 func (p *pool) press(h *Hold) {
 	select {
 	case <-h.granted:
 		return
 	default:
 	}
-	at := h.share.payer
-	full := p.taken.all+h.n > p.all
-	host := p.taken.addresses[at.ip]+h.n > p.address
-	own := p.taken.members[at]+h.n > p.member
 	now := time.Now()
-	for o := range p.arriving {
-		bars := full || host && o.share.payer.ip == at.ip || own && o.share.payer == at
-		if bars && o.slow(now) {
-			delete(p.arriving, o)
-			o.over.Store(true)
-			o.yield()
+	p.look(now)
+	if now.Sub(p.begun) < timing.FrameYields || now.Sub(h.pressed) < timing.FrameYields {
+		return
+	}
+	h.pressed = now
+	at := h.share.payer
+	var give []*Hold
+	slow := p.slow(now)
+	for _, b := range []struct {
+		full   int // bytes
+		of     func(*sums) int
+		counts func(payer) bool
+	}{
+		// A frame of a narrower bound counts for the wider ones.
+		{p.member, func(s *sums) int { return s.members[at] }, func(o payer) bool { return o == at }},
+		{p.address, func(s *sums) int { return s.addresses[at.ip] }, func(o payer) bool { return o.ip == at.ip }},
+		{p.all, func(s *sums) int { return s.all }, func(payer) bool { return true }},
+	} {
+		lacks := b.of(&p.taken) - b.of(&p.leaving) + b.of(&p.promised) + h.n - b.full
+		if h.promised {
+			lacks -= h.n
+		}
+		for _, o := range give {
+			lacks -= o.n
+		}
+		slow = slices.DeleteFunc(slow, func(o *Hold) bool {
+			if lacks <= 0 || !b.counts(o.share.payer) {
+				return false
+			}
+			give = append(give, o)
+			lacks -= o.n
+			return true
+		})
+		if lacks > 0 {
+			h.promise(false)
+			return
 		}
 	}
+	for _, o := range give {
+		delete(p.arriving, o)
+		o.leaving = true
+		p.leaving.add(o.share.payer, o.n)
+		o.over.Store(true)
+		o.yield()
+	}
+	h.promise(true)
 }
 
-// slow reports whether the frame comes below leastRate, after its first moment.
-func (h *Hold) slow(now time.Time) bool {
-	held := now.Sub(h.since)
-	return held >= timing.FrameYields && float64(h.come.Load()) < held.Seconds()*leastRate
+// look notes that frames wait. If the look before was long ago, because no frame waited or
+// because this process stood still, the measure of all frames begins anew.
+func (p *pool) look(now time.Time) {
+	if now.Sub(p.looked) > 2*timing.FrameLook {
+		p.begun = now
+		for o := range p.arriving {
+			o.mark = o.come.Load()
+		}
+	}
+	p.looked = now
+}
+
+// slow returns the frames that come below leastRate, the slowest first.
+func (p *pool) slow(now time.Time) []*Hold {
+	rates := make(map[*Hold]float64)
+	var slow []*Hold
+	for o := range p.arriving {
+		held, come := now.Sub(o.since), o.come.Load()
+		rate := float64(come) / held.Seconds()
+		looked := min(held, now.Sub(p.begun))
+		if held >= timing.FrameYields && rate < leastRate && float64(come-o.mark) < looked.Seconds()*leastRate {
+			slow, rates[o] = append(slow, o), rate
+		}
+	}
+	slices.SortFunc(slow, func(a, b *Hold) int {
+		return cmp.Or(cmp.Compare(rates[a], rates[b]), a.since.Compare(b.since))
+	})
+	return slow
 }

@@ -143,6 +143,28 @@ func (a *ahead) leave(id raft.ServerID, sent *aheadMessage) {
 	s.sent = sent
 }
 
+// abandon drops the streams of the messages whose answers raft will not ask for: the server
+// is not this leader's any more, or raft has not asked for timing.RaftIO. The transport's
+// end drops the others.
+func (t *transport) abandon(now time.Time) {
+	for _, c := range t.ahead.abandoned(now, t.reach.serving) {
+		t.pool.drop(c)
+	}
+}
+
+// abandoned forgets the messages that raft will not ask for, and returns their streams.
+func (a *ahead) abandoned(now time.Time, serving func(server string, term uint64) bool) (streams []*dialled) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, s := range a.servers {
+		if m := s.sent; m != nil && (now.Sub(m.began) >= timing.RaftIO || !serving(string(id), m.args.Term)) {
+			s.sent = nil
+			streams = append(streams, m.stream)
+		}
+	}
+	return streams
+}
+
 // answers reports whether the answer to m is an answer to args, which may have more entries.
 // An old answer is no sign of life, and raft would take it for one.
 func (m *aheadMessage) answers(args *raft.AppendEntriesRequest) bool {

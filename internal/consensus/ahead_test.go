@@ -206,6 +206,65 @@ func TestTheServersThatAreSentEntriesAhead(t *testing.T) {
 	}
 }
 
+// TestAMessageOfAFormerLeaderHoldsNoStream: a leader sends entries ahead and is deposed
+// before its raft asks for them.
+func TestAMessageOfAFormerLeaderHoldsNoStream(t *testing.T) {
+	onSickDisks(t, func(b *bench, disks map[string]*sickDisk) {
+		b.commit("before")
+		leader := b.leader()
+		for _, former := range b.all {
+			if former == leader {
+				continue
+			}
+			trans := former.raft().trans
+			c, err := trans.pool.dialNew(leader.raft().id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trans.ahead.begin(raft.ServerID(c.id))
+			trans.ahead.leave(raft.ServerID(c.id), &aheadMessage{args: &raft.AppendEntriesRequest{Term: former.raft().Term()}, stream: c, began: time.Now()})
+			time.Sleep(2 * timing.Attend)
+			select {
+			case <-c.ended:
+			default:
+				t.Errorf("the stream of %s is kept", former.name)
+			}
+			if trans.ahead.begin(raft.ServerID(c.id)) != nil {
+				t.Errorf("the message of %s is kept", former.name)
+			}
+		}
+	})
+}
+
+// TestTheMessagesThatAreAbandoned: those of a former term, of a removed server, and old ones.
+func TestTheMessagesThatAreAbandoned(t *testing.T) {
+	began := time.Now()
+	for name, tc := range map[string]struct {
+		age     time.Duration
+		serving bool
+		want    int
+	}{
+		"raft may ask":       {timing.RaftIO - 1, true, 0},
+		"raft asks too late": {timing.RaftIO, true, 1},
+		"raft never asks":    {0, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const id, term = "a", 3
+			a := ahead{servers: map[raft.ServerID]*aheadServer{
+				id:      {sent: &aheadMessage{args: &raft.AppendEntriesRequest{Term: term}, stream: &dialled{}, began: began}},
+				"other": {},
+			}}
+			serving := func(server string, of uint64) bool { return tc.serving && server == id && of == term }
+			if got := a.abandoned(began.Add(tc.age), serving); len(got) != tc.want {
+				t.Errorf("%d streams are dropped", len(got))
+			}
+			if m := a.begin(id); (m == nil) != (tc.want == 1) {
+				t.Errorf("kept: %t", m != nil)
+			}
+		})
+	}
+}
+
 // TestAnAnswerFromAheadAnswersOneMessage: raft is told of entries that the server was sent.
 func TestAnAnswerFromAheadAnswersOneMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -41,6 +41,7 @@ func (r *Raft) attend(ctx context.Context) {
 			looks = true
 			now = time.Now()
 			r.patience.note(max(now.Sub(due), 0), now)
+			r.trans.abandon(now)
 			wait := next(now)
 			due = now.Add(wait)
 			tick.Reset(wait)

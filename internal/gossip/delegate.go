@@ -60,7 +60,7 @@ func (d delegate) NotifyAlive(m *memberlist.Node) error {
 		return fmt.Errorf("cluster: %s is of another cluster", m.Name)
 	}
 	if place := d.g.members.place(s.Process); place != "" && place != s.Addr {
-		d.g.inquiries.ask(s.Process, func(answers bool) {
+		d.g.inquiries.askAddress(s.Process, func(answers bool) {
 			if answers {
 				d.g.members.setPlace(s.Process, s.Addr)
 			}
@@ -115,7 +115,7 @@ func (d delegate) note(m *memberlist.Node, alive bool) {
 			if place := d.g.members.place(at); place != "" {
 				at.Addr = place
 			}
-			d.g.inquiries.ask(at, func(answers bool) {
+			d.g.inquiries.askEnd(at, func(answers bool) {
 				if !answers {
 					d.g.cfg.Port.Drop(at.Name, at.Boot)
 				}

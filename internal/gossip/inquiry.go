@@ -2,6 +2,8 @@ package gossip
 
 import (
 	"context"
+	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/wardmote/wardmote/internal/member"
@@ -10,8 +12,9 @@ import (
 )
 
 const (
-	maxInquiries = 256 // waiting; further ones are left out
-	maxDials     = 16  // at once
+	maxTurns = 256 // processes with questions that wait, of each kind; further ones are left out
+	maxAsked = 8   // addresses asked about in a turn
+	maxDials = 16  // at once
 )
 
 // inquiries dials processes before this member acts on gossip's word about them. Any
@@ -21,28 +24,112 @@ const (
 //     that very process has failed at each of its addresses.
 //   - A process has one address for life. Another address is believed once that
 //     very process has answered there.
+//
+// A dial to an address of nobody takes timing.Dial, and a liar can name any number of them.
+// So the processes take turns, and each of them is dialled once at a time for questions of a
+// kind: words about one process delay no question about another, nor does a word about an
+// address delay a word about an end.
 type inquiries struct {
 	dial func(ctx context.Context, to member.Process) error
 	more wakeup.One
 
-	mu  sync.Mutex
-	due map[member.Process]func(answers bool)
+	mu    sync.Mutex
+	turns map[subject]*turn
+	order []subject // of turns, the next first, but for those that are dialled
+}
+
+// subject is what a question is about: the end of a process, or its address.
+type subject struct {
+	name string
+	boot uint64
+	end  bool
+}
+
+// turn has the questions about a subject, at one address each.
+type turn struct{ asked []inquiry }
+
+// inquiry is a question: does the process answer at its address?
+type inquiry struct {
+	at   member.Process
+	told func(answers bool)
 }
 
 func newInquiries(dial func(context.Context, member.Process) error) *inquiries {
-	return &inquiries{dial: dial, more: wakeup.NewOne(), due: make(map[member.Process]func(bool))}
+	return &inquiries{dial: dial, more: wakeup.NewOne(), turns: make(map[subject]*turn)}
 }
 
-// ask notes a question, and does not block: does the process p answer at its address?
-// A later question about the same process and address takes the place of one that
-// waits. Told is called on a goroutine of run.
-func (q *inquiries) ask(p member.Process, told func(answers bool)) {
+// askEnd notes the question of a process that gossip calls dead: see ask.
+func (q *inquiries) askEnd(p member.Process, told func(answers bool)) {
+	q.ask(subject{p.Name, p.Boot, true}, inquiry{p, told})
+}
+
+// askAddress notes the question of a process with another address: see ask.
+func (q *inquiries) askAddress(p member.Process, told func(answers bool)) {
+	q.ask(subject{p.Name, p.Boot, false}, inquiry{p, told})
+}
+
+// ask notes a question, and does not block. A later question about the same process and
+// address takes the place of one that waits; in a full turn, of any other one, so that no
+// flood keeps an address out for good. Told is called on a goroutine of run.
+func (q *inquiries) ask(about subject, asked inquiry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, ok := q.due[p]; ok || len(q.due) < maxInquiries {
-		q.due[p] = told
-		q.more.Wake()
+	t := q.turns[about]
+	if t == nil {
+		if q.waiting(about.end) >= maxTurns {
+			return
+		}
+		t = &turn{}
+		q.turns[about] = t
+		q.order = append(q.order, about)
 	}
+	at := slices.IndexFunc(t.asked, func(o inquiry) bool { return o.at == asked.at })
+	switch {
+	case at >= 0:
+		t.asked[at] = asked
+	case len(t.asked) < maxAsked:
+		t.asked = append(t.asked, asked)
+	default:
+		t.asked[rand.N(maxAsked)] = asked
+	}
+	q.more.Wake()
+}
+
+// waiting returns the number of subjects of a kind. The caller holds q.mu.
+func (q *inquiries) waiting(end bool) (n int) {
+	for about := range q.turns {
+		if about.end == end {
+			n++
+		}
+	}
+	return n
+}
+
+// next begins the next turn with one of its questions. The caller calls done.
+func (q *inquiries) next() (about subject, asked inquiry, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.order) == 0 {
+		return about, asked, false
+	}
+	about = q.order[0]
+	q.order = slices.Delete(q.order, 0, 1)
+	t := q.turns[about]
+	asked = t.asked[0]
+	t.asked = slices.Delete(t.asked, 0, 1)
+	return about, asked, true
+}
+
+// done ends a turn. The subject is the last in line if it has more questions.
+func (q *inquiries) done(about subject) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.turns[about].asked) == 0 {
+		delete(q.turns, about)
+		return
+	}
+	q.order = append(q.order, about)
+	q.more.Wake()
 }
 
 // run answers the questions until ctx ends, and returns when its goroutines have
@@ -55,27 +142,27 @@ func (q *inquiries) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-q.more:
+		case places <- struct{}{}:
 		}
-		q.mu.Lock()
-		due := q.due
-		q.due = make(map[member.Process]func(bool))
-		q.mu.Unlock()
-		for p, told := range due {
+		about, asked, ok := q.next()
+		if !ok {
+			<-places
 			select {
 			case <-ctx.Done():
 				return
-			case places <- struct{}{}:
+			case <-q.more:
 			}
-			wg.Go(func() {
-				dialling, cancel := context.WithTimeout(ctx, timing.Dial)
-				err := q.dial(dialling, p)
-				cancel()
-				if ctx.Err() == nil {
-					told(err == nil)
-				}
-				<-places
-			})
+			continue
 		}
+		wg.Go(func() {
+			dialling, cancel := context.WithTimeout(ctx, timing.Dial)
+			err := q.dial(dialling, asked.at)
+			cancel()
+			if ctx.Err() == nil {
+				asked.told(err == nil)
+			}
+			q.done(about)
+			<-places
+		})
 	}
 }

@@ -18,6 +18,7 @@ const (
 	maxFirst = 512 // addresses of Join tried in the first round
 
 	maxStored = 64 // living members whose addresses are stored without a proof
+	maxStores = 8  // writes of addresses at once, and one each timing.GossipStore
 )
 
 // joiner looks for other members for as long as the node runs: often while this
@@ -37,6 +38,11 @@ type joiner struct {
 	join      func(addr string) error // exchanges the lists of members with an address
 	proven    func(member.Process) bool
 	tried     chan struct{} // closed after the first round
+
+	// Of run alone.
+	changed <-chan struct{} // the members have changed since the addresses were stored
+	due     time.Time       // the addresses are stored then; zero: not changed
+	paid    time.Time       // the writes so far are paid for then, at one each timing.GossipStore
 }
 
 // run tries addresses, round after round, until ctx ends. The first round tries every
@@ -44,6 +50,7 @@ type joiner struct {
 // tried would be founded beside. Each later round tries some of many addresses, others
 // each time.
 func (j *joiner) run(ctx context.Context) {
+	j.changed = j.members.changed.Wait()
 	for first := true; ; first = false {
 		addrs := j.addresses.list(ctx)
 		unseen := j.unseen(addrs)
@@ -152,29 +159,43 @@ func (j *joiner) pause(tries, unseen int) time.Duration {
 	return base + rand.N(base)
 }
 
-// rest waits, and stores the addresses of the living members after each change
-// meanwhile. Changes within timing.Seek are stored together: a flood of news must not
-// cost a list of all members for each. The result is false if ctx has ended.
+// rest waits, and stores the addresses of the living members after changes. Changes within
+// timing.Seek are stored together: a flood of news must not cost a list of all members for
+// each. Of many writes, each of which waits for the disk, one is done each
+// timing.GossipStore, since a member that comes and goes is no reason to keep the disk busy.
+// The result is false if ctx has ended.
 func (j *joiner) rest(ctx context.Context, pause time.Duration) bool {
-	changed := j.members.changed.Wait()
 	over := time.After(pause)
-	var due <-chan time.Time
 	for {
+		var due <-chan time.Time
+		if !j.due.IsZero() {
+			due = time.After(time.Until(j.due))
+		}
 		select {
 		case <-ctx.Done():
 			return false
 		case <-over:
-			if due != nil {
-				j.rememberAlive()
-			}
 			return true
-		case <-changed:
-			changed, due = nil, time.After(timing.Seek)
+		case <-j.changed:
+			j.changed, j.due = nil, j.nextStore(time.Now())
 		case <-due:
-			changed, due = j.members.changed.Wait(), nil
+			j.changed, j.due = j.members.changed.Wait(), time.Time{}
 			j.rememberAlive()
 		}
 	}
+}
+
+// nextStore returns the time of the next write of addresses, after a change now.
+func (j *joiner) nextStore(now time.Time) time.Time {
+	next := now.Add(timing.Seek)
+	if earliest := j.paid.Add(-(maxStores - 1) * timing.GossipStore); earliest.After(next) {
+		next = earliest
+	}
+	if j.paid.Before(next) {
+		j.paid = next
+	}
+	j.paid = j.paid.Add(timing.GossipStore)
+	return next
 }
 
 // rememberAlive stores the addresses of the other living members, if there are

@@ -301,6 +301,60 @@ func TestLivingMembersAreRememberedForTheNextStart(t *testing.T) {
 	})
 }
 
+// A member that comes and goes for ten minutes costs few writes, and the last change is
+// stored soon.
+func TestAMemberThatFlapsCostsFewWrites(t *testing.T) {
+	var over, stored time.Time
+	inSearch(t, 2, nil, func(s *search) {
+		remember := s.cfg.Remember
+		s.cfg.Remember = func(addrs []string) error {
+			stored = time.Now()
+			return remember(addrs)
+		}
+		over = time.Now().Add(10 * time.Minute)
+		for at := time.Second; at < 10*time.Minute; at += time.Second {
+			flap := seen("flaps", 1)
+			flap.Alive = at/time.Second%2 == 0
+			time.AfterFunc(at, func() {
+				s.members.record(flap)
+				s.members.changed.Wake()
+			})
+		}
+		time.AfterFunc(10*time.Minute, func() {
+			s.members.record(seen("last", 1))
+			s.members.changed.Wake()
+		})
+	}, 11*time.Minute, func(s *search) {
+		most := maxStores + int(11*time.Minute/timing.GossipStore)
+		if n := len(s.stored); n < most/2 || n > most {
+			t.Errorf("%d writes, want %d at most", n, most)
+		}
+		for i, at := range [][]string{{"flaps:7000", "m1:7000"}, {"last:7000", "m1:7000"}} {
+			if !slices.ContainsFunc(s.stored, func(addrs []string) bool { return slices.Equal(slices.Sorted(slices.Values(addrs)), at) }) {
+				t.Errorf("list %d was not stored: %v", i, s.stored[max(0, len(s.stored)-3):])
+			}
+		}
+		if stored.Sub(over) > timing.GossipStore {
+			t.Errorf("the last change was stored after %v", stored.Sub(over))
+		}
+	})
+}
+
+// A change during the tries of a round is stored too.
+func TestAChangeDuringATryIsStored(t *testing.T) {
+	inSearch(t, 1, []string{"x:7000"}, func(s *search) {
+		s.delay = time.Second
+		time.AfterFunc(time.Second/2, func() {
+			s.members.record(seen("a", 1))
+			s.members.changed.Wake()
+		})
+	}, 10*time.Second, func(s *search) {
+		if len(s.stored) != 1 {
+			t.Errorf("stored %v", s.stored)
+		}
+	})
+}
+
 func TestNamesAreResolvedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ips, fails := []string{"10.0.0.1", "10.0.0.2"}, error(nil)

@@ -27,7 +27,7 @@ var promises = []promise{oneHolder, risingTokens, lossFirst, stoppedFinds, noSil
 
 // allMutants are the mutants of all lists.
 func allMutants() []mutant {
-	return slices.Concat(sessionMutants, tableMutants, processMutants, clusterMutants, leaderMutants, shardMutants, stickyMutants, basicMutants, guardMutants)
+	return slices.Concat(sessionMutants, tableMutants, processMutants, clusterMutants, leaderMutants, shardMutants, stickyMutants, basicMutants, guardMutants, roomMutants)
 }
 
 // A suite looks for broken promises without knowing the bug.

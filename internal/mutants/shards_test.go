@@ -67,7 +67,7 @@ var shardMutants = []mutant{
 	},
 	{
 		name: "a declined shard comes back", promise: fair, breaks: "a declined shard is kept from its caller for a TTL",
-		file: "internal/term/planner.go", old: "p.declined[by][c.Shard] = until", new: "_ = until",
+		file: "internal/term/planner.go", old: "list[c.Shard] = until", new: "_ = until",
 		pkg: "internal/term", run: "Declined|Orphan",
 	},
 	{

@@ -22,7 +22,7 @@ const maxHandshaking = 512
 // maxShaken is how many bytes of the other side one handshake reads, TLS and preamble
 // together. Package tls would keep a message of up to 256 KiB, of a peer that has proved
 // nothing, and take apart all of it. A chain of four certificates with keys of 8,192 bits
-// has 12 KiB, and the names of the authorities of a large pool as much.
+// has 12 KiB, and the names of the authorities of a large pool at most as much.
 const maxShaken = 32 << 10
 
 // errShaken ends a handshake of more bytes.

@@ -1,7 +1,10 @@
 package term
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +44,7 @@ type planner struct {
 	groups   map[string]*planned // groups of the table with callers, or being resized
 	dirty    map[*planned]struct{}
 	declined map[enlisted]map[uint32]time.Time // by caller: shards, and when a plan may assign them again
+	declines int                               // in declined
 
 	next time.Time // earliest time at which a group is due; zero: none. Used by run only
 }
@@ -134,7 +138,7 @@ func (p *planner) applied(a applied) {
 	}
 	for i, c := range a.commands {
 		if c, ok := c.(machine.Decline); ok && a.outcomes[i].Code == machine.OK {
-			p.noteDeclined(c)
+			p.noteDeclined(c, time.Now().Add(time.Duration(p.t.Bound())*time.Millisecond))
 		}
 	}
 	if wake {
@@ -178,16 +182,36 @@ func (p *planner) keyChanged(key string) bool {
 	return g.waits
 }
 
-// noteDeclined keeps a declined shard from its caller for a TTL.
-func (p *planner) noteDeclined(c machine.Decline) {
-	until := time.Now().Add(time.Duration(p.t.Bound()) * time.Millisecond)
+// maxDeclined bounds the declined shards that are remembered: a TTL may be a day.
+const maxDeclined = 1 << 14
+
+// noteDeclined keeps a declined shard from its caller until a time, for a TTL. If too many are remembered,
+// the callers with the most lose theirs, until half is left: a plan may assign such a
+// caller a shard that it declines again.
+func (p *planner) noteDeclined(c machine.Decline, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	by := enlisted{c.Session, c.Seq}
-	if p.declined[by] == nil {
-		p.declined[by] = make(map[uint32]time.Time)
+	list := p.declined[by]
+	if list == nil {
+		list = make(map[uint32]time.Time)
+		p.declined[by] = list
 	}
-	p.declined[by][c.Shard] = until
+	p.declines -= len(list)
+	list[c.Shard] = until
+	if p.declines += len(list); p.declines <= maxDeclined {
+		return
+	}
+	callers := slices.SortedFunc(maps.Keys(p.declined), func(a, b enlisted) int {
+		return cmp.Compare(len(p.declined[b]), len(p.declined[a]))
+	})
+	for _, by := range callers {
+		if p.declines <= maxDeclined/2 {
+			return
+		}
+		p.declines -= len(p.declined[by])
+		delete(p.declined, by)
+	}
 }
 
 // run looks after the groups until ctx ends.

@@ -221,8 +221,9 @@ func (p *planner) addDeclined(g *planned, now time.Time, all []shards.Shard) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for by, list := range p.declined {
+		p.declines -= len(list)
 		maps.DeleteFunc(list, func(_ uint32, until time.Time) bool { return !until.After(now) })
-		if len(list) == 0 {
+		if p.declines += len(list); len(list) == 0 {
 			delete(p.declined, by)
 		}
 	}

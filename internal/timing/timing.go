@@ -105,6 +105,7 @@ const (
 	IdlePlace    = 10 * time.Second       // a connection without a byte for so long gives way to another one
 	FrameWithin  = StreamWrite            // a frame that has begun must be complete
 	FrameYields  = 500 * time.Millisecond // a frame that comes slowly gives way to a waiting one no sooner
+	FrameLook    = 100 * time.Millisecond // a waiting frame looks after slow ones; a look twice as late shows that this process stood still
 	StreamAge    = 24 * time.Hour         // a connection lives for at most so long: certificates expire and are revoked
 	RenewWithin  = 10 * time.Second       // a connection at its end has so long to be replaced
 	StaleSecret  = 30 * time.Second       // a connection under another secret than the newest is renewed
@@ -130,6 +131,7 @@ const (
 	GossipTurn    = time.Second            // an accepted stream waits for its turn
 	GossipNews    = 20 * time.Millisecond  // one of many changes of members is told in so long
 	GossipVet     = 100 * time.Millisecond // a dial for the proof of a process takes its place for so long at least
+	GossipStore   = 15 * time.Second       // one of many writes of the living members' addresses is done in so long
 	PacketIdle    = 30 * time.Second       // a stream of packets without a packet for so long is closed
 	PacketRest    = 500 * time.Millisecond // packets to a process that could not be dialled are dropped for so long
 	GossipUpdate  = 10 * time.Millisecond  // changes of a member's own description go out together

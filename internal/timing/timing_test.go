@@ -76,6 +76,7 @@ func TestInequalities(t *testing.T) {
 		{TellAgain > QuorumPatience(longTTL) && TellAgain < Unfounded, "a lost quorum is told before it is told again, and a founding is no trouble at first"},
 		{ChatterLeast < ChatterMost && TellAgain < ChatterMost, "trouble that lasts is told less and less often"},
 		{SilenceSafeTTL > CrashSafeTTL, "silence is found out later than a crash"},
+		{2*FrameLook < FrameYields && FrameYields < FrameWithin, "a frame that nobody could read for a while is not taken for a slow one"},
 		{Handshake > Dial, "the accepting side does not hang up on a dialler that still waits"},
 		{RenewWithin > Handshake && RenewWithin < StaleSecret/2 && StaleSecret < StreamAge/8, "a connection at its end can be replaced in time, and the dialling side ends it first"},
 		{StreamWrite > AnswerLimit(longTTL), "a member leaves its leader before the stream breaks"},

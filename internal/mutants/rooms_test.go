@@ -1,0 +1,199 @@
+//go:build mutants
+
+package mutants
+
+// roomMutants let one member, or a stranger, take the room of the others.
+var roomMutants = []mutant{
+	// Frames.
+	{
+		name: "slow frames keep the budget", promise: safe, breaks: "a slow frame gives way to a waiting one",
+		file: "internal/budget/frames.go", old: "if held >= timing.FrameYields && rate", new: "if held >= time.Hour && rate",
+		pkg: "internal/budget", run: "ASlowFrame",
+	},
+	{
+		name: "complete frames give way", promise: safe, breaks: "a frame that has come whole gives way no more",
+		file: "internal/budget/frames.go", old: "	h.stay()\n}\n\n// Give", new: "}\n\n// Give",
+		pkg: "internal/budget", run: "ASlowFrame",
+	},
+	{
+		name: "all slow frames give way", promise: safe, breaks: "as many frames give way as the waiting one needs",
+		file: "internal/budget/frames.go", old: "if lacks <= 0 || !b.counts", new: "if !b.counts",
+		pkg: "internal/budget", run: "TheSlowestFrames",
+	},
+	{
+		name: "the fastest slow frame gives way", promise: safe, breaks: "of slow frames the slowest give way first",
+		file: "internal/budget/frames.go", old: "cmp.Compare(rates[a], rates[b])", new: "cmp.Compare(rates[b], rates[a])",
+		pkg: "internal/budget", run: "TheSlowestFrames",
+	},
+	{
+		name: "leaving frames not counted", promise: safe, breaks: "no frame gives way for bytes that another one gives back already",
+		file: "internal/budget/frames.go", old: "b.of(&p.taken) - b.of(&p.leaving) +", new: "b.of(&p.taken) +",
+		pkg: "internal/budget", run: "TheSlowestFrames",
+	},
+	{
+		name: "leaving frames counted twice", promise: safe, breaks: "the bytes of a leaving frame are room for one waiting frame",
+		file: "internal/budget/frames.go", old: " + b.of(&p.promised) + h.n", new: " + h.n",
+		pkg: "internal/budget", run: "TheSlowestFrames",
+	},
+	{
+		name: "frames give way in vain", promise: safe, breaks: "no frame gives way to a frame that does not fit all the same",
+		file: "internal/budget/frames.go", old: "		if lacks > 0 {\n			h.promise(false)\n			return\n		}\n", new: "",
+		pkg: "internal/budget", run: "InVain",
+	},
+	{
+		name: "slow by a standstill", promise: hardToKill, breaks: "a frame that this process could not read is not slow",
+		file: "internal/budget/frames.go", old: "if now.Sub(p.looked) > 2*timing.FrameLook {", new: "if p.begun.IsZero() {",
+		pkg: "internal/budget", run: "AStandstill",
+	},
+	{
+		name: "many addresses before few", promise: fair, breaks: "the frame of the address with the fewest bytes is next",
+		file: "internal/budget/frames.go", old: "(next == nil || of < least)", new: "(next == nil || of < least-Frames)",
+		pkg: "internal/budget", run: "AnAddressWithFewBytes",
+	},
+	{
+		name: "small frames behind large ones", promise: fair, breaks: "a frame of usual size waits for no large one",
+		file: "internal/budget/frames.go", old: "if n <= SmallFrame {", new: "if n <= 0 {",
+		pkg: "internal/stream", run: "AnHonestBeat",
+	},
+	// Handshakes.
+	{
+		name: "a stranger's authorities", promise: safe, breaks: "no signature is checked under a stranger's key",
+		file: "internal/auth/certificates.go", old: "Intermediates: proven(roots, cs.PeerCertificates[1:], now(cfg)),",
+		new: "Intermediates: func() *x509.CertPool {\n				p := x509.NewCertPool()\n				for _, c := range cs.PeerCertificates[1:] {\n					p.AddCert(c)\n				}\n				return p\n			}(),",
+		pkg: "internal/auth", run: "NoSignature",
+	},
+	{
+		name: "a crowd of certificates", promise: safe, breaks: "few certificates of a handshake are looked at",
+		file: "internal/auth/certificates.go", old: "n > maxShown {", new: "n > 1000*maxShown {",
+		pkg: "internal/auth", run: "ACrowd",
+	},
+	{
+		name: "a chain in order alone", promise: hardToKill, breaks: "a chain of the user's passes in any order",
+		file: "internal/auth/chain.go", old: "			passed = true\n", new: "",
+		pkg: "internal/auth", run: "ALongChain",
+	},
+	{
+		name: "names of all authorities", promise: hardToKill, breaks: "the names of authorities leave a handshake room",
+		file: "internal/auth/certificates.go", old: "if nameBytes(hard.ClientCAs) > maxNames {", new: "if false {",
+		pkg: "internal/auth", run: "ManyAuthorities",
+	},
+	{
+		name: "names of no authority", promise: hardToKill, breaks: "the names of a usual pool are told",
+		file: "internal/auth/certificates.go", old: "if nameBytes(hard.ClientCAs) > maxNames {", new: "if true {",
+		pkg: "internal/auth", run: "ManyAuthorities",
+	},
+	// A leader's words.
+	{
+		name: "any number of voters", promise: safe, breaks: "a word about voters is bounded",
+		file: "internal/link/bounds.go", old: "len(set.Voters) > maxSet ||", new: "",
+		pkg: "internal/link", run: "AWordOnTheVoters",
+	},
+	{
+		name: "a voter told twice", promise: safe, breaks: "a word about voters names each once",
+		file: "internal/link/bounds.go", old: "|| seen[v.Raft] ||", new: "||",
+		pkg: "internal/link", run: "AWordOnTheVoters",
+	},
+	{
+		name: "voters at long addresses", promise: safe, breaks: "the addresses in a word about voters are bounded",
+		file: "internal/link/bounds.go", old: "len(v.Addr) > maxAddr || v.Zone", new: "v.Zone",
+		pkg: "internal/link", run: "AWordOnTheVoters",
+	},
+	{
+		name: "a list of addresses kept", promise: safe, breaks: "as many addresses of a word are kept as are asked at a time",
+		file: "internal/link/bounds.go", old: "if len(out) == maxVoters {", new: "if false {",
+		pkg: "internal/link", run: "AListOfAddresses",
+	},
+	{
+		name: "a second leader of the term believed", promise: oneHolder, breaks: "a leader is left if the voters tell of another leader of its term",
+		file: "internal/link/jury.go", old: " || attached && v.term == term && v.leader != f.before.Name)", new: ")",
+		pkg: "internal/link", run: "AFalseLeaderOfThePresentTerm",
+	},
+	{
+		name: "a busy leader left", promise: hardToKill, breaks: "a leader that is too busy for one question is not left for a claim",
+		file: "internal/link/jury.go", old: "if c == wire.CodeBusy && !elected {", new: "if c == wire.CodeBusy && elected {",
+		pkg: "internal/link", run: "ABusyLeader",
+	},
+	// The voters.
+	{
+		name: "a format by gossip", promise: safe, breaks: "no word of gossip raises the table when a term begins",
+		file: "cluster/lead.go", old: "[]member.Sighting{own}, newest)", new: "append(n.gossip.All(), own), newest)",
+		pkg: "cluster", run: "ATermBegins",
+	},
+	{
+		name: "servers removed by gossip", promise: safe, breaks: "a server reads no format but by its own word",
+		file: "internal/voters/view.go", old: "if own, ok := sc.own(m); ok && m.Boot >= described {", new: "if own := m.Meta; m.Boot >= described {",
+		pkg: "internal/voters", run: "ServersAreSeen",
+	},
+	{
+		name: "claims are dialled for ever", promise: safe, breaks: "a later process that is never shown is not dialled again and again",
+		file: "internal/proof/prover.go", old: "newer.Boot > s.Boot && p.shown(newer) ||", new: "newer.Boot > s.Boot ||",
+		pkg: "internal/proof", run: "AClaimedSuccessor",
+	},
+	// Gossip.
+	{
+		name: "any version of gossip", promise: safe, breaks: "a process that speaks other versions of gossip is not listed",
+		file: "internal/gossip/delegate.go", old: "m.PCur != protocol || m.DMin > delegate || m.DCur != delegate {", new: "m.PCur > 99 {",
+		pkg: "internal/gossip", run: "AVersionStopsNoJoin",
+	},
+	{
+		name: "the dead of a name for ever", promise: hardToKill, breaks: "a member that restarts often is listed",
+		file: "internal/gossip/census.go", old: "	c.forgetDead()\n	return c.deadOf[name] < maxDeadOfName\n", new: "	return false\n",
+		pkg: "internal/gossip", run: "AMemberRestartsOften",
+	},
+	{
+		name: "two names fill the line", promise: fair, breaks: "the streams of a name take a part of the line alone",
+		file: "internal/gossip/guard.go", old: " || g.names[name].waiting >= maxWaitingPerName {", new: " {",
+		pkg: "internal/gossip", run: "NamesLeavePlaces",
+	},
+	{
+		name: "any number of members", promise: safe, breaks: "any number of members gives a period",
+		file: "internal/timing/ttl.go", old: "max(1, min(members, int(most/time.Millisecond)))", new: "min(members, int(most/time.Millisecond))",
+		pkg: "internal/timing", run: "SpreadOfAny",
+	},
+	{
+		name: "one line for all questions", promise: fair, breaks: "words about one process delay no question about another",
+		file: "internal/gossip/inquiry.go", old: "q.ask(subject{p.Name, p.Boot, false},", new: "q.ask(subject{end: false},",
+		pkg: "internal/gossip", run: "WordsAboutOne",
+	},
+	{
+		name: "ends behind addresses", promise: fair, breaks: "words about the address of a process do not delay the question of its end",
+		file: "internal/gossip/inquiry.go", old: "q.ask(subject{p.Name, p.Boot, true},", new: "q.ask(subject{p.Name, p.Boot, false},",
+		pkg: "internal/gossip", run: "WordsAboutOne|TakeTurns",
+	},
+	{
+		name: "a write for each change", promise: cheap, breaks: "a member that comes and goes costs few writes",
+		file: "internal/gossip/joining.go", old: "earliest.After(next) {", new: "earliest.After(next) && j.paid.IsZero() {",
+		pkg: "internal/gossip", run: "AMemberThatFlaps",
+	},
+	{
+		name: "changes during a try are missed", promise: hardToKill, breaks: "a member that is found during a round of tries is stored",
+		file: "internal/gossip/joining.go", old: "	over := time.After(pause)\n", new: "	j.changed = j.members.changed.Wait()\n	over := time.After(pause)\n",
+		pkg: "internal/gossip", run: "AChangeDuringATry",
+	},
+	// Streams, questions and groups.
+	{
+		name: "a deposed leader's streams", promise: cheap, breaks: "a message sent ahead holds no stream after its term",
+		file: "internal/consensus/ahead.go", old: "now.Sub(m.began) >= timing.RaftIO || !serving(", new: "now.Sub(m.began) >= timing.RaftIO && !serving(",
+		pkg: "internal/consensus", run: "Abandoned|FormerLeaderHolds",
+	},
+	{
+		name: "namesakes one after the other", promise: hardToKill, breaks: "invented namesakes delay no answer",
+		file: "cluster/conflict.go", old: "maxAsking    = 16", new: "maxAsking    = 1",
+		pkg: "cluster", run: "ANamesakeIsAsked",
+	},
+	{
+		name: "invented members asked first", promise: hardToKill, breaks: "a retired member asks the proved members first",
+		file: "cluster/changeover.go", old: "range provedFirst(n.gossip.Alive(), n.gossip.Shown) {", new: "range n.gossip.Alive() {",
+		pkg: "cluster", run: "ARetiredMemberGoesOn",
+	},
+	{
+		name: "declined shards without a bound", promise: safe, breaks: "few declined shards are remembered",
+		file: "internal/term/planner.go", old: "p.declines <= maxDeclined {", new: "p.declines <= 1000*maxDeclined {",
+		pkg: "internal/term", run: "DeclinedShards",
+	},
+	{
+		name: "the few pay for the many", promise: fair, breaks: "the callers that decline most lose their declined shards first",
+		file: "internal/term/planner.go", old: "cmp.Compare(len(p.declined[b]), len(p.declined[a]))", new: "cmp.Compare(len(p.declined[a]), len(p.declined[b]))",
+		pkg: "internal/term", run: "DeclinedShards",
+	},
+}
