@@ -49,6 +49,22 @@ var portAttacks = []attack{
 		a.question(member, wire.Summarize, nil)
 		return ""
 	}},
+	{name: "questions whose answers nobody reads", lasts: true, settle: 300 * time.Millisecond, run: func(a *attacker) string {
+		for range 64 {
+			t, err := a.control(a.w.leader(), peer{})
+			if err != nil {
+				return ""
+			}
+			_ = t.SetWriteDeadline(time.Now().Add(callWithin))
+			var out []byte
+			for range 20_000 {
+				t.ids++
+				out, _ = wire.AppendFrame(out, wire.Frame{Type: wire.Who, ID: t.ids})
+			}
+			_, _ = t.Write(out)
+		}
+		return ""
+	}},
 	{name: "frames of 4 GiB", lasts: true, settle: 300 * time.Millisecond, run: func(a *attacker) string {
 		for range 50 {
 			t, err := a.control(a.w.victim(), peer{})

@@ -26,7 +26,8 @@ import (
 // A sound leader loses nothing:
 //
 //   - An entry counts as proof only against the sender of the stream, for the term of the
-//     message. Nobody can disprove another voter.
+//     message. Nobody disproves another voter without that voter's name: its certificate, or
+//     a secret that all share.
 //   - A sound leader of the term has all committed entries, and its log never changes an
 //     entry within the term. A message that is old, late or sent twice shows entries of the
 //     same log, and proves nothing. Nor does an entry that this voter cannot compare.

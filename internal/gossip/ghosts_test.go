@@ -242,6 +242,28 @@ func TestProcessesOfAHostAreBounded(t *testing.T) {
 	}
 }
 
+// The addresses of a host count together.
+func TestTheAddressesOfAHostAreOne(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		one  bool
+	}{
+		{"10.9.0.1:1", "10.9.0.1:2", true},
+		{"10.9.0.1:1", "[::ffff:10.9.0.1]:2", true},
+		{"10.9.0.1:1", "10.9.0.2:1", false},
+		{"[2001:db8:0:1::7]:1", "[2001:db8:0:1:ffff::9]:1", true},
+		{"[2001:db8:0:1::7]:1", "[2001:db8:0:2::7]:1", false},
+		{"127.0.0.1:1", "127.8.9.1:2", true},
+		{"127.0.0.1:1", "[::1]:2", true},
+		{"a.example:1", "a.example:2", true},
+		{"a.example:1", "b.example:1", false},
+	} {
+		if one := hostOf(tt.a) == hostOf(tt.b); one != tt.one {
+			t.Errorf("%s and %s: %q, %q", tt.a, tt.b, hostOf(tt.a), hostOf(tt.b))
+		}
+	}
+}
+
 // An invented process with other versions of gossip's protocol keeps no newcomer out,
 // neither living nor dead.
 func TestAVersionStopsNoJoin(t *testing.T) {

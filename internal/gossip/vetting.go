@@ -3,6 +3,7 @@ package gossip
 import (
 	"context"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -20,13 +21,27 @@ import (
 // proves a bounded number of processes. Met does not block.
 func (g *Gossip) Met(name string, boot uint64, voter bool, addr string) {
 	p := member.Process{Name: name, Boot: boot}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		host = ""
-	}
-	if told := g.census.prove(p, voter, host); told != nil && !g.transport.tell(told) {
+	if told := g.census.prove(p, voter, hostOf(addr)); told != nil && !g.transport.tell(told) {
 		g.cfg.Self.Log.Debug("a proved process waits for gossip's next word", "member", name)
 	}
+}
+
+// hostOf returns what counts as the host of an address: of IPv6 the first 64 bits, since a
+// host may have all addresses that share them, and all of loopback is one host.
+func hostOf(addr string) string {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		name, _, _ := net.SplitHostPort(addr)
+		return name
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	switch {
+	case ip.IsLoopback():
+		return "loopback"
+	case ip.Is6():
+		ip = netip.PrefixFrom(ip, 64).Masked().Addr()
+	}
+	return ip.String()
 }
 
 // Shown reports whether Met has told of the process with the voter role. The memory is

@@ -55,6 +55,26 @@ var roomMutants = []mutant{
 		file: "internal/budget/frames.go", old: "if n <= SmallFrame {", new: "if n <= 0 {",
 		pkg: "internal/stream", run: "AnHonestBeat",
 	},
+	{
+		name: "bytes that nobody reads are not counted", promise: safe, breaks: "what peers do not read is bounded for a member and for all",
+		file: "internal/stream/stream.go", old: "if !s.share.Queue(more) {", new: "if false {",
+		pkg: "internal/stream", run: "AnswersThatNobodyReads",
+	},
+	{
+		name: "bytes count until the end of the stream", promise: safe, breaks: "what a peer has read is not counted",
+		file: "internal/stream/stream.go", old: "if s.err != nil || more == 0 {", new: "if s.err != nil || more <= 0 {",
+		pkg: "internal/stream", run: "AQueueCounts",
+	},
+	{
+		name: "each Forget waits for itself", promise: safe, breaks: "however many ask for the end of a past, it is waited for once",
+		file: "internal/term/ending.go", old: "	case !walking:\n", new: "	case !walking || walking:\n",
+		pkg: "internal/term", run: "AForgetIsAnsweredAtTheEnd",
+	},
+	{
+		name: "answers hold a buffer", promise: safe, breaks: "a read that waits takes what its request counts",
+		file: "internal/term/answer.go", old: "return bytes.Clone(*buf), len(*buf)", new: "return append(bytes.Clone(*buf), make([]byte, 768)...)[:len(*buf)], len(*buf)",
+		pkg: "internal/term", run: "ReadsThatWait",
+	},
 	// Handshakes.
 	{
 		name: "a stranger's authorities", promise: safe, breaks: "no signature is checked under a stranger's key",

@@ -32,8 +32,9 @@
 //     bytes and one frame. A peer over the first or the second limit loses the
 //     stream; a request over the third is answered Busy.
 //   - Memory for all peers is bounded by the budget of the node, if the connection
-//     has a share: a frame above 16 KiB waits for its part, and a request above 64
-//     KiB of the stream is answered Busy while the budget is full.
+//     has a share: a frame above 16 KiB waits for its part, a request above 64
+//     KiB of the stream is answered Busy while the budget is full, and a peer that reads
+//     nothing loses the stream with frames above 32 KiB queued then.
 //   - A frame that has begun is complete within 10 s, or the stream ends. Between
 //     frames a stream may be idle.
 //

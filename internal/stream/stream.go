@@ -220,6 +220,7 @@ func (s *Stream) countQueuedLocked(n int) bool {
 		return true
 	}
 	if !s.share.Queue(more) {
+		s.share.Refused("too many bytes that a member does not read")
 		return false
 	}
 	s.queued += more

@@ -29,12 +29,13 @@ type endings struct {
 	mu    sync.Mutex
 	queue []machine.SessionID                // unfinished, in turn
 	known map[machine.SessionID][]func(bool) // the same; and who waits for the end
+	pasts map[machine.Forget][]func(bool)    // who waits for all sessions of a past, beside those of a walk
 	busy  bool                               // a slice is in flight
 	ended bool
 }
 
 func newEndings(t *Term) *endings {
-	return &endings{t: t, known: make(map[machine.SessionID][]func(bool))}
+	return &endings{t: t, known: make(map[machine.SessionID][]func(bool)), pasts: make(map[machine.Forget][]func(bool))}
 }
 
 // begin takes the unfinished sessions of the table.
@@ -153,27 +154,66 @@ func (e *endings) forgotten(c machine.Forget, done func(machine.Outcome, wire.Co
 			}))
 			return
 		}
-		left := view(e.t.table, func(m *machine.State) []machine.SessionID { return m.UnfinishedOf(c) })
-		var waits atomic.Int64
-		var failed atomic.Bool
-		waits.Store(int64(len(left)) + 1)
-		one := func(ended bool) {
-			if !ended {
-				failed.Store(true)
-			}
-			switch {
-			case waits.Add(-1) > 0:
-			case failed.Load():
-				done(machine.Outcome{}, wire.CodeUnknown)
-			default:
+		e.awaitPast(c, func(ended bool) {
+			if ended {
 				done(machine.Outcome{Code: machine.OK}, wire.CodeOK)
+			} else {
+				done(machine.Outcome{}, wire.CodeUnknown)
 			}
-		}
-		for _, id := range left {
-			e.await(id, one)
-		}
-		one(true)
+		})
 	}
+}
+
+// awaitPast calls done when the sessions that c names are gone: with false if the term ends
+// before. However many ask for the same, the sessions are waited for once.
+func (e *endings) awaitPast(c machine.Forget, done func(ended bool)) {
+	e.mu.Lock()
+	waiting, walking := e.pasts[c]
+	if !e.ended {
+		e.pasts[c] = append(waiting, done)
+	}
+	ended := e.ended
+	e.mu.Unlock()
+	switch {
+	case ended:
+		done(false)
+	case !walking:
+		e.walkPast(c)
+	}
+}
+
+// walkPast waits for the sessions that c names, and answers those who asked before. Who asks
+// meanwhile may have marked further sessions, and is answered by the next walk.
+func (e *endings) walkPast(c machine.Forget) {
+	e.mu.Lock()
+	asked := e.pasts[c]
+	if len(asked) == 0 {
+		delete(e.pasts, c)
+		e.mu.Unlock()
+		return
+	}
+	e.pasts[c] = nil
+	e.mu.Unlock()
+	left := view(e.t.table, func(m *machine.State) []machine.SessionID { return m.UnfinishedOf(c) })
+	var waits atomic.Int64
+	var failed atomic.Bool
+	waits.Store(int64(len(left)) + 1)
+	one := func(ended bool) {
+		if !ended {
+			failed.Store(true)
+		}
+		if waits.Add(-1) > 0 {
+			return
+		}
+		for _, done := range asked {
+			done(!failed.Load())
+		}
+		e.walkPast(c)
+	}
+	for _, id := range left {
+		e.await(id, one)
+	}
+	one(true)
 }
 
 // await calls done when the session is gone: with false if the term ends before. A session
@@ -201,7 +241,7 @@ func (e *endings) stop() {
 	e.mu.Unlock()
 	for _, waiting := range known {
 		for _, done := range waiting {
-			done(false)
+			done(false) // a walk goes on, and its last one finds every session unknown
 		}
 	}
 }

@@ -313,7 +313,8 @@ func TestASliceIsProposedAgain(t *testing.T) {
 	})
 }
 
-// A Forget is answered when the last key of the process is free, as is a copy of it.
+// A Forget is answered when the last key of the process is free, as are copies of it. All wait
+// for the session once.
 func TestAForgetIsAnsweredAtTheEnd(t *testing.T) {
 	onStage(t, func(s *stage) {
 		const sets = 4
@@ -341,12 +342,19 @@ func TestAForgetIsAnsweredAtTheEnd(t *testing.T) {
 		s.Decide(termtest.Committed)
 		synctest.Wait()
 		again := forget()
+		var more []<-chan machine.Outcome
+		for range 20 {
+			more = append(more, forget())
+		}
 		for left := sets - 1; left > 0; left-- {
 			if c := said(first); c != 0 {
 				t.Fatalf("code %d, and %d sets are left", c, left)
 			}
 			if c := said(again); c != 0 {
 				t.Fatalf("the copy: code %d, and %d sets are left", c, left)
+			}
+			if n := s.Term().EndsAwaited(); n != 1 {
+				t.Fatalf("%d wait for the session", n)
 			}
 			s.Decide(termtest.Committed)
 		}
@@ -356,6 +364,11 @@ func TestAForgetIsAnsweredAtTheEnd(t *testing.T) {
 		}
 		if c := said(again); c != machine.OK {
 			t.Errorf("the copy: code %d", c)
+		}
+		for i, ch := range more {
+			if c := said(ch); c != machine.OK {
+				t.Errorf("copy %d: code %d", i, c)
+			}
 		}
 		if n := s.Counts(); n.Sessions != 0 || n.Grants != 0 {
 			t.Errorf("left %+v", n)

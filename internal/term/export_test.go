@@ -42,6 +42,16 @@ func (p Proposer) Most() int { return p.most }
 // Held returns the bytes of answers waiting for a round.
 func (t *Term) Held() int64 { return t.held.Load() }
 
+// EndsAwaited returns how many calls wait for the end of a session.
+func (t *Term) EndsAwaited() (n int) {
+	t.endings.mu.Lock()
+	defer t.endings.mu.Unlock()
+	for _, waiting := range t.endings.known {
+		n += len(waiting)
+	}
+	return n
+}
+
 // Watched returns how many keys and prefixes are watched.
 func (t *Term) Watched() int {
 	ws := t.watches

@@ -28,9 +28,11 @@ func (r *Reconciler) Depart(name string, boot uint64, done func(wire.Code)) {
 			id = s.ID
 		}
 	}
-	for _, m := range r.Members() {
-		if _, ok := r.own(m); ok && m.Alive && m.Name == name && m.Boot > boot {
-			id = ""
+	if id != "" { // mostly no voter asks, and a look at all members is long
+		for _, m := range r.Members() {
+			if _, ok := r.own(m); ok && m.Alive && m.Name == name && m.Boot > boot {
+				id = ""
+			}
 		}
 	}
 	r.mu.Lock()
@@ -230,6 +232,7 @@ func (r *Reconciler) Stop() {
 func (r *Reconciler) InConfig(raftID string, done func(wire.Code)) {
 	changing := r.changing.Load()
 	listed := slices.ContainsFunc(r.Raft.Servers(), func(s member.Server) bool { return s.ID == raftID })
+	changing = changing || r.changing.Load() // a change may have begun before the look
 	r.Term.Confirm(func(ok bool) {
 		switch {
 		case !ok || changing || r.changing.Load():
