@@ -33,7 +33,7 @@ func setOf(i int) []string {
 }
 
 func costlyCommands(t testing.TB) []costly {
-	const readers = 5000
+	const readers = MaxHolders
 	a, b, c := session16("a"), session16("b"), session16("c")
 	table := func() *State { return sessionsIn(t, a, b, c) }
 	var list []costly

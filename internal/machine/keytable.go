@@ -138,6 +138,8 @@ func (t *keyTable) edit(key string, f func(r *record)) *record {
 func (t *keyTable) editRecord(key string, r *record, f func(r *record)) *record {
 	if r.epoch != t.epoch {
 		r = t.clone(key, r)
+	} else if len(key) >= longKey {
+		t.note(key, tagOf(key), r)
 	}
 	before := r.part()
 	if r.extra != &noExtra {
