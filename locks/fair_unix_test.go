@@ -203,3 +203,51 @@ func BenchmarkEndOfAMillionKeys(b *testing.B) {
 		b.ReportMetric((cpuTime(b) - cpu).Seconds(), "cpu-s/end")
 	}
 }
+
+// BenchmarkAcquireAfterCancelledWaits is one Acquire of a free key right after 5,000 waits of
+// the same client for the key were given up together, on the clock and in CPU time: see wait.
+// Each wait was once withdrawn by a command of its own.
+func BenchmarkAcquireAfterCancelledWaits(b *testing.B) {
+	nodes := fairCluster(b)
+	follower, holder := client(b, nodes[0]), client(b, nodes[2])
+	var after []wait
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		key := fmt.Sprint("k", i)
+		held, err := holder.Acquire(b.Context(), key)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(b.Context())
+		var waits sync.WaitGroup
+		for range 5_000 {
+			waits.Go(func() { _, _ = follower.Acquire(ctx, key) })
+		}
+		for queue := 0; queue < 5_000; {
+			st, err := holder.Inspect(b.Context(), key)
+			if err != nil {
+				b.Fatal(err)
+			}
+			queue = st.Queue
+		}
+		cancel()
+		waits.Wait()
+		if err := held.Release(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		begun, cpu := time.Now(), cpuTime(b)
+		l, err := follower.Acquire(b.Context(), key)
+		after = append(after, wait{time.Since(begun), cpuTime(b) - cpu})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		if err := l.Release(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	reportWait(b, quantile(after, 0.5), "median")
+	reportWait(b, quantile(after, 1), "longest")
+}
