@@ -85,7 +85,9 @@ type search struct {
 	below  []vertex // grants with waiters under them: see waitedUnder
 	known  bool     // below is filled
 
-	owner *session // of the waiter looked at last: thousands on end may be one session's
+	// Of the waiter looked at last: thousands on end may be one session's, and of one key.
+	owner *session
+	met   *record
 
 	steps int // taken: no voter applies another command meanwhile
 	limit int // of the steps

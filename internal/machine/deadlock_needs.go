@@ -19,9 +19,11 @@ func (d *search) neededByGrant(g *grant) {
 		return
 	}
 	t := g.lineageToken()
-	if !d.take(edgeSteps * d.s.lineage.count(t)) {
+	n := d.s.lineage.count(t)
+	if !d.take(edgeSteps * n) {
 		return
 	}
+	d.order, d.edges = slices.Grow(d.order, n), slices.Grow(d.edges, n)
 	for _, w := range d.s.lineage.waiters(t) {
 		d.need(vertex{requestID: w.requestID, order: w.order}, nil)
 	}
@@ -57,8 +59,10 @@ func (d *search) neededByWaiter(n *needs) (lacks int) {
 		if d.tooLong() {
 			break
 		}
-		r := s.keys.get(key)
-		lacks = d.neededAt(r, r.find(w), owner.client)
+		if d.met == nil || d.met.key != key {
+			d.met = s.keys.get(key)
+		}
+		lacks = d.neededAt(d.met, d.met.find(w), owner.client)
 	}
 	return lacks
 }
