@@ -88,6 +88,7 @@ type search struct {
 	// Of the waiter looked at last: thousands on end may be one session's, and of one key.
 	owner *session
 	met   *record
+	i     int // in the queue of met
 
 	steps int // taken: no voter applies another command meanwhile
 	limit int // of the steps

@@ -62,7 +62,11 @@ func (d *search) neededByWaiter(n *needs) (lacks int) {
 		if d.met == nil || d.met.key != key {
 			d.met = s.keys.get(key)
 		}
-		lacks = d.neededAt(d.met, d.met.find(w), owner.client)
+		// The waiters under a grant come in the order of the queue.
+		if d.i++; d.i >= len(d.met.queue) || d.met.queue[d.i].requestID != q {
+			d.i = d.met.find(w)
+		}
+		lacks = d.neededAt(d.met, d.i, owner.client)
 	}
 	return lacks
 }
