@@ -124,7 +124,7 @@ func leftInSession(s *session) string {
 		{"waiters", len(s.waiters)},
 		{"grants", len(s.grants)},
 		{"entries", len(s.entries)},
-		{"debts", len(s.cleanups.queue)},
+		{"debts", len(s.cleanups.queue) + len(s.cleanups.withdrawals)},
 		{"keys with debts", len(s.cleanups.byKey)},
 		{"cleaners", s.cleanups.workers},
 		{"who cancel contexts", s.cancelling},

@@ -126,6 +126,7 @@ const (
 // mu.
 type cleanups struct {
 	queue       []*cleanup                       // not yet taken by a worker
+	withdrawals []*cleanup                       // the same, of waits
 	lazy        []*cleanup                       // noted releases, the oldest first: see lazy.go
 	lazyDue     time.Time                        // when run looks at lazy next; zero: not before another release is noted
 	workers     int                              // goroutines that run runCleanups
@@ -163,11 +164,25 @@ func (cl *cleanups) register(d *cleanup) {
 // enqueue puts d, which is registered, into the queue, and reports whether the caller must
 // start another worker.
 func (cl *cleanups) enqueue(d *cleanup) (start bool) {
-	cl.queue = append(cl.queue, d)
-	if start = cl.workers < maxCleanupWorkers; start {
+	if d.withdrawsWait() {
+		cl.withdrawals = append(cl.withdrawals, d)
+		// Otherwise the workers that withdraw come back for the rest.
+		start = cl.withdrawing < maxWithdrawing || len(cl.withdrawals)%(1+machine.MaxWithdrawn) == 0
+	} else {
+		cl.queue = append(cl.queue, d)
+		start = true
+	}
+	if start = start && cl.workers < maxCleanupWorkers; start {
 		cl.workers++
 	}
 	return start
+}
+
+// mayWithdraw reports whether a worker may take withdrawals of waits: there are some, and
+// they fill a command, or few commands are under way.
+func (cl *cleanups) mayWithdraw() bool {
+	n := len(cl.withdrawals)
+	return n > machine.MaxWithdrawn || n > 0 && cl.withdrawing < maxWithdrawing
 }
 
 // runCleanups applies the cleanups of the queue, until the queue is empty.
@@ -191,35 +206,30 @@ func (s *session) runCleanups() {
 	s.mu.Unlock()
 }
 
-// take removes the oldest cleanup from the queue and returns it, or nil if there is
-// none for this worker. If it withdraws a wait, the other withdrawals of the queue go
-// with it. While maxWithdrawing such commands are under way, further withdrawals
-// stay in the queue and gather: when a caller gives up thousands of waits, the
-// client's next request for the key waits for a few commands and not for thousands.
+// take removes the oldest cleanup from the queue and returns it, or nil if there is none for
+// this worker. Withdrawals of waits go first, as many as a command may have together. While
+// maxWithdrawing such commands are under way, fewer stay behind and gather: when a caller
+// gives up thousands of waits, the client's next request for the key waits for a few commands
+// and not for thousands.
 func (cl *cleanups) take() *cleanup {
-	i := slices.IndexFunc(cl.queue, func(d *cleanup) bool { return cl.withdrawing < maxWithdrawing || !d.withdrawsWait() })
-	if i < 0 {
-		return nil // the workers that withdraw come back for the rest
-	}
-	d := cl.queue[i]
-	if i == 0 {
+	if !cl.mayWithdraw() {
+		if len(cl.queue) == 0 {
+			return nil
+		}
+		d := cl.queue[0]
 		cl.queue = cl.queue[1:]
-	} else {
-		cl.queue = slices.Delete(cl.queue, i, i+1)
-	}
-	if !d.withdrawsWait() {
 		return d
 	}
-	cl.withdrawing++
-	keys := len(d.keys)
-	cl.queue = slices.DeleteFunc(cl.queue, func(o *cleanup) bool {
-		if !o.withdrawsWait() || len(d.more) == machine.MaxWithdrawn || keys+len(o.keys) > machine.MaxWithdrawnKeys {
-			return false
+	d := cl.withdrawals[0]
+	keys, n := len(d.keys), 1
+	for ; n < len(cl.withdrawals) && n <= machine.MaxWithdrawn; n++ {
+		if keys += len(cl.withdrawals[n].keys); keys > machine.MaxWithdrawnKeys {
+			break
 		}
-		d.more = append(d.more, o)
-		keys += len(o.keys)
-		return true
-	})
+	}
+	d.more = slices.Clone(cl.withdrawals[1:n])
+	cl.withdrawals = cl.withdrawals[n:]
+	cl.withdrawing++
 	return d
 }
 

@@ -48,3 +48,35 @@ func TestKeysAreFreedAfterContextsHaveEnded(t *testing.T) {
 		})
 	}
 }
+
+// Waits that are given up together share commands, and cost no look at one another: each
+// worker that found no turn looked at all of them once.
+func TestWithdrawalsOfManyWaits(t *testing.T) {
+	const waits = 5000
+	cl := &cleanups{withdrawing: maxWithdrawing}
+	started := 0
+	for i := range waits {
+		if cl.enqueue(&cleanup{keys: []string{"k"}, seq: uint64(i + 1)}) {
+			started++
+		}
+	}
+	if most := waits / machine.MaxWithdrawn; started > most {
+		t.Errorf("%d workers for %d commands", started, most)
+	}
+	cl.enqueue(&cleanup{keys: []string{"k"}, token: 7})
+	var sizes []int
+	for d := cl.take(); d != nil && d.withdrawsWait(); d = cl.take() {
+		sizes = append(sizes, 1+len(d.more))
+		if d.seq != uint64(1+(len(sizes)-1)*(1+machine.MaxWithdrawn)) {
+			t.Errorf("command %d begins with %d", len(sizes), d.seq)
+		}
+	}
+	full := waits / (1 + machine.MaxWithdrawn)
+	if len(sizes) != full || sizes[0] != 1+machine.MaxWithdrawn {
+		t.Errorf("commands of %d waits, while others are under way", sizes)
+	}
+	cl.withdrawing = maxWithdrawing - 1
+	if d := cl.take(); d == nil || 1+len(d.more) != waits-full*(1+machine.MaxWithdrawn) || cl.take() != nil {
+		t.Errorf("the rest: %v", d)
+	}
+}

@@ -150,9 +150,16 @@ func BenchmarkFlood(b *testing.B) {
 // BenchmarkEndOfAMillionKeys closes twenty clients of one member, which hold 1,000,000 keys
 // together, while one caller of another member acquires and releases a key of its own.
 // longest is the longest Acquire until the last key is free, and longest-before the longest of
-// two seconds before, on the clock and in CPU time: see wait. Run it with -benchtime 1x.
+// two seconds before, on the clock and in CPU time: see wait. The keys of a set are freed
+// together, so the sets decide how long a slice is. Run it with -benchtime 1x.
 func BenchmarkEndOfAMillionKeys(b *testing.B) {
-	const clients, keys, set = 20, 50_000, 1000
+	for _, set := range []int{250, 1000} {
+		b.Run(fmt.Sprint("set=", set), func(b *testing.B) { endOfAMillionKeys(b, set) })
+	}
+}
+
+func endOfAMillionKeys(b *testing.B, set int) {
+	const clients, keys = 20, 50_000
 	nodes := fairCluster(b)
 	quiet := client(b, nodes[0])
 	for b.Loop() {
@@ -163,7 +170,7 @@ func BenchmarkEndOfAMillionKeys(b *testing.B) {
 			for j := range keys / set {
 				list := make([]string, set)
 				for k := range list {
-					list[k] = fmt.Sprintf("held/%02d/%02d/%04d", i, j, k)
+					list[k] = fmt.Sprintf("held/%02d/%03d/%04d", i, j, k)
 				}
 				if _, err := c.AcquireAll(b.Context(), list); err != nil {
 					b.Fatal(err)
@@ -184,7 +191,7 @@ func BenchmarkEndOfAMillionKeys(b *testing.B) {
 			ends.Wait()
 			// The last key of each client is free once its slices are through.
 			for i := range clients {
-				l, err := quiet.Acquire(b.Context(), fmt.Sprintf("held/%02d/%02d/%04d", i, keys/set-1, set-1))
+				l, err := quiet.Acquire(b.Context(), fmt.Sprintf("held/%02d/%03d/%04d", i, keys/set-1, set-1))
 				if err == nil {
 					err = l.Release(b.Context())
 				}
@@ -197,9 +204,58 @@ func BenchmarkEndOfAMillionKeys(b *testing.B) {
 		}()
 		beside := waits(b, quiet, 1, freed)
 		reportWait(b, quantile(before, 1), "longest-before")
+		reportWait(b, quantile(beside, 0.5), "p50")
 		reportWait(b, quantile(beside, 0.99), "p99")
 		reportWait(b, quantile(beside, 1), "longest")
 		b.ReportMetric(took.Seconds(), "s/end")
 		b.ReportMetric((cpuTime(b) - cpu).Seconds(), "cpu-s/end")
 	}
+}
+
+// BenchmarkAcquireAfterCancelledWaits is one Acquire of a free key right after 5,000 waits of
+// the same client for the key were given up together, on the clock and in CPU time: see wait.
+// Each wait was once withdrawn by a command of its own.
+func BenchmarkAcquireAfterCancelledWaits(b *testing.B) {
+	nodes := fairCluster(b)
+	follower, holder := client(b, nodes[0]), client(b, nodes[2])
+	var after []wait
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		key := fmt.Sprint("k", i)
+		held, err := holder.Acquire(b.Context(), key)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(b.Context())
+		var waits sync.WaitGroup
+		for range 5_000 {
+			waits.Go(func() { _, _ = follower.Acquire(ctx, key) })
+		}
+		for queue := 0; queue < 5_000; {
+			st, err := holder.Inspect(b.Context(), key)
+			if err != nil {
+				b.Fatal(err)
+			}
+			queue = st.Queue
+		}
+		cancel()
+		waits.Wait()
+		if err := held.Release(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		begun, cpu := time.Now(), cpuTime(b)
+		l, err := follower.Acquire(b.Context(), key)
+		after = append(after, wait{time.Since(begun), cpuTime(b) - cpu})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		if err := l.Release(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	reportWait(b, quantile(after, 0.5), "median")
+	reportWait(b, quantile(after, 1), "longest")
 }

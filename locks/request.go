@@ -56,11 +56,14 @@ func (r *acquireRequest) giveBack() {
 // newSetRequest returns the request for all of keys at once with opts.
 func newSetRequest(keys []string, opts []Option) acquireRequest {
 	keys = slices.Sorted(slices.Values(keys))
-	r := acquireRequest{call: CallAcquireAll, cmd: machine.Acquire{Keys: keys}, err: checkSet(keys)}
+	r := acquireRequest{call: CallAcquireAll, cmd: machine.Acquire{Keys: keys}, err: checkSet(keys, 1)}
 	if r.err == nil {
 		r.key = keys[0]
 	}
 	r.applyOptions(opts)
+	if r.err == nil && r.cmd.Tree {
+		r.err = checkSet(keys, machine.TreeShare)
+	}
 	r.refuseOptions(optPermits|optPriority|optDelay|optIfToken|optReentrant|optSticky, "AcquireAll")
 	return r
 }
@@ -108,13 +111,13 @@ func (r *acquireRequest) addMeta(more map[string]string) {
 }
 
 // checkSet returns a *cluster.ConfigError for keys, in ascending order, that
-// cannot be used together.
-func checkSet(keys []string) error {
+// cannot be used together. The limits are divided by share.
+func checkSet(keys []string, share int) error {
 	switch {
 	case len(keys) == 0:
 		return configError("keys", "none")
-	case len(keys) > machine.MaxKeys:
-		return configError("keys", "%d exceed %d", len(keys), machine.MaxKeys)
+	case len(keys) > machine.MaxKeys/share:
+		return configError("keys", "%d exceed %d", len(keys), machine.MaxKeys/share)
 	}
 	size, levels := 0, 0
 	for i, key := range keys {
@@ -127,11 +130,11 @@ func checkSet(keys []string) error {
 		size += len(key)
 		levels += strings.Count(key, "/")
 	}
-	if size > machine.MaxKeyBytes {
-		return configError("keys", "%d bytes in all exceed %d", size, machine.MaxKeyBytes)
+	if most := machine.MaxKeyBytes / share; size > most {
+		return configError("keys", "%d bytes in all exceed %d", size, most)
 	}
-	if levels > machine.MaxLevels {
-		return configError("keys", "%d slashes in all exceed %d", levels, machine.MaxLevels)
+	if most := machine.MaxLevels / share; levels > most {
+		return configError("keys", "%d slashes in all exceed %d", levels, most)
 	}
 	return nil
 }

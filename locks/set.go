@@ -17,8 +17,8 @@ type Set struct{ l *Lock }
 
 // AcquireAll waits until all keys can be granted to this client in one step,
 // and returns them as one Set. keys may be in any order; there must be 1 to
-// 1,024 of them, all different, of 256 KiB and 4,096 slashes in total. On failure nothing is held
-// and nothing is granted later. The errors are Acquire's, about the first key
+// 1,024 of them, all different, of 256 KiB and 4,096 slashes in total; of trees (see Tree) half
+// of each. On failure nothing is held and nothing is granted later. The errors are Acquire's, about the first key
 // in ascending order.
 //
 // AcquireAll holds none of the keys before it holds all, so that two calls for

@@ -85,8 +85,12 @@ func (c *Acquire) check() Outcome {
 	if len(c.Under) > MaxUnder {
 		return bad("Under", MaxUnder)
 	}
-	if len(c.Keys) > MaxKeys {
-		return bad("Keys", MaxKeys)
+	share := 1
+	if c.Tree {
+		share = TreeShare
+	}
+	if most := MaxKeys / share; len(c.Keys) > most {
+		return bad("Keys", uint64(most))
 	}
 	bytes, levels := 0, 0
 	for i, key := range c.Keys {
@@ -99,11 +103,11 @@ func (c *Acquire) check() Outcome {
 		bytes += len(key)
 		levels += levelsOf(key)
 	}
-	if bytes > MaxKeyBytes {
-		return bad("Keys", MaxKeyBytes)
+	if most := MaxKeyBytes / share; bytes > most {
+		return bad("Keys", uint64(most))
 	}
-	if levels > MaxLevels {
-		return bad("Keys", MaxLevels)
+	if most := MaxLevels / share; levels > most {
+		return bad("Keys", uint64(most))
 	}
 	return Outcome{}
 }

@@ -57,6 +57,9 @@ func (s *State) admitFrom(key string) {
 		s.refuseChanged(key)
 		r = s.keys.get(key)
 	}
+	if s.lifted {
+		r = s.admitReaders(key, r)
+	}
 	var known sharedPass
 	for i := 0; i < len(r.queue) && s.lifted && s.last < MaxToken; {
 		w := &r.queue[i]
@@ -87,6 +90,67 @@ func (s *State) admitFrom(key string) {
 	if len(r.holders) == 0 && len(r.queue) == 0 {
 		s.makeIdle(key, r)
 	}
+}
+
+// admitReaders grants the plain readers at the head of key's queue, as admit would one by one,
+// in a single edit: there may be ten thousand. The result is the record after the edit.
+func (s *State) admitReaders(key string, r *record) *record {
+	if s.keys.trees > 0 || s.keys.conditions > 0 || r.ghosts > 0 || len(r.holders) > 0 && r.holders[0].Mode != Shared {
+		return r
+	}
+	n, most := 0, min(uint64(len(r.queue)), uint64(max(0, MaxHolders-len(r.holders))), uint64(MaxToken-s.last))
+	var owner *session
+	for n < int(most) {
+		w := &r.queue[n]
+		if owner == nil || owner.id != w.session {
+			owner = s.sessions.get(w.session)
+		}
+		if w.Mode != Shared || w.set || w.upgrade != 0 || w.Block != 0 || owner.dead() {
+			break
+		}
+		n++
+	}
+	if n < 2 {
+		return r
+	}
+	s.step.events = slices.Grow(s.step.events, n)
+	return s.changeRecord(key, r, func(r *record) {
+		r.holders = slices.Grow(r.holders, n)
+		for i := range n {
+			w := &r.queue[i]
+			if owner.id != w.session {
+				owner = s.sessions.get(w.session)
+			}
+			s.admitReader(owner, r, w, len(r.queue)-i-1)
+		}
+		clear(r.queue[:n-1])
+		r.queue = remove(r.queue[n-1:], 0)
+	})
+}
+
+// admitReader makes w, a plain reader at the head of the queue of r, a holder. The caller
+// removes it; others are left behind it.
+func (s *State) admitReader(owner *session, r *record, w *waiter, others int) {
+	s.lineage.remove(w)
+	s.last++
+	x := owner.index
+	x.wait(-1)
+	if len(w.under) > 0 {
+		x.weigh(weight{bytes: weightOf(nil, "", w.under).bytes + len(w.under)*tokenBytes}, -1)
+	}
+	r.last = s.last
+	r.holders = append(r.holders, grant{
+		requestID: w.requestID,
+		token:     s.last,
+		terms:     (&terms{Spec: w.Spec}).kept(),
+		at:        momentOf(s.at),
+		marks:     markUnseen | markWaited | markIf(others > 0, markContended),
+	})
+	s.owners.add(s.last, x)
+	x.requests.pendAt(x.requests.set(w.seq, location{key: r.key, token: s.last, phase: granted}), true)
+	x.held++
+	out := Outcome{Token: s.last, Waiters: uint32(others), Value: r.value, Unclean: r.unclean}
+	s.step.events = append(s.step.events, grantedEvent(owner.id, w.seq, r.key, out))
 }
 
 // sharedPass is what a pass over a queue knows of all shared waiters. Thousands may wait

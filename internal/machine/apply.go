@@ -210,5 +210,7 @@ func (s *State) changeRecord(key string, r *record, f func(*record)) *record {
 
 func (s *State) touch(key string, r *record) {
 	r.version = s.commands
-	s.step.touched = append(s.step.touched, key)
+	if n := len(s.step.touched); n == 0 || s.step.touched[n-1] != key {
+		s.step.touched = append(s.step.touched, key)
+	}
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -171,6 +172,67 @@ func TestNoStepIsLong(t *testing.T) {
 		if n := counted(func() { tt.s.Apply(tt.c) }); n > maxLooks {
 			t.Errorf("%s looks at %d elements, want %d at most", tt.name, n, maxLooks)
 		}
+	}
+}
+
+// TestAStepLooksUpLittle: a search looks up each key and not each waiter, and ten thousand
+// readers are granted in one edit. The bounds are a third above the present numbers.
+func TestAStepLooksUpLittle(t *testing.T) {
+	most := map[string]int{
+		"the grant of many readers":             50,
+		"a search for a set of deep trees":      13_000,
+		"a search above thousands of waiters":   13_000,
+		"a search among thousands of trees":     700,
+		"a search among writers beside a tree":  50,
+		"a search among readers beside a tree":  50,
+		"a search for many waiters under a key": 23_000,
+	}
+	for _, tt := range append(costlyCommands(t), treeCommands(t)...) {
+		bound, known := most[tt.name]
+		if !known {
+			continue
+		}
+		delete(most, tt.name)
+		if n := counted(func() { tt.s.Apply(tt.c) }); n > bound {
+			t.Errorf("%s looks at %d elements, want %d at most", tt.name, n, bound)
+		}
+	}
+	if len(most) > 0 {
+		t.Errorf("there are no such commands: %v", most)
+	}
+}
+
+// A reader that has left the table, or that cannot be granted, is left to its turn: a batch
+// ends before it.
+func TestReadersAreGrantedTogetherUpToAnother(t *testing.T) {
+	a, b, c := session16("a"), session16("b"), session16("c")
+	s := sessionsIn(t, a, b, c)
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "k"}, Granted)
+	base, _ := apply(t, s, Acquire{Session: b, Seq: 99, Key: "base"}, Granted)
+	reader := Spec{Mode: Shared}
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k", Spec: reader}, Queued)
+	apply(t, s, Acquire{Session: b, Seq: 2, Key: "k", Spec: Spec{Mode: Shared, Meta: "m"}, Under: []Token{base.Token}}, Queued)
+	apply(t, s, Acquire{Session: c, Seq: 1, Key: "k", Spec: reader}, Queued)
+	apply(t, s, Acquire{Session: c, Seq: 2, Keys: []string{"k", "l"}, Spec: reader}, Queued)
+	apply(t, s, Acquire{Session: b, Seq: 3, Key: "k", Spec: reader}, Queued)
+	apply(t, s, Acquire{Session: c, Seq: 3, Key: "k"}, Queued)
+	apply(t, s, Acquire{Session: b, Seq: 4, Key: "k", Spec: reader}, Queued)
+	_, events := apply(t, s, Release{Session: a, Token: out.Token}, OK)
+	var granted []uint64
+	for i, e := range events {
+		if e.Kind != EventGranted {
+			continue
+		}
+		granted = append(granted, e.Seq)
+		if want := out.Token + 2 + Token(i); e.Token != want || e.Waiters == 0 {
+			t.Errorf("event %d: token %d, want %d; %d wait", i, e.Token, want, e.Waiters)
+		}
+	}
+	if want := []uint64{1, 2, 1, 2, 3}; !slices.Equal(granted, want) {
+		t.Errorf("granted %v, want %v", granted, want)
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -33,7 +33,7 @@ func setOf(i int) []string {
 }
 
 func costlyCommands(t testing.TB) []costly {
-	const readers = 5000
+	const readers = MaxHolders
 	a, b, c := session16("a"), session16("b"), session16("c")
 	table := func() *State { return sessionsIn(t, a, b, c) }
 	var list []costly
@@ -73,6 +73,16 @@ func costlyCommands(t testing.TB) []costly {
 	apply(t, s, Acquire{Session: c, Seq: 1, Key: "mine"}, Queued)
 	list = append(list, costly{"a writer behind many readers", s, Acquire{Session: a, Seq: 2, Key: "k"}, readers},
 		costly{"a search among many readers", s, Acquire{Session: a, Seq: 2, Key: "k", Under: []Token{out.Token}}, readers})
+
+	s = table()
+	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
+	base, _ := apply(t, s, Acquire{Session: c, Seq: MaxHeld, Key: "base"}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k"}, Granted)
+	for i := range MaxWaiters - 1 {
+		s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Key: "k", Under: []Token{base.Token}})
+	}
+	apply(t, s, Acquire{Session: b, Seq: 2, Key: "mine"}, Queued)
+	list = append(list, costly{"a search for many waiters under a key", s, Acquire{Session: a, Seq: 2, Key: "base", Under: []Token{out.Token}}, 1})
 	return list
 }
 

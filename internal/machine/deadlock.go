@@ -66,6 +66,9 @@ type needs struct {
 	visited  bool     // by cycle
 	hash     uint32   // of the vertex
 
+	r *record // of the vertex's key, or of a key at which the search has met the waiter; nil: look for it
+	i int     // of a waiter with r: its index in the queue
+
 	lacks int // of a waiter: the permits, or places, that anyHolder must free for it
 	gives int // of a grant: the permits, or 1 place, that it frees by its end
 	freed int // of anyHolder: by the holders known to end
@@ -73,15 +76,19 @@ type needs struct {
 
 // search explores the graph of waits from some vertices on.
 type search struct {
-	s     *State
-	found nodes
-	order []*needs            // in which they were found
-	spare []needs             // for the next vertices
-	edges []*needs            // the memory of needs.vertices
-	alone map[string][]int    // by key: the indexes of its waiters that are not shared
-	below []vertex            // grants with waiters under them: see waitedUnder
-	known bool                // below is filled
-	lists map[vertex][]ranked // the waiters of a firstBelow of none: see waitersBelow
+	s      *State
+	found  nodes
+	order  []*needs // in which they were found
+	spare  []needs  // for the next vertices
+	edges  []*needs // the memory of needs.vertices
+	around map[*record]*surroundings
+	below  []vertex // grants with waiters under them: see waitedUnder
+	known  bool     // below is filled
+
+	// Of the waiter looked at last: thousands on end may be one session's, and of one key.
+	owner *session
+	met   *record
+	i     int // in the queue of met
 
 	steps int // taken: no voter applies another command meanwhile
 	limit int // of the steps
@@ -161,12 +168,6 @@ func (d *search) take(n int) bool {
 
 // tooLong reports whether the search has ended without a result.
 func (d *search) tooLong() bool { return d.steps > d.limit }
-
-// queued is a waiter's index in the queue of a key.
-type queued struct {
-	key string
-	i   int
-}
 
 // waitsForEver puts w on trial in the queues of its keys, if w has a lineage. The result
 // is the refusal of a wait that would close a cycle, or of one whose search would be too
@@ -273,10 +274,9 @@ func (s *State) deadlock(limit int, start ...vertex) Outcome {
 
 func (s *State) search(limit int, start ...vertex) *search {
 	d := &search{
-		s:     s,
-		alone: make(map[string][]int),
-		lists: make(map[vertex][]ranked),
-		limit: limit,
+		s:      s,
+		around: make(map[*record]*surroundings),
+		limit:  limit,
 	}
 	d.explore(start)
 	if !d.tooLong() {
@@ -304,10 +304,39 @@ func (d *search) node(v vertex) *needs {
 	return n
 }
 
-// need adds v to the vertices that the vertex at hand needs.
-func (d *search) need(v vertex) {
+// need adds v to the vertices that the vertex at hand needs. r is the record of v's key, or nil.
+func (d *search) need(v vertex, r *record) {
 	d.take(edgeSteps)
-	d.edges = append(d.edges, d.node(v))
+	n := d.node(v)
+	if n.r == nil && v.kind != aWaiter {
+		n.r = r
+	}
+	d.edges = append(d.edges, n)
+}
+
+// needAt adds the waiter at index i of the queue of r.
+func (d *search) needAt(r *record, i int) {
+	v := r.queue[i].vertex(r.key)
+	d.need(v, r)
+	if n := d.edges[len(d.edges)-1]; n.r == nil {
+		n.r, n.i = r, i
+	}
+}
+
+// record returns the record of n's key.
+func (d *search) record(n *needs) *record {
+	if n.r == nil {
+		n.r = d.s.keys.get(n.v.key)
+	}
+	return n.r
+}
+
+// session returns an open session.
+func (d *search) session(id SessionID) *session {
+	if d.owner == nil || d.owner.id != id {
+		d.owner = d.s.sessions.get(id)
+	}
+	return d.owner
 }
 
 // explore finds all vertices that start needs, directly or not.
@@ -320,20 +349,21 @@ func (d *search) explore(start []vertex) {
 		first := len(d.edges)
 		switch n.v.kind {
 		case aWaiter:
-			n.lacks = d.neededByWaiter(n.v)
+			n.lacks = d.neededByWaiter(n)
 		case aGrant:
-			n.gives = d.grant(n.v).gives()
-			d.neededByGrant(n.v)
+			g := d.record(n).grant(n.v.token)
+			n.gives = g.gives()
+			d.neededByGrant(g)
 		case treeHolders:
-			d.treeHoldersOf(n.v)
+			d.treeHoldersOf(n.v, d.record(n))
 		case holdersBelow:
 			d.holdersBelow(n.v)
 		case firstWaiters:
-			d.firstWaiters(n.v)
+			d.firstWaiters(n.v, d.record(n))
 		case firstBelow:
-			d.firstBelow(n.v)
+			d.firstBelow(n.v, d.record(n))
 		default:
-			n.freed = d.holdersOf(n.v.key)
+			n.freed = d.holdersOf(d.record(n))
 		}
 		n.vertices = d.edges[first:len(d.edges):len(d.edges)]
 		n.missing = len(n.vertices)
@@ -408,11 +438,6 @@ func (n *needs) makeRoom(work []*needs) []*needs {
 		n.neededBy = n.neededBy[1:]
 	}
 	return work
-}
-
-func (d *search) grant(v vertex) *grant {
-	r := d.s.keys.get(v.key)
-	return r.grant(v.token)
 }
 
 // vertex returns the vertex for which the waiters behind w wait, at key.

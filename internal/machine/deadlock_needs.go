@@ -14,30 +14,30 @@ func (d *search) endsByItself(g *grant) bool {
 func (g *grant) gives() int { return max(1, int(g.N)) }
 
 // neededByGrant adds the waiters under a grant. The grant needs all of them.
-func (d *search) neededByGrant(v vertex) {
-	g := d.grant(v)
+func (d *search) neededByGrant(g *grant) {
 	if d.endsByItself(g) {
 		return
 	}
 	t := g.lineageToken()
-	if !d.take(edgeSteps * d.s.lineage.count(t)) {
+	n := d.s.lineage.count(t)
+	if !d.take(edgeSteps * n) {
 		return
 	}
+	d.order, d.edges = slices.Grow(d.order, n), slices.Grow(d.edges, n)
 	for _, w := range d.s.lineage.waiters(t) {
-		d.need(vertex{requestID: w.requestID, order: w.order})
+		d.need(vertex{requestID: w.requestID, order: w.order}, nil)
 	}
 }
 
-// holdersOf adds the holders of key, and returns the permits, or places, of those that end
+// holdersOf adds the holders of r's key, and returns the permits, or places, of those that end
 // by themselves.
-func (d *search) holdersOf(key string) (freed int) {
-	r := d.s.keys.get(key)
+func (d *search) holdersOf(r *record) (freed int) {
 	d.take(len(r.holders))
 	for i := range r.holders {
 		if g := &r.holders[i]; d.endsByItself(g) {
 			freed += g.gives()
 		} else {
-			d.need(vertex{token: g.token, key: key, kind: aGrant})
+			d.need(vertex{token: g.token, key: r.key, kind: aGrant}, r)
 		}
 	}
 	return freed
@@ -45,33 +45,48 @@ func (d *search) holdersOf(key string) (freed int) {
 
 // neededByWaiter adds all conflicts of a waiter, at all of its keys, and returns how much
 // the holders of a key must free if not all of them must end.
-func (d *search) neededByWaiter(v vertex) (lacks int) {
-	s, q := d.s, v.requestID
-	owner := s.sessions.get(q.session)
+func (d *search) neededByWaiter(n *needs) (lacks int) {
+	s, q := d.s, n.v.requestID
+	owner := d.session(q.session)
 	if owner.dead() {
 		return 0 // a slice takes it out of its queues
 	}
-	w := &waiter{requestID: q, order: v.order} // enough for find; all queues agree on the order
+	if n.r != nil && !n.r.queue[n.i].set {
+		return d.neededAt(n.r, n.i, owner.client)
+	}
+	w := &waiter{requestID: q, order: n.v.order} // enough for find; all queues agree on the order
 	for _, key := range s.keysOf(owner, q.seq, owner.index.requests.at(q.seq)) {
 		if d.tooLong() {
 			break
 		}
-		r := s.keys.get(key)
-		i := r.find(w)
-		w = &r.queue[i]
-		d.take(1)
-		d.needHolders(key, r, w, owner.client)
-		lacks = r.lackedBy(w)
-		if s.keys.trees > 0 {
-			d.needTreeHolders(key, w)
+		if d.met == nil || d.met.key != key {
+			d.met = s.keys.get(key)
 		}
-		if w.upgrade != 0 {
-			continue
+		// The waiters under a grant come in the order of the queue.
+		if d.i++; d.i >= len(d.met.queue) || d.met.queue[d.i].requestID != q {
+			d.i = d.met.find(w)
 		}
-		lacks = max(lacks, d.needWaiters(key, r, i))
-		if s.keys.trees > 0 {
-			d.needTreeWaiters(key, w)
-		}
+		lacks = d.neededAt(d.met, d.i, owner.client)
+	}
+	return lacks
+}
+
+// neededAt is neededByWaiter of the waiter at index i of the queue of r, at this key.
+func (d *search) neededAt(r *record, i int, client string) (lacks int) {
+	w := &r.queue[i]
+	d.take(1)
+	d.needHolders(r, w, client)
+	lacks = r.lackedBy(w)
+	trees := d.s.keys.trees > 0
+	if trees {
+		d.needTreeHolders(d.surroundingsOf(r), w)
+	}
+	if w.upgrade != 0 {
+		return lacks
+	}
+	lacks = max(lacks, d.needWaiters(r, i))
+	if trees {
+		d.needTreeWaiters(d.surroundingsOf(r), w)
 	}
 	return lacks
 }
@@ -85,27 +100,27 @@ func (r *record) lackedBy(w *waiter) int {
 	return int(r.permits) + int(w.N) - int(r.capacity)
 }
 
-// needHolders adds the holders of key in conflict with w, as a single vertex if possible.
-func (d *search) needHolders(key string, r *record, w *waiter, client string) {
+// needHolders adds the holders of r's key in conflict with w, as a single vertex if possible.
+func (d *search) needHolders(r *record, w *waiter, client string) {
 	switch {
 	case !r.heldAgainst(w, client):
 		return
 	case w.Mode == r.holders[0].Mode && w.Mode != Exclusive:
-		d.need(vertex{key: key, kind: anyHolder}) // there are too many
+		d.need(vertex{key: r.key, kind: anyHolder}, r) // there are too many
 		return
 	case w.upgrade == 0 && !r.ghostOf(client):
-		d.need(vertex{key: key, kind: allHolders})
+		d.need(vertex{key: r.key, kind: allHolders}, r)
 		return
 	}
 	d.take(len(r.holders))
 	for i := range r.holders {
 		if g := &r.holders[i]; g.token != w.upgrade && !g.waivedBy(w, client) && !d.endsByItself(g) {
-			d.need(vertex{token: g.token, key: key, kind: aGrant})
+			d.need(vertex{token: g.token, key: r.key, kind: aGrant}, r)
 		}
 	}
 }
 
-// needWaiters adds waiters in conflict with the waiter at index i of key's queue, from
+// needWaiters adds waiters in conflict with the waiter at index i of the queue of r, from
 // before that index. The last waiter that is not shared, and the shared waiters behind, are
 // enough: the rest conflict with that last waiter too. Waiters of dead sessions are left
 // out: they leave without waiting for the rest.
@@ -115,7 +130,7 @@ func (d *search) needHolders(key string, r *record, w *waiter, client string) {
 // in their place: a queue of thousands is a few vertices. The result is how much the holders
 // must free for the waiters passed over. Not all plain waiters are passed over, but those up
 // to the first waiter with a lineage: otherwise thousands would pass over thousands.
-func (d *search) needWaiters(key string, r *record, i int) (lacks int) {
+func (d *search) needWaiters(r *record, i int) (lacks int) {
 	w := &r.queue[i]
 	plain := d.s.keys.trees == 0 && r.ghosts == 0
 	all := false
@@ -123,12 +138,12 @@ func (d *search) needWaiters(key string, r *record, i int) (lacks int) {
 		if w.Mode == Shared {
 			// Not each shared waiter by itself: each would pass over all waiters
 			// before.
-			if i = d.lastAlone(key, r, i); i < 0 {
+			if i = d.lastAlone(r, i); i < 0 {
 				break
 			}
 		}
 		v := &r.queue[i]
-		if d.s.sessions.get(v.session).dead() {
+		if d.session(v.session).dead() {
 			continue
 		}
 		if plain && w.Mode != Shared && !v.set && v.upgrade == 0 && len(v.under) == 0 {
@@ -141,42 +156,37 @@ func (d *search) needWaiters(key string, r *record, i int) (lacks int) {
 			}
 			continue
 		}
-		d.needAt(key, r, i)
+		d.needAt(r, i)
 		plain = false
 		if v.Mode != Shared {
 			break
 		}
 	}
 	if all {
-		d.need(vertex{key: key, kind: allHolders})
+		d.need(vertex{key: r.key, kind: allHolders}, r)
 	}
 	if lacks > 0 {
-		d.need(vertex{key: key, kind: anyHolder})
+		d.need(vertex{key: r.key, kind: anyHolder}, r)
 	}
 	return lacks
 }
 
-// needAt adds the waiter at index i of key's queue.
-func (d *search) needAt(key string, r *record, i int) {
-	d.need(r.queue[i].vertex(key))
-}
-
-// lastAlone returns the index of the last waiter in key's queue, up to index i, that
+// lastAlone returns the index of the last waiter in the queue of r, up to index i, that
 // is not shared and not of a dead session; -1 if there is none.
-func (d *search) lastAlone(key string, r *record, i int) int {
-	alone, ok := d.alone[key]
-	if !ok {
+func (d *search) lastAlone(r *record, i int) int {
+	x := d.surroundingsOf(r)
+	if !x.aloneKnown {
+		x.aloneKnown = true
 		d.take(len(r.queue))
 		for j := range r.queue {
-			if r.queue[j].Mode != Shared && !d.s.sessions.get(r.queue[j].session).dead() {
-				alone = append(alone, j)
+			if r.queue[j].Mode != Shared && !d.session(r.queue[j].session).dead() {
+				x.alone = append(x.alone, j)
 			}
 		}
-		d.alone[key] = alone
 	}
-	n, _ := slices.BinarySearch(alone, i+1)
+	n, _ := slices.BinarySearch(x.alone, i+1)
 	if n == 0 {
 		return -1
 	}
-	return alone[n-1]
+	return x.alone[n-1]
 }

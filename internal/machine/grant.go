@@ -53,7 +53,7 @@ func (s *State) giveKeys(owner *session, w *waiter, keys []string, waited bool) 
 		s.sets.set(w.requestID, slices.Clone(keys))
 	}
 	if g.mark(markUnseen, true); g.pends() {
-		x.addPending(w.seq)
+		x.requests.pend(w.seq, true)
 	}
 	return s.grantedOutcome(owner, w.seq, at)
 }
@@ -176,7 +176,7 @@ func (s *State) setFlag(owner *session, seq uint64, f func(*grant)) {
 	for _, key := range s.keysOf(owner, seq, at) {
 		s.keys.edit(key, func(r *record) { f(r.grant(at.token)) })
 	}
-	owner.index.addPending(seq)
+	owner.index.requests.pend(seq, true)
 }
 
 // touchGrant notes a change of a grant, at all of its keys.
@@ -203,6 +203,9 @@ func (s *State) tellContended(key string, by Token) {
 
 func (s *State) tellContendedAt(key string, treesOnly bool, by Token) {
 	r := s.keys.get(key)
+	if n := len(r.holders); n > 16 && !r.holders[0].is(markContended) {
+		s.step.events = slices.Grow(s.step.events, n)
+	}
 	for i := range r.holders {
 		g := &r.holders[i]
 		if g.is(markContended) || g.ghost != nil || g.token == by || treesOnly && !g.Tree {

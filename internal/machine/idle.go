@@ -78,12 +78,13 @@ func (s *State) makeIdle(key string, r *record) {
 
 // forgetKey drops an idle key, or only the fading value of a key with a set capacity.
 func (s *State) forgetKey(key string) {
-	if s.keys.get(key).fixed {
+	r := s.keys.get(key)
+	if r.fixed {
 		s.forgetValue(key)
 		return
 	}
-	s.forgotten = max(s.forgotten, s.keys.get(key).last)
-	s.keys.drop(key)
+	s.forgotten = max(s.forgotten, r.last)
+	s.keys.dropRecord(r)
 }
 
 // grantedSince returns Granted if key was not granted after token, and otherwise

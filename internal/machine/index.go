@@ -11,10 +11,9 @@ import (
 type index struct {
 	id       SessionID // of the session
 	requests requests
-	former   map[Token]uint64    // first tokens of grants, and those before the last upgrade, to their seqs
-	pending  map[uint64]struct{} // requests with something to tell the client: see State.Pending
-	enlisted map[uint64]string   // callers, by the seqs of their Enlists, to their groups; nil without any
-	held     int                 // keys of its grants
+	former   map[Token]uint64  // first tokens of grants, and those before the last upgrade, to their seqs
+	enlisted map[uint64]string // callers, by the seqs of their Enlists, to their groups; nil without any
+	held     int               // keys of its grants
 	waits    int
 	unseen   int // remembered outcomes: waiters, unseen grants, answers
 	details  int // bytes by which the answers tell of other clients
@@ -68,14 +67,6 @@ func (x *index) dequeued(seq uint64, w weight) {
 	x.weigh(w, -1)
 	x.wait(-1)
 	x.unseen--
-}
-
-// addPending notes a request about which an event told the client something.
-func (x *index) addPending(seq uint64) {
-	if x.pending == nil {
-		x.pending = make(map[uint64]struct{})
-	}
-	x.pending[seq] = struct{}{}
 }
 
 // enlist notes that the Enlist of seq made a caller of a group.
@@ -192,7 +183,7 @@ func (s *State) deriveAnswers() error {
 			return err
 		}
 		if a.late {
-			x.addPending(q.seq)
+			x.requests.pendLast()
 		}
 		if x.details += a.details(); x.details > MaxDetails {
 			return broken(10, "the answers of session %x tell of more than %d bytes of others", q.session, MaxDetails)
@@ -270,7 +261,7 @@ func (s *State) deriveGrant(key string, g *grant) (*index, error) {
 		return nil, err
 	}
 	if g.pends() {
-		x.addPending(g.seq)
+		x.requests.pendLast()
 	}
 	keys := 1
 	if g.is(markSet) {
@@ -372,8 +363,8 @@ func (x *index) diff(want *index) string {
 		return fmt.Sprintf("requests %v, derived %v", x.requests.list, want.requests.list)
 	case !maps.Equal(x.former, want.former):
 		return fmt.Sprintf("former tokens %v, derived %v", x.former, want.former)
-	case !maps.Equal(x.pending, want.pending):
-		return fmt.Sprintf("pending %v, derived %v", x.pending, want.pending)
+	case !slices.Equal(x.requests.pendingSeqs(), want.requests.pendingSeqs()):
+		return fmt.Sprintf("pending %v, derived %v", x.requests.pendingSeqs(), want.requests.pendingSeqs())
 	case !maps.Equal(x.enlisted, want.enlisted):
 		return fmt.Sprintf("callers %v, derived %v", x.enlisted, want.enlisted)
 	case x.held != want.held:

@@ -138,6 +138,8 @@ func (t *keyTable) edit(key string, f func(r *record)) *record {
 func (t *keyTable) editRecord(key string, r *record, f func(r *record)) *record {
 	if r.epoch != t.epoch {
 		r = t.clone(key, r)
+	} else if len(key) >= longKey {
+		t.note(key, tagOf(key), r)
 	}
 	before := r.part()
 	if r.extra != &noExtra {
@@ -174,10 +176,13 @@ func (t *keyTable) use(key string) *record {
 }
 
 // drop removes key's record.
-func (t *keyTable) drop(key string) {
-	before := t.get(key).part()
-	t.del(key)
-	t.replace(key, &before, &part{})
+func (t *keyTable) drop(key string) { t.dropRecord(t.get(key)) }
+
+// dropRecord is drop with the record at hand.
+func (t *keyTable) dropRecord(r *record) {
+	before := r.part()
+	t.del(r.key)
+	t.replace(r.key, &before, &part{})
 }
 
 // clone replaces key's record by a copy that belongs to no image.

@@ -58,6 +58,10 @@ const (
 	MaxCapacities = 1 << 16  // set capacities, of keys in use and idle keys
 )
 
+// TreeShare divides MaxKeys, MaxKeyBytes and MaxLevels for an Acquire of several trees: a tree
+// costs twice as much as a key, since it meets the keys above and below.
+const TreeShare = 2
+
 // MaxHeldBytes bounds the bytes of the keys, metas and lineages of a session's grants and
 // waiters.
 const MaxHeldBytes = 32 << 20

@@ -58,7 +58,10 @@ func (l lineage) waiters(t Token) []orderedWaiter {
 		list = append(list, orderedWaiter{q, order})
 	}
 	slices.SortFunc(list, func(a, b orderedWaiter) int {
-		return cmp.Or(cmp.Compare(a.order, b.order), compareRequests(a.requestID, b.requestID))
+		if a.order != b.order {
+			return cmp.Compare(a.order, b.order)
+		}
+		return compareRequests(a.requestID, b.requestID)
 	})
 	return list
 }

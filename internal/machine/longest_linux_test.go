@@ -21,11 +21,11 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// deep returns n keys of as many levels and bytes in all as a set may have.
-func deep(i, n int) (keys []string) {
+// deep returns n keys of as many levels and bytes in all as a set may have, divided by share.
+func deep(i, n, share int) (keys []string) {
 	for j := range n {
-		key := fmt.Sprintf("%02d/%04d%s", i, j, strings.Repeat("/a", MaxLevels/n-1))
-		keys = append(keys, key+strings.Repeat("a", MaxKeyBytes/n-len(key)))
+		key := fmt.Sprintf("%02d/%04d%s", i, j, strings.Repeat("/a", MaxLevels/share/n-1))
+		keys = append(keys, key+strings.Repeat("a", MaxKeyBytes/share/n-len(key)))
 	}
 	return keys
 }
@@ -40,27 +40,27 @@ func treeCommands(t testing.TB) []costly {
 		}
 		return s
 	}
-	tree := Spec{Tree: true}
+	tree, trees := Spec{Tree: true}, MaxKeys/TreeShare
 	var list []costly
 	add := func(name string, s *State, c Command, work int) { list = append(list, costly{name, s, c, work}) }
 
 	s := table()
-	add("a set of deep keys", s, Acquire{Session: a, Seq: 1, Keys: deep(0, MaxKeys)}, MaxKeys)
+	add("a set of deep keys", s, Acquire{Session: a, Seq: 1, Keys: deep(0, MaxKeys, 1)}, MaxKeys)
 	s = table()
-	add("a set of deep trees", s, Acquire{Session: a, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, MaxKeys)
+	add("a set of deep trees", s, Acquire{Session: a, Seq: 1, Keys: deep(0, trees, TreeShare), Spec: tree}, trees)
 	s = table()
 	apply(t, s, Acquire{Session: c, Seq: 1, Key: "other", Spec: tree}, Granted)
-	add("a set of deep keys beside a tree", s, Acquire{Session: a, Seq: 1, Keys: deep(0, MaxKeys)}, MaxKeys)
+	add("a set of deep keys beside a tree", s, Acquire{Session: a, Seq: 1, Keys: deep(0, MaxKeys, 1)}, MaxKeys)
 	s = table()
-	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, Granted)
-	apply(t, s, Acquire{Session: b, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, Queued)
-	add("the release of a set of deep trees", s, Release{Session: a, Token: out.Token}, MaxKeys)
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Keys: deep(0, trees, TreeShare), Spec: tree}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Keys: deep(0, trees, TreeShare), Spec: tree}, Queued)
+	add("the release of a set of deep trees", s, Release{Session: a, Token: out.Token}, trees)
 	s = table()
 	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "mine"}, Granted)
-	apply(t, s, Acquire{Session: c, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, Granted)
-	apply(t, s, Acquire{Session: b, Seq: 1, Keys: deep(0, MaxKeys), Spec: tree}, Queued)
+	apply(t, s, Acquire{Session: c, Seq: 1, Keys: deep(0, trees, TreeShare), Spec: tree}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Keys: deep(0, trees, TreeShare), Spec: tree}, Queued)
 	apply(t, s, Acquire{Session: b, Seq: 2, Key: "mine"}, Queued)
-	add("a search for a set of deep trees", s, Acquire{Session: a, Seq: 2, Keys: deep(0, MaxKeys), Spec: tree, Under: []Token{out.Token}}, MaxKeys)
+	add("a search for a set of deep trees", s, Acquire{Session: a, Seq: 2, Keys: deep(0, trees, TreeShare), Spec: tree, Under: []Token{out.Token}}, trees)
 
 	// Thousands of waiters below a key, and of a tree's.
 	s = table()
@@ -120,6 +120,7 @@ func BenchmarkLongestApply(b *testing.B) {
 					b.StopTimer()
 					again := makers[m](b)[i]
 					cost = again.s.Cost(again.c)
+					runtime.GC() // otherwise the command pays for the garbage of the table's making
 					b.StartTimer()
 					start := cpu(b)
 					again.s.Apply(again.c)

@@ -48,7 +48,7 @@ func (s *State) noteSeen(o *session, seq uint64) bool {
 	case granted:
 		r := s.keys.edit(at.key, func(r *record) { r.grant(at.token).mark(markUnseen, false) })
 		if !r.grant(at.token).pends() {
-			delete(o.index.pending, seq)
+			o.index.requests.pend(seq, false)
 		}
 		at.phase = seen
 		o.index.requests.set(seq, at)
@@ -130,7 +130,7 @@ func (s *State) remember(o *session, seq uint64, a *answer) Outcome {
 	o.index.requests.set(seq, location{key: a.key, phase: answered})
 	o.index.unseen++
 	if a.late {
-		o.index.addPending(seq)
+		o.index.requests.pend(seq, true)
 	}
 	return out
 }
@@ -152,6 +152,5 @@ func (s *State) forgetAnswer(o *session, seq uint64) {
 	o.index.details -= s.answers.get(q).details()
 	s.answers.del(q)
 	o.index.requests.remove(seq)
-	delete(o.index.pending, seq)
 	o.index.unseen--
 }

@@ -103,6 +103,26 @@ func (o *ordered) from(first, prefix string) iter.Seq[string] {
 	}
 }
 
+// under yields the strings below p: see isBelow. It is from without the memory of p and a
+// slash, which a set of a thousand keys would take thousands of times.
+func (o *ordered) under(p string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if len(o.chunks) == 0 {
+			return
+		}
+		i := sort.Search(len(o.chunks), func(i int) bool { return compareBelow(o.chunks[i][0], p) > 0 })
+		i = max(i-1, 0)
+		at, _ := slices.BinarySearchFunc(o.chunks[i], p, compareBelow)
+		for ; i < len(o.chunks); i, at = i+1, 0 {
+			for _, k := range o.chunks[i][at:] {
+				if look(1); !isBelow(k, p) || !yield(k) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // StringSet is a set of strings in ascending order, for other packages. The zero value is
 // an empty set.
 type StringSet struct{ o ordered }

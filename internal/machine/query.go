@@ -1,9 +1,6 @@
 package machine
 
-import (
-	"maps"
-	"slices"
-)
+import ()
 
 // The questions of readers. None of them changes the table.
 
@@ -170,7 +167,7 @@ func (s *State) Pends(id SessionID) int {
 	case o.dead():
 		return 1
 	}
-	return len(o.index.pending) + len(o.index.enlisted)
+	return o.index.requests.pending + len(o.index.enlisted)
 }
 
 // Pending returns, in the order of their seqs, the events to repeat to a client
@@ -188,11 +185,11 @@ func (s *State) Pending(id SessionID) []Event {
 		return []Event{{Kind: EventEnding, Session: id, Reason: o.ending}}
 	case o.revoked:
 		return []Event{revokedEvent(id)} // nothing else matters to the client
-	case len(o.index.pending)+len(o.index.enlisted) == 0:
+	case o.index.requests.pending+len(o.index.enlisted) == 0:
 		return nil
 	}
-	events := make([]Event, 0, len(o.index.pending)+len(o.index.enlisted))
-	for _, seq := range slices.Sorted(maps.Keys(o.index.pending)) {
+	events := make([]Event, 0, o.index.requests.pending+len(o.index.enlisted))
+	for _, seq := range o.index.requests.pendingSeqs() {
 		at := o.index.requests.at(seq)
 		if at.phase == answered {
 			a := s.answers.get(requestID{id, seq})

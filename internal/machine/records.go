@@ -16,6 +16,41 @@ type recordTable struct {
 	epoch  uint64
 	n      int
 	shards [shardCount][shardParts]*recordShard // nil: without records
+	recent *recent                              // nil: empty
+}
+
+// recent is the records of long keys that were changed last, by their tags: a command for a
+// thousand such keys looks each up a dozen times, and the hash that divides keys among shards
+// takes a nanosecond for each byte. Reads do not change it, since many may read at once.
+type recent [4096]struct {
+	tag uint32
+	r   *record
+}
+
+// longKey is the number of bytes of a key that is worth a place among the recent ones.
+const longKey = 48
+
+// find returns the record of a long key, nil if it is not among the recent ones.
+func (m *recent) find(key string, tag uint32) *record {
+	if m == nil || len(key) < longKey {
+		return nil
+	}
+	if e := &m[tag%uint32(len(m))]; e.r != nil && e.tag == tag && e.r.key == key {
+		return e.r
+	}
+	return nil
+}
+
+// note makes r, nil for none, the recent record of a tag.
+func (t *recordTable) note(key string, tag uint32, r *record) {
+	if len(key) < longKey {
+		return
+	}
+	if t.recent == nil {
+		t.recent = new(recent)
+	}
+	e := &t.recent[tag%uint32(len(t.recent))]
+	e.tag, e.r = tag, r
 }
 
 // shardParts is the number of parts of a shard. It is not a part of the image's format.
@@ -36,6 +71,7 @@ const smallShard = 16
 // freeze returns a copy for an image: see table.freeze.
 func (t *recordTable) freeze() recordTable {
 	frozen := *t
+	frozen.recent = nil
 	t.epoch++
 	return frozen
 }
@@ -49,12 +85,18 @@ func (t *recordTable) at(key string, tag uint32) **recordShard {
 }
 
 // get returns key's record, nil if there is none.
-func (t *recordTable) get(key string) *record { return t.getIn(hashKey(key), key) }
-
-// getIn is get of a key whose shard is known.
-func (t *recordTable) getIn(shard uint8, key string) *record {
-	look(1)
+func (t *recordTable) get(key string) *record {
 	tag := tagOf(key)
+	if r := t.recent.find(key, tag); r != nil {
+		look(1)
+		return r
+	}
+	return t.getIn(hashKey(key), tag, key)
+}
+
+// getIn is get of a key whose shard and tag are known.
+func (t *recordTable) getIn(shard uint8, tag uint32, key string) *record {
+	look(1)
 	sh := t.shards[shard][tag%shardParts]
 	if sh == nil {
 		return nil
@@ -72,10 +114,12 @@ func (t *recordTable) set(key string, r *record) {
 	if at := sh.find(key, tag); at >= 0 {
 		r.key = sh.list[at].key // the same string, for one copy in memory
 		sh.list[at] = r
+		t.note(key, tag, r)
 		return
 	}
 	r.key = key
 	sh.add(r, tag)
+	t.note(key, tag, r)
 	t.n++
 }
 
@@ -85,6 +129,9 @@ func (t *recordTable) del(key string) {
 	if at := sh.find(key, tag); at >= 0 {
 		sh.remove(at)
 		t.n--
+	}
+	if t.recent.find(key, tag) != nil {
+		t.note(key, tag, nil)
 	}
 }
 

@@ -96,5 +96,4 @@ func (x *index) drop(seq uint64, at location, g *grant, keys []string) {
 	delete(x.former, g.first)
 	x.requests.remove(seq)
 	x.held -= len(keys)
-	delete(x.pending, seq)
 }

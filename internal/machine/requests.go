@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"iter"
 	"math/bits"
+	"slices"
 )
 
 // requests is a session's requests, found by seq and, if granted, by token. Not two maps:
@@ -14,6 +15,7 @@ type requests struct {
 	free    []uint32 // places in list without a request
 	bySeq   places32
 	byToken places32
+	pending int // requests that pend
 }
 
 // smallRequests is the number of requests whose memory is used again once there are none.
@@ -31,7 +33,8 @@ const (
 	setBit    = 1 << 63
 	phaseAt   = 61
 	phaseMask = 3
-	tokenMask = 1<<phaseAt - 1
+	pendsBit  = 1 << 60 // there is something to tell the client: see State.Pending
+	tokenMask = pendsBit - 1
 )
 
 func (r *request) location() location {
@@ -80,17 +83,19 @@ func (r *requests) find(seq uint64) int64 {
 	return r.bySeq.find(mix(seq), func(i uint32) bool { return r.list[i].seq == seq })
 }
 
-// set puts the request of seq at a location, or moves the request there.
-func (r *requests) set(seq uint64, at location) {
+// set puts the request of seq at a location, or moves the request there. The result is its
+// place in the list.
+func (r *requests) set(seq uint64, at location) int {
 	if i := r.find(seq); i >= 0 {
 		e := &r.list[i]
+		pends := e.token & pendsBit
 		if Token(e.token&tokenMask) != at.token {
 			r.forgetToken(uint32(i))
 			e.token = pack(at)
 			r.noteToken(uint32(i))
 		}
-		e.token, e.key = pack(at), at.key
-		return
+		e.token, e.key = pack(at)|pends, at.key
+		return int(i)
 	}
 	var i uint32
 	if n := len(r.free); n > 0 {
@@ -102,6 +107,46 @@ func (r *requests) set(seq uint64, at location) {
 	r.list[i] = request{seq: seq, token: pack(at), key: at.key}
 	r.bySeq.add(i, mix(seq), r.seqHash)
 	r.noteToken(i)
+	return int(i)
+}
+
+// pend notes whether there is something to tell the client about the request of seq.
+func (r *requests) pend(seq uint64, pends bool) {
+	if i := r.find(seq); i >= 0 {
+		r.pendAt(int(i), pends)
+	}
+}
+
+// pendLast is pend of the request appended last.
+func (r *requests) pendLast() { r.pendAt(len(r.list)-1, true) }
+
+func (r *requests) pendAt(i int, pends bool) {
+	switch e := &r.list[i]; {
+	case pends == e.pends():
+	case pends:
+		e.token |= pendsBit
+		r.pending++
+	default:
+		e.token &^= pendsBit
+		r.pending--
+	}
+}
+
+func (r *request) pends() bool { return r.token&pendsBit != 0 }
+
+// pendingSeqs returns the seqs of the requests that pend, in order.
+func (r *requests) pendingSeqs() []uint64 {
+	if r.pending == 0 {
+		return nil
+	}
+	seqs := make([]uint64, 0, r.pending)
+	for i := range r.list {
+		if r.list[i].pends() {
+			seqs = append(seqs, r.list[i].seq)
+		}
+	}
+	slices.Sort(seqs)
+	return seqs
 }
 
 // append adds a request, to be found after the next call of build: a restored table has a
@@ -137,6 +182,7 @@ func (r *requests) remove(seq uint64) {
 	if i < 0 {
 		return
 	}
+	r.pendAt(int(i), false)
 	r.forgetToken(uint32(i))
 	r.bySeq.remove(uint32(i), mix(seq), r.seqHash)
 	r.list[i] = request{}
@@ -179,13 +225,16 @@ func (r *requests) all() iter.Seq2[uint64, location] {
 // found reports whether each request is found by its seq and by its token, and nothing else
 // is: for Check.
 func (r *requests) found() bool {
-	n, granted := 0, 0
+	n, granted, pending := 0, 0, 0
 	for i := range r.list {
 		e := &r.list[i]
 		if e.seq == 0 {
 			continue
 		}
 		n++
+		if e.pends() {
+			pending++
+		}
 		if r.find(e.seq) != int64(i) {
 			return false
 		}
@@ -196,7 +245,7 @@ func (r *requests) found() bool {
 			}
 		}
 	}
-	return n == r.bySeq.n && granted == r.byToken.n && n+len(r.free) == len(r.list)
+	return n == r.bySeq.n && granted == r.byToken.n && pending == r.pending && n+len(r.free) == len(r.list)
 }
 
 // places32 is a hash table of numbers, each stored as one above itself; 0 is an empty place.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"iter"
 	"math/bits"
 	"strings"
@@ -40,11 +41,26 @@ func (t *keyTable) recordsAbove(key string) iter.Seq2[string, *record] {
 		}
 		for n--; n >= 0; n-- {
 			p := key[:ends[n]]
-			if r := t.getIn(shards[n], p); r != nil && !yield(p, r) {
+			if r := t.getIn(shards[n], tagOf(p), p); r != nil && !yield(p, r) {
 				return
 			}
 		}
 	}
+}
+
+// compareBelow compares k with the least key that may be below p: p and a slash.
+func compareBelow(k, p string) int {
+	n := len(p)
+	if len(k) <= n {
+		return cmp.Or(strings.Compare(k, p), -1)
+	}
+	switch c := strings.Compare(k[:n], p); {
+	case c != 0:
+		return c
+	case k[n] != '/':
+		return cmp.Compare(k[n], '/')
+	}
+	return cmp.Compare(len(k), n+1)
 }
 
 func isBelowAnother(key string) bool { return strings.LastIndexByte(key, '/') > 0 }
@@ -77,7 +93,7 @@ func (t *keyTable) waitedForAbove(key string) bool {
 // keysBelow yields the keys below key in one of the sets. The sets must not change
 // meanwhile.
 func (t *keyTable) keysBelow(key string, set keySets) iter.Seq[string] {
-	return t.below[bits.TrailingZeros8(uint8(set))].from(key+"/", key+"/")
+	return t.below[bits.TrailingZeros8(uint8(set))].under(key)
 }
 
 // waitedForBelow reports whether a key below key has a waiter.
