@@ -40,6 +40,12 @@ func TestMain(m *testing.M) {
 		burn(d)
 		return
 	}
+	if join := os.Getenv(envNoisy); join != "" {
+		if err := noisyMember(join, os.Stdin, os.Stdout); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" { // benchmarks need no bubble
 		runtime.GOMAXPROCS(1)
