@@ -4,8 +4,8 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -183,15 +183,58 @@ func (w *town) mendNetOf(s *site) {
 	}
 }
 
-// uncovered draws a triple that has not been seen.
-func uncovered(r *rand.Rand, seen map[triple]int) (triple, bool) {
-	list, err := states()
-	if err != nil {
-		return triple{}, false
+// An aimer names the state that an aimed phase shall bring about, by a random number; ok is
+// false if there is none.
+type aimer func(x uint64) (t triple, ok bool)
+
+// noAim stands in a plan for a state where the aimer had none.
+const noAim = "none"
+
+// aimless aims at nothing.
+func aimless(uint64) (triple, bool) { return triple{}, false }
+
+// uncovered aims at the states that have not been seen.
+func uncovered(seen map[triple]int) aimer {
+	return func(x uint64) (triple, bool) {
+		list, err := states()
+		if err != nil {
+			return triple{}, false
+		}
+		list = slices.DeleteFunc(list, func(t triple) bool { return seen[t] > 0 })
+		if len(list) == 0 {
+			return triple{}, false
+		}
+		return list[x%uint64(len(list))], true
 	}
-	list = slices.DeleteFunc(list, func(t triple) bool { return seen[t] > 0 })
-	if len(list) == 0 {
-		return triple{}, false
+}
+
+// inOrder aims at the states of a list, one after the other.
+func inOrder(aims []string) (aimer, error) {
+	for _, text := range aims {
+		if _, err := parseTriple(text); err != nil && text != noAim {
+			return nil, err
+		}
 	}
-	return list[r.IntN(len(list))], true
+	return func(uint64) (triple, bool) {
+		if len(aims) == 0 {
+			return triple{}, false
+		}
+		t, err := parseTriple(aims[0])
+		aims = aims[1:]
+		return t, err == nil
+	}, nil
+}
+
+// parsePlan reads WARDMOTE_SIM_PLAN: the number of phases, and the states aimed at. Without
+// the variable the run has the usual number, and is aimed at nothing.
+func parsePlan(text string, usual int) (n int, aims aimer, err error) {
+	if text == "" {
+		return usual, aimless, nil
+	}
+	parts := strings.Split(text, ",")
+	if n, err = strconv.Atoi(parts[0]); err != nil || n < 1 {
+		return 0, nil, fmt.Errorf("WARDMOTE_SIM_PLAN is %q, and must begin with a number of phases", text)
+	}
+	aims, err = inOrder(parts[1:])
+	return n, aims, err
 }

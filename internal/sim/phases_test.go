@@ -54,34 +54,39 @@ func (a *act) leader() *site {
 }
 
 // quorum reports whether the voters bear the loss of the site for good: in memory a lost
-// majority brings nothing back.
+// majority brings nothing back. A voter that has ended counts until the leader has replaced
+// it, and gossip has forgotten it by then: so each voter's own configuration is asked.
 func (a *act) quorum(s *site) bool {
 	if a.w.shape.dir != noDir || a.w.shape.complete {
 		return true
 	}
-	voters, whole := 0, 0
-	leader := a.leader()
-	if leader == nil || a.w.isFrozen(leader) || a.w.isFrozen(s) {
+	if leader := a.leader(); leader == nil || a.w.isFrozen(leader) || a.w.isFrozen(s) {
 		return false
 	}
-	for _, m := range a.w.running(leader).node.Members() {
-		if !m.Voter {
+	whole := make(map[string]bool) // by raft ID: it votes without s
+	var sets [][]string
+	for _, o := range a.w.sites {
+		p := a.w.running(o)
+		if p == nil || p.failed || a.w.netOf(o) != netWhole {
 			continue
 		}
-		voters++
-		for _, o := range a.w.sites {
-			p := a.w.running(o)
-			if p == nil || p.failed || a.w.netOf(o) != netWhole {
-				continue
-			}
-			for _, self := range p.node.Members() {
-				if self.Self && self.Voter && self.Name == m.Name && self.Boot == m.Boot && o != s {
-					whole++
-				}
-			}
+		if r := p.node.Report().Raft; r != nil && r.Votes {
+			whole[r.ID] = o != s
+			sets = append(sets, r.Voters)
 		}
 	}
-	return whole > voters/2 && voters >= min(3, a.w.shape.members)
+	for _, set := range sets {
+		n := 0
+		for _, id := range set {
+			if whole[id] {
+				n++
+			}
+		}
+		if n <= len(set)/2 || len(set) < min(3, a.w.shape.members) {
+			return false
+		}
+	}
+	return len(sets) > 0
 }
 
 // mayKill returns s if its process may be killed, after the cluster has had time to mend;

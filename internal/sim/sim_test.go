@@ -20,16 +20,29 @@ func seed() uint64 {
 // phasesOf is the number of phases of a run.
 const phasesOf = 24
 
-// TestSeed plays one seed.
-func TestSeed(t *testing.T) {
+// seedPlan draws the plan of WARDMOTE_SEED and WARDMOTE_SIM_PLAN, or a short one of a random
+// seed.
+func seedPlan() (plan, error) {
 	n := phasesOf
 	if os.Getenv("WARDMOTE_SEED") == "" {
 		n = 4
 	}
-	s := seed()
-	t.Log(replay(s, n))
+	n, aims, err := parsePlan(os.Getenv("WARDMOTE_SIM_PLAN"), n)
+	if err != nil {
+		return plan{}, err
+	}
+	return drawPlan(seed(), n, aims), nil
+}
+
+// TestSeed plays one seed.
+func TestSeed(t *testing.T) {
+	p, err := seedPlan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(p.replay())
 	began := time.Now()
-	res := play(t, drawPlan(s, n, nil))
+	res := play(t, p)
 	t.Logf("%v\n%v under faults, %d grants, %d faults, %d triples, %d undecided, %d ops, in %v", res.plan, res.under, res.grants, res.faults, len(res.coverage), res.undecided, len(res.history.Ops), time.Since(began))
 	if len(res.violations) > 0 {
 		describe(t, res)
@@ -49,7 +62,8 @@ func TestSim(t *testing.T) {
 	seen := make(map[triple]int)
 	for s := seed(); time.Since(began) < d; s++ {
 		t.Run(strconv.FormatUint(s, 10), func(t *testing.T) {
-			res := play(t, drawPlan(s, phasesOf, seen))
+			p := drawPlan(s, phasesOf, uncovered(seen))
+			res := play(t, p)
 			for x, n := range res.coverage {
 				seen[x] += n
 			}
@@ -57,7 +71,7 @@ func TestSim(t *testing.T) {
 			grants, faults, undecided = grants+res.grants, faults+res.faults, undecided+res.undecided
 			if len(res.violations) > 0 {
 				bad++
-				t.Log(replay(s, phasesOf))
+				t.Log(p.replay())
 				if d, err := time.ParseDuration(os.Getenv("WARDMOTE_SIM_LESS")); err == nil {
 					res = minimise(t, res, d)
 				}

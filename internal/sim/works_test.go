@@ -14,17 +14,22 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// occupy starts the callers of a process: programs that use every part of the library.
+// occupy starts the callers of a process: programs that use every part of the library. A
+// light town has one of the four callers, and no other difference.
 func (w *town) occupy(p *process) {
 	r := rand.New(rand.NewPCG(w.shape.seed, uint64(p.site.i)<<32|uint64(w.startsOf(p))))
-	for i := range 2 {
+	clients, callers := 2, 2
+	if w.shape.light {
+		clients, callers = 1, 1
+	}
+	for i := range clients {
 		name := fmt.Sprintf("%s.c%d", p.name, i)
 		opts := locks.Options{Name: fmt.Sprint("c", p.site.i), Trace: w.trace(fmt.Sprint("member-", p.site.i), fmt.Sprint("c", p.site.i))}
-		if i == 1 && r.IntN(3) == 0 {
+		if i == clients-1 && r.IntN(3) == 0 {
 			opts.TTL = max(w.shape.ttl/2, 300*time.Millisecond)
 		}
 		client := w.client(p, opts)
-		for j := range 2 {
+		for j := range callers {
 			c := &caller{w: w, p: p, client: client, name: name, id: fmt.Sprintf("%s/%d", name, j), ctx: p.ctx, r: rand.New(rand.NewPCG(r.Uint64(), 1))}
 			w.calls.Go(c.run)
 		}
