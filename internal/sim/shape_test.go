@@ -74,7 +74,7 @@ func drawShape(seed uint64) shape {
 	case 3:
 		s.members, s.thin, s.voters = 7, 0, []int{3, 5, 7}[r.IntN(3)]
 	}
-	s.ttl = []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second}[r.IntN(5)]
+	s.ttl = ttls[r.IntN(len(ttls))]
 	switch r.IntN(6) {
 	case 0:
 		s.dir = dirFlush
@@ -102,6 +102,13 @@ func drawShape(seed uint64) shape {
 // heavyOneIn is the share of towns with many callers, by their number. Faults bring the
 // states of the protocol about, and calls cost most of the time of a run.
 const heavyOneIn = 6
+
+// ttls has the TTLs by their weights: a phase lasts about as long as a TTL, so a short one
+// makes many faults in little time, and a long one much time.
+var ttls = []time.Duration{
+	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 5 * time.Second,
+	10 * time.Second, 10 * time.Second, 10 * time.Second,
+}
 
 // draw draws the clocks.
 func (s *shape) draw(r *rand.Rand) {
