@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -310,9 +311,10 @@ func (w *fmtWriter) Write(p []byte) (int, error) { *w = append(*w, p...); return
 
 // replay returns the command that plays a drawn plan again.
 func (p plan) replay() string {
-	env := fmt.Sprintf("WARDMOTE_SEED=%d WARDMOTE_SIM_PLAN=%d", p.shape.seed, p.drawn)
-	for _, a := range p.aims {
-		env += "," + a
-	}
-	return env + " go test -count=20 -run '^TestSeed$' ./internal/sim"
+	return fmt.Sprintf("WARDMOTE_SEED=%d WARDMOTE_SIM_PLAN=%s go test -count=20 -run '^TestSeed$' ./internal/sim", p.shape.seed, p.env())
+}
+
+// env returns WARDMOTE_SIM_PLAN for a drawn plan: parsePlan reads it.
+func (p plan) env() string {
+	return strings.Join(append([]string{strconv.Itoa(p.drawn)}, p.aims...), ",")
 }
