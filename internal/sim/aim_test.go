@@ -165,8 +165,8 @@ func (a *act) bulk(s *site) {
 	client := a.w.client(p, locks.Options{Name: "bulk"})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	for i := range 3 {
-		keys := make([]string, 1000)
+	for i := range 2 {
+		keys := make([]string, 800)
 		for j := range keys {
 			keys[j] = fmt.Sprintf("bulk/%s/%d/%d", p.name, i, j)
 		}

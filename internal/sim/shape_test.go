@@ -85,7 +85,7 @@ func drawShape(seed uint64) shape {
 	case 2:
 		s.complete = true
 	}
-	if r.IntN(8) == 0 {
+	if r.IntN(12) == 0 { // a handshake costs more than a call, and faults make many
 		s.secrets = newSecrets(seed)
 	}
 	if r.IntN(2) == 0 {
@@ -101,7 +101,7 @@ func drawShape(seed uint64) shape {
 
 // heavyOneIn is the share of towns with many callers, by their number. Faults bring the
 // states of the protocol about, and calls cost most of the time of a run.
-const heavyOneIn = 6
+const heavyOneIn = 10
 
 // ttls has the TTLs by their weights: a phase lasts about as long as a TTL, so a short one
 // makes many faults in little time, and a long one much time.

@@ -18,7 +18,7 @@ func seed() uint64 {
 }
 
 // phasesOf is the number of phases of a run.
-const phasesOf = 24
+const phasesOf = 36
 
 // seedPlan draws the plan of WARDMOTE_SEED and WARDMOTE_SIM_PLAN, or a short one of a random
 // seed.
