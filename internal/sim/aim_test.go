@@ -44,8 +44,12 @@ func aim(want triple) phase {
 		if silent && (first == netWhole || first == netSlow) {
 			first = netCut
 		}
-		if want.session == sessionEnding {
+		ask := func() {}
+		switch want.session {
+		case sessionEnding:
 			a.bulk(s)
+		case sessionRecalled:
+			ask = a.keepSticky(s)
 		}
 		if want.leader == leadFresh && a.r.IntN(2) == 0 {
 			a.follow(want.leader)
@@ -61,7 +65,15 @@ func aim(want triple) phase {
 			a.follow(want.leader)
 			a.wait(a.ttl() / 4)
 		case sessionEnding:
-			a.await(a.w.log.next(history.Ending), 2*a.ttl())
+			ending := a.w.log.next(history.Ending)
+			if first == netWhole || first == netSlow {
+				a.revoke(s) // else it goes on
+			}
+			a.await(ending, 2*a.ttl())
+		case sessionRecalled:
+			contended := a.w.log.next("contended")
+			ask()
+			a.await(contended, time.Second)
 		default:
 			a.wait(a.upTo(a.ttl() / 3))
 		}
@@ -154,6 +166,35 @@ func (a *act) revoke(s *site) {
 		})
 	}
 	a.wait(100 * time.Millisecond)
+}
+
+// keepSticky has a caller on a site keep a sticky key, and returns a function that has a
+// caller elsewhere ask for it.
+func (a *act) keepSticky(s *site) (ask func()) {
+	const key = "st-aim"
+	p := a.w.running(s)
+	if p == nil || a.w.isFrozen(s) {
+		return func() {}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if l, err := a.w.client(p, locks.Options{Name: "keeper"}).Acquire(ctx, key, locks.Sticky()); err == nil {
+		_ = l.Release(ctx)
+	}
+	return func() {
+		other := a.any(s)
+		if other == nil || a.w.isFrozen(other) {
+			return
+		}
+		client := a.w.client(a.w.running(other), locks.Options{Name: "asker"})
+		a.w.calls.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 3*a.ttl())
+			defer cancel()
+			if l, err := client.Acquire(ctx, key); err == nil {
+				_ = l.Release(ctx)
+			}
+		})
+	}
 }
 
 // bulk has a caller on a site take so many keys that its session ends in slices.

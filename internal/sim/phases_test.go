@@ -309,6 +309,8 @@ var directedPhases = []phase{
 		a.strike(s)
 		a.wait(a.upTo(a.ttl()))
 	}},
+	{"a restored member leads", (*act).restoredLeads},
+	{"a beat while its session ends", (*act).beatMeetsEnd},
 }
 
 // await waits for a fact, at most for d.
@@ -358,6 +360,61 @@ func (a *act) oldLeaderWakes() {
 	p.disk.Heal() // raft looks at its lease, and steps down
 	a.wait(a.ttl() + a.upTo(a.ttl()/3))
 	a.w.mendNet()
+}
+
+// restoredLeads kills a member that does not lead, and leaders until that member leads: in
+// memory, or behind a short log, its table is a snapshot's.
+func (a *act) restoredLeads() {
+	s := a.any(a.leader())
+	if s == nil || a.mayKill(s) != s {
+		return
+	}
+	a.w.crash(s)
+	a.wait(a.upTo(a.ttl()))
+	a.w.revive()
+	a.wait(time.Second + a.upTo(2*time.Second))
+	for range len(a.w.sites) {
+		leader := a.leader()
+		if leader == s || a.mayKill(leader) != leader {
+			break
+		}
+		next := a.w.log.next(history.Leads)
+		a.w.crash(leader)
+		a.w.revive()
+		a.await(next, 5*time.Second)
+		a.wait(a.upTo(time.Second))
+	}
+	a.wait(a.ttl() + a.upTo(a.ttl()))
+}
+
+// beatMeetsEnd has the leader's store hang when a cut-off session's mark or end is due, and
+// lets the session's beats through meanwhile. An answer to such a beat would be trusted until
+// the session has long ended: the member is cut off again, and the leader too half of the time.
+func (a *act) beatMeetsEnd() {
+	leader := a.leader()
+	s := a.any(leader)
+	if leader == nil || s == nil || a.w.isFrozen(leader) || a.w.isFrozen(s) {
+		return
+	}
+	p := a.w.running(leader)
+	a.w.isolate(s)
+	if a.r.IntN(2) == 0 {
+		a.await(a.w.log.next(history.Marked), a.ttl())
+		a.wait(a.ttl()/2 - a.upTo(a.ttl()/4))
+	} else {
+		a.wait(a.ttl()/4 + a.upTo(a.ttl()/2))
+	}
+	a.w.hang(leader)
+	a.wait(a.upTo(time.Second))
+	a.w.mendNet()
+	a.wait(a.upTo(time.Second))
+	p.disk.Heal()
+	a.wait(a.upTo(50 * time.Millisecond))
+	a.w.isolate(s)
+	if a.r.IntN(2) == 0 {
+		a.w.isolate(leader)
+	}
+	a.wait(a.ttl() + a.upTo(a.ttl()/4))
 }
 
 // margin is the difference between the TTL and the trust of a holder.

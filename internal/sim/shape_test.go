@@ -89,7 +89,7 @@ func drawShape(seed uint64) shape {
 		s.secrets = newSecrets(seed)
 	}
 	if r.IntN(2) == 0 {
-		s.log = 100 + r.Uint64N(200)
+		s.log = 40 + r.Uint64N(160)
 	}
 	// No clock is faster than another one by more than 1 % and 100 ms / TTL.
 	bound := 0.01 + 0.1/s.ttl.Seconds()
@@ -107,7 +107,7 @@ const heavyOneIn = 10
 // makes many faults in little time, and a long one much time.
 var ttls = []time.Duration{
 	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 5 * time.Second,
-	10 * time.Second, 10 * time.Second, 10 * time.Second,
+	10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second,
 }
 
 // draw draws the clocks.
