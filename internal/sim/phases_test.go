@@ -402,7 +402,7 @@ func (a *act) beatMeetsEnd() {
 		a.await(a.w.log.next(history.Marked), a.ttl())
 		a.wait(a.ttl()/2 - a.upTo(a.ttl()/4))
 	} else {
-		a.wait(a.ttl()/4 + a.upTo(a.ttl()/2))
+		a.wait(a.ttl()/3 - 200*time.Millisecond + a.upTo(a.ttl()/3)) // the mark comes two thirds of a TTL after the last beat
 	}
 	a.w.hang(leader)
 	a.wait(a.upTo(time.Second))

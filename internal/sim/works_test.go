@@ -129,17 +129,24 @@ func (c *caller) mutex() {
 }
 
 func (c *caller) sticky() {
-	key := c.key("st")
-	for range 1 + c.r.IntN(6) {
+	key, n := c.key("st"), 1+c.r.IntN(6)
+	burst := c.one(6) // it uses up a block of tokens, and the next one
+	if burst {
+		key, n = c.key("stb"), 20+c.r.IntN(60)
+	}
+	for range n {
 		a := c.try(want(key).with(func(o *history.Op) { o.Sticky = true }, locks.Sticky()))
-		if c.one(8) {
+		if !burst && c.one(8) {
 			a = c.try(want(key))
 		}
 		g := c.take(a, c.patience())
 		if g == nil {
 			return
 		}
-		if c.one(3) {
+		switch {
+		case burst:
+			c.nap(10 * time.Millisecond) // the next block is on its way meanwhile
+		case c.one(3):
 			g.keep(c.ctx, c.holdFor())
 		}
 		if g.word() {
