@@ -73,7 +73,7 @@ func (n *Node) holders(raftID string) ([]member.Process, error) {
 	switch {
 	case err != nil && noted: // gossip has forgotten the process, or has been made to
 		return []member.Process{home}, nil
-	case !lives:
+	case !lives || listed[0] == home:
 		return listed, err
 	}
 	return append([]member.Process{home}, slices.DeleteFunc(listed, func(p member.Process) bool { return p == home })...), nil

@@ -88,6 +88,10 @@ func newClient(rep replica.Replica, opts Options) *Client {
 		closed: make(chan struct{}),
 		failed: logging.NewLimiter(failureBurst, leastFailureLine, mostFailureLine),
 	}
+	if c.clock != nil {
+		// The host of a simulated clock does not sleep, whatever the machine under the simulation does.
+		c.slept = func(time.Time) time.Duration { return 0 }
+	}
 	c.calls.clock, c.trace.clock = c.clock, c.clock
 	c.meta, c.bad = opts.validate()
 	c.closing, c.endClosing = context.WithCancelCause(context.Background())

@@ -152,6 +152,9 @@ func Holders(sightings []Sighting, raftID string) ([]Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(sightings) == 1 && sightings[0].Name == name {
+		return []Process{sightings[0].Process}, nil // so it is for each message to a member that has not restarted
+	}
 	var all []Sighting
 	for _, s := range sightings {
 		if s.Name == name {

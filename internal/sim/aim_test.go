@@ -4,8 +4,8 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,8 +44,12 @@ func aim(want triple) phase {
 		if silent && (first == netWhole || first == netSlow) {
 			first = netCut
 		}
-		if want.session == sessionEnding {
+		ask := func() {}
+		switch want.session {
+		case sessionEnding:
 			a.bulk(s)
+		case sessionRecalled:
+			ask = a.keepSticky(s)
 		}
 		if want.leader == leadFresh && a.r.IntN(2) == 0 {
 			a.follow(want.leader)
@@ -61,7 +65,15 @@ func aim(want triple) phase {
 			a.follow(want.leader)
 			a.wait(a.ttl() / 4)
 		case sessionEnding:
-			a.await(a.w.log.next(history.Ending), 2*a.ttl())
+			ending := a.w.log.next(history.Ending)
+			if first == netWhole || first == netSlow {
+				a.revoke(s) // else it goes on
+			}
+			a.await(ending, 2*a.ttl())
+		case sessionRecalled:
+			contended := a.w.log.next("contended")
+			ask()
+			a.await(contended, time.Second)
 		default:
 			a.wait(a.upTo(a.ttl() / 3))
 		}
@@ -156,6 +168,35 @@ func (a *act) revoke(s *site) {
 	a.wait(100 * time.Millisecond)
 }
 
+// keepSticky has a caller on a site keep a sticky key, and returns a function that has a
+// caller elsewhere ask for it.
+func (a *act) keepSticky(s *site) (ask func()) {
+	const key = "st-aim"
+	p := a.w.running(s)
+	if p == nil || a.w.isFrozen(s) {
+		return func() {}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if l, err := a.w.client(p, locks.Options{Name: "keeper"}).Acquire(ctx, key, locks.Sticky()); err == nil {
+		_ = l.Release(ctx)
+	}
+	return func() {
+		other := a.any(s)
+		if other == nil || a.w.isFrozen(other) {
+			return
+		}
+		client := a.w.client(a.w.running(other), locks.Options{Name: "asker"})
+		a.w.calls.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 3*a.ttl())
+			defer cancel()
+			if l, err := client.Acquire(ctx, key); err == nil {
+				_ = l.Release(ctx)
+			}
+		})
+	}
+}
+
 // bulk has a caller on a site take so many keys that its session ends in slices.
 func (a *act) bulk(s *site) {
 	p := a.w.running(s)
@@ -165,8 +206,8 @@ func (a *act) bulk(s *site) {
 	client := a.w.client(p, locks.Options{Name: "bulk"})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	for i := range 3 {
-		keys := make([]string, 1000)
+	for i := range 2 {
+		keys := make([]string, 800)
 		for j := range keys {
 			keys[j] = fmt.Sprintf("bulk/%s/%d/%d", p.name, i, j)
 		}
@@ -183,15 +224,58 @@ func (w *town) mendNetOf(s *site) {
 	}
 }
 
-// uncovered draws a triple that has not been seen.
-func uncovered(r *rand.Rand, seen map[triple]int) (triple, bool) {
-	list, err := states()
-	if err != nil {
-		return triple{}, false
+// An aimer names the state that an aimed phase shall bring about, by a random number; ok is
+// false if there is none.
+type aimer func(x uint64) (t triple, ok bool)
+
+// noAim stands in a plan for a state where the aimer had none.
+const noAim = "none"
+
+// aimless aims at nothing.
+func aimless(uint64) (triple, bool) { return triple{}, false }
+
+// uncovered aims at the states that have not been seen.
+func uncovered(seen map[triple]int) aimer {
+	return func(x uint64) (triple, bool) {
+		list, err := states()
+		if err != nil {
+			return triple{}, false
+		}
+		list = slices.DeleteFunc(list, func(t triple) bool { return seen[t] > 0 })
+		if len(list) == 0 {
+			return triple{}, false
+		}
+		return list[x%uint64(len(list))], true
 	}
-	list = slices.DeleteFunc(list, func(t triple) bool { return seen[t] > 0 })
-	if len(list) == 0 {
-		return triple{}, false
+}
+
+// inOrder aims at the states of a list, one after the other.
+func inOrder(aims []string) (aimer, error) {
+	for _, text := range aims {
+		if _, err := parseTriple(text); err != nil && text != noAim {
+			return nil, err
+		}
 	}
-	return list[r.IntN(len(list))], true
+	return func(uint64) (triple, bool) {
+		if len(aims) == 0 {
+			return triple{}, false
+		}
+		t, err := parseTriple(aims[0])
+		aims = aims[1:]
+		return t, err == nil
+	}, nil
+}
+
+// parsePlan reads WARDMOTE_SIM_PLAN: the number of phases, and the states aimed at. Without
+// the variable the run has the usual number, and is aimed at nothing.
+func parsePlan(text string, usual int) (n int, aims aimer, err error) {
+	if text == "" {
+		return usual, aimless, nil
+	}
+	parts := strings.Split(text, ",")
+	if n, err = strconv.Atoi(parts[0]); err != nil || n < 1 {
+		return 0, nil, fmt.Errorf("WARDMOTE_SIM_PLAN is %q, and must begin with a number of phases", text)
+	}
+	aims, err = inOrder(parts[1:])
+	return n, aims, err
 }

@@ -13,7 +13,7 @@ import (
 
 // The coverage of a run: the triples of a leader's state, a session's state and the state of
 // the network to the session's member that came about at one moment. A sample is taken ten
-// times a second.
+// times a second, or 40 times in a TTL, and at each entry that begins a short state.
 
 // leaderState is the leader's part of a triple.
 type leaderState uint8
@@ -105,7 +105,7 @@ func (c *coverage) lost(member, client string, why locks.Reason) {
 
 // watch samples until ctx ends.
 func (c *coverage) watch(ctx context.Context) {
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(max(100*time.Millisecond, c.w.shape.ttl/40))
 	defer tick.Stop()
 	for {
 		select {

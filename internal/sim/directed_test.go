@@ -106,3 +106,42 @@ func TestAPlanIsMinimised(t *testing.T) {
 		t.Errorf("left %v", less.plan)
 	}
 }
+
+// failures counts the failures that a judge reports.
+type failures struct {
+	testing.TB
+	n int
+}
+
+func (f *failures) Errorf(string, ...any) { f.n++ }
+
+// A long run fails if it has seen too little, or was too calm.
+func TestALongRunMustSeeNearlyAllStates(t *testing.T) {
+	list, err := states()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		claim  string
+		under  time.Duration
+		faults int
+		seen   int
+		fails  int
+	}{
+		{"a long run", longRun, 3600, len(list), 0},
+		{"all but a few states", longRun, 3600, len(list) - len(list)/20, 0},
+		{"too few states", longRun, 3600, len(list) - len(list)/20 - 1, 1},
+		{"too few faults", longRun, 3599, len(list), 1},
+		{"a short run", longRun - 1, 0, 0, 0},
+	} {
+		y := newTally()
+		y.under, y.faults = test.under, test.faults
+		for _, x := range list[:test.seen] {
+			y.seen[x]++
+		}
+		f := &failures{TB: t}
+		if y.judge(f); f.n != test.fails {
+			t.Errorf("%s fails %d times and not %d", test.claim, f.n, test.fails)
+		}
+	}
+}

@@ -27,6 +27,9 @@ func (w *town) fault(s *site, format string, args ...any) {
 	w.mu.Unlock()
 }
 
+// wholeLink is the link of a network without faults.
+var wholeLink = simnet.Link{Delay: time.Millisecond, Jitter: time.Millisecond}
+
 func (w *town) setNet(s *site, n netState) {
 	w.mu.Lock()
 	s.net = n
@@ -171,23 +174,21 @@ func (w *town) fail(s *site) {
 	}
 }
 
-// mendNet heals the network of all sites, and keeps freezes.
+// mendNet heals the network of all sites, and keeps freezes. Every link becomes fast again: a
+// site that was slow may have met another fault since.
 func (w *town) mendNet() {
 	w.rec.Mark("mended", "", "")
 	w.net.Heal()
 	for _, s := range w.sites {
 		w.mu.Lock()
-		was, frozen := s.net, s.frozen
 		s.net = netWhole
+		frozen := s.frozen
 		w.mu.Unlock()
 		if frozen {
 			w.net.Freeze(s.ip)
 		}
-		if was == netSlow {
-			for _, o := range w.others(s) {
-				w.net.SetLink(s.ip, o.ip, simnet.Link{Delay: time.Millisecond, Jitter: time.Millisecond})
-				w.net.SetLink(o.ip, s.ip, simnet.Link{Delay: time.Millisecond, Jitter: time.Millisecond})
-			}
+		for _, o := range w.others(s) {
+			w.net.SetLink(s.ip, o.ip, wholeLink)
 		}
 	}
 }

@@ -54,34 +54,39 @@ func (a *act) leader() *site {
 }
 
 // quorum reports whether the voters bear the loss of the site for good: in memory a lost
-// majority brings nothing back.
+// majority brings nothing back. A voter that has ended counts until the leader has replaced
+// it, and gossip has forgotten it by then: so each voter's own configuration is asked.
 func (a *act) quorum(s *site) bool {
 	if a.w.shape.dir != noDir || a.w.shape.complete {
 		return true
 	}
-	voters, whole := 0, 0
-	leader := a.leader()
-	if leader == nil || a.w.isFrozen(leader) || a.w.isFrozen(s) {
+	if leader := a.leader(); leader == nil || a.w.isFrozen(leader) || a.w.isFrozen(s) {
 		return false
 	}
-	for _, m := range a.w.running(leader).node.Members() {
-		if !m.Voter {
+	whole := make(map[string]bool) // by raft ID: it votes without s
+	var sets [][]string
+	for _, o := range a.w.sites {
+		p := a.w.running(o)
+		if p == nil || p.failed || a.w.netOf(o) != netWhole {
 			continue
 		}
-		voters++
-		for _, o := range a.w.sites {
-			p := a.w.running(o)
-			if p == nil || p.failed || a.w.netOf(o) != netWhole {
-				continue
-			}
-			for _, self := range p.node.Members() {
-				if self.Self && self.Voter && self.Name == m.Name && self.Boot == m.Boot && o != s {
-					whole++
-				}
-			}
+		if r := p.node.Report().Raft; r != nil && r.Votes {
+			whole[r.ID] = o != s
+			sets = append(sets, r.Voters)
 		}
 	}
-	return whole > voters/2 && voters >= min(3, a.w.shape.members)
+	for _, set := range sets {
+		n := 0
+		for _, id := range set {
+			if whole[id] {
+				n++
+			}
+		}
+		if n <= len(set)/2 || len(set) < min(3, a.w.shape.members) {
+			return false
+		}
+	}
+	return len(sets) > 0
 }
 
 // mayKill returns s if its process may be killed, after the cluster has had time to mend;
@@ -304,6 +309,8 @@ var directedPhases = []phase{
 		a.strike(s)
 		a.wait(a.upTo(a.ttl()))
 	}},
+	{"a restored member leads", (*act).restoredLeads},
+	{"a beat while its session ends", (*act).beatMeetsEnd},
 }
 
 // await waits for a fact, at most for d.
@@ -353,6 +360,61 @@ func (a *act) oldLeaderWakes() {
 	p.disk.Heal() // raft looks at its lease, and steps down
 	a.wait(a.ttl() + a.upTo(a.ttl()/3))
 	a.w.mendNet()
+}
+
+// restoredLeads kills a member that does not lead, and leaders until that member leads: in
+// memory, or behind a short log, its table is a snapshot's.
+func (a *act) restoredLeads() {
+	s := a.any(a.leader())
+	if s == nil || a.mayKill(s) != s {
+		return
+	}
+	a.w.crash(s)
+	a.wait(a.upTo(a.ttl()))
+	a.w.revive()
+	a.wait(time.Second + a.upTo(2*time.Second))
+	for range len(a.w.sites) {
+		leader := a.leader()
+		if leader == s || a.mayKill(leader) != leader {
+			break
+		}
+		next := a.w.log.next(history.Leads)
+		a.w.crash(leader)
+		a.w.revive()
+		a.await(next, 5*time.Second)
+		a.wait(a.upTo(time.Second))
+	}
+	a.wait(a.ttl() + a.upTo(a.ttl()))
+}
+
+// beatMeetsEnd has the leader's store hang when a cut-off session's mark or end is due, and
+// lets the session's beats through meanwhile. An answer to such a beat would be trusted until
+// the session has long ended: the member is cut off again, and the leader too half of the time.
+func (a *act) beatMeetsEnd() {
+	leader := a.leader()
+	s := a.any(leader)
+	if leader == nil || s == nil || a.w.isFrozen(leader) || a.w.isFrozen(s) {
+		return
+	}
+	p := a.w.running(leader)
+	a.w.isolate(s)
+	if a.r.IntN(2) == 0 {
+		a.await(a.w.log.next(history.Marked), a.ttl())
+		a.wait(a.ttl()/2 - a.upTo(a.ttl()/4))
+	} else {
+		a.wait(a.ttl()/3 - 200*time.Millisecond + a.upTo(a.ttl()/3)) // the mark comes two thirds of a TTL after the last beat
+	}
+	a.w.hang(leader)
+	a.wait(a.upTo(time.Second))
+	a.w.mendNet()
+	a.wait(a.upTo(time.Second))
+	p.disk.Heal()
+	a.wait(a.upTo(50 * time.Millisecond))
+	a.w.isolate(s)
+	if a.r.IntN(2) == 0 {
+		a.w.isolate(leader)
+	}
+	a.wait(a.ttl() + a.upTo(a.ttl()/4))
 }
 
 // margin is the difference between the TTL and the trust of a holder.

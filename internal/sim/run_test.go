@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,8 @@ import (
 type plan struct {
 	shape shape
 	steps []step
+	drawn int      // phases: minimise takes some of them away
+	aims  []string // what drawPlan aimed at, in order; noAim where the aimer had nothing
 }
 
 // A step is a phase with the seed of its own choices.
@@ -46,19 +49,24 @@ func allPhases() []phase {
 	return append(append(append([]phase(nil), randomPhases...), directedPhases...), ambushes()...)
 }
 
-// drawPlan draws the plan of a seed, with n phases. One in three is aimed at a state of the
-// list that has not been seen; with a nil seen, none is.
-func drawPlan(seed uint64, n int, seen map[triple]int) plan {
-	p := plan{shape: drawShape(seed)}
+// drawPlan draws the plan of a seed, with n phases. One in three is aimed at a state, if aims
+// has one.
+func drawPlan(seed uint64, n int, aims aimer) plan {
+	p := plan{shape: drawShape(seed), drawn: n}
 	r := rand.New(rand.NewPCG(seed, 2))
 	kinds := [][]phase{randomPhases, directedPhases, ambushes()}
 	if only := os.Getenv("WARDMOTE_SIM_PHASES"); only != "" {
 		kinds = [][]phase{slices.DeleteFunc(allPhases(), func(x phase) bool { return !strings.Contains(x.name, only) })}
 	}
 	for range n {
-		if t, ok := uncovered(r, seen); ok && seen != nil && r.IntN(3) == 0 {
-			p.steps = append(p.steps, step{aim(t), r.Uint64(), true})
-			continue
+		// All other draws are the same for each aimer, so that a seed and its aims make the plan.
+		if x, aimed := r.Uint64(), r.IntN(3) == 0; aimed {
+			if t, ok := aims(x); ok {
+				p.aims = append(p.aims, t.String())
+				p.steps = append(p.steps, step{aim(t), r.Uint64(), true})
+				continue
+			}
+			p.aims = append(p.aims, noAim)
 		}
 		from := kinds[r.IntN(len(kinds))]
 		p.steps = append(p.steps, step{from[r.IntN(len(from))], r.Uint64(), r.IntN(4) > 0})
@@ -81,7 +89,7 @@ type result struct {
 // play runs a plan in a bubble.
 func play(t *testing.T, p plan) (res result) {
 	if p.shape.dir != noDir {
-		p.shape.path = t.TempDir()
+		p.shape.path = memoryDir(t)
 	}
 	if p.shape.secrets != nil {
 		p.shape.secrets = newSecrets(p.shape.seed)
@@ -96,6 +104,18 @@ func play(t *testing.T, p plan) (res result) {
 	res.violations = append(res.violations, found...)
 	res.undecided = undecided
 	return res
+}
+
+// memoryDir returns a directory on a file system in memory where there is one: a disk's
+// flushes would take a tenth of the CPU time, and lost flushes are for package raftstore.
+func memoryDir(t *testing.T) string {
+	if shm := "/dev/shm"; os.Getenv("TMPDIR") == "" {
+		if dir, err := os.MkdirTemp(shm, "wardmote-sim-"); err == nil {
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			return dir
+		}
+	}
+	return t.TempDir()
 }
 
 // live plays the plan and collects the record.
@@ -289,6 +309,12 @@ type fmtWriter []byte
 
 func (w *fmtWriter) Write(p []byte) (int, error) { *w = append(*w, p...); return len(p), nil }
 
-func replay(seed uint64, steps int) string {
-	return fmt.Sprintf("WARDMOTE_SEED=%d go test -count=20 -run '^TestSeed$' ./internal/sim # %d phases", seed, steps)
+// replay returns the command that plays a drawn plan again.
+func (p plan) replay() string {
+	return fmt.Sprintf("WARDMOTE_SEED=%d WARDMOTE_SIM_PLAN=%s go test -count=20 -run '^TestSeed$' ./internal/sim", p.shape.seed, p.env())
+}
+
+// env returns WARDMOTE_SIM_PLAN for a drawn plan: parsePlan reads it.
+func (p plan) env() string {
+	return strings.Join(append([]string{strconv.Itoa(p.drawn)}, p.aims...), ",")
 }

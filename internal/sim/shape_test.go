@@ -22,6 +22,7 @@ type shape struct {
 	spread   float64 // the clocks' rates lie within 1 ± spread
 	rates    []float64
 	offsets  []time.Duration
+	light    bool // a caller in each process, in place of four
 }
 
 type dirKind uint8
@@ -53,6 +54,9 @@ func (s shape) String() string {
 	if s.secrets != nil {
 		kind += ", secrets"
 	}
+	if s.light {
+		kind += ", light"
+	}
 	return fmt.Sprintf("%d members (%d thin), voters %d, TTL %v, %s, clocks ± %.2f %%", s.members, s.thin, s.voters, s.ttl, kind, 100*s.spread)
 }
 
@@ -70,7 +74,7 @@ func drawShape(seed uint64) shape {
 	case 3:
 		s.members, s.thin, s.voters = 7, 0, []int{3, 5, 7}[r.IntN(3)]
 	}
-	s.ttl = []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second}[r.IntN(5)]
+	s.ttl = ttls[r.IntN(len(ttls))]
 	switch r.IntN(6) {
 	case 0:
 		s.dir = dirFlush
@@ -81,17 +85,29 @@ func drawShape(seed uint64) shape {
 	case 2:
 		s.complete = true
 	}
-	if r.IntN(8) == 0 {
+	if r.IntN(12) == 0 { // a handshake costs more than a call, and faults make many
 		s.secrets = newSecrets(seed)
 	}
 	if r.IntN(2) == 0 {
-		s.log = 100 + r.Uint64N(200)
+		s.log = 40 + r.Uint64N(160)
 	}
 	// No clock is faster than another one by more than 1 % and 100 ms / TTL.
 	bound := 0.01 + 0.1/s.ttl.Seconds()
 	s.spread = 0.45 * min(bound, 0.3)
 	s.draw(r)
+	s.light = rand.New(rand.NewPCG(seed, 4)).IntN(heavyOneIn) > 0
 	return s
+}
+
+// heavyOneIn is the share of towns with many callers, by their number. Faults bring the
+// states of the protocol about, and calls cost most of the time of a run.
+const heavyOneIn = 10
+
+// ttls has the TTLs by their weights: a phase lasts about as long as a TTL, so a short one
+// makes many faults in little time, and a long one much time.
+var ttls = []time.Duration{
+	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 5 * time.Second,
+	10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second,
 }
 
 // draw draws the clocks.

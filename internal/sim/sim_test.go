@@ -18,18 +18,31 @@ func seed() uint64 {
 }
 
 // phasesOf is the number of phases of a run.
-const phasesOf = 24
+const phasesOf = 36
 
-// TestSeed plays one seed.
-func TestSeed(t *testing.T) {
+// seedPlan draws the plan of WARDMOTE_SEED and WARDMOTE_SIM_PLAN, or a short one of a random
+// seed.
+func seedPlan() (plan, error) {
 	n := phasesOf
 	if os.Getenv("WARDMOTE_SEED") == "" {
 		n = 4
 	}
-	s := seed()
-	t.Log(replay(s, n))
+	n, aims, err := parsePlan(os.Getenv("WARDMOTE_SIM_PLAN"), n)
+	if err != nil {
+		return plan{}, err
+	}
+	return drawPlan(seed(), n, aims), nil
+}
+
+// TestSeed plays one seed.
+func TestSeed(t *testing.T) {
+	p, err := seedPlan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(p.replay())
 	began := time.Now()
-	res := play(t, drawPlan(s, n, nil))
+	res := play(t, p)
 	t.Logf("%v\n%v under faults, %d grants, %d faults, %d triples, %d undecided, %d ops, in %v", res.plan, res.under, res.grants, res.faults, len(res.coverage), res.undecided, len(res.history.Ops), time.Since(began))
 	if len(res.violations) > 0 {
 		describe(t, res)
@@ -38,42 +51,45 @@ func TestSeed(t *testing.T) {
 
 // TestSim plays fresh seeds for the time in WARDMOTE_SIM, such as 10m or 2h, and appends
 // one line of JSON for each to the file in WARDMOTE_SIM_FILE. It goes on after a failure.
+// WARDMOTE_SIM_PLAN holds for the first seed.
 func TestSim(t *testing.T) {
 	d, err := time.ParseDuration(os.Getenv("WARDMOTE_SIM"))
 	if err != nil {
 		t.Skip("WARDMOTE_SIM is not set: TestSeed plays one seed")
 	}
+	all := newTally()
+	n, aims, err := phasesOf, uncovered(all.seen), error(nil)
+	if text := os.Getenv("WARDMOTE_SIM_PLAN"); text != "" {
+		if n, aims, err = parsePlan(text, n); err != nil {
+			t.Fatal(err)
+		}
+	}
 	began := time.Now()
-	var hours float64
-	grants, faults, undecided, bad := 0, 0, 0, 0
-	seen := make(map[triple]int)
 	for s := seed(); time.Since(began) < d; s++ {
 		t.Run(strconv.FormatUint(s, 10), func(t *testing.T) {
-			res := play(t, drawPlan(s, phasesOf, seen))
-			for x, n := range res.coverage {
-				seen[x] += n
-			}
-			hours += res.under.Hours()
-			grants, faults, undecided = grants+res.grants, faults+res.faults, undecided+res.undecided
+			p := drawPlan(s, n, aims)
+			res := play(t, p)
+			all.add(res)
 			if len(res.violations) > 0 {
-				bad++
-				t.Log(replay(s, phasesOf))
+				t.Log(p.replay())
 				if d, err := time.ParseDuration(os.Getenv("WARDMOTE_SIM_LESS")); err == nil {
 					res = minimise(t, res, d)
 				}
 				describe(t, res)
 			}
 			if name := os.Getenv("WARDMOTE_SIM_FILE"); name != "" {
-				if err := res.line().append(name); err != nil {
+				if err := res.line(p).append(name); err != nil {
 					t.Error(err)
 				}
 			}
 		})
-		if bad > 0 && os.Getenv("WARDMOTE_SIM_FIRST") != "" {
+		n, aims = phasesOf, uncovered(all.seen)
+		if all.bad > 0 && os.Getenv("WARDMOTE_SIM_FIRST") != "" {
 			break
 		}
 	}
-	t.Logf("%.2f simulated hours, %d grants, %d faults, %d undecided, %d bad seeds", hours, grants, faults, undecided, bad)
+	t.Log(all)
+	all.judge(t)
 }
 
 // line is one finished seed.
@@ -86,16 +102,18 @@ type line struct {
 	Coverage   []string `json:"coverage"`
 	Violations []string `json:"violations"`
 	Undecided  int      `json:"undecided"`
-	Plan       string   `json:"plan,omitempty"`
+	Plan       string   `json:"plan,omitempty"` // WARDMOTE_SIM_PLAN, if there are violations
 }
 
-func (r result) line() line {
+// line returns the line of a run of the plan p, of which r may show a shorter one.
+func (r result) line(p plan) line {
 	l := line{Suite: "sim", Seed: r.plan.shape.seed, Hours: r.under.Hours(), Grants: r.grants, Faults: r.faults, Undecided: r.undecided, Violations: []string{}}
 	for x := range r.coverage {
 		l.Coverage = append(l.Coverage, x.String())
 	}
 	for _, v := range r.violations {
 		l.Violations = append(l.Violations, v.String())
+		l.Plan = p.env()
 	}
 	return l
 }

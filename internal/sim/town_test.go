@@ -121,7 +121,7 @@ func newTown(t testing.TB, s shape) *town {
 	w.log = newShadow(w)
 	w.cover = newCoverage(w)
 	w.calm, w.rest = context.WithCancel(context.Background())
-	w.net.SetDefault(simnet.Link{Delay: time.Millisecond, Jitter: time.Millisecond})
+	w.net.SetDefault(wholeLink)
 	for i := range s.members {
 		at := &site{i: i, ip: fmt.Sprintf("10.0.0.%d", i+1), clock: host.NewClock(time.Duration(i+1) * 1000 * time.Hour)}
 		at.clock.Set(s.rate(i), s.offset(i))

@@ -14,17 +14,22 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// occupy starts the callers of a process: programs that use every part of the library.
+// occupy starts the callers of a process: programs that use every part of the library. A
+// light town has one of the four callers, and no other difference.
 func (w *town) occupy(p *process) {
 	r := rand.New(rand.NewPCG(w.shape.seed, uint64(p.site.i)<<32|uint64(w.startsOf(p))))
-	for i := range 2 {
+	clients, callers := 2, 2
+	if w.shape.light {
+		clients, callers = 1, 1
+	}
+	for i := range clients {
 		name := fmt.Sprintf("%s.c%d", p.name, i)
 		opts := locks.Options{Name: fmt.Sprint("c", p.site.i), Trace: w.trace(fmt.Sprint("member-", p.site.i), fmt.Sprint("c", p.site.i))}
-		if i == 1 && r.IntN(3) == 0 {
+		if i == clients-1 && r.IntN(3) == 0 {
 			opts.TTL = max(w.shape.ttl/2, 300*time.Millisecond)
 		}
 		client := w.client(p, opts)
-		for j := range 2 {
+		for j := range callers {
 			c := &caller{w: w, p: p, client: client, name: name, id: fmt.Sprintf("%s/%d", name, j), ctx: p.ctx, r: rand.New(rand.NewPCG(r.Uint64(), 1))}
 			w.calls.Go(c.run)
 		}
@@ -124,17 +129,24 @@ func (c *caller) mutex() {
 }
 
 func (c *caller) sticky() {
-	key := c.key("st")
-	for range 1 + c.r.IntN(6) {
+	key, n := c.key("st"), 1+c.r.IntN(6)
+	burst := c.one(6) // it uses up a block of tokens, and the next one
+	if burst {
+		key, n = c.key("stb"), 20+c.r.IntN(60)
+	}
+	for range n {
 		a := c.try(want(key).with(func(o *history.Op) { o.Sticky = true }, locks.Sticky()))
-		if c.one(8) {
+		if !burst && c.one(8) {
 			a = c.try(want(key))
 		}
 		g := c.take(a, c.patience())
 		if g == nil {
 			return
 		}
-		if c.one(3) {
+		switch {
+		case burst:
+			c.nap(10 * time.Millisecond) // the next block is on its way meanwhile
+		case c.one(3):
 			g.keep(c.ctx, c.holdFor())
 		}
 		if g.word() {

@@ -15,6 +15,7 @@ type job struct {
 	Target  string `json:"target,omitempty"`  // of a fuzz run
 	Package string `json:"package,omitempty"` // of the target
 	Seed    uint64 `json:"seed"`
+	Plan    string `json:"plan,omitempty"`  // beside the seed, of a failure in internal/sim
 	Again   int    `json:"again,omitempty"` // 1, 2 or 3: the failure of Of is tried again
 	Of      string `json:"of,omitempty"`    // the ID of the failed run
 }
@@ -71,6 +72,7 @@ type result struct {
 	Uncovered  []string
 	Violations number `json:"violations"`
 	Void       bool   `json:"void"`
+	Plan       string `json:"plan"` // with the seed: what was played
 
 	// Of a mutant.
 	Mutant   string
@@ -122,12 +124,13 @@ func (r *run) parse() (results []result) {
 	return results
 }
 
-// seedOf is the seed to try again: of the first part with violations, if there is one.
-func (r *run) seedOf() uint64 {
+// seedOf is the seed to try again, and its plan: of the first part with violations, if there
+// is one.
+func (r *run) seedOf() (seed uint64, plan string) {
 	for _, one := range r.parse() {
 		if one.Violations > 0 && one.Seed != 0 {
-			return one.Seed
+			return one.Seed, one.Plan
 		}
 	}
-	return r.Seed
+	return r.Seed, r.Plan
 }

@@ -90,7 +90,8 @@ func (r *rota) again(runs []run, running []job) (job, bool) {
 			continue
 		}
 		j := x.job
-		j.Seed, j.Again, j.Of = x.seedOf(), tried+1, x.ID
+		j.Seed, j.Plan = x.seedOf()
+		j.Again, j.Of = tried+1, x.ID
 		return j, true
 	}
 	return job{}, false

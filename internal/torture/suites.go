@@ -25,6 +25,9 @@ type suite struct {
 	situations string // a file with a line for each situation that the suite can see; "": the suite tells
 }
 
+// planVariable tells internal/sim what else than the seed makes a plan.
+const planVariable = "WARDMOTE_SIM_PLAN"
+
 // suites are all suites, in the order of the report.
 var suites = []suite{
 	{name: "sim", pkg: "internal/sim", weight: 40, run: "^TestSim$", slice: 5 * time.Minute, limit: 15 * time.Minute, length: "WARDMOTE_SIM", situations: "internal/sim/testdata/states.txt"},
@@ -72,6 +75,9 @@ func (s suite) environment(j job, results string) []string {
 	if s.weight > 0 && s.pkg != "" {
 		env = append(env, fmt.Sprintf("WARDMOTE_SEED=%d", j.Seed))
 	}
+	if j.Plan != "" {
+		env = append(env, planVariable+"="+j.Plan)
+	}
 	return append(env, s.more...)
 }
 
@@ -87,5 +93,9 @@ func (s suite) replay(j job) string {
 	case s.length == "":
 		return fmt.Sprintf("%s go test -count=1 -timeout 0 -run '%s' ./%s", s.more[0], s.run, s.pkg)
 	}
-	return fmt.Sprintf("%s=1s WARDMOTE_SEED=%d go test -count=1 -timeout 0 -v -run '%s' ./%s", s.length, j.Seed, s.run, s.pkg)
+	plan := ""
+	if j.Plan != "" {
+		plan = planVariable + "=" + j.Plan + " "
+	}
+	return fmt.Sprintf("%s=1s WARDMOTE_SEED=%d %sgo test -count=1 -timeout 0 -v -run '%s' ./%s", s.length, j.Seed, plan, s.run, s.pkg)
 }

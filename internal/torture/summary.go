@@ -67,6 +67,7 @@ type failure struct {
 	Target   string `json:"target,omitempty"`
 	Commit   string `json:"commit"`
 	Seed     uint64 `json:"seed"`
+	Plan     string `json:"plan,omitempty"`
 	Tried    int    `json:"tried"`
 	Repeated int    `json:"repeated"`
 	Replay   string `json:"replay"`
@@ -214,7 +215,8 @@ func round(x float64) float64 { return float64(int64(x*1000+0.5)) / 1000 }
 
 // failed describes a failed run.
 func failed(r *run, runs []run) failure {
-	f := failure{ID: r.ID, Suite: r.Suite, Target: r.Target, Commit: r.Commit, Seed: r.seedOf()}
+	f := failure{ID: r.ID, Suite: r.Suite, Target: r.Target, Commit: r.Commit}
+	f.Seed, f.Plan = r.seedOf()
 	for _, x := range runs {
 		if x.Of == r.ID {
 			f.Tried++
@@ -225,7 +227,7 @@ func failed(r *run, runs []run) failure {
 	}
 	if s, known := suiteOf(r.Suite); known {
 		j := r.job
-		j.Seed = f.Seed
+		j.Seed, j.Plan = f.Seed, f.Plan
 		f.Replay = s.replay(j)
 	}
 	return f

@@ -67,11 +67,11 @@ func TestAFailureIsTriedAgain(t *testing.T) {
 	r := someRota("sim", "model")
 	bad := ran("sim", 300)
 	bad.ID, bad.Failed = "7", true
-	bad.Results = []json.RawMessage{[]byte(`{"seed":1,"violations":0}`), []byte(`{"seed":3,"violations":["two holders"]}`)}
+	bad.Results = []json.RawMessage{[]byte(`{"seed":1,"violations":0}`), []byte(`{"seed":3,"violations":["two holders"],"plan":"24,fresh/idle/cut"}`)}
 	runs := []run{ran("model", 1), bad}
 	for n := 1; n <= againTimes; n++ {
 		j, ok := r.next(runs, nil)
-		if !ok || j.Again != n || j.Of != "7" || j.Seed != 3 || j.Suite != "sim" {
+		if !ok || j.Again != n || j.Of != "7" || j.Seed != 3 || j.Plan != "24,fresh/idle/cut" || j.Suite != "sim" {
 			t.Fatalf("time %d: %+v", n, j)
 		}
 		if beside, _ := r.next(runs, []job{j}); beside.Again != 0 {
@@ -86,7 +86,7 @@ func TestAFailureIsTriedAgain(t *testing.T) {
 	if len(s.Failures) != 1 || s.Failures[0].Tried != 3 || s.Failures[0].Repeated != 1 || s.Failures[0].Seed != 3 {
 		t.Errorf("%+v", s.Failures)
 	}
-	if text := s.report(); !strings.Contains(text, "WARDMOTE_SIM=1s WARDMOTE_SEED=3 go test") || !strings.Contains(text, "repeated 1 times") {
+	if text := s.report(); !strings.Contains(text, "WARDMOTE_SIM=1s WARDMOTE_SEED=3 WARDMOTE_SIM_PLAN=24,fresh/idle/cut go test") || !strings.Contains(text, "repeated 1 times") {
 		t.Error(text)
 	}
 }

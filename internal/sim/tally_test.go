@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// A tally adds the runs of many seeds up.
+type tally struct {
+	cpu                                     time.Duration // of the process, before the first run
+	under                                   time.Duration // simulated, with faults
+	grants, calls, faults, undecided, seeds int
+	bad                                     int // seeds with violations
+	seen                                    map[triple]int
+}
+
+func newTally() *tally { return &tally{cpu: cpuTime(), seen: make(map[triple]int)} }
+
+func (y *tally) add(res result) {
+	y.seeds++
+	y.under += res.under
+	y.grants, y.calls, y.faults, y.undecided = y.grants+res.grants, y.calls+len(res.history.Ops), y.faults+res.faults, y.undecided+res.undecided
+	for x, n := range res.coverage {
+		y.seen[x] += n
+	}
+	if len(res.violations) > 0 {
+		y.bad++
+	}
+}
+
+// uncovered lists the reachable states that no run has seen, and counts the reachable ones.
+func (y *tally) uncovered() (missing []triple, of int, err error) {
+	list, err := states()
+	for _, x := range list {
+		if y.seen[x] == 0 {
+			missing = append(missing, x)
+		}
+	}
+	return missing, len(list), err
+}
+
+func (y *tally) String() string {
+	if y.under == 0 {
+		return "nothing was simulated"
+	}
+	missing, of, _ := y.uncovered()
+	cpu := cpuTime() - y.cpu
+	hourly := func(n int) float64 { return float64(n) / y.under.Hours() }
+	return fmt.Sprintf("%d seeds, %.2f simulated hours in %.0f s of CPU time, which is %.0f s a second; "+
+		"%.0f grants, %.0f calls and %.0f faults an hour; %d of %d states; %d undecided, %d bad seeds",
+		y.seeds, y.under.Hours(), cpu.Seconds(), y.under.Seconds()/max(cpu.Seconds(), 0.001),
+		hourly(y.grants), hourly(y.calls), hourly(y.faults), of-len(missing), of, y.undecided, y.bad)
+}
+
+// The bounds of a long run: a process of CI simulates twice as much.
+const (
+	longRun    = 10 * time.Hour
+	leastSeen  = 95               // percent of the reachable states
+	mostCalmed = 10 * time.Second // from one fault to the next, in the mean
+)
+
+// judge fails a long run that has seen too few states, or had too few faults.
+func (y *tally) judge(t testing.TB) {
+	if y.under < longRun {
+		return
+	}
+	missing, of, err := y.uncovered()
+	if err != nil {
+		t.Error(err)
+	}
+	if 100*(of-len(missing)) < leastSeen*of {
+		t.Errorf("%v simulated, and of %d states only %d came about: without %v", y.under, of, of-len(missing), missing)
+	}
+	if time.Duration(y.faults)*mostCalmed < y.under {
+		t.Errorf("%d faults in %v are fewer than one in %v", y.faults, y.under, mostCalmed)
+	}
+}
