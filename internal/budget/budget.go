@@ -48,7 +48,7 @@ const (
 	RequestsPerMember = 16 << 20
 
 	// RequestsLeast is the part of a connection that no other connection can
-	// take: some 200 requests of usual size.
+	// take: some 100 requests of usual size.
 	RequestsLeast = 64 << 10
 
 	// Queued bounds the bytes that wait for peers to read them, beyond QueuedLeast of each
@@ -77,6 +77,7 @@ type Budget struct {
 
 	queuedMu sync.Mutex
 	queued   sums
+	queues   map[*Queue]struct{} // those with bytes in queued
 }
 
 // sums are bytes: of all, and of those that have any.
@@ -111,7 +112,7 @@ type payer struct {
 // budget, with the peer; tell must not block.
 func New(tell func(from, detail string)) *Budget {
 	return &Budget{
-		tell: tell, requests: newSums(), queued: newSums(),
+		tell: tell, requests: newSums(), queued: newSums(), queues: make(map[*Queue]struct{}),
 		small: newPool(SmallFrames, SmallFramesOfAddress, SmallFramesOfMember),
 		large: newPool(Frames, FramesPerAddress, FramesPerMember),
 	}
@@ -165,34 +166,6 @@ func (s *Share) End(n int) {
 	b.requestsMu.Lock()
 	defer b.requestsMu.Unlock()
 	b.requests.add(s.payer, -n)
-}
-
-// Queue counts n bytes that wait for the peer, or counts them no more if n is below 0. It
-// reports false, and counts nothing, if they do not fit the budget.
-func (s *Share) Queue(n int) bool {
-	if s == nil {
-		return true
-	}
-	b := s.budget
-	b.queuedMu.Lock()
-	defer b.queuedMu.Unlock()
-	if n > 0 && (b.queued.all+n > Queued || b.queued.addresses[s.payer.ip]+n > QueuedPerAddress || b.queued.members[s.payer]+n > QueuedPerMember) {
-		return false
-	}
-	b.queued.add(s.payer, n)
-	return true
-}
-
-// Crowded reports whether half of a bound of Queue is taken: an answer that its peer can ask
-// for again is better refused.
-func (s *Share) Crowded() bool {
-	if s == nil {
-		return false
-	}
-	b := s.budget
-	b.queuedMu.Lock()
-	defer b.queuedMu.Unlock()
-	return b.queued.all > Queued/2 || b.queued.addresses[s.payer.ip] > QueuedPerAddress/2 || b.queued.members[s.payer] > QueuedPerMember/2
 }
 
 // Refused tells that requests of this connection are refused.

@@ -234,7 +234,10 @@ func (s *State) deriveOwners(grants []owned) error {
 		if g.by == nil || len(g.by.former) == 0 {
 			continue
 		}
-		seq, _ := g.by.requests.granted(g.token)
+		seq, ok := g.by.requests.granted(g.token)
+		if !ok {
+			return broken(8, "token %d is of no request", g.token)
+		}
 		at := g.by.requests.at(seq)
 		t := s.keys.get(at.key).grant(at.token).lineageToken()
 		if s.owners.get(t) != nil {

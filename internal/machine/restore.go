@@ -86,7 +86,10 @@ func (r *restorer) readHeader() error {
 	r.s.header.code(&c)
 	r.claimed.code(&c)
 	r.kind = chunkHeader
-	return r.finish(&c)
+	if err := r.finish(&c); err != nil {
+		return err
+	}
+	return checker{r.s}.checkHeader() // before anything is derived: a request has no room for a token above MaxToken
 }
 
 // decoder returns a decoder of the chunk whose first piece was read.

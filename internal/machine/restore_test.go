@@ -182,6 +182,17 @@ func TestImpossibleImagesAreRefused(t *testing.T) {
 		"I10": func(s *State) { o := s.sessions.get(a); s.editSession(o).ttl = 1 },
 		// Several of one number, told apart by the rest of the text.
 		"token 4503599627370496 granted after token 4503599627370496": func(s *State) { s.writable("orders").holders[0].token = 1 << 52 },
+		"exceeds 9007199254740991": func(s *State) { // of a grant that was upgraded, and more than a request has room for
+			s.last = 1 << 61
+			for k, r := range s.keys.all {
+				for i, g := range r.holders {
+					if g.former != 0 {
+						r = s.writable(k)
+						r.holders[i].token, r.last = 1<<60+5, 1<<60+5
+					}
+				}
+			}
+		},
 		"is not spent":     func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = nil },
 		"element in a for": func(s *State) { s.keys.shards[hashKey("orders")+1] = s.keys.shards[hashKey("orders")] },
 		"spent seqs":       func(s *State) { o := s.sessions.get(a); s.editSession(o).spent = spans{{1, 2}, {3, 9}} },

@@ -57,13 +57,38 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "bytes that nobody reads are not counted", promise: safe, breaks: "what peers do not read is bounded for a member and for all",
-		file: "internal/stream/stream.go", old: "if !s.share.Queue(more) {", new: "if false {",
+		file: "internal/stream/stream.go", old: "if !s.queue.Set(n) {", new: "if false {",
 		pkg: "internal/stream", run: "AnswersThatNobodyReads",
 	},
 	{
 		name: "bytes count until the end of the stream", promise: safe, breaks: "what a peer has read is not counted",
-		file: "internal/stream/stream.go", old: "if s.err != nil || more == 0 {", new: "if s.err != nil || more <= 0 {",
+		file: "internal/stream/stream.go", old: "if s.err != nil || n == s.counted {", new: "if s.err != nil || n <= s.counted {",
 		pkg: "internal/stream", run: "AQueueCounts",
+	},
+	{
+		name: "who reads pays", promise: safe, breaks: "a member that reads keeps its stream beside others that do not",
+		file: "internal/budget/queue.go", old: "if most == q {", new: "if true {",
+		pkg: "internal/stream", run: "AMemberThatReadsPays",
+	},
+	{
+		name: "large buffers are kept", promise: safe, breaks: "a stream that had much to write keeps no large buffer",
+		file: "internal/stream/stream.go", old: "if cap(buf) > mostKept {", new: "if false {",
+		pkg: "internal/stream", run: "ALongQueue",
+	},
+	{
+		name: "delayed frames do not count", promise: safe, breaks: "frames that wait unencoded count in the budget",
+		file: "internal/stream/stream.go", old: "out + s.writing + delayedCost*len(s.delayed)", new: "out + s.writing",
+		pkg: "internal/stream", run: "DelayedFramesCount",
+	},
+	{
+		name: "beats refused beside reads", promise: safe, breaks: "a beat finds room beside many reads that wait",
+		file: "internal/stream/stream.go", old: "own -= budget.RequestsLeast", new: "own -= 0",
+		pkg: "internal/stream", run: "ABeatFindsRoom",
+	},
+	{
+		name: "a snapshot's header unchecked", promise: safe, breaks: "an image with impossible tokens is refused before anything is derived",
+		file: "internal/machine/restore.go", old: "return checker{r.s}.checkHeader() // before", new: "return nil // before",
+		pkg: "internal/machine", run: "ImpossibleImages",
 	},
 	{
 		name: "each Forget waits for itself", promise: safe, breaks: "however many ask for the end of a past, it is waited for once",

@@ -33,8 +33,8 @@
 //     stream; a request over the third is answered Busy.
 //   - Memory for all peers is bounded by the budget of the node, if the connection
 //     has a share: a frame above 16 KiB waits for its part, a request above 64
-//     KiB of the stream is answered Busy while the budget is full, and a peer that reads
-//     nothing loses the stream with frames above 32 KiB queued then.
+//     KiB of the stream is answered Busy while the budget is full, and with frames above 32
+//     KiB queued the peer for which the most waits loses its stream then.
 //   - A frame that has begun is complete within 10 s, or the stream ends. Between
 //     frames a stream may be idle.
 //

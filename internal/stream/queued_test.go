@@ -47,7 +47,7 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 				stoppedWith(t, s, ErrSlowPeer)
 			default:
 				alive++
-				if !s.Full() {
+				if !s.Full(0) {
 					t.Error("large answers are still worth while")
 				}
 			}
@@ -58,7 +58,7 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 		near, far := net.Pipe()
 		honest := New(charged{near, b.Share("alice", netip.Addr{})}, serve)
 		honest.Start()
-		if honest.Full() {
+		if honest.Full(0) {
 			t.Error("a member without a queue is refused large answers")
 		}
 		go ask(far, 100)
@@ -103,5 +103,150 @@ func TestAQueueCountsUntilItIsRead(t *testing.T) {
 		if held := b.Held(); held != 0 {
 			t.Errorf("%d bytes are held for a peer that has read all", held)
 		}
+	})
+}
+
+// Others at the address read nothing. A member that reads keeps its stream, whatever it is
+// sent; one of the others loses its own.
+func TestAMemberThatReadsPaysForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := budget.New(func(string, string) {})
+		var deaf []*Stream
+		for i := range 4 {
+			near, _ := net.Pipe()
+			s := New(charged{near, b.Share(string(rune('a'+i/2)), netip.Addr{})}, func(*Request) {})
+			s.Start()
+			deaf = append(deaf, s)
+			for range 75 {
+				s.Notify(wire.Event, make([]byte, 100_000))
+			}
+			synctest.Wait()
+		}
+		near, far := net.Pipe()
+		honest := New(charged{near, b.Share("honest", netip.Addr{})}, func(*Request) {})
+		honest.Start()
+		if !honest.Full(1<<20) || honest.Full(100) {
+			t.Error("a large answer that can be asked for again is not refused, or a small one is")
+		}
+		const pushed, large = 3000, 8
+		for range pushed {
+			honest.Push(func() wire.Frame { return wire.Frame{Type: wire.Event, Body: make([]byte, 200)} })
+		}
+		for range large {
+			if err := honest.Notify(wire.Event, make([]byte, 900_000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range pushed + large {
+			if _, err := wire.ReadFrame(far); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		ended := 0
+		for _, s := range deaf {
+			select {
+			case <-s.Stopped():
+				stoppedWith(t, s, ErrSlowPeer)
+				ended++
+			default:
+			}
+		}
+		if ended == 0 || ended == len(deaf) {
+			t.Errorf("%d of %d streams have ended", ended, len(deaf))
+		}
+		for _, s := range append(deaf, honest) {
+			s.Close()
+		}
+		if held := b.Held(); held != 0 {
+			t.Errorf("%d bytes are held after all streams have ended", held)
+		}
+	})
+}
+
+// A stream that had much to write keeps no large buffer.
+func TestALongQueueLeavesNoBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		s := New(near, func(*Request) {})
+		s.Start()
+		defer s.Close()
+		for round := range 4 {
+			for range 20 {
+				s.Notify(wire.Event, make([]byte, 100_000))
+			}
+			for range 20 {
+				if _, err := wire.ReadFrame(far); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			s.mu.Lock()
+			if n := cap(s.out); n > mostKept {
+				t.Errorf("round %d: a buffer of %d bytes", round, n)
+			}
+			s.mu.Unlock()
+		}
+	})
+}
+
+// Frames that wait unencoded count too.
+func TestDelayedFramesCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := budget.New(func(string, string) {})
+		near, _ := net.Pipe()
+		s := New(charged{near, b.Share("deaf", netip.Addr{})}, func(*Request) {})
+		s.Start()
+		defer s.Close()
+		body := make([]byte, 100)
+		n := 0
+		for ; s.Push(func() wire.Frame { return wire.Frame{Type: wire.Event, Body: body} }) == nil; n++ {
+		}
+		if most := budget.QueuedPerMember/delayedCost + 2*fullEnough/len(body); n < 100_000 || n > most {
+			t.Errorf("%d frames wait, want %d at most", n, most)
+		}
+	})
+}
+
+// A beat finds room beside many reads that wait, when others take the whole budget.
+func TestABeatFindsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := budget.New(func(string, string) {})
+		var open []*Request
+		for b.Share("others", netip.Addr{}).Begin(1<<20, 1<<20) {
+		}
+		near, far := net.Pipe()
+		s := New(charged{near, b.Share("others", netip.Addr{})}, func(q *Request) { open = append(open, q) })
+		asker := New(far, func(*Request) {})
+		s.Start()
+		asker.Start()
+		busy := make(map[wire.Type]int)
+		ask := func(typ wire.Type, n int) {
+			for range n {
+				asker.Begin(typ, nil, func(f wire.Frame, err error) {
+					if f.Code == wire.CodeBusy {
+						busy[typ]++
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		ask(wire.Read, 300)
+		if n := 300 - budget.RequestsLeast/requestCost; busy[wire.Read] != n {
+			t.Errorf("%d reads were refused, want %d", busy[wire.Read], n)
+		}
+		ask(wire.Beat, 20)
+		if busy[wire.Beat] != 0 {
+			t.Errorf("%d beats were refused", busy[wire.Beat])
+		}
+		ask(wire.Beat, 1000)
+		if busy[wire.Beat] == 0 {
+			t.Error("beats have no bound")
+		}
+		for _, q := range open {
+			q.Answer(wire.CodeOK, nil)
+		}
+		s.Close()
+		asker.Close()
 	})
 }

@@ -3,8 +3,10 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/budget"
@@ -18,6 +20,8 @@ const (
 	maxOutgoing = 8 << 20         // bytes queued for the peer
 	fullEnough  = maxOutgoing / 4 // with more bytes queued, pushed frames are delayed
 	maxDelayed  = 1 << 20         // delayed frames
+	delayedCost = 64              // bytes that the budget counts for each
+	mostKept    = 64 << 10        // capacity of a buffer that is kept after its bytes are written
 
 	// MaxServing is how many requests a peer may have under way, if they are small.
 	MaxServing = 32 << 10
@@ -31,6 +35,9 @@ var (
 	ErrClosed   = errors.New("cluster: stream closed")
 	ErrSlowPeer = errors.New("cluster: peer does not read its stream")
 	ErrBadID    = errors.New("cluster: request without an ID of its own")
+
+	// errUnread is ErrSlowPeer for the budget's sake.
+	errUnread = fmt.Errorf("%w, and much waits for its kind", ErrSlowPeer)
 )
 
 // A Stream is a connection between two members. It carries numbered requests with
@@ -48,11 +55,13 @@ type Stream struct {
 	stopped chan struct{} // closed when the stream has stopped
 	wake    wakeup.One    // out has bytes
 	share   *budget.Share // of the node's budget; nil: without bounds
+	queue   *budget.Queue // the same, of what waits for the peer
+	over    atomic.Bool   // the budget has the stream end
 
 	mu      sync.Mutex
 	out     []byte              // encoded frames for the writer
 	writing int                 // bytes that the writer has taken from out
-	queued  int                 // bytes of out and writing that the budget counts
+	counted int                 // bytes that queue counts
 	delayed []func() wire.Frame // pushed frames, sent when out has room
 	nextID  uint64
 	calls   map[uint64]func(wire.Frame, error) // open requests of this side
@@ -75,7 +84,7 @@ func New(conn net.Conn, handle func(*Request)) *Stream {
 	if c, ok := conn.(interface{ Budget() *budget.Share }); ok {
 		share = c.Budget()
 	}
-	return &Stream{
+	s := &Stream{
 		share:   share,
 		conn:    conn,
 		handle:  handle,
@@ -83,6 +92,8 @@ func New(conn net.Conn, handle func(*Request)) *Stream {
 		wake:    wakeup.NewOne(),
 		calls:   make(map[uint64]func(wire.Frame, error)),
 	}
+	s.queue = share.Queue(s.giveWay)
+	return s
 }
 
 // Start begins the stream's two goroutines. Wait and Close join both.
@@ -150,7 +161,11 @@ func (s *Stream) begin(q *Request) bool {
 	}
 	s.serving++
 	s.bytes += q.cost
-	fits := s.share.Begin(q.cost, s.bytes)
+	own := s.bytes
+	if q.Type == wire.Beat {
+		own -= budget.RequestsLeast // a session lives by its beats, whatever others have under way
+	}
+	fits := s.share.Begin(q.cost, own)
 	return fits && s.serving <= MaxServing && s.bytes <= maxServing
 }
 
@@ -166,13 +181,19 @@ func (s *Stream) endLocked(q *Request) {
 func (s *Stream) writeLoop() {
 	var buf []byte
 	for {
+		if cap(buf) > mostKept {
+			buf = nil
+		}
 		s.mu.Lock()
 		s.writing = 0
 		err := s.queueDelayedLocked()
 		buf, s.out = s.out, buf[:0]
 		s.writing = len(buf)
-		s.countQueuedLocked(len(buf))
+		s.countLocked(0)
 		s.mu.Unlock()
+		if s.over.Load() {
+			err = errUnread
+		}
 		if err != nil {
 			s.Stop(err)
 			return
@@ -186,7 +207,14 @@ func (s *Stream) writeLoop() {
 			continue
 		}
 		s.conn.SetWriteDeadline(time.Now().Add(timing.StreamWrite))
+		if s.over.Load() { // the deadline of giveWay may have come before
+			s.Stop(errUnread)
+			return
+		}
 		if _, err := s.conn.Write(buf); err != nil {
+			if s.over.Load() {
+				err = errUnread
+			}
 			s.Stop(err)
 			return
 		}
@@ -201,35 +229,46 @@ func (s *Stream) queueLocked(f wire.Frame) error {
 	if err != nil {
 		return err
 	}
-	if len(out) > maxOutgoing || !s.countQueuedLocked(len(out)+s.writing) {
+	if len(out) > maxOutgoing {
 		return ErrSlowPeer
+	}
+	if !s.countLocked(len(out)) {
+		return errUnread
 	}
 	s.out = out
 	s.wake.Wake()
 	return nil
 }
 
-// countQueuedLocked has the budget count that so many bytes wait for the peer, in blocks, so
-// that a stream whose peer reads hardly ever calls the budget. It reports false if they do
-// not fit.
-func (s *Stream) countQueuedLocked(n int) bool {
-	const block = budget.QueuedLeast
-	blocks := max(0, n-budget.QueuedLeast+block-1) / block
-	more := blocks*block - s.queued
-	if s.err != nil || more == 0 {
+// countLocked has the budget count what waits for the peer, with so many bytes in out. It
+// reports false if that does not fit.
+func (s *Stream) countLocked(out int) bool {
+	n := budget.QueueBytes(out + s.writing + delayedCost*len(s.delayed))
+	if s.err != nil || n == s.counted {
 		return true
 	}
-	if !s.share.Queue(more) {
-		s.share.Refused("too many bytes that a member does not read")
+	if !s.queue.Set(n) {
 		return false
 	}
-	s.queued += more
+	s.counted = n
 	return true
+}
+
+// roomLocked reports whether a frame of so many bytes goes to out, and need not wait.
+func (s *Stream) roomLocked(n int) bool {
+	return len(s.out) < fullEnough && (len(s.out)+s.writing+n <= budget.QueuedLeast || !s.queue.Crowded())
+}
+
+// giveWay ends the stream, for the budget. It neither blocks nor locks.
+func (s *Stream) giveWay() {
+	s.over.Store(true)
+	_ = s.conn.SetWriteDeadline(time.Unix(1, 0)) // ends a write; the writer looks at over before the next
+	s.wake.Wake()
 }
 
 // queueDelayedLocked moves delayed frames to out, as many as out has room for.
 func (s *Stream) queueDelayedLocked() error {
-	for len(s.delayed) > 0 && len(s.out) < fullEnough && s.err == nil {
+	for len(s.delayed) > 0 && s.roomLocked(0) && s.err == nil {
 		f := s.delayed[0]
 		s.delayed[0] = nil
 		if s.delayed = s.delayed[1:]; len(s.delayed) == 0 {
@@ -314,24 +353,27 @@ func (s *Stream) Push(f func() wire.Frame) error {
 	err := s.err
 	switch {
 	case err != nil:
-	case len(s.delayed) == 0 && len(s.out) < fullEnough:
+	case len(s.delayed) == 0 && s.roomLocked(0):
 		err = s.queueLocked(f())
 	case len(s.delayed) == maxDelayed:
 		err = ErrSlowPeer
 	default:
 		s.delayed = append(s.delayed, f) // the writer looks here after each write
+		if !s.countLocked(len(s.out)) {
+			err = errUnread
+		}
 	}
 	s.mu.Unlock()
 	s.stopIfSlow(err)
 	return err
 }
 
-// Full reports whether the queue for the peer is so long that a large answer should
-// be refused, if the peer can ask again.
-func (s *Stream) Full() bool {
+// Full reports whether an answer of n bytes should be refused, if the peer can ask again:
+// the queue for the peer is long, or what all peers do not read is much.
+func (s *Stream) Full(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.out) >= fullEnough || len(s.out)+s.writing > budget.QueuedLeast && s.share.Crowded()
+	return !s.roomLocked(n)
 }
 
 // Stop closes the connection and calls every open callback with err, on the
@@ -345,11 +387,14 @@ func (s *Stream) Stop(err error) {
 	}
 	s.err = err
 	s.share.End(s.bytes)
-	s.share.Queue(-s.queued)
-	s.bytes, s.queued = 0, 0
+	s.queue.Set(0)
+	s.bytes = 0
 	calls, onStop := s.calls, s.onStop
 	s.calls, s.onStop, s.out, s.delayed = nil, nil, nil, nil
 	s.mu.Unlock()
+	if err == errUnread {
+		s.share.Refused("too many bytes that a member does not read")
+	}
 	close(s.stopped)
 	s.conn.Close()
 	for _, done := range calls {
@@ -419,7 +464,7 @@ func (q *Request) AnswerNow(code wire.Code, body []byte) bool {
 	}
 	s := q.stream
 	s.mu.Lock()
-	if s.err == nil && (len(s.delayed) > 0 || len(s.out) >= fullEnough) {
+	if s.err == nil && (len(s.delayed) > 0 || !s.roomLocked(len(body))) {
 		s.mu.Unlock()
 		return false
 	}

@@ -193,14 +193,14 @@ func TestFullAsksForFewerLargeAnswers(t *testing.T) {
 	inBubble(t, func(*Request) {}, func(t *testing.T, s *Stream, far net.Conn) {
 		s.Notify(wire.Event, nil) // the writer takes this frame and waits for the peer
 		synctest.Wait()
-		if s.Full() {
+		if s.Full(0) {
 			t.Error("full with nothing queued")
 		}
 		body := make([]byte, 512<<10)
 		for range fullEnough / len(body) {
 			s.Notify(wire.Event, body)
 		}
-		if !s.Full() {
+		if !s.Full(0) {
 			t.Error("not full at the limit")
 		}
 		for range 1 + fullEnough/len(body) {
@@ -209,7 +209,7 @@ func TestFullAsksForFewerLargeAnswers(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if s.Full() {
+		if s.Full(0) {
 			t.Error("still full after the peer has read everything")
 		}
 	})

@@ -345,7 +345,7 @@ func (m *memberStream) startRead(q *stream.Request, start func(answer func([]byt
 	m.mu.Unlock()
 	cancel := start(func(body []byte, c wire.Code) {
 		m.remove(q.ID)
-		if c == wire.CodeOK && m.stream.Full() {
+		if c == wire.CodeOK && m.stream.Full(len(body)) {
 			// Many large answers in a row, for example about a much watched
 			// key, must not cost the member the stream.
 			c, body = wire.CodeBusy, nil
