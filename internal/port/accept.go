@@ -37,7 +37,8 @@ func (p *Port) shakeAndHandle(raw *tracked, s *shaking) {
 		return
 	}
 	raw.settle()
-	handler(c)
+	// The handshake has grown this goroutine's stack, and a connection lasts.
+	p.wg.Go(func() { handler(c) })
 }
 
 // admit is the accepting side's verdict on c.Hello. With StatusOK the

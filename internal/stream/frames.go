@@ -15,7 +15,7 @@ import (
 
 // Sizes of a stream's buffer for received bytes.
 const (
-	leastBuffer = 4 << 10
+	leastBuffer = 1 << 10
 	mostBuffer  = 16 << 10 // a TLS record: larger buffers are never filled by one read
 )
 
