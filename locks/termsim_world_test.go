@@ -78,8 +78,9 @@ type sky struct {
 	turn    chan struct{} // size 1: full during a change of leaders, which takes time
 	tasks   sync.WaitGroup
 
-	resume func()     // of the paused leader; nil: not paused; in a turn
-	past   *term.Term // of a leader of the past that goes on; in a turn
+	resume func()      // of the paused leader; nil: not paused; in a turn
+	paused atomic.Bool // resume is not nil: for a look out of turn
+	past   *term.Term  // of a leader of the past that goes on; in a turn
 
 	mu     sync.Mutex
 	faults map[string]int
@@ -186,6 +187,7 @@ func (s *sky) goOn() {
 	if s.resume != nil {
 		s.resume()
 		s.resume = nil
+		s.paused.Store(false)
 	}
 }
 
@@ -202,7 +204,7 @@ func (s *sky) rage() {
 				s.thaw(m)
 			}
 		}
-		if s.resume != nil && s.rng.IntN(2) == 0 {
+		if s.paused.Load() && s.rng.IntN(2) == 0 {
 			s.inTurn(s.goOn)
 		}
 		s.strike()
@@ -299,6 +301,7 @@ func (s *sky) pause() {
 	s.bury()
 	s.fault("leader frozen")
 	s.resume = s.Pause()
+	s.paused.Store(true)
 	if s.rng.IntN(2) == 0 {
 		s.fault("leader frozen, and replaced")
 		s.depose()
