@@ -29,7 +29,7 @@ const simLength = 10 * time.Minute
 var situations = []string{
 	"a session is marked", "a mark is taken away", "a session expires", "a verdict comes too late",
 	"a session ends in slices", "a session is ended by an operator", "a session is closed", "a lock is broken",
-	"a delay ends", "a block is extended", "a request arrives twice", "an update is uncertain",
+	"a request arrives twice", "an update is uncertain",
 	"a frozen holder is overtaken", "a leader in doubt begins anew",
 }
 
