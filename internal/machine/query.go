@@ -1,7 +1,5 @@
 package machine
 
-import ()
-
 // The questions of readers. None of them changes the table.
 
 // Owner returns the first holder of key and the holder's token; zero if nobody holds
