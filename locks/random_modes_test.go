@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/fence"
+	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/testrounds"
 )
 
@@ -173,7 +174,8 @@ func randomModesRound(t *testing.T, w *world, seed uint64) *register {
 				c := clients[a.rng.IntN(len(clients))]
 				ctx, cancel := context.WithTimeout(bg, a.upTo(5*time.Second))
 				if a.rng.IntN(3) == 0 {
-					if err := c.EndSession(ctx, id.Ref().String()); err == nil && w.Alive(id) {
+					opened := openedAt(w, id)
+					if err := c.EndSession(ctx, id.Ref().String()); err == nil && opened != 0 && openedAt(w, id) == opened {
 						t.Error("an ended session is open")
 					}
 				} else if err := c.Break(ctx, key, fence.Token(token)); err == nil {
@@ -199,6 +201,17 @@ func randomModesRound(t *testing.T, w *world, seed uint64) *register {
 		}
 	}
 	return b
+}
+
+// openedAt returns when a session was opened, or 0 if it is not open. A late copy of its
+// Open may have opened an ended session again.
+func openedAt(w *world, id machine.SessionID) (at uint64) {
+	w.View(func(m *machine.State) {
+		if st, ok := m.Session(id); ok {
+			at = st.Opened
+		}
+	})
+	return at
 }
 
 var keysOfAll = []string{"a", "b", "t", "t/x", "rw", "p"}
