@@ -56,8 +56,7 @@ func (n *Node) serveControl(c *port.Conn) {
 			q.Answer(wire.CodeBad, nil)
 		}
 	})
-	s.Start()
-	s.Wait()
+	s.Serve()
 	slow.wait()
 }
 

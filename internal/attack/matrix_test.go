@@ -141,7 +141,11 @@ func matrix(t *testing.T, m mode, attackers []string, attacks []attack) (all []v
 	}()
 	note := func(v verdict) {
 		all = append(all, v)
-		t.Logf("%-8s %-8s %-48s %v (%v)", v.mode, v.who, v.attack, v, v.took.Round(time.Millisecond))
+		most := 0
+		if w != nil {
+			most = w.above
+		}
+		t.Logf("%-8s %-8s %-48s %v (%v, memory so far %d MB above rest)", v.mode, v.who, v.attack, v, v.took.Round(time.Millisecond), most>>20)
 	}
 	for _, who := range attackers {
 		for _, at := range attacks {

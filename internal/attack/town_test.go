@@ -45,6 +45,7 @@ type town struct {
 	host   *testrounds.Stalls
 	held   map[string]*house // the holder of each key that a member holds
 	rest   []int             // bytes of memory of each member at rest
+	above  int               // the most that a member had above its rest at a look
 	votes  []string          // the raft ID of each member
 	serial int               // keys that were used once
 
@@ -376,7 +377,9 @@ func (w *town) harm(terms int) string {
 		return fmt.Sprintf("%d members", r.Token)
 	}
 	for i, h := range w.houses {
-		if above := h.memory() - w.rest[i]; above > mostMemory {
+		above := h.memory() - w.rest[i]
+		w.above = max(w.above, above)
+		if above > mostMemory {
 			return fmt.Sprintf("%d MB of memory in %s", above>>20, name(i))
 		}
 	}

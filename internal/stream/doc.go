@@ -38,7 +38,8 @@
 //   - A frame that has begun is complete within 10 s, or the stream ends. Between
 //     frames a stream may be idle.
 //
-// A Stream owns two goroutines, a reader and a writer. Start begins both; Wait
-// and Close join both. Peers owns a goroutine for each stream, and a goroutine for
+// A Stream reads on a goroutine of its own, begun by Start, or on the caller's of Serve,
+// and owns a writer, begun by the first frame for the peer; Wait, Close and Serve join
+// them. Peers owns a goroutine for each stream, and a goroutine for
 // each question of Begin during a dial; Peers.Stop joins all goroutines.
 package stream

@@ -63,6 +63,7 @@ type Stream struct {
 	writing int                 // bytes that the writer has taken from out
 	counted int                 // bytes that queue counts
 	delayed []func() wire.Frame // pushed frames, sent when out has room
+	writes  bool                // the writer runs
 	nextID  uint64
 	calls   map[uint64]func(wire.Frame, error) // open requests of this side
 	serving int                                // open requests of the peer
@@ -73,8 +74,8 @@ type Stream struct {
 	wg sync.WaitGroup
 }
 
-// New returns a stream on conn, which the stream owns from now on. Start begins
-// to read and write. Handle receives the peer's requests and notices, one at a
+// New returns a stream on conn, which the stream owns from now on. Start or Serve begins
+// to read. Handle receives the peer's requests and notices, one at a
 // time, in the order of arrival, and must not block.
 //
 // A conn with a method Budget, as a connection of package port, has its large frames
@@ -96,13 +97,19 @@ func New(conn net.Conn, handle func(*Request)) *Stream {
 	return s
 }
 
-// Start begins the stream's two goroutines. Wait and Close join both.
-func (s *Stream) Start() {
-	s.wg.Go(s.readLoop)
-	s.wg.Go(s.writeLoop)
+// Start begins to read, on a goroutine of the stream's own, which Wait and Close join.
+func (s *Stream) Start() { s.wg.Go(s.readLoop) }
+
+// Serve reads on the caller's goroutine until the stream has stopped and its writer has
+// returned.
+func (s *Stream) Serve() {
+	s.wg.Add(1)
+	s.readLoop()
+	s.wg.Done()
+	s.wg.Wait()
 }
 
-// Wait blocks until the stream has stopped and both goroutines have returned.
+// Wait blocks until the stream has stopped and its goroutines have returned.
 func (s *Stream) Wait() { s.wg.Wait() }
 
 func (s *Stream) readLoop() {
@@ -178,6 +185,16 @@ func (s *Stream) endLocked(q *Request) {
 	}
 }
 
+// startWriterLocked begins the writer with the first bytes for the peer: thousands of
+// streams of a peer that asks nothing cost no goroutine for what is never written. The
+// stream has not stopped, so its reader has not ended either, and Wait has not returned.
+func (s *Stream) startWriterLocked() {
+	if !s.writes {
+		s.writes = true
+		s.wg.Go(s.writeLoop)
+	}
+}
+
 func (s *Stream) writeLoop() {
 	var buf []byte
 	for {
@@ -236,6 +253,7 @@ func (s *Stream) queueLocked(f wire.Frame) error {
 		return errUnread
 	}
 	s.out = out
+	s.startWriterLocked()
 	s.wake.Wake()
 	return nil
 }
@@ -422,7 +440,7 @@ func (s *Stream) AtStop(f func()) {
 	}
 }
 
-// Close stops the stream with ErrClosed and waits for both goroutines. The
+// Close stops the stream with ErrClosed and waits for its goroutines. The
 // handler must not call Close.
 func (s *Stream) Close() {
 	s.Stop(ErrClosed)

@@ -21,8 +21,7 @@ import (
 func ServeMember(conn net.Conn, node string, boot uint64, g Guide) {
 	m := &memberStream{node: node, boot: boot, guide: g, reads: make(map[uint64]func())}
 	m.stream = stream.New(conn, m.handle)
-	m.stream.Start()
-	m.stream.Wait()
+	m.stream.Serve()
 	if m.subscriber != nil {
 		// Not by the goroutine that stops the stream: raft's, with an event for a member that
 		// reads nothing, must not look for the heirs of a hundred thousand sessions.
