@@ -41,9 +41,9 @@ func (s *State) onceEach() {
 	})
 }
 
-// admitFrom grants all grantable waiters of key's queue, from the head on. A key
-// without holders and waiters becomes idle then, and a key without permits loses the
-// capacity that no SetCapacity has set.
+// admitFrom grants all grantable waiters of key's queue, from the head on, and refuses those
+// whose condition no longer holds. A key without holders and waiters becomes idle then, and a
+// key without permits loses the capacity that no SetCapacity has set.
 //
 // One pass is enough: a waiter in conflict with another is in conflict with it as a
 // holder too, so a grant never frees a waiter behind. Permits are the exception, and
@@ -53,37 +53,45 @@ func (s *State) admitFrom(key string) {
 	if r == &noRecord || r.idle != 0 {
 		return
 	}
-	if s.keys.conditions > 0 {
-		s.refuseChanged(key)
-		r = s.keys.get(key)
-	}
-	if s.lifted {
-		r = s.admitReaders(key, r)
-	}
-	var known sharedPass
-	for i := 0; i < len(r.queue) && s.lifted && s.last < MaxToken; {
-		w := &r.queue[i]
-		owner := s.sessions.get(w.session)
-		held := known.heldAgainst(r, w, owner.client)
-		if owner.dead() || held || i > 0 && w.Mode != Shared || known.heldByTree(s, key, w) || s.blockedElsewhere(owner, key, w) {
+	s.refuseChanged(key)
+	p := queuePass{s: s, key: key, r: s.keys.get(key)}
+	var owner *session
+	for i := 0; i < len(p.r.queue) && s.lifted && p.last() < MaxToken; {
+		look(1)
+		w := &p.r.queue[i]
+		if owner == nil || owner.id != w.session {
+			owner = s.sessions.get(w.session)
+		}
+		held := p.heldAgainst(w, owner.client)
+		switch {
+		case w.Conditional && (p.granted || len(p.readers) > 0):
+			// A condition names no later token than there was when it came. So it is refused
+			// below, with all that are like it, and the waiters behind have another pass.
+			i = len(p.r.queue)
+		case owner.dead() || held || i > 0 && w.Mode != Shared || p.heldByTree(w) || p.blockedElsewhere(owner, w):
 			if w.Tree && !owner.dead() {
 				s.recallBelow(key, 2)
 			}
 			// Every waiter behind an exclusive waiter or a permit waits for it. A
 			// shared waiter may wait for a tree, for another key or for a ghost,
 			// while the waiters behind need not.
-			if w.Mode != Shared || held && r.ghosts == 0 {
-				break
+			if i++; w.Mode != Shared || held && p.r.ghosts == 0 {
+				i = len(p.r.queue)
 			}
+		case w.isPlainReader() && p.waivedBy(w, owner.client) == 0: // so that its client has no ghost to be freed
+			p.readers = append(p.readers, i)
 			i++
-			continue
-		}
-		s.admit(owner, key, i)
-		r, known.clients = s.keys.get(key), nil
-		if s.keys.conditions > 0 {
-			break // a condition may not hold any more: the key is in revisit again
+		default:
+			i -= p.grantReaders()
+			p.admit(owner, i)
+			owner = nil // the grant may have changed it
 		}
 	}
+	p.grantReaders()
+	if p.granted {
+		s.refuseChanged(key)
+	}
+	r = s.keys.get(key)
 	if r.capacity != 0 && !r.fixed && !r.hasPermits() {
 		r = s.keys.editRecord(key, r, func(r *record) { r.capacity = 0 }) // the next request names another
 	}
@@ -92,44 +100,127 @@ func (s *State) admitFrom(key string) {
 	}
 }
 
-// admitReaders grants the plain readers at the head of key's queue, as admit would one by one,
-// in a single edit: there may be ten thousand. The result is the record after the edit.
-func (s *State) admitReaders(key string, r *record) *record {
-	if s.keys.trees > 0 || s.keys.conditions > 0 || r.ghosts > 0 || len(r.holders) > 0 && r.holders[0].Mode != Shared {
-		return r
-	}
-	n, most := 0, min(uint64(len(r.queue)), uint64(max(0, MaxHolders-len(r.holders))), uint64(MaxToken-s.last))
-	var owner *session
-	for n < int(most) {
-		w := &r.queue[n]
-		if owner == nil || owner.id != w.session {
-			owner = s.sessions.get(w.session)
-		}
-		if w.Mode != Shared || w.set || w.upgrade != 0 || w.Block != 0 || owner.dead() {
-			break
-		}
-		n++
-	}
-	if n < 2 {
-		return r
-	}
-	s.step.events = slices.Grow(s.step.events, n)
-	return s.changeRecord(key, r, func(r *record) {
-		r.holders = slices.Grow(r.holders, n)
-		for i := range n {
-			w := &r.queue[i]
-			if owner.id != w.session {
-				owner = s.sessions.get(w.session)
-			}
-			s.admitReader(owner, r, w, len(r.queue)-i-1)
-		}
-		clear(r.queue[:n-1])
-		r.queue = remove(r.queue[n-1:], 0)
-	})
+// queuePass is a look at the waiters of a key, from the head of the queue on. Ten thousand
+// shared requests may wait for one key. So what is the same for all of them is found once: no
+// grant of the pass changes it, since a shared grant is in the way of none of them. And the
+// plain readers among them leave the queue together.
+type queuePass struct {
+	s       *State
+	key     string
+	r       *record
+	granted bool  // any waiter
+	readers []int // the indices of plain readers that are about to be granted, in order
+
+	waived map[string]int // how many holders are no hindrance for the shared requests of a client; "": for requests for several keys
+	trees  [2]shut        // for a shared request, and for one for a tree
 }
 
-// admitReader makes w, a plain reader at the head of the queue of r, a holder. The caller
-// removes it; others are left behind it.
+// shut says what trees do to the shared requests of a pass.
+type shut struct {
+	known bool
+	held  bool   // a holder above or below is in the way
+	order uint64 // of the first waiter above or below that is in the way of those behind it; 0: none
+}
+
+// last is the last token, once the readers are granted.
+func (p *queuePass) last() Token { return p.s.last + Token(len(p.readers)) }
+
+// heldAgainst is record.heldAgainst, once the readers are granted.
+func (p *queuePass) heldAgainst(w *waiter, client string) bool {
+	if w.Mode != Shared {
+		return len(p.readers) > 0 || p.r.heldAgainst(w, client)
+	}
+	n := len(p.r.holders) + len(p.readers) - p.waivedBy(w, client)
+	return n >= MaxHolders || n > 0 && len(p.r.holders) > 0 && p.r.holders[0].Mode != Shared
+}
+
+// waivedBy returns how many holders are ghosts that w, a shared request, need not wait for.
+func (p *queuePass) waivedBy(w *waiter, client string) int {
+	if w.set || p.r.ghosts == 0 {
+		return 0
+	}
+	n, known := p.waived[client]
+	if !known {
+		if p.waived == nil {
+			p.waived = make(map[string]int)
+		}
+		n, _ = p.r.waived(w, client)
+		p.waived[client] = n
+	}
+	return n
+}
+
+// heldByTree is keyTable.heldAgainstByTree.
+func (p *queuePass) heldByTree(w *waiter) bool {
+	if w.Mode != Shared {
+		return p.s.keys.heldAgainstByTree(p.key, w)
+	}
+	return p.shutFor(w).held
+}
+
+func (p *queuePass) shutFor(w *waiter) *shut {
+	at := &p.trees[bit(w.Tree, 1)]
+	if !at.known {
+		*at = shut{known: true, held: p.s.keys.heldAgainstByTree(p.key, w), order: p.s.keys.firstTreeOrder(p.key, w)}
+	}
+	return at
+}
+
+// blockedElsewhere reports whether w has to wait for a waiter above or below the key, or
+// at another key of w. Nothing in the key's own record conflicts with w.
+func (p *queuePass) blockedElsewhere(owner *session, w *waiter) bool {
+	switch {
+	case w.upgrade != 0:
+		return false
+	case w.Mode != Shared && p.s.keys.waitsBehindTree(p.key, w):
+		return true
+	case w.Mode == Shared && p.shutFor(w).order != 0 && p.shutFor(w).order < w.order:
+		return true
+	}
+	return w.set && p.s.blockedAtOthers(owner, p.key, w)
+}
+
+// admit makes the waiter at index i a holder.
+func (p *queuePass) admit(owner *session, i int) {
+	ghosts := p.r.ghosts
+	p.s.admit(owner, p.key, i)
+	p.granted, p.r = true, p.s.keys.get(p.key)
+	if p.r.ghosts != ghosts {
+		clear(p.waived)
+	}
+}
+
+// isPlainReader reports whether w is a request that leaves only its queue when it is granted.
+func (w *waiter) isPlainReader() bool {
+	return w.Mode == Shared && !w.Tree && !w.Conditional && !w.set && w.upgrade == 0 && w.Block == 0
+}
+
+// grantReaders grants the readers, as admit would one by one, in a single edit. The result is
+// their number.
+func (p *queuePass) grantReaders() (n int) {
+	s := p.s
+	if n = len(p.readers); n == 0 {
+		return 0
+	}
+	s.step.events = slices.Grow(s.step.events, n)
+	p.r = s.changeRecord(p.key, p.r, func(r *record) {
+		r.holders = slices.Grow(r.holders, n)
+		var owner *session
+		for granted, i := range p.readers {
+			w := &r.queue[i]
+			if owner == nil || owner.id != w.session {
+				owner = s.sessions.get(w.session)
+			}
+			s.admitReader(owner, r, w, len(r.queue)-granted-1)
+		}
+		r.queue = removeAll(r.queue, p.readers)
+	})
+	p.granted, p.readers = true, p.readers[:0]
+	return n
+}
+
+// admitReader makes w, a plain reader in the queue of r, a holder. The caller removes it;
+// others wait with it.
 func (s *State) admitReader(owner *session, r *record, w *waiter, others int) {
 	s.lineage.remove(w)
 	s.last++
@@ -153,55 +244,8 @@ func (s *State) admitReader(owner *session, r *record, w *waiter, others int) {
 	s.step.events = append(s.step.events, grantedEvent(owner.id, w.seq, r.key, out))
 }
 
-// sharedPass is what a pass over a queue knows of all shared waiters. Thousands may wait
-// for one key below, or for the ghosts of thousands: a search for each of them, at every
-// release there, takes seconds.
-type sharedPass struct {
-	tree    [2]bool         // a holder above or below is in the way of others, and of trees: no grant changes that
-	clients map[string]bool // whether the holders are in the way of the client's; "": of requests for several keys
-}
-
-// heldAgainst is record.heldAgainst.
-func (p *sharedPass) heldAgainst(r *record, w *waiter, client string) bool {
-	if r.ghosts == 0 || w.Mode != Shared {
-		return r.heldAgainst(w, client)
-	}
-	if w.set {
-		client = ""
-	}
-	held, known := p.clients[client]
-	if !known {
-		if p.clients == nil {
-			p.clients = make(map[string]bool)
-		}
-		held = r.heldAgainst(w, client)
-		p.clients[client] = held
-	}
-	return held
-}
-
-// heldByTree is keyTable.heldAgainstByTree.
-func (p *sharedPass) heldByTree(s *State, key string, w *waiter) bool {
-	if w.Mode != Shared {
-		return s.keys.heldAgainstByTree(key, w)
-	}
-	at := &p.tree[bit(w.Tree, 1)]
-	*at = *at || s.keys.heldAgainstByTree(key, w)
-	return *at
-}
-
-// blockedElsewhere reports whether w has to wait for a waiter above or below key, or
-// at another key of w. Nothing in key's own record conflicts with w.
-func (s *State) blockedElsewhere(owner *session, key string, w *waiter) bool {
-	if w.upgrade != 0 {
-		return false
-	}
-	if s.keys.waitsBehindTree(key, w) {
-		return true
-	}
-	if !w.set {
-		return false
-	}
+// blockedAtOthers reports whether w has to wait at another of its keys than key.
+func (s *State) blockedAtOthers(owner *session, key string, w *waiter) bool {
 	// Try the key that blocked last time first: the release of a set of a thousand
 	// keys calls this once for each key.
 	q := w.requestID
@@ -244,8 +288,10 @@ func (s *State) admit(owner *session, key string, i int) {
 			}
 		}
 		out = s.giveKeys(owner, &w, keys, true)
-		if s.keys.conditions > 0 {
-			s.step.revisit = append(s.step.revisit, keys...)
+		for _, other := range keys {
+			if other != key && s.keys.get(other).conditions > 0 {
+				s.step.revisit = append(s.step.revisit, other) // a condition may not hold any more
+			}
 		}
 		key = keys[0]
 	}
@@ -254,7 +300,11 @@ func (s *State) admit(owner *session, key string, i int) {
 
 // refuseChanged refuses, late, the waiters of key whose condition no longer holds.
 func (s *State) refuseChanged(key string) {
-	last := s.keys.get(key).last
+	r := s.keys.get(key)
+	if r.conditions == 0 {
+		return
+	}
+	last := r.last
 	s.refuseWaiters(key, Outcome{Code: Changed, Token: last}, func(w *waiter) bool { return w.Conditional && w.IfToken < last })
 }
 
@@ -262,11 +312,7 @@ func (s *State) refuseChanged(key string) {
 // notes the queues to be looked at once for all of them: thousands of trees may wait for
 // thousands of waiters.
 func (s *State) refuseWaiters(key string, out Outcome, chosen func(*waiter) bool) {
-	r, i := s.keys.get(key), 0
-	for i < len(r.queue) && !chosen(&r.queue[i]) {
-		i++
-	}
-	if i == len(r.queue) {
+	if s.keys.get(key).firstWaiter(chosen) < 0 {
 		return
 	}
 	var removed []waiter

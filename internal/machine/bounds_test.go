@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -85,11 +86,132 @@ func hostileSteps(t testing.TB) []costly {
 	s.Apply(Open{Session: SessionID{2}, Client: "c", Node: "n", Boot: 6, Dir: DirID{1}, TTL: 5000})
 	list = append(list, costly{name: "a Forget among many sessions", s: s, c: Forget{Node: "n", Boot: 6, Dir: DirID{1}}})
 
+	list = append(list, crowds(t)...)
+
 	// Kept keys below each tree of a set.
 	s, _ = keptBelowTrees(t, 60, 800)
 	list = append(list, costly{name: "a set of trees above kept keys", s: s, c: Acquire{Session: b, Seq: 1, Keys: treesOf(60), Spec: Spec{Tree: true}}})
 	return list
 }
+
+// crowds are changes of a key for which as many wait as are allowed: readers mostly, with
+// something about the first of them, or elsewhere in the table, that has each of them looked
+// at alone.
+func crowds(t testing.TB) (list []costly) {
+	a, b, c := session16("a"), session16("b"), session16("c")
+	reader := Spec{Mode: Shared}
+	first := Acquire{Session: a, Seq: 1, Key: "k"}
+	release := func(s *State) Command {
+		_, token := s.Owner("k")
+		return Release{Session: a, Token: token}
+	}
+	for _, x := range []struct {
+		name  string
+		first Acquire
+		more  func(s *State, i int) Command // what comes before the waiter i of c
+		last  func(s *State) Command
+	}{
+		{name: "readers behind a reader of two keys", first: first, more: func(s *State, i int) Command {
+			if i == 0 {
+				apply(t, s, Acquire{Session: b, Seq: 1, Key: "z"}, Granted)
+				return Acquire{Session: c, Seq: MaxHeld, Keys: []string{"k", "z"}, Spec: reader}
+			}
+			return nil
+		}, last: release},
+		{name: "readers between readers of two keys", first: first, more: func(s *State, i int) Command {
+			if i == 0 {
+				apply(t, s, Acquire{Session: b, Seq: 1, Key: "z"}, Granted)
+			}
+			if i%2 == 0 {
+				return Acquire{Session: c, Seq: MaxHeld + uint64(i), Keys: []string{"k", "z"}, Spec: reader}
+			}
+			return nil
+		}, last: release},
+		{name: "readers while a condition waits elsewhere", first: first, more: func(s *State, i int) Command {
+			if i == 0 {
+				apply(t, s, Acquire{Session: b, Seq: 1, Key: "z"}, Granted)
+				return Acquire{Session: a, Seq: 2, Key: "z", Spec: Spec{Conditional: true, IfToken: 2}}
+			}
+			return nil
+		}, last: release},
+		{name: "readers between conditions", first: first, more: func(s *State, i int) Command {
+			if i%2 == 0 {
+				return Acquire{Session: b, Seq: uint64(i + 1), Key: "k", Spec: Spec{Mode: Shared, Conditional: true, IfToken: 1}}
+			}
+			return nil
+		}, last: release},
+		{name: "readers beside a ghost", first: Acquire{Session: a, Seq: 1, Key: "k", Spec: reader}, more: func(s *State, i int) Command {
+			if i == 0 {
+				d := session16("d")
+				apply(t, s, Open{Session: d, Client: "another", TTL: 5000}, OK)
+				apply(t, s, Acquire{Session: d, Seq: 1, Key: "k", Spec: Spec{Mode: Shared, Delay: 5000}}, Granted)
+				apply(t, s, Expire{Session: d, Term: 1}, OK)
+				return Acquire{Session: b, Seq: 1, Key: "k"}
+			}
+			return nil
+		}, last: func(*State) Command { return Withdraw{Session: b, Seq: 1} }},
+		{name: "readers of a deep key beside a tree", first: Acquire{Session: a, Seq: 1, Key: deepKey}, more: func(s *State, i int) Command {
+			if i == 0 {
+				apply(t, s, Acquire{Session: b, Seq: 1, Key: "z", Spec: Spec{Tree: true}}, Granted)
+			}
+			return nil
+		}, last: func(s *State) Command {
+			_, token := s.Owner(deepKey)
+			return Release{Session: a, Token: token}
+		}},
+	} {
+		s := sessionsIn(t, a, b, c)
+		apply(t, s, x.first, Granted)
+		for i := range MaxWaiters - 1 {
+			if cmd := x.more(s, i); cmd != nil {
+				s.Apply(cmd)
+			}
+			s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Key: x.first.Key, Spec: reader})
+		}
+		if n := s.Counts().Waiters; n < MaxWaiters*9/10 {
+			t.Fatalf("%s: %d wait", x.name, n)
+		}
+		list = append(list, costly{name: x.name, s: s, c: x.last(s), work: MaxWaiters / 2})
+	}
+
+	// Trees that wait above readers, behind them.
+	s := sessionsIn(t, a, b, c)
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "t/k"}, Granted)
+	for i := range MaxWaiters - 1 {
+		s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Key: "t/k", Spec: reader})
+	}
+	for i := range MaxWaiters - 1 {
+		s.Apply(Acquire{Session: b, Seq: uint64(i + 1), Key: "t", Spec: Spec{Tree: true}})
+	}
+	list = append(list, costly{name: "readers before many trees", s: s, c: Release{Session: a, Token: out.Token}, work: MaxWaiters})
+
+	// Requests for two keys that leave the queues from behind another.
+	s = sessionsIn(t, a, b, c)
+	apply(t, s, Acquire{Session: a, Seq: 1, Keys: []string{"k", "l"}}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Keys: []string{"k", "l"}}, Queued)
+	w := Withdraw{Session: c, Seq: 1}
+	for i := range MaxWaiters - 1 {
+		s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Keys: []string{"k", "l"}})
+		if 0 < i && i <= MaxWithdrawn && 2*(i+1) <= MaxWithdrawnKeys {
+			w.More = append(w.More, uint64(i+1))
+		}
+	}
+	return append(list, costly{name: "the withdrawal of many requests for two keys", s: s, c: w, work: len(w.More)})
+}
+
+// treeOverCrowd is the release of a tree for whose keys many wait: the one step that grants
+// what it frees, however much that is.
+func treeOverCrowd(t testing.TB) costly {
+	a, c := session16("a"), session16("c")
+	s := sessionsIn(t, a, c)
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "t", Spec: Spec{Tree: true}}, Granted)
+	for i := range MaxWaiters {
+		s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Key: fmt.Sprint("t/", i)})
+	}
+	return costly{name: "the release of a tree before waiters for many keys", s: s, c: Release{Session: a, Token: out.Token}, work: MaxWaiters}
+}
+
+var deepKey = strings.Repeat("a/", MaxKey/2-1) + "a"
 
 func treesOf(n int) (keys []string) {
 	for i := range n {
@@ -179,7 +301,7 @@ func TestNoStepIsLong(t *testing.T) {
 // readers are granted in one edit. The bounds are a third above the present numbers.
 func TestAStepLooksUpLittle(t *testing.T) {
 	most := map[string]int{
-		"the grant of many readers":             50,
+		"the grant of many readers":             13_000,
 		"a search for a set of deep trees":      13_000,
 		"a search above thousands of waiters":   13_000,
 		"a search among thousands of trees":     700,
@@ -257,5 +379,64 @@ func TestAReleaseBelowATreeTellsTwo(t *testing.T) {
 	_, events = apply(t, s, Release{Session: session16("a"), Token: held[keys[0]]}, OK)
 	if n := len(told()); n != 2 {
 		t.Errorf("a release tells %d", n)
+	}
+}
+
+// Readers that are granted together obey what holds for each of them: the limit of holders,
+// a tree that is held above, a tree that came before them, and the condition of one.
+func TestReadersGrantedTogetherWaitForOthers(t *testing.T) {
+	a, b, c := session16("a"), session16("b"), session16("c")
+	reader := Spec{Mode: Shared}
+	holders := func(s *State, key string) int { return len(s.keys.get(key).holders) }
+
+	s := sessionsIn(t, a, b, c)
+	for i := range 5 {
+		apply(t, s, Acquire{Session: a, Seq: uint64(i + 1), Key: "k", Spec: reader}, Granted)
+	}
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k"}, Queued)
+	for i := range MaxWaiters - 1 {
+		apply(t, s, Acquire{Session: c, Seq: uint64(i + 1), Key: "k", Spec: reader}, Queued)
+	}
+	apply(t, s, Withdraw{Session: b, Seq: 1}, OK)
+	if n, left := holders(s, "k"), len(s.keys.get("k").queue); n != MaxHolders || left != MaxWaiters-1+5-MaxHolders {
+		t.Errorf("%d hold and %d wait, of %d allowed", n, left, MaxHolders)
+	}
+
+	s = sessionsIn(t, a, b, c)
+	apply(t, s, Acquire{Session: a, Seq: 1, Key: "t", Spec: Spec{Tree: true}}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "t/k"}, Queued)
+	apply(t, s, Acquire{Session: c, Seq: 1, Key: "t/k", Spec: reader}, Queued)
+	apply(t, s, Withdraw{Session: b, Seq: 1}, OK)
+	if n := holders(s, "t/k"); n != 0 {
+		t.Errorf("%d readers hold a key below a held tree", n)
+	}
+
+	s = sessionsIn(t, a, b, c)
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "t/k"}, Granted)
+	apply(t, s, Acquire{Session: c, Seq: 1, Key: "t/k", Spec: reader}, Queued)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "t", Spec: Spec{Tree: true}}, Queued)
+	apply(t, s, Acquire{Session: c, Seq: 2, Key: "t/k", Spec: reader}, Queued)
+	apply(t, s, Release{Session: a, Token: out.Token}, OK)
+	if h := s.keys.get("t/k").holders; len(h) != 1 || h[0].seq != 1 {
+		t.Errorf("%+v hold a key, of a reader before a tree and one behind", h)
+	}
+
+	s = sessionsIn(t, a, b, c)
+	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "k"}, Granted)
+	apply(t, s, Acquire{Session: c, Seq: 1, Key: "k", Spec: reader}, Queued)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k", Spec: Spec{Mode: Shared, Conditional: true, IfToken: out.Token}}, Queued)
+	apply(t, s, Acquire{Session: c, Seq: 2, Key: "k", Spec: reader}, Queued)
+	_, events := apply(t, s, Release{Session: a, Token: out.Token}, OK)
+	var got []string
+	for _, e := range events {
+		if e.Kind == EventGranted || e.Kind == EventRefused {
+			got = append(got, fmt.Sprint(e.Session == b, e.Seq, e.Kind == EventGranted))
+		}
+	}
+	if want := []string{"false 1 true", "true 1 false", "false 2 true"}; !slices.Equal(got, want) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
 	}
 }

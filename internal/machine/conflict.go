@@ -1,5 +1,7 @@
 package machine
 
+import "iter"
+
 // Two requests for the same key conflict unless both are shared, or both are for
 // permits and enough permits are left. Two requests for different keys conflict if one
 // key is above the other, at least one request is for a tree, and not both are shared:
@@ -23,13 +25,8 @@ func (r *record) heldAgainst(w *waiter, client string) bool {
 		n--
 	}
 	if r.ghosts > 0 {
-		look(len(r.holders) / 4)
-		for i := range r.holders {
-			if g := &r.holders[i]; g.waivedBy(w, client) {
-				n--
-				permits -= int(g.N)
-			}
-		}
+		ghosts, theirs := r.waived(w, client)
+		n, permits = n-ghosts, permits-theirs
 	}
 	if n == 0 {
 		return false
@@ -41,6 +38,33 @@ func (r *record) heldAgainst(w *waiter, client string) bool {
 		return permits+int(w.N) > int(r.capacity)
 	}
 	return true
+}
+
+// waived counts the ghosts among the holders that w need not wait for, and their permits.
+func (r *record) waived(w *waiter, client string) (n, permits int) {
+	for g := range r.ghostHolders() {
+		if g.waivedBy(w, client) {
+			n++
+			permits += int(g.N)
+		}
+	}
+	return n, permits
+}
+
+// ghostHolders yields the ghosts among the holders, and looks no further than the last of
+// them: mostly they are the first holders.
+func (r *record) ghostHolders() iter.Seq[*grant] {
+	return func(yield func(*grant) bool) {
+		left := r.ghosts
+		for i := 0; left > 0; i++ {
+			look(1)
+			if g := &r.holders[i]; g.ghost != nil {
+				if left--; !yield(g) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // waivedBy reports whether w need not wait for g, since g is a ghost of w's own

@@ -188,20 +188,32 @@ func (s *State) costOfFreeing(id SessionID, token Token) int {
 	if g == nil {
 		return 0
 	}
-	return s.costOfKeys(s.keysOf(o, seq, at))
+	return s.costOfKeys(s.keysOf(o, seq, at), g.Tree, func(w *waiter) bool { return w.upgrade == token })
 }
 
-// costOfKeys counts keys that become free, and the waiters that may be granted then: a
-// request for many keys, or many readers and permits at once.
-func (s *State) costOfKeys(keys []string) int {
+// costOfKeys counts keys, or trees, that become free, and the waiters that may be granted
+// then: a request for many keys, many readers and permits at once, or many below a tree. The
+// waiters that are gone leave the queues at the same time.
+func (s *State) costOfKeys(keys []string, tree bool, gone func(*waiter) bool) int {
 	cost := 2*len(keys) + 2*s.costOfLevels(false, keys...)
 	for _, key := range keys {
 		r := s.keys.get(key)
-		if len(r.queue) == 0 {
+		if tree {
+			for range s.keys.keysBelow(key, waitedFor) {
+				if cost += costBelow; cost >= MaxCost {
+					break
+				}
+			}
+		}
+		i := 0
+		for i < len(r.queue) && gone(&r.queue[i]) {
+			i++
+		}
+		if i == len(r.queue) {
 			continue
 		}
-		head := &r.queue[0]
-		if head.Mode != Exclusive || s.keys.conditions > 0 {
+		head := &r.queue[i]
+		if head.Mode != Exclusive || r.conditions > 0 {
 			cost += len(r.queue)
 		}
 		if head.set && len(keys) == 1 {
@@ -211,6 +223,9 @@ func (s *State) costOfKeys(keys []string) int {
 	return cost
 }
 
+// costBelow is the cost of a waiter below a tree.
+const costBelow = 3
+
 func (s *State) costOfWithdrawing(o *session, seq uint64) int {
 	at, ok := o.index.requests.get(seq)
 	switch {
@@ -218,15 +233,18 @@ func (s *State) costOfWithdrawing(o *session, seq uint64) int {
 		return 1
 	case at.phase == answered:
 		return 2
+	case at.phase == waiting:
+		// With those before it that are the session's own: one Withdraw may take all of them.
+		return s.costOfKeys(s.keysOf(o, seq, at), s.keys.trees > 0, func(w *waiter) bool { return w.session == o.id })
 	}
-	return s.costOfKeys(s.keysOf(o, seq, at))
+	return s.costOfFreeing(o.id, at.token)
 }
 
 func (s *State) costOfBreak(c Break) int {
 	r := s.keys.get(c.Key)
 	i := r.named(c.Token)
 	if i < 0 || r.holders[i].ghost != nil {
-		return s.costOfKeys([]string{c.Key})
+		return s.costOfKeys([]string{c.Key}, i >= 0 && r.holders[i].Tree, func(*waiter) bool { return false })
 	}
 	return s.costOfFreeing(r.holders[i].session, r.holders[i].token)
 }

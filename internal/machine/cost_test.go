@@ -86,11 +86,23 @@ func costlyCommands(t testing.TB) []costly {
 	return list
 }
 
+// crowdBehindOne is the withdrawal of a writer before readers.
+func crowdBehindOne(t testing.TB) costly {
+	a, b, c := session16("a"), session16("b"), session16("c")
+	s := sessionsIn(t, a, b, c)
+	apply(t, s, Acquire{Session: a, Seq: 1, Key: "k", Spec: Spec{Mode: Shared}}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "k"}, Queued)
+	for i := range MaxWaiters - 1 {
+		s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Key: "k", Spec: Spec{Mode: Shared}})
+	}
+	return costly{name: "the withdrawal of a writer before readers", s: s, c: Withdraw{Session: b, Seq: 1}, work: MaxWaiters - 1}
+}
+
 // TestCostSeesTheWorkOfACommand: no command of a few bytes is cheap by its bytes and long
 // by its work.
 func TestCostSeesTheWorkOfACommand(t *testing.T) {
-	for _, tt := range costlyCommands(t) {
-		if cost := tt.s.Cost(tt.c); cost < tt.work {
+	for _, tt := range append(append(costlyCommands(t), crowds(t)...), treeOverCrowd(t), crowdBehindOne(t)) {
+		if cost := tt.s.Cost(tt.c); cost < min(tt.work, MaxCost) {
 			t.Errorf("%s costs %d, but touches %d", tt.name, cost, tt.work)
 		}
 	}

@@ -43,7 +43,11 @@ func (s *State) endDelay(token Token) Outcome {
 // freeGhostsOf frees key from the ghosts of the client of that name.
 func (s *State) freeGhostsOf(key, client string) {
 	r := s.keys.get(key)
-	for i := 0; r.ghosts > 0 && i < len(r.holders); {
+	for i, left := 0, r.ghosts; left > 0; {
+		look(1)
+		if r.holders[i].ghost != nil {
+			left--
+		}
 		if g := &r.holders[i]; g.ghost == nil || g.ghost.client != client {
 			i++
 			continue

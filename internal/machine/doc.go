@@ -142,7 +142,8 @@
 // share of each member. They are long in a table made for that:
 //
 //   - A command that frees keys grants in the same step everything that no longer waits: of
-//     each key MaxWaiters readers, in about 2 ms, and of a tree all waiters below. So does Lift.
+//     each key MaxWaiters readers, in about 2 ms, and of a tree all waiters below, in about
+//     1.5 ms for each thousand of keys. So does Lift.
 //   - A waiter for several keys is looked at with all of them, for each key that changes.
 //   - A request above or below trees that wait passes over all of them.
 //   - A waiter, and an Ask, marks each holder of the key at all keys of the holder's grant.

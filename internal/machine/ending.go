@@ -2,7 +2,6 @@ package machine
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 )
@@ -246,33 +245,10 @@ func (s *State) leaveQueues(o *session, work int) int {
 			}
 		}
 	}
-	weights := make(map[uint64]weight, len(gone))
-	for _, key := range slices.Sorted(maps.Keys(queues)) {
-		var removed []waiter
-		s.change(key, func(r *record) {
-			removed = r.removeWaitersIf(func(w *waiter) bool {
-				if w.session != o.id {
-					return false
-				}
-				_, leaves := gone[w.seq]
-				return leaves
-			})
-		})
-		tree := false
-		for i := range removed {
-			w := &removed[i]
-			if _, known := weights[w.seq]; !known {
-				s.lineage.remove(w)
-				weights[w.seq] = s.weigh(o, w) // the same at each key
-			}
-			tree = tree || w.Tree
-		}
-		s.revisit(key, tree)
-	}
-	for seq, w := range weights {
-		s.sets.del(requestID{o.id, seq})
-		x.dequeued(seq, w)
-	}
+	s.leave(o, queues, func(w *waiter) bool {
+		_, leaves := gone[w.seq]
+		return leaves
+	})
 	return work
 }
 

@@ -102,13 +102,13 @@ func longSteps(t testing.TB) []costly {
 	for i := range 16_384 {
 		apply(t, s, Open{Session: SessionID{1, byte(i), byte(i >> 8)}, Client: "client", Node: "n", Boot: 6, Dir: DirID{1}, TTL: 5000}, OK)
 	}
-	return []costly{{"a Forget of many sessions", s, Forget{Node: "n", Boot: 6, Dir: DirID{1}}, 16_384}}
+	return []costly{{"a Forget of many sessions", s, Forget{Node: "n", Boot: 6, Dir: DirID{1}}, 16_384}, treeOverCrowd(t), crowdBehindOne(t)}
 }
 
 // BenchmarkLongestApply reports the CPU time of the costliest commands, each alone in its
 // entry. 5 ms is the most that a leader's entry should take.
 func BenchmarkLongestApply(b *testing.B) {
-	makers := []func(testing.TB) []costly{costlyCommands, treeCommands, longSteps}
+	makers := []func(testing.TB) []costly{costlyCommands, treeCommands, longSteps, crowds}
 	for m, maker := range makers {
 		for i, tt := range maker(b) {
 			b.Run(strings.ReplaceAll(tt.name, " ", "_"), func(b *testing.B) {

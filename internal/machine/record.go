@@ -193,6 +193,17 @@ func (r *record) removeWaiter(i int) {
 	r.queue = remove(r.queue, i)
 }
 
+// firstWaiter returns the index of the first waiter for which is is true, -1 if there is none.
+func (r *record) firstWaiter(is func(*waiter) bool) int {
+	look(len(r.queue) / 4)
+	for i := range r.queue {
+		if is(&r.queue[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
 // removeWaitersIf removes and returns all waiters for which leaves is true, in a
 // single pass, since thousands may stand in one queue.
 func (r *record) removeWaitersIf(leaves func(*waiter) bool) (removed []waiter) {
@@ -212,12 +223,39 @@ func (r *record) removeWaitersIf(leaves func(*waiter) bool) (removed []waiter) {
 // first: queues are granted from their heads, and the end of a session frees the
 // oldest grant first.
 func remove[E any](list []E, i int) []E {
-	if i > 0 || len(list) == 1 { // one alone: its memory is used again
-		return slices.Delete(list, i, i+1)
+	return removeAll(list, []int{i})
+}
+
+// removeAll removes the elements at these indices, in ascending order, in one pass. It moves
+// the elements before the last of them, or those behind the first, whichever are fewer.
+func removeAll[E any](list []E, at []int) []E {
+	n, first, last := len(at), at[0], at[len(at)-1]
+	if n == len(list) || last+1 > len(list)-first { // of a list removed whole, the memory is used again
+		look(len(list) - first - n)
+		to := first
+		for i := first; i < len(list); i++ {
+			if len(at) > 0 && at[0] == i {
+				at = at[1:]
+				continue
+			}
+			list[to] = list[i]
+			to++
+		}
+		clear(list[to:])
+		return list[:to]
 	}
-	var zero E
-	list[0] = zero
-	return list[1:]
+	look(last + 1 - n)
+	to := last
+	for i := last; i >= 0; i-- {
+		if len(at) > 0 && at[len(at)-1] == i {
+			at = at[:len(at)-1]
+			continue
+		}
+		list[to] = list[i]
+		to--
+	}
+	clear(list[:n])
+	return list[n:]
 }
 
 // recount counts holders and queue anew.
@@ -279,13 +317,7 @@ func (r *record) grant(token Token) *grant { return &r.holders[r.holder(token)] 
 
 // position returns the index of a request in the queue, -1 if it is not there.
 func (r *record) position(q requestID) int {
-	look(len(r.queue) / 4)
-	for i := range r.queue {
-		if r.queue[i].requestID == q {
-			return i
-		}
-	}
-	return -1
+	return r.firstWaiter(func(w *waiter) bool { return w.requestID == q })
 }
 
 // find is position of a waiter whose order is at hand, in logarithmic time: the queue
@@ -311,8 +343,10 @@ func (r *record) behind(i int) uint32 {
 
 // ghostOf reports whether the holders include a ghost of the named client.
 func (r *record) ghostOf(client string) bool {
-	look(int(r.ghosts))
-	return r.ghosts > 0 && slices.ContainsFunc(r.holders, func(g grant) bool {
-		return g.ghost != nil && g.ghost.client == client
-	})
+	for g := range r.ghostHolders() {
+		if g.ghost.client == client {
+			return true
+		}
+	}
+	return false
 }

@@ -217,6 +217,28 @@ func (t *keyTable) waitsBehindTreeIn(key string, w *waiter) bool {
 	return false
 }
 
+// firstTreeOrder returns the least order of the waiters above and below key that are in
+// conflict with w, a shared request: w waits for them if its own order is larger. 0: none.
+func (t *keyTable) firstTreeOrder(key string, w *waiter) (order uint64) {
+	if t.trees == 0 && !w.Tree {
+		return 0
+	}
+	for _, r := range t.aboveAndBelow(key, waitersBelow(w.Tree)) {
+		for i := range r.queue { // in the order of their orders
+			look(1)
+			v := &r.queue[i]
+			if order != 0 && v.order >= order {
+				break
+			}
+			if treesConflict(w.Tree, w.Mode, &v.Spec) {
+				order = v.order
+				break
+			}
+		}
+	}
+	return order
+}
+
 // lastTreeOrder returns the largest order of the trees waiting above or below key; 0
 // without such trees. A waiter before such a tree must not be passed at key, or the
 // queues would not agree on one order.

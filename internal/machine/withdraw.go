@@ -1,6 +1,9 @@
 package machine
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // How a client takes back requests for grants.
 
@@ -70,40 +73,50 @@ func (s *State) withdrawOne(owner *session, seq uint64) Token {
 	return 0
 }
 
-// withdrawWaiting removes the waiting requests for one key among seqs from the
-// queues, all of a key in one pass: to find and remove each waiter by itself takes
-// time in proportion to the whole queue.
+// withdrawWaiting removes the waiting requests among seqs from the queues, but for upgrades.
 func (s *State) withdrawWaiting(owner *session, seqs []uint64) {
-	var keys []string
-	waits := make(map[string]map[uint64]bool)
+	gone := make(map[uint64]struct{}, len(seqs))
+	queues := make(map[string]struct{})
 	for _, seq := range seqs {
-		at, ok := owner.index.requests.get(seq)
-		if !ok || at.phase != waiting || at.set {
-			continue
+		if at, ok := owner.index.requests.get(seq); ok && at.phase == waiting {
+			gone[seq] = struct{}{}
+			for _, key := range s.keysOf(owner, seq, at) {
+				queues[key] = struct{}{}
+			}
 		}
-		if waits[at.key] == nil {
-			waits[at.key] = make(map[uint64]bool)
-			keys = append(keys, at.key)
-		}
-		waits[at.key][seq] = true
 	}
-	for _, key := range keys {
-		leaves := func(w waiter) bool { return w.session == owner.id && w.upgrade == 0 && waits[key][w.seq] }
-		if !slices.ContainsFunc(s.keys.get(key).queue, leaves) {
-			continue // upgrades alone: the key does not change
+	s.leave(owner, queues, func(w *waiter) bool {
+		_, leaves := gone[w.seq]
+		return leaves && w.upgrade == 0
+	})
+}
+
+// leave removes the waiters of a session that leave from the queues of these keys, which are
+// all keys of their requests: all of a queue in one pass, since to find and remove each waiter
+// by itself takes time in proportion to the whole queue.
+func (s *State) leave(o *session, queues map[string]struct{}, leaves func(*waiter) bool) {
+	theirs := func(w *waiter) bool { return w.session == o.id && leaves(w) }
+	weights := make(map[uint64]weight)
+	for _, key := range slices.Sorted(maps.Keys(queues)) {
+		if s.keys.get(key).firstWaiter(theirs) < 0 {
+			continue // the key does not change
 		}
-		tree := false
 		var removed []waiter
-		s.change(key, func(r *record) {
-			removed = r.removeWaitersIf(func(w *waiter) bool { return leaves(*w) })
-		})
+		s.change(key, func(r *record) { removed = r.removeWaitersIf(theirs) })
+		tree := false
 		for i := range removed {
 			w := &removed[i]
-			s.lineage.remove(w)
-			owner.index.dequeued(w.seq, s.weigh(owner, w))
+			if _, known := weights[w.seq]; !known {
+				s.lineage.remove(w)
+				weights[w.seq] = s.weigh(o, w) // the same at each key
+			}
 			tree = tree || w.Tree
 		}
 		s.revisit(key, tree)
+	}
+	for seq, w := range weights {
+		s.sets.del(requestID{o.id, seq})
+		o.index.dequeued(seq, w)
 	}
 }
 

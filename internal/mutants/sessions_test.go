@@ -46,8 +46,33 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "waiters of an ending session granted", promise: oneHolder, breaks: "from the first slice on a session is granted nothing",
-		file: "internal/machine/admit.go", old: "if owner.dead() || held ||", new: "if held ||",
+		file: "internal/machine/admit.go", old: "case owner.dead() || held ||", new: "case held ||",
 		pkg: "internal/machine", run: "Script|Commands",
+	},
+	{
+		name: "readers granted together pass a tree", promise: oneHolder, breaks: "a shared waiter waits for a tree that came before it",
+		file: "internal/machine/admit.go", old: "p.shutFor(w).order < w.order", new: "p.shutFor(w).order > w.order",
+		pkg: "internal/machine", run: "ReadersGrantedTogether",
+	},
+	{
+		name: "readers granted together under a held tree", promise: oneHolder, breaks: "a shared waiter waits for a holder above or below",
+		file: "internal/machine/admit.go", old: "return p.shutFor(w).held", new: "return false",
+		pkg: "internal/machine", run: "ReadersGrantedTogether",
+	},
+	{
+		name: "a condition that failed meanwhile granted", promise: oneHolder, breaks: "a conditional request is granted under no later token than it names",
+		file: "internal/machine/admit.go", old: "case w.Conditional && (p.granted || len(p.readers) > 0):", new: "case false:",
+		pkg: "internal/machine", run: "ReadersGrantedTogether",
+	},
+	{
+		name: "more readers than may hold", promise: oneHolder, breaks: "readers about to be granted count as holders",
+		file: "internal/machine/admit.go", old: "n := len(p.r.holders) + len(p.readers) -", new: "n := len(p.r.holders) -",
+		pkg: "internal/machine", run: "ReadersGrantedTogether",
+	},
+	{
+		name: "the wrong readers leave the queue", promise: oneHolder, breaks: "those that were granted leave the queue, and no others",
+		file: "internal/machine/record.go", old: "	clear(list[:n])\n	return list[n:]", new: "	return list[:len(list)-n]",
+		pkg: "internal/machine", run: "Script|Commands|Property|Readers",
 	},
 	{
 		name: "an ending session acts", promise: oneHolder, breaks: "no command of an ending session is taken",
