@@ -86,6 +86,21 @@ var roomMutants = []mutant{
 		pkg: "internal/stream", run: "ABeatFindsRoom",
 	},
 	{
+		name: "all keys in one request", promise: hardToKill, breaks: "a request that shows keys is small enough to be served",
+		file: "internal/link/sessions.go", old: "const maxShown = 1 << 10", new: "const maxShown = wire.MaxAttach",
+		pkg: "internal/link", run: "SessionsAreAttached",
+	},
+	{
+		name: "a busy leader takes some sessions", promise: hardToKill, breaks: "a leader that is busy with the first sessions is shown the others again",
+		file: "internal/link/ask.go", old: "for i > 0 && err == nil", new: "for i < 0 && err == nil",
+		pkg: "internal/link", run: "ABusyLeaderIsShown",
+	},
+	{
+		name: "a refusal is silence", promise: hardToKill, breaks: "a leader that refuses a question for a sign of life has given one",
+		file: "internal/link/remote.go", old: "f.Code != wire.CodeOK && f.Code != wire.CodeBusy {", new: "f.Code != wire.CodeOK {",
+		pkg: "internal/link", run: "AFullLeader",
+	},
+	{
 		name: "a snapshot's header unchecked", promise: safe, breaks: "an image with impossible tokens is refused before anything is derived",
 		file: "internal/machine/restore.go", old: "return checker{r.s}.checkHeader() // before", new: "return nil // before",
 		pkg: "internal/machine", run: "ImpossibleImages",
