@@ -81,9 +81,34 @@ var roomMutants = []mutant{
 		pkg: "internal/stream", run: "DelayedFramesCount",
 	},
 	{
-		name: "beats refused beside reads", promise: safe, breaks: "a beat finds room beside many reads that wait",
-		file: "internal/stream/stream.go", old: "own -= budget.RequestsLeast", new: "own -= 0",
-		pkg: "internal/stream", run: "ABeatFindsRoom",
+		name: "reads of all fill the budget", promise: hardToKill, breaks: "reads that wait leave room for commands",
+		file: "internal/budget/budget.go", old: "count(&b.lasting, 3)", new: "count(&b.lasting, 4)",
+		pkg: "internal/stream", run: "ReadsOfOthersLeaveRoom",
+	},
+	{
+		name: "beats beside commands", promise: hardToKill, breaks: "beats have a part of the budget for themselves",
+		file: "internal/budget/budget.go", old: "count(&b.beats, 2)\n		return fits\n", new: "count(&b.beats, 2)\n",
+		pkg: "internal/budget", run: "WaitingRequestsLeaveRoom",
+	},
+	{
+		name: "beats without a bound", promise: safe, breaks: "beats under way are bounded",
+		file: "internal/budget/budget.go", old: "count(&b.beats, 2)", new: "count(&b.beats, 99)",
+		pkg: "internal/budget", run: "RequestsAreBounded",
+	},
+	{
+		name: "no least for a connection", promise: fair, breaks: "a connection with few requests is served beside a full budget",
+		file: "internal/budget/budget.go", old: "more := max(0, now-RequestsLeast) - max(0, before-RequestsLeast)", new: "more := now - before",
+		pkg: "internal/budget", run: "RequestsAreBounded",
+	},
+	{
+		name: "beats are reads", promise: hardToKill, breaks: "a beat finds room beside many reads of its member that wait",
+		file: "internal/stream/request.go", old: "return budget.Beats", new: "return budget.Lasting",
+		pkg: "internal/stream", run: "OwnReadsLeaveRoom",
+	},
+	{
+		name: "reads pass", promise: hardToKill, breaks: "requests that wait for a change take a part of the budget alone",
+		file: "internal/stream/request.go", old: "return budget.Lasting", new: "return budget.Passing",
+		pkg: "internal/term", run: "ReadsOfOthersLeaveASession",
 	},
 	{
 		name: "all keys in one request", promise: hardToKill, breaks: "a request that shows keys is small enough to be served",

@@ -208,43 +208,116 @@ func TestDelayedFramesCount(t *testing.T) {
 	})
 }
 
-// A beat finds room beside many reads that wait, when others take the whole budget.
-func TestABeatFindsRoom(t *testing.T) {
+// Others fill the budget with requests that wait, at addresses of their own or at the member's,
+// and ask again for each refused one. A member with 300 reads under way keeps its beats, its
+// commands, and its attachment with the keys of thousands of sessions, on its stream and on a
+// new one.
+func TestReadsOfOthersLeaveRoom(t *testing.T) {
+	for _, hosts := range []byte{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			b := budget.New(func(string, string) {})
+			var streams []*Stream
+			dial := func(name string, host byte) (asker *Stream) {
+				near, far := net.Pipe()
+				s := New(charged{near, b.Share(name, netip.AddrFrom4([4]byte{10, 0, 0, host}))}, func(q *Request) {
+					if q.Type == wire.Attach {
+						q.Answer(wire.CodeOK, nil)
+					}
+				})
+				asker = New(far, func(*Request) {})
+				s.Start()
+				asker.Start()
+				streams = append(streams, s, asker)
+				return asker
+			}
+			busy := func(asker *Stream, typ wire.Type, n, size int) (refused int) {
+				for range n {
+					if _, err := asker.Begin(typ, make([]byte, size), func(f wire.Frame, err error) {
+						if f.Code == wire.CodeBusy {
+							refused++
+						}
+					}); err != nil {
+						t.Fatal(err)
+					}
+					if size > mostBuffer {
+						synctest.Wait()
+					}
+				}
+				synctest.Wait()
+				return refused
+			}
+			honest := dial("honest", 0)
+			if n := busy(honest, wire.Read, 300, 100); n != 0 {
+				t.Errorf("%d reads were refused in an empty budget", n)
+			}
+			var others []*Stream
+			for i := range byte(4) {
+				others = append(others, dial(string(rune('a'+i)), i%hosts))
+			}
+			press := func() {
+				for _, o := range others {
+					for busy(o, wire.Read, 1, 1<<20-requestCost)+busy(o, wire.Read, 1, 0) == 0 {
+					}
+				}
+			}
+			for round, asker := range []*Stream{honest, dial("honest", 0)} {
+				for _, tt := range []struct {
+					typ     wire.Type
+					n, size int
+				}{{wire.Beat, 300, 16}, {wire.Propose, 100, 1000}, {wire.Propose, 1, 1 << 19}, {wire.Attach, 16, 35_000}, {wire.Attach, 1, 557_000}} {
+					press()
+					if n := busy(asker, tt.typ, tt.n, tt.size); n != 0 {
+						t.Errorf("stream %d: %d of %d requests of type %d were refused", round, n, tt.n, tt.typ)
+					}
+				}
+			}
+			for _, s := range streams {
+				s.Close()
+			}
+			if held := b.Held(); held != 0 {
+				t.Errorf("%d bytes are held after all streams have ended", held)
+			}
+		})
+	}
+}
+
+// However many reads of a member wait, of whatever size, its own beats find room. Beats have a
+// bound, too.
+func TestOwnReadsLeaveRoomForBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.New(func(string, string) {})
-		var open []*Request
-		for b.Share("others", netip.Addr{}).Begin(1<<20, 1<<20) {
-		}
 		near, far := net.Pipe()
-		s := New(charged{near, b.Share("others", netip.Addr{})}, func(q *Request) { open = append(open, q) })
+		s := New(charged{near, b.Share("honest", netip.Addr{})}, func(*Request) {})
 		asker := New(far, func(*Request) {})
 		s.Start()
 		asker.Start()
 		busy := make(map[wire.Type]int)
-		ask := func(typ wire.Type, n int) {
-			for range n {
-				asker.Begin(typ, nil, func(f wire.Frame, err error) {
+		ask := func(typ wire.Type, n, size int) {
+			body := make([]byte, size)
+			for i := range n {
+				asker.Begin(typ, body, func(f wire.Frame, err error) {
 					if f.Code == wire.CodeBusy {
 						busy[typ]++
 					}
 				})
+				if i%1024 == 0 {
+					synctest.Wait()
+				}
 			}
 			synctest.Wait()
 		}
-		ask(wire.Read, 300)
-		if n := 300 - budget.RequestsLeast/requestCost; busy[wire.Read] != n {
+		const reads, size = 15_700, 512
+		ask(wire.Read, reads, size)
+		if n := reads - (budget.RequestsPerMember/4*3+budget.RequestsLeast)/(requestCost+size); busy[wire.Read] != n {
 			t.Errorf("%d reads were refused, want %d", busy[wire.Read], n)
 		}
-		ask(wire.Beat, 20)
+		ask(wire.Beat, 10_000, 16)
 		if busy[wire.Beat] != 0 {
 			t.Errorf("%d beats were refused", busy[wire.Beat])
 		}
-		ask(wire.Beat, 1000)
+		ask(wire.Beat, 10_000, 16)
 		if busy[wire.Beat] == 0 {
 			t.Error("beats have no bound")
-		}
-		for _, q := range open {
-			q.Answer(wire.CodeOK, nil)
 		}
 		s.Close()
 		asker.Close()

@@ -22,12 +22,6 @@ const (
 	maxDelayed  = 1 << 20         // delayed frames
 	delayedCost = 64              // bytes that the budget counts for each
 	mostKept    = 64 << 10        // capacity of a buffer that is kept after its bytes are written
-
-	// MaxServing is how many requests a peer may have under way, if they are small.
-	MaxServing = 32 << 10
-
-	maxServing  = 16 << 20 // bytes of the requests that a peer has under way
-	requestCost = 512      // bytes of a request without a body, and of what serves it
 )
 
 // Reasons for the end of a stream.
@@ -67,7 +61,7 @@ type Stream struct {
 	nextID  uint64
 	calls   map[uint64]func(wire.Frame, error) // open requests of this side
 	serving int                                // open requests of the peer
-	bytes   int                                // of the open requests of the peer
+	bytes   [budget.Classes]int                // of the open requests of the peer
 	err     error                              // why the stream stopped
 	onStop  []func()
 
@@ -156,33 +150,6 @@ func (s *Stream) receive(f wire.Frame) error {
 	}
 	s.handle(q)
 	return nil
-}
-
-// begin counts a request of the peer, and reports false if the request must be
-// refused.
-func (s *Stream) begin(q *Request) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return true // nothing is counted any more
-	}
-	s.serving++
-	s.bytes += q.cost
-	own := s.bytes
-	if q.Type == wire.Beat {
-		own -= budget.RequestsLeast // a session lives by its beats, whatever others have under way
-	}
-	fits := s.share.Begin(q.cost, own)
-	return fits && s.serving <= MaxServing && s.bytes <= maxServing
-}
-
-// endLocked counts a request that is answered.
-func (s *Stream) endLocked(q *Request) {
-	if s.err == nil {
-		s.serving--
-		s.bytes -= q.cost
-		s.share.End(q.cost)
-	}
 }
 
 // startWriterLocked begins the writer with the first bytes for the peer: thousands of
@@ -404,9 +371,10 @@ func (s *Stream) Stop(err error) {
 		return
 	}
 	s.err = err
-	s.share.End(s.bytes)
+	for c, n := range s.bytes {
+		s.chargeLocked(budget.Class(c), -n)
+	}
 	s.queue.Set(0)
-	s.bytes = 0
 	calls, onStop := s.calls, s.onStop
 	s.calls, s.onStop, s.out, s.delayed = nil, nil, nil, nil
 	s.mu.Unlock()
