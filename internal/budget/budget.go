@@ -97,7 +97,7 @@ type Budget struct {
 
 	queuedMu sync.Mutex
 	queued   sums
-	queues   map[*Queue]struct{} // those with bytes in queued
+	queues   map[*Queue]int // the bytes of each in queued; no entry is 0
 }
 
 // sums are bytes: of all, and of those that have any.
@@ -139,7 +139,7 @@ type payer struct {
 func New(tell func(from, detail string)) *Budget {
 	return &Budget{
 		tell: tell, requests: newSums(), lasting: newSums(), beats: newSums(),
-		queued: newSums(), queues: make(map[*Queue]struct{}),
+		queued: newSums(), queues: make(map[*Queue]int),
 		small: newPool(SmallFrames, SmallFramesOfAddress, SmallFramesOfMember),
 		large: newPool(Frames, FramesPerAddress, FramesPerMember),
 	}

@@ -470,3 +470,31 @@ func TestWaitingRequestsLeaveRoom(t *testing.T) {
 		}
 	}
 }
+
+// The connection that ends for a full bound is that with the most, of the member with the most,
+// of the address with the most, and not the largest of all.
+func TestTheFullestConnectionEnds(t *testing.T) {
+	b := New(nil)
+	var ended []string
+	queue := func(name string, ip netip.Addr, mib int) *Queue {
+		q := b.Share(name, ip).Queue(func() { ended = append(ended, fmt.Sprint(name, mib)) })
+		if !q.Set(mib << 20) {
+			t.Fatalf("%d MiB of %s do not fit", mib, name)
+		}
+		return q
+	}
+	queue("b", one, 12)
+	queue("a", one, 9)
+	queue("a", one, 5)
+	queue("c", two, 15)
+	for i := range 3 {
+		queue(fmt.Sprint("d", i), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 7)
+	}
+	few := queue("e", netip.AddrFrom4([4]byte{10, 0, 2, 0}), 1)
+	if few.Crowded(4 << 20) {
+		t.Error("a connection with little is to wait for the others")
+	}
+	if len(ended) != 0 || !few.Set(4<<20) || !slices.Equal(ended, []string{"a9"}) {
+		t.Errorf("%v ended", ended)
+	}
+}

@@ -111,6 +111,21 @@ var roomMutants = []mutant{
 		pkg: "internal/term", run: "ReadsOfOthersLeaveASession",
 	},
 	{
+		name: "refused for the bytes of others", promise: fair, breaks: "a member with little queued gets large answers",
+		file: "internal/budget/queue.go", old: "return b.isFull(q, n, 2) && b.most(q, n, 2) == q", new: "return b.isFull(q, n, 2)",
+		pkg: "internal/stream", run: "ALargeAnswer",
+	},
+	{
+		name: "large answers up to the end", promise: hardToKill, breaks: "the stream with the most is refused large answers before it ends",
+		file: "internal/budget/queue.go", old: "return b.isFull(q, n, 2) && b.most(q, n, 2) == q", new: "return b.isFull(q, n, 1) && b.most(q, n, 1) == q",
+		pkg: "internal/stream", run: "ALargeAnswer",
+	},
+	{
+		name: "the largest of all ends", promise: fair, breaks: "of the address and the member with the most a connection ends",
+		file: "internal/budget/queue.go", old: "return o.share.payer == member }", new: "return o.share.payer != payer{} }",
+		pkg: "internal/budget", run: "TheFullestConnection",
+	},
+	{
 		name: "all keys in one request", promise: hardToKill, breaks: "a request that shows keys is small enough to be served",
 		file: "internal/link/sessions.go", old: "const maxShown = 1 << 10", new: "const maxShown = wire.MaxAttach",
 		pkg: "internal/link", run: "SessionsAreAttached",

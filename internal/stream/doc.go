@@ -37,6 +37,7 @@
 //     above 32 KiB queued the peer for which the most waits loses its stream then.
 //   - Requests that may wait for a change leave room for all others, and these for beats,
 //     however many are under way on this stream and on all.
+//   - A large answer is worth while, unless much waits for all peers and the most for this one.
 //   - A frame that has begun is complete within 10 s, or the stream ends. Between
 //     frames a stream may be idle.
 //

@@ -47,7 +47,7 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 				stoppedWith(t, s, ErrSlowPeer)
 			default:
 				alive++
-				if !s.Full(0) {
+				if !s.Full(1 << 20) {
 					t.Error("large answers are still worth while")
 				}
 			}
@@ -58,7 +58,7 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 		near, far := net.Pipe()
 		honest := New(charged{near, b.Share("alice", netip.Addr{})}, serve)
 		honest.Start()
-		if honest.Full(0) {
+		if honest.Full(1 << 20) {
 			t.Error("a member without a queue is refused large answers")
 		}
 		go ask(far, 100)
@@ -125,8 +125,8 @@ func TestAMemberThatReadsPaysForNobody(t *testing.T) {
 		near, far := net.Pipe()
 		honest := New(charged{near, b.Share("honest", netip.Addr{})}, func(*Request) {})
 		honest.Start()
-		if !honest.Full(1<<20) || honest.Full(100) {
-			t.Error("a large answer that can be asked for again is not refused, or a small one is")
+		if honest.Full(1<<20) || !deaf[3].Full(1<<20) {
+			t.Error("a large answer is refused to the member that reads, or not to another")
 		}
 		const pushed, large = 3000, 8
 		for range pushed {
@@ -206,6 +206,64 @@ func TestDelayedFramesCount(t *testing.T) {
 			t.Errorf("%d frames wait, want %d at most", n, most)
 		}
 	})
+}
+
+// Others keep what is queued for all, for an address or for the other streams of a member
+// between half of the bound and the bound. A stream with little queued gets large answers all
+// the same.
+func TestALargeAnswerPassesWhatOthersDoNotRead(t *testing.T) {
+	for _, tt := range []struct {
+		bound int
+		deaf  func(i int) (name string, ip netip.Addr)
+	}{
+		{budget.Queued, func(i int) (string, netip.Addr) { return "deaf", netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}) }},
+		{budget.QueuedPerAddress, func(i int) (string, netip.Addr) { return string(rune('a' + i)), netip.Addr{} }},
+		{budget.QueuedPerMember, func(int) (string, netip.Addr) { return "honest", netip.Addr{} }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := budget.New(nil)
+			serve := func(name string, ip netip.Addr) (s *Stream, far net.Conn) {
+				near, far := net.Pipe()
+				s = New(charged{near, b.Share(name, ip)}, func(q *Request) {
+					page := make([]byte, 1<<20-requestCost)
+					if s.Full(len(page)) {
+						q.Answer(wire.CodeBusy, nil)
+						return
+					}
+					q.Answer(wire.CodeOK, page)
+				})
+				s.Start()
+				return s, far
+			}
+			const each = 1500 << 10
+			var deaf []*Stream
+			for i := range tt.bound * 3 / 4 / each {
+				s, _ := serve(tt.deaf(i))
+				for range each / 100_000 {
+					s.Notify(wire.Event, make([]byte, 100_000))
+				}
+				deaf = append(deaf, s)
+			}
+			if held := b.Held(); held < tt.bound/2 || held > tt.bound {
+				t.Errorf("%d bytes are queued, with a bound of %d", held, tt.bound)
+			}
+			if !deaf[0].Full(1 << 20) {
+				t.Error("a large answer is worth while for a peer that does not read")
+			}
+			s, far := serve("honest", netip.Addr{})
+			asker := New(far, func(*Request) {})
+			asker.Start()
+			for range 3 {
+				synctest.Wait() // the page before is written
+				if f, err := asker.Call(t.Context(), wire.Scan, nil); err != nil || f.Code != wire.CodeOK {
+					t.Errorf("with %d bytes queued for others, a page came to %v, %v", b.Held(), f.Code, err)
+				}
+			}
+			for _, s := range append(deaf, s, asker) {
+				s.Close()
+			}
+		})
+	}
 }
 
 // Others fill the budget with requests that wait, at addresses of their own or at the member's,

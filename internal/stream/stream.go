@@ -228,7 +228,7 @@ func (s *Stream) queueLocked(f wire.Frame) error {
 // countLocked has the budget count what waits for the peer, with so many bytes in out. It
 // reports false if that does not fit.
 func (s *Stream) countLocked(out int) bool {
-	n := budget.QueueBytes(out + s.writing + delayedCost*len(s.delayed))
+	n := s.queuedLocked(out)
 	if s.err != nil || n == s.counted {
 		return true
 	}
@@ -239,9 +239,15 @@ func (s *Stream) countLocked(out int) bool {
 	return true
 }
 
+// queuedLocked returns the bytes that count in the budget, with so many in out.
+func (s *Stream) queuedLocked(out int) int {
+	return budget.QueueBytes(out + s.writing + delayedCost*len(s.delayed))
+}
+
 // roomLocked reports whether a frame of so many bytes goes to out, and need not wait.
 func (s *Stream) roomLocked(n int) bool {
-	return len(s.out) < fullEnough && (len(s.out)+s.writing+n <= budget.QueuedLeast || !s.queue.Crowded())
+	out := len(s.out) + n
+	return len(s.out) < fullEnough && (out+s.writing <= budget.QueuedLeast || !s.queue.Crowded(s.queuedLocked(out)))
 }
 
 // giveWay ends the stream, for the budget. It neither blocks nor locks.
@@ -354,7 +360,7 @@ func (s *Stream) Push(f func() wire.Frame) error {
 }
 
 // Full reports whether an answer of n bytes should be refused, if the peer can ask again:
-// the queue for the peer is long, or what all peers do not read is much.
+// the queue for the peer is long, or much waits for all peers and the most for this one.
 func (s *Stream) Full(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
