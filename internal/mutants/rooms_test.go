@@ -126,6 +126,11 @@ var roomMutants = []mutant{
 		pkg: "internal/budget", run: "TheFullestConnection",
 	},
 	{
+		name: "delayed frames at half price", promise: safe, breaks: "a delayed frame counts what it takes",
+		file: "internal/stream/stream.go", old: "delayedCost = 160 ", new: "delayedCost = 64 ",
+		pkg: "internal/stream", run: "ADelayedFrameCounts",
+	},
+	{
 		name: "all keys in one request", promise: hardToKill, breaks: "a request that shows keys is small enough to be served",
 		file: "internal/link/sessions.go", old: "const maxShown = 1 << 10", new: "const maxShown = wire.MaxAttach",
 		pkg: "internal/link", run: "SessionsAreAttached",

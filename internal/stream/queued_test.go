@@ -3,11 +3,13 @@ package stream
 import (
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/budget"
+	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -379,5 +381,43 @@ func TestOwnReadsLeaveRoomForBeats(t *testing.T) {
 		}
 		s.Close()
 		asker.Close()
+	})
+}
+
+// A delayed frame counts as the memory that an event takes: a function with an event of its
+// own, and its place.
+func TestADelayedFrameCountsWhatItTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, _ := net.Pipe()
+		s := New(near, func(*Request) {})
+		s.Start()
+		defer s.Close()
+		push := func(e machine.Event) {
+			s.Push(func() wire.Frame { return wire.Frame{Type: wire.Event, Body: machine.AppendEvent(nil, e)} })
+		}
+		for s.Notify(wire.Event, make([]byte, 1<<19)); !s.Full(0); {
+			s.Notify(wire.Event, make([]byte, 1<<19))
+		}
+		heap := func() int {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return int(m.HeapAlloc)
+		}
+		const frames = 50_000
+		before := heap()
+		for i := range frames {
+			push(machine.Event{Kind: machine.EventGranted, Token: machine.Token(i)})
+		}
+		each := (heap() - before) / frames
+		s.mu.Lock()
+		if n := len(s.delayed); n != frames {
+			t.Fatalf("%d frames are delayed", n)
+		}
+		s.mu.Unlock()
+		t.Logf("a delayed frame takes %d bytes", each)
+		if each > delayedCost {
+			t.Errorf("a delayed frame takes %d bytes, and counts %d", each, delayedCost)
+		}
 	})
 }

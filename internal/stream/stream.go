@@ -20,7 +20,7 @@ const (
 	maxOutgoing = 8 << 20         // bytes queued for the peer
 	fullEnough  = maxOutgoing / 4 // with more bytes queued, pushed frames are delayed
 	maxDelayed  = 1 << 20         // delayed frames
-	delayedCost = 64              // bytes that the budget counts for each
+	delayedCost = 160             // bytes that the budget counts for each: a function with its event, and the place
 	mostKept    = 64 << 10        // capacity of a buffer that is kept after its bytes are written
 )
 
