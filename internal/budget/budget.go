@@ -35,20 +35,19 @@ const (
 	// FramesPerMember bounds them for one name at one address.
 	FramesPerMember = 4 << 20
 
-	// Requests bounds the requests under way of all connections. Beyond, a
-	// connection has RequestsLeast for itself.
+	// Requests bounds the requests under way of all connections, beyond RequestsLeast of
+	// each connection. Some classes of requests have a part of the bounds: see Class.
 	Requests = 64 << 20
 
 	// RequestsPerAddress is half of Requests, so that no host takes all.
 	RequestsPerAddress = 32 << 20
 
-	// RequestsPerMember bounds them for one name at one address. A read that waits for a
-	// change is under way for as long as its member likes: without this bound, four
-	// streams of one member would keep all others at their least for ever.
+	// RequestsPerMember bounds them for one name at one address, on however many
+	// connections.
 	RequestsPerMember = 16 << 20
 
-	// RequestsLeast is the part of a connection that no other connection can
-	// take: some 100 requests of usual size.
+	// RequestsLeast is the part of a connection that is not counted, for the requests of
+	// each class: some 100 requests of usual size.
 	RequestsLeast = 64 << 10
 
 	// Queued bounds the bytes that wait for peers to read them, beyond QueuedLeast of each
@@ -65,6 +64,25 @@ const (
 	QueuedLeast = 32 << 10
 )
 
+// Class is a class of requests.
+type Class int
+
+const (
+	// Passing requests end by themselves, and may take the whole bounds.
+	Passing Class = iota
+
+	// Lasting requests wait for as long as their peer likes, and take three quarters of the
+	// bounds at most: the rest is room for passing requests, whatever waits.
+	Lasting
+
+	// Beats have half of the bounds for themselves, and count in nothing else: a session
+	// lives by its beats.
+	Beats
+
+	// Classes is the number of classes.
+	Classes = iota
+)
+
 // Budget is the budget of a node. Its methods may be called from any goroutine.
 type Budget struct {
 	tell func(from, detail string)
@@ -73,11 +91,13 @@ type Budget struct {
 	small, large pool
 
 	requestsMu sync.Mutex // not mu, which is held for a look at all that wait
-	requests   sums
+	requests   sums       // passing and lasting
+	lasting    sums
+	beats      sums
 
 	queuedMu sync.Mutex
 	queued   sums
-	queues   map[*Queue]struct{} // those with bytes in queued
+	queues   map[*Queue]int // the bytes of each in queued; no entry is 0
 }
 
 // sums are bytes: of all, and of those that have any.
@@ -102,6 +122,12 @@ func (s *sums) add(p payer, n int) {
 	}
 }
 
+// within reports whether the bytes of all, of the address and of the member are within so
+// many quarters of the bounds of requests.
+func (s *sums) within(quarters int, p payer) bool {
+	return s.all <= Requests/4*quarters && s.addresses[p.ip] <= RequestsPerAddress/4*quarters && s.members[p] <= RequestsPerMember/4*quarters
+}
+
 // payer is a member's name as claimed from an address.
 type payer struct {
 	name string
@@ -112,7 +138,8 @@ type payer struct {
 // budget, with the peer; tell must not block.
 func New(tell func(from, detail string)) *Budget {
 	return &Budget{
-		tell: tell, requests: newSums(), queued: newSums(), queues: make(map[*Queue]struct{}),
+		tell: tell, requests: newSums(), lasting: newSums(), beats: newSums(),
+		queued: newSums(), queues: make(map[*Queue]int),
 		small: newPool(SmallFrames, SmallFramesOfAddress, SmallFramesOfMember),
 		large: newPool(Frames, FramesPerAddress, FramesPerMember),
 	}
@@ -124,7 +151,7 @@ func (b *Budget) Held() int {
 	frames := b.small.taken.all + b.large.taken.all
 	b.mu.Unlock()
 	b.requestsMu.Lock()
-	requests := b.requests.all
+	requests := b.requests.all + b.beats.all
 	b.requestsMu.Unlock()
 	b.queuedMu.Lock()
 	defer b.queuedMu.Unlock()
@@ -142,30 +169,30 @@ func (b *Budget) Share(name string, ip netip.Addr) *Share {
 	return &Share{b, payer{name, ip}}
 }
 
-// Begin counts a request of n bytes. It reports false if the request must be refused:
-// the budget, or the part of the member or of its address, is full, and own, the bytes under
-// way on this connection, exceed the connection's least. Either way the caller calls End.
-func (s *Share) Begin(n, own int) bool {
-	if s == nil {
+// Count counts the requests of a class under way on this connection: their bytes change from
+// before to now. It reports false if a request that begins must be refused: a bound is full,
+// beyond the connection's least. The caller counts a refused request until its answer.
+func (s *Share) Count(c Class, before, now int) bool {
+	more := max(0, now-RequestsLeast) - max(0, before-RequestsLeast)
+	if s == nil || more == 0 {
 		return true
 	}
-	b := s.budget
+	b, fits := s.budget, true
 	b.requestsMu.Lock()
 	defer b.requestsMu.Unlock()
-	b.requests.add(s.payer, n)
-	return own <= RequestsLeast || b.requests.all <= Requests &&
-		b.requests.addresses[s.payer.ip] <= RequestsPerAddress && b.requests.members[s.payer] <= RequestsPerMember
-}
-
-// End ends requests of n bytes.
-func (s *Share) End(n int) {
-	if s == nil || n == 0 {
-		return
+	count := func(in *sums, quarters int) {
+		in.add(s.payer, more)
+		fits = fits && in.within(quarters, s.payer)
 	}
-	b := s.budget
-	b.requestsMu.Lock()
-	defer b.requestsMu.Unlock()
-	b.requests.add(s.payer, -n)
+	switch c {
+	case Beats:
+		count(&b.beats, 2)
+		return fits
+	case Lasting:
+		count(&b.lasting, 3)
+	}
+	count(&b.requests, 4)
+	return fits
 }
 
 // Refused tells that requests of this connection are refused.

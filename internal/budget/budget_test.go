@@ -363,69 +363,138 @@ func TestAnAddressWithFewBytesGoesFirst(t *testing.T) {
 	})
 }
 
-// A full budget refuses the many requests, and none of a connection with few.
-func TestFewRequestsPassAFullBudget(t *testing.T) {
-	told := 0
-	b := New(func(string, string) { told++ })
-	var many []*Share
-	for i := range Requests / RequestsPerMember {
-		many = append(many, b.Share(fmt.Sprint("a", i), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})))
-		for own := largest; own <= RequestsPerMember; own += largest {
-			if !many[i].Begin(largest, own) {
-				t.Fatal("refused below the bound")
+// quarters of the bounds that each class may take.
+var quarters = map[Class]int{Passing: 4, Lasting: 3, Beats: 2}
+
+// fill counts requests of a class until one is refused, and returns their bytes.
+func fill(s *Share, c Class) (n int) {
+	for s.Count(c, n, n+largest) {
+		n += largest
+	}
+	s.Count(c, n+largest, n)
+	return n
+}
+
+// One member, on however many streams, leaves most of the budget to the others, and the
+// members of one address leave half. A full budget refuses the many requests, and none of a
+// connection with few.
+func TestRequestsAreBounded(t *testing.T) {
+	for c, quarters := range quarters {
+		told := 0
+		b := New(func(string, string) { told++ })
+		counted := make(map[*Share]int)
+		take := func(name string, ip netip.Addr) int {
+			s := b.Share(name, ip)
+			counted[s] = fill(s, c)
+			return counted[s]
+		}
+		own, others := 0, 0
+		for range 8 {
+			own += take("a", one)
+		}
+		for i := range 8 {
+			others += take(fmt.Sprint("b", i), one)
+		}
+		if own != RequestsPerMember/4*quarters || own+others != RequestsPerAddress/4*quarters {
+			t.Errorf("class %d: a member has %d bytes, and the others of its address %d", c, own, others)
+		}
+		all := own + others
+		for i := range 8 {
+			all += take(fmt.Sprint("c", i), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}))
+		}
+		if all != Requests/4*quarters {
+			t.Errorf("class %d: all have %d bytes", c, all)
+		}
+		few := b.Share("a", one)
+		if !few.Count(c, 0, RequestsLeast) || few.Count(c, RequestsLeast, RequestsLeast+largest) {
+			t.Errorf("class %d: a connection has not its least", c)
+		}
+		few.Refused("full")
+		counted[few] = RequestsLeast + largest
+		for s, n := range counted {
+			s.Count(c, n, 0)
+		}
+		for _, r := range []sums{b.requests, b.lasting, b.beats} {
+			if r.all != 0 || len(r.members)+len(r.addresses) != 0 || told != 1 {
+				t.Errorf("class %d: %+v is left, told %d times", c, r, told)
 			}
 		}
 	}
-	few := b.Share("b", two)
-	if !few.Begin(RequestsLeast, RequestsLeast) || few.Begin(1, RequestsLeast+1) {
-		t.Error("a connection has not its least")
-	}
-	few.Refused("full")
-	few.End(RequestsLeast + 1)
-	for _, s := range many {
-		s.End(RequestsPerMember)
-	}
-	if r := b.requests; r.all != 0 || len(r.members)+len(r.addresses) != 0 || told != 1 {
-		t.Errorf("%+v is left, told %d times", r, told)
-	}
+}
+
+// A nil share has no bounds.
+func TestNoShareHasNoBounds(t *testing.T) {
 	var none *Share
 	h, ok := none.Take(1, nil, nil)
-	if !none.Begin(1, 1) || !ok {
+	if !none.Count(Lasting, 0, 2*Requests) || !ok {
 		t.Error("a nil share has bounds")
 	}
-	none.End(1)
+	none.Count(Lasting, 2*Requests, 0)
 	h.Came(1)
 	h.Complete()
 	h.Give()
 	none.Refused("")
 }
 
-// One member, on however many streams, leaves most of the budget to the others, and the
-// members of one address leave half.
-func TestRequestsOfOneMemberAreBounded(t *testing.T) {
+// Requests that wait fill their part of the budget, of an address or of a member. They leave
+// room for requests that pass, and these for beats.
+func TestWaitingRequestsLeaveRoom(t *testing.T) {
+	for scope, of := range map[string]func(i int) (string, netip.Addr){
+		"all": func(i int) (string, netip.Addr) {
+			return fmt.Sprint("m", i), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})
+		},
+		"address": func(i int) (string, netip.Addr) { return fmt.Sprint("m", i), one },
+		"member":  func(int) (string, netip.Addr) { return "honest", one },
+	} {
+		b := New(nil)
+		const waiting = 300 << 9
+		honest := b.Share("honest", one)
+		if !honest.Count(Lasting, 0, waiting) {
+			t.Fatal("no room in an empty budget")
+		}
+		for i := range 8 {
+			fill(b.Share(of(i)), Lasting)
+		}
+		if honest.Count(Lasting, waiting, waiting+largest) {
+			t.Errorf("%s: requests that wait have no bound", scope)
+		}
+		honest.Count(Lasting, waiting+largest, waiting)
+		if n := fill(honest, Passing); n < RequestsPerMember/4-largest {
+			t.Errorf("%s: beside requests that wait, %d bytes of others found room", scope, n)
+		}
+		for i := range 8 {
+			fill(b.Share(of(i)), Passing)
+		}
+		if !honest.Count(Beats, 0, largest) {
+			t.Errorf("%s: a beat found no room", scope)
+		}
+	}
+}
+
+// The connection that ends for a full bound is that with the most, of the member with the most,
+// of the address with the most, and not the largest of all.
+func TestTheFullestConnectionEnds(t *testing.T) {
 	b := New(nil)
-	own := 0
-	fill := func(s *Share) (n int) {
-		for s.Begin(largest, largest) {
-			n += largest
+	var ended []string
+	queue := func(name string, ip netip.Addr, mib int) *Queue {
+		q := b.Share(name, ip).Queue(func() { ended = append(ended, fmt.Sprint(name, mib)) })
+		if !q.Set(mib << 20) {
+			t.Fatalf("%d MiB of %s do not fit", mib, name)
 		}
-		s.End(largest)
-		own += n
-		return n
+		return q
 	}
-	for stream := range 8 {
-		if n := fill(b.Share("a", one)); (n == RequestsPerMember) != (stream == 0) {
-			t.Fatalf("stream %d has %d bytes", stream, n)
-		}
+	queue("b", one, 12)
+	queue("a", one, 9)
+	queue("a", one, 5)
+	queue("c", two, 15)
+	for i := range 3 {
+		queue(fmt.Sprint("d", i), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 7)
 	}
-	for i := range 8 {
-		fill(b.Share(fmt.Sprint("b", i), one))
+	few := queue("e", netip.AddrFrom4([4]byte{10, 0, 2, 0}), 1)
+	if few.Crowded(4 << 20) {
+		t.Error("a connection with little is to wait for the others")
 	}
-	if own != RequestsPerAddress {
-		t.Errorf("the members of an address have %d bytes", own)
-	}
-	other := b.Share("c", two)
-	if !other.Begin(2*RequestsLeast, 2*RequestsLeast) || !other.Begin(1, 2*RequestsLeast+1) {
-		t.Error("another member has its least alone")
+	if len(ended) != 0 || !few.Set(4<<20) || !slices.Equal(ended, []string{"a9"}) {
+		t.Errorf("%v ended", ended)
 	}
 }

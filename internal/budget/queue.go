@@ -1,5 +1,7 @@
 package budget
 
+import "net/netip"
+
 // Queue is what waits for the peer of one connection to read it. A nil Queue has no bounds.
 //
 // A bound that is full ends the connection with the most, of the member with the most, of the
@@ -8,7 +10,6 @@ package budget
 type Queue struct {
 	share *Share
 	end   func()
-	n     int  // bytes counted
 	over  bool // end was called: nothing is counted any more
 }
 
@@ -40,8 +41,8 @@ func (q *Queue) Set(n int) bool {
 	if q.over {
 		return true
 	}
-	for b.isFull(q, n) {
-		most := b.most(q, n)
+	for b.isFull(q, n, 1) {
+		most := b.most(q, n, 1)
 		if most == q {
 			return false
 		}
@@ -55,64 +56,55 @@ func (q *Queue) Set(n int) bool {
 
 // count counts n bytes of q. The caller holds queuedMu.
 func (b *Budget) count(q *Queue, n int) {
-	b.queued.add(q.share.payer, n-q.n)
-	if q.n = n; n > 0 {
-		b.queues[q] = struct{}{}
-	} else {
+	b.queued.add(q.share.payer, n-b.queues[q])
+	if b.queues[q] = n; n == 0 {
 		delete(b.queues, q)
 	}
 }
 
-// isFull reports whether n bytes of q, which may have some, exceed a bound.
-func (b *Budget) isFull(q *Queue, n int) bool {
-	more, of := n-q.n, q.share.payer
-	return more > 0 && (b.queued.all+more > Queued || b.queued.addresses[of.ip]+more > QueuedPerAddress || b.queued.members[of]+more > QueuedPerMember)
+// isFull reports whether n bytes of q, which may have some, exceed a bound, divided by part.
+func (b *Budget) isFull(q *Queue, n, part int) bool {
+	more, of := n-b.queues[q], q.share.payer
+	return more > 0 && (b.queued.all+more > Queued/part || b.queued.addresses[of.ip]+more > QueuedPerAddress/part || b.queued.members[of]+more > QueuedPerMember/part)
 }
 
-// most returns the connection that ends for the bytes of q: q, if no other has more.
-func (b *Budget) most(q *Queue, n int) *Queue {
-	more, of := n-q.n, q.share.payer
-	among := func(payer) bool { return true }
-	if b.queued.members[of]+more > QueuedPerMember {
-		among = func(p payer) bool { return p == of }
-	} else if b.queued.addresses[of.ip]+more > QueuedPerAddress {
-		among = func(p payer) bool { return p.ip == of.ip }
+// most returns the connection that ends for the bytes of q, if the bounds are divided by part:
+// q, if no other has more.
+func (b *Budget) most(q *Queue, n, part int) *Queue {
+	more, member := n-b.queues[q], q.share.payer
+	if ip := member.ip; b.queued.members[member]+more <= QueuedPerMember/part {
+		if b.queued.addresses[ip]+more <= QueuedPerAddress/part {
+			ip = fullest(b.queued.addresses, ip, more, func(netip.Addr) bool { return true })
+		}
+		member = fullest(b.queued.members, member, more, func(p payer) bool { return p.ip == ip })
 	}
-	bytes := func(o *Queue) (address, member, own int) {
-		p := o.share.payer
-		address, member, own = b.queued.addresses[p.ip], b.queued.members[p], o.n
-		if p.ip == of.ip {
-			address += more
-		}
-		if p == of {
-			member += more
-		}
-		if o == q {
-			own += more
-		}
-		return address, member, own
+	return fullest(b.queues, q, more, func(o *Queue) bool { return o.share.payer == member })
+}
+
+// fullest returns the key with the most bytes of the keys that count. First has more bytes than
+// in the map, and comes before a key with as many.
+func fullest[K comparable](bytes map[K]int, first K, more int, counts func(K) bool) (most K) {
+	n := -1
+	if counts(first) {
+		most, n = first, bytes[first]+more
 	}
-	most := q
-	address, member, own := bytes(q)
-	for o := range b.queues {
-		if !among(o.share.payer) {
-			continue
-		}
-		if a, m, n := bytes(o); a > address || a == address && (m > member || m == member && n > own) {
-			most, address, member, own = o, a, m, n
+	for k, of := range bytes {
+		if of > n && counts(k) {
+			most, n = k, of
 		}
 	}
 	return most
 }
 
-// Crowded reports whether half of a bound is taken: an answer that its peer can ask for again
-// is better refused, and one that can wait had better wait.
-func (q *Queue) Crowded() bool {
+// Crowded reports whether a frame with which n bytes count should be refused, if the peer can
+// ask again, or should wait: it takes more than half of a bound, and no other connection has
+// more. So a member with little queued gets large answers, whatever others do not read.
+func (q *Queue) Crowded(n int) bool {
 	if q == nil {
 		return false
 	}
-	b, of := q.share.budget, q.share.payer
+	b := q.share.budget
 	b.queuedMu.Lock()
 	defer b.queuedMu.Unlock()
-	return b.queued.all > Queued/2 || b.queued.addresses[of.ip] > QueuedPerAddress/2 || b.queued.members[of] > QueuedPerMember/2
+	return b.isFull(q, n, 2) && b.most(q, n, 2) == q
 }

@@ -157,7 +157,11 @@ func (k *Link) attach(ctx context.Context, r *reply, up *remote) (attached, unre
 		if i == 0 {
 			req.Proof = k.cfg.Signer.Prove(up.bound)
 		}
-		f, err := up.attach(ctx, wire.Marshal(&req))
+		body := wire.Marshal(&req)
+		f, err := up.attach(ctx, body)
+		for i > 0 && err == nil && f.Code == wire.CodeBusy && pause(ctx, jitter(timing.LeastBackoff)) {
+			f, err = up.attach(ctx, body) // events of the sessions before were not on their way yet
+		}
 		if err != nil {
 			return false, true
 		}

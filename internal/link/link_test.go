@@ -169,7 +169,7 @@ func TestALeaderThatAnswersAtAllIsNotLeft(t *testing.T) {
 // Every attached session is told to each new leader, in requests of bounded size.
 func TestSessionsAreAttachedToEachLeader(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		const sessions = wire.MaxAttach + 10
+		const sessions = 16*maxShown + 10
 		for i := range sessions {
 			s.attach(machine.SessionKey{byte(i), byte(i >> 8), 1}, func(machine.Event) {})
 		}
@@ -180,11 +180,14 @@ func TestSessionsAreAttachedToEachLeader(t *testing.T) {
 			seen := make(map[machine.SessionID]bool)
 			h.mu.Lock()
 			for _, req := range h.attaches {
+				if n := wire.Size(&req); n > 40<<10 {
+					t.Errorf("%s was told in a request of %d bytes", name, n)
+				}
 				for _, id := range ids(req.Keys) {
 					seen[id] = true
 				}
 			}
-			if len(h.attaches) != 2 || len(seen) != sessions {
+			if len(h.attaches) != 1+sessions/maxShown || len(seen) != sessions {
 				t.Errorf("%s was told %d sessions in %d requests", name, len(seen), len(h.attaches))
 			}
 			h.mu.Unlock()
@@ -196,6 +199,43 @@ func TestSessionsAreAttachedToEachLeader(t *testing.T) {
 		defer own.mu.Unlock()
 		if len(own.sessions) != sessions {
 			t.Errorf("the own term was told %d sessions", len(own.sessions))
+		}
+	})
+}
+
+// A leader has attached the first sessions and is busy with their events: it is shown the others
+// until there is room, and not left.
+func TestABusyLeaderIsShownTheOtherSessionsAgain(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		for i := range maxShown + 10 {
+			s.attach(machine.SessionKey{byte(i), byte(i >> 8), 1}, func(machine.Event) {})
+		}
+		a := s.host("a", 5)
+		a.crowded = 3
+		s.gossip("a", leads(5))
+		time.Sleep(time.Second)
+		s.attachedTo("a")
+		if n, dials := attaches(a), s.dialled(); n != 5 || dials != "a" {
+			t.Errorf("dialled %s, and asked %d times", dials, n)
+		}
+	})
+}
+
+// A leader that has no room for the question for a sign of life has given one.
+func TestAFullLeaderIsNotSilent(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.host("a", 5)
+		s.gossip("a", leads(5))
+		s.attachedTo("a")
+		a.setAnswer(silence)
+		a.mu.Lock()
+		a.full = true
+		a.mu.Unlock()
+		up, _ := s.k.current()
+		up.Beat(nil, sid(1), func(wire.Code) {})
+		time.Sleep(timing.AnswerLimit(ttl) - time.Millisecond)
+		if now, _ := s.k.current(); now != up || up.(*remote).silent() {
+			t.Error("taken for silent after a refusal")
 		}
 	})
 }

@@ -315,10 +315,10 @@ func (u *remote) lookAfter() {
 }
 
 // probe asks the leader for a sign of life. The leader's stream answers at once,
-// however busy its raft and its disk are.
+// however busy its raft and its disk are. A refusal for want of room is a sign, too.
 func (u *remote) probe() {
 	u.beginLong(wire.Find, wire.Marshal(&wire.FindRequest{}), func(f wire.Frame) {
-		if f.Code != wire.CodeOK {
+		if f.Code != wire.CodeOK && f.Code != wire.CodeBusy {
 			return
 		}
 		u.mu.Lock()

@@ -145,13 +145,17 @@ func (k *Link) deliver(e machine.Event) {
 	}
 }
 
+// maxShown is the number of keys in a request: 35 KB, for which the leader always has room. A
+// stream with 1,024 sessions that have ended is never refused either.
+const maxShown = 1 << 10
+
 // attachRequests returns the requests that show the keys, at least one.
 func attachRequests(term uint64, keys, fresh []machine.SessionKey) (requests []wire.AttachRequest) {
 	for more := true; more; more = len(keys)+len(fresh) > 0 {
 		req := wire.AttachRequest{Term: term}
-		n := min(len(keys), wire.MaxAttach)
+		n := min(len(keys), maxShown)
 		req.Keys, keys = keys[:n], keys[n:]
-		n = min(len(fresh), wire.MaxAttach-n)
+		n = min(len(fresh), maxShown-n)
 		req.New, fresh = fresh[:n], fresh[n:]
 		requests = append(requests, req)
 	}

@@ -245,6 +245,8 @@ type host struct {
 	streams   []*stream.Stream
 	described []string
 	frozen    bool          // answers nothing
+	crowded   int           // as many requests of Attach after the first are answered Busy
+	full      bool          // answers each question for the leader Busy
 	mere      bool          // its streams prove no voter role
 	renew     chan struct{} // of new streams; nil: never closed
 }
@@ -313,6 +315,11 @@ func (h *host) handle(q *stream.Request) {
 		return
 	}
 	h.attaches = append(h.attaches, req)
+	if h.crowded > 0 && len(h.attaches) > 1 {
+		h.crowded--
+		q.Answer(wire.CodeBusy, nil)
+		return
+	}
 	if h.term == 0 || h.term < req.Term {
 		q.Answer(wire.CodeNotLeader, wire.Marshal(new(h.hintLocked())))
 		return
@@ -337,6 +344,10 @@ func (h *host) find(q *stream.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.frozen {
+		return
+	}
+	if h.full {
+		q.Answer(wire.CodeBusy, nil)
 		return
 	}
 	if req.Wait != 0 {

@@ -81,9 +81,69 @@ var roomMutants = []mutant{
 		pkg: "internal/stream", run: "DelayedFramesCount",
 	},
 	{
-		name: "beats refused beside reads", promise: safe, breaks: "a beat finds room beside many reads that wait",
-		file: "internal/stream/stream.go", old: "own -= budget.RequestsLeast", new: "own -= 0",
-		pkg: "internal/stream", run: "ABeatFindsRoom",
+		name: "reads of all fill the budget", promise: hardToKill, breaks: "reads that wait leave room for commands",
+		file: "internal/budget/budget.go", old: "count(&b.lasting, 3)", new: "count(&b.lasting, 4)",
+		pkg: "internal/stream", run: "ReadsOfOthersLeaveRoom",
+	},
+	{
+		name: "beats beside commands", promise: hardToKill, breaks: "beats have a part of the budget for themselves",
+		file: "internal/budget/budget.go", old: "count(&b.beats, 2)\n		return fits\n", new: "count(&b.beats, 2)\n",
+		pkg: "internal/budget", run: "WaitingRequestsLeaveRoom",
+	},
+	{
+		name: "beats without a bound", promise: safe, breaks: "beats under way are bounded",
+		file: "internal/budget/budget.go", old: "count(&b.beats, 2)", new: "count(&b.beats, 99)",
+		pkg: "internal/budget", run: "RequestsAreBounded",
+	},
+	{
+		name: "no least for a connection", promise: fair, breaks: "a connection with few requests is served beside a full budget",
+		file: "internal/budget/budget.go", old: "more := max(0, now-RequestsLeast) - max(0, before-RequestsLeast)", new: "more := now - before",
+		pkg: "internal/budget", run: "RequestsAreBounded",
+	},
+	{
+		name: "beats are reads", promise: hardToKill, breaks: "a beat finds room beside many reads of its member that wait",
+		file: "internal/stream/request.go", old: "return budget.Beats", new: "return budget.Lasting",
+		pkg: "internal/stream", run: "OwnReadsLeaveRoom",
+	},
+	{
+		name: "reads pass", promise: hardToKill, breaks: "requests that wait for a change take a part of the budget alone",
+		file: "internal/stream/request.go", old: "return budget.Lasting", new: "return budget.Passing",
+		pkg: "internal/term", run: "ReadsOfOthersLeaveASession",
+	},
+	{
+		name: "refused for the bytes of others", promise: fair, breaks: "a member with little queued gets large answers",
+		file: "internal/budget/queue.go", old: "return b.isFull(q, n, 2) && b.most(q, n, 2) == q", new: "return b.isFull(q, n, 2)",
+		pkg: "internal/stream", run: "ALargeAnswer",
+	},
+	{
+		name: "large answers up to the end", promise: hardToKill, breaks: "the stream with the most is refused large answers before it ends",
+		file: "internal/budget/queue.go", old: "return b.isFull(q, n, 2) && b.most(q, n, 2) == q", new: "return b.isFull(q, n, 1) && b.most(q, n, 1) == q",
+		pkg: "internal/stream", run: "ALargeAnswer",
+	},
+	{
+		name: "the largest of all ends", promise: fair, breaks: "of the address and the member with the most a connection ends",
+		file: "internal/budget/queue.go", old: "return o.share.payer == member }", new: "return o.share.payer != payer{} }",
+		pkg: "internal/budget", run: "TheFullestConnection",
+	},
+	{
+		name: "delayed frames at half price", promise: safe, breaks: "a delayed frame counts what it takes",
+		file: "internal/stream/stream.go", old: "delayedCost = 160 ", new: "delayedCost = 64 ",
+		pkg: "internal/stream", run: "ADelayedFrameCounts",
+	},
+	{
+		name: "all keys in one request", promise: hardToKill, breaks: "a request that shows keys is small enough to be served",
+		file: "internal/link/sessions.go", old: "const maxShown = 1 << 10", new: "const maxShown = wire.MaxAttach",
+		pkg: "internal/link", run: "SessionsAreAttached",
+	},
+	{
+		name: "a busy leader takes some sessions", promise: hardToKill, breaks: "a leader that is busy with the first sessions is shown the others again",
+		file: "internal/link/ask.go", old: "for i > 0 && err == nil", new: "for i < 0 && err == nil",
+		pkg: "internal/link", run: "ABusyLeaderIsShown",
+	},
+	{
+		name: "a refusal is silence", promise: hardToKill, breaks: "a leader that refuses a question for a sign of life has given one",
+		file: "internal/link/remote.go", old: "f.Code != wire.CodeOK && f.Code != wire.CodeBusy {", new: "f.Code != wire.CodeOK {",
+		pkg: "internal/link", run: "AFullLeader",
 	},
 	{
 		name: "a snapshot's header unchecked", promise: safe, breaks: "an image with impossible tokens is refused before anything is derived",

@@ -28,13 +28,16 @@
 //   - Frames leave in the order of the calls. Only frames given to Push and
 //     AnswerLater may be overtaken, but not by each other.
 //   - Memory for a peer is bounded: at most 8 MiB of encoded frames, 1 Mi delayed
-//     frames, MaxServing requests or 16 MiB of requests under way, 16 KiB of received
+//     frames, MaxServing requests under way, 16 KiB of received
 //     bytes and one frame. A peer over the first or the second limit loses the
 //     stream; a request over the third is answered Busy.
 //   - Memory for all peers is bounded by the budget of the node, if the connection
 //     has a share: a frame above 16 KiB waits for its part, a request above 64
-//     KiB of the stream is answered Busy while the budget is full, and with frames above 32
-//     KiB queued the peer for which the most waits loses its stream then.
+//     KiB of the stream is answered Busy while the part of its class is full, and with frames
+//     above 32 KiB queued the peer for which the most waits loses its stream then.
+//   - Requests that may wait for a change leave room for all others, and these for beats,
+//     however many are under way on this stream and on all.
+//   - A large answer is worth while, unless much waits for all peers and the most for this one.
 //   - A frame that has begun is complete within 10 s, or the stream ends. Between
 //     frames a stream may be idle.
 //

@@ -241,7 +241,7 @@ func TestRequestsUnderWayAreBoundedInBytes(t *testing.T) {
 			s.Start()
 			asker.Start()
 			streams = append(streams, s, asker)
-			for range maxServing>>20 + 2 {
+			for range budget.RequestsPerMember>>20 + 2 {
 				_, err := asker.Begin(wire.Propose, make([]byte, 1<<20-requestCost), func(f wire.Frame, err error) {
 					if f.Code == wire.CodeBusy {
 						busy++
@@ -254,7 +254,7 @@ func TestRequestsUnderWayAreBoundedInBytes(t *testing.T) {
 			}
 		}
 		flood()
-		if len(open) != maxServing>>20 || busy != 2 || told != 2 {
+		if len(open) != budget.RequestsPerMember>>20 || busy != 2 || told != 2 {
 			t.Fatalf("%d requests under way, %d refused, %d told", len(open), busy, told)
 		}
 		for range 4 {
@@ -272,7 +272,7 @@ func TestRequestsUnderWayAreBoundedInBytes(t *testing.T) {
 		}
 		n := len(open)
 		flood()
-		if len(open)-n != maxServing>>20 {
+		if len(open)-n != budget.RequestsPerMember>>20 {
 			t.Errorf("%d requests under way after the others ended", len(open)-n)
 		}
 		for _, s := range streams {

@@ -1,6 +1,16 @@
 package stream
 
-import "github.com/wardmote/wardmote/internal/wire"
+import (
+	"github.com/wardmote/wardmote/internal/budget"
+	"github.com/wardmote/wardmote/internal/wire"
+)
+
+const (
+	// MaxServing is how many requests a peer may have under way, if they are small.
+	MaxServing = 32 << 10
+
+	requestCost = 512 // bytes of a request without a body, and of what serves it
+)
 
 // A Request is a request or a notice of the peer. A request must be answered
 // exactly once, by Answer or AnswerLater, from any goroutine and at any time. A
@@ -65,4 +75,43 @@ func (q *Request) AnswerLater(code wire.Code, body func() []byte) {
 	if err != nil {
 		s.Stop(err)
 	}
+}
+
+// begin counts a request of the peer, and reports false if the request must be
+// refused.
+func (s *Stream) begin(q *Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return true // nothing is counted any more
+	}
+	s.serving++
+	return s.chargeLocked(class(q.Type), q.cost) && s.serving <= MaxServing
+}
+
+// endLocked counts a request that is answered.
+func (s *Stream) endLocked(q *Request) {
+	if s.err == nil {
+		s.serving--
+		s.chargeLocked(class(q.Type), -q.cost)
+	}
+}
+
+// chargeLocked has the budget count n bytes more of open requests. It reports false if they
+// do not fit.
+func (s *Stream) chargeLocked(c budget.Class, n int) (fits bool) {
+	before := s.bytes[c]
+	s.bytes[c] += n
+	return s.share.Count(c, before, s.bytes[c])
+}
+
+// class returns the class of the requests of type t in the budget.
+func class(t wire.Type) budget.Class {
+	switch {
+	case t == wire.Beat:
+		return budget.Beats
+	case t.Waits():
+		return budget.Lasting
+	}
+	return budget.Passing
 }

@@ -20,14 +20,8 @@ const (
 	maxOutgoing = 8 << 20         // bytes queued for the peer
 	fullEnough  = maxOutgoing / 4 // with more bytes queued, pushed frames are delayed
 	maxDelayed  = 1 << 20         // delayed frames
-	delayedCost = 64              // bytes that the budget counts for each
+	delayedCost = 160             // bytes that the budget counts for each: a function with its event, and the place
 	mostKept    = 64 << 10        // capacity of a buffer that is kept after its bytes are written
-
-	// MaxServing is how many requests a peer may have under way, if they are small.
-	MaxServing = 32 << 10
-
-	maxServing  = 16 << 20 // bytes of the requests that a peer has under way
-	requestCost = 512      // bytes of a request without a body, and of what serves it
 )
 
 // Reasons for the end of a stream.
@@ -67,7 +61,7 @@ type Stream struct {
 	nextID  uint64
 	calls   map[uint64]func(wire.Frame, error) // open requests of this side
 	serving int                                // open requests of the peer
-	bytes   int                                // of the open requests of the peer
+	bytes   [budget.Classes]int                // of the open requests of the peer
 	err     error                              // why the stream stopped
 	onStop  []func()
 
@@ -158,33 +152,6 @@ func (s *Stream) receive(f wire.Frame) error {
 	return nil
 }
 
-// begin counts a request of the peer, and reports false if the request must be
-// refused.
-func (s *Stream) begin(q *Request) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return true // nothing is counted any more
-	}
-	s.serving++
-	s.bytes += q.cost
-	own := s.bytes
-	if q.Type == wire.Beat {
-		own -= budget.RequestsLeast // a session lives by its beats, whatever others have under way
-	}
-	fits := s.share.Begin(q.cost, own)
-	return fits && s.serving <= MaxServing && s.bytes <= maxServing
-}
-
-// endLocked counts a request that is answered.
-func (s *Stream) endLocked(q *Request) {
-	if s.err == nil {
-		s.serving--
-		s.bytes -= q.cost
-		s.share.End(q.cost)
-	}
-}
-
 // startWriterLocked begins the writer with the first bytes for the peer: thousands of
 // streams of a peer that asks nothing cost no goroutine for what is never written. The
 // stream has not stopped, so its reader has not ended either, and Wait has not returned.
@@ -261,7 +228,7 @@ func (s *Stream) queueLocked(f wire.Frame) error {
 // countLocked has the budget count what waits for the peer, with so many bytes in out. It
 // reports false if that does not fit.
 func (s *Stream) countLocked(out int) bool {
-	n := budget.QueueBytes(out + s.writing + delayedCost*len(s.delayed))
+	n := s.queuedLocked(out)
 	if s.err != nil || n == s.counted {
 		return true
 	}
@@ -272,9 +239,15 @@ func (s *Stream) countLocked(out int) bool {
 	return true
 }
 
+// queuedLocked returns the bytes that count in the budget, with so many in out.
+func (s *Stream) queuedLocked(out int) int {
+	return budget.QueueBytes(out + s.writing + delayedCost*len(s.delayed))
+}
+
 // roomLocked reports whether a frame of so many bytes goes to out, and need not wait.
 func (s *Stream) roomLocked(n int) bool {
-	return len(s.out) < fullEnough && (len(s.out)+s.writing+n <= budget.QueuedLeast || !s.queue.Crowded())
+	out := len(s.out) + n
+	return len(s.out) < fullEnough && (out+s.writing <= budget.QueuedLeast || !s.queue.Crowded(s.queuedLocked(out)))
 }
 
 // giveWay ends the stream, for the budget. It neither blocks nor locks.
@@ -387,7 +360,7 @@ func (s *Stream) Push(f func() wire.Frame) error {
 }
 
 // Full reports whether an answer of n bytes should be refused, if the peer can ask again:
-// the queue for the peer is long, or what all peers do not read is much.
+// the queue for the peer is long, or much waits for all peers and the most for this one.
 func (s *Stream) Full(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -404,9 +377,10 @@ func (s *Stream) Stop(err error) {
 		return
 	}
 	s.err = err
-	s.share.End(s.bytes)
+	for c, n := range s.bytes {
+		s.chargeLocked(budget.Class(c), -n)
+	}
 	s.queue.Set(0)
-	s.bytes = 0
 	calls, onStop := s.calls, s.onStop
 	s.calls, s.onStop, s.out, s.delayed = nil, nil, nil, nil
 	s.mu.Unlock()

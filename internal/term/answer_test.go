@@ -3,12 +3,14 @@ package term_test
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/budget"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
@@ -50,15 +52,27 @@ func (s *stage) guide(current func() *term.Term) term.Guide {
 	}
 }
 
+// charged is a connection with a share of a budget.
+type charged struct {
+	net.Conn
+	share *budget.Share
+}
+
+func (c charged) Budget() *budget.Share { return c.share }
+
 func (s *stage) dial(current func() *term.Term) *peer { return s.dialAs("n2", 7, current) }
 
 // dialAs is dial as a process of the test's choice.
 func (s *stage) dialAs(node string, boot uint64, current func() *term.Term) *peer {
 	near, far := net.Pipe()
 	p := &peer{t: s.t, events: make(chan machine.Event, 1000), bounds: make(chan wire.AttachAnswer, 10), served: make(chan struct{})}
+	served := far
+	if s.budget != nil {
+		served = charged{far, s.budget.Share(node, netip.Addr{})}
+	}
 	go func() {
 		defer close(p.served)
-		term.ServeMember(far, node, boot, s.guide(current))
+		term.ServeMember(served, node, boot, s.guide(current))
 	}()
 	p.Stream = stream.New(near, func(q *stream.Request) {
 		switch q.Type {

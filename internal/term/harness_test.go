@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/budget"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/term"
@@ -48,7 +49,8 @@ type stage struct {
 	on *term.Term
 	by *term.Subscriber // of on
 
-	bound []byte // binding of the streams dialled from now on
+	bound  []byte         // binding of the streams dialled from now on
+	budget *budget.Budget // of these streams; nil: none
 }
 
 // own joins tm as the process of every session in these tests.

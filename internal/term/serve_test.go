@@ -2,12 +2,14 @@ package term_test
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/budget"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/term"
@@ -180,6 +182,70 @@ func TestWaitingReadsLeaveRoomForBeats(t *testing.T) {
 			t.Errorf("%d of %d cancelled reads were answered", n, term.MaxReads)
 		}
 		p.read(replica.Query{Key: "k"})
+	})
+}
+
+// A member has 300 reads that wait, and others take the whole part of such requests. The
+// member's session lives on: its beats and its commands are served, and the keys of thousands of
+// sessions are shown on a new stream.
+func TestReadsOfOthersLeaveASessionAlive(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.budget = budget.New(func(string, string) {})
+		p := s.connect(key(1))
+		mine := opening(1)
+		mine.Node, mine.Boot = "n2", 7
+		propose := func(cmd machine.Command) machine.Outcome {
+			o, code := p.propose(cmd)
+			if code != wire.CodeOK {
+				t.Errorf("%#v: %v", cmd, code)
+			}
+			return o
+		}
+		propose(mine)
+		token := propose(machine.Acquire{Session: sid(1), Seq: 1, Key: "k"}).Token
+		q := replica.Query{Key: "k"}
+		a, _ := p.read(q)
+		q.Version = a.Version
+		waiting := wire.Marshal(&q)
+		wait := func() wire.Code {
+			code := wire.CodeRequest
+			p.Begin(wire.Read, waiting, func(f wire.Frame, err error) { code = f.Code })
+			synctest.Wait()
+			return code
+		}
+		for range 300 {
+			if c := wait(); c != wire.CodeRequest {
+				t.Fatalf("a read that waits: %v", c)
+			}
+		}
+		for i := range 8 {
+			other := s.budget.Share(fmt.Sprint("other", i), netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
+			for n := 0; other.Count(budget.Lasting, n, n+64<<10); n += 64 << 10 {
+			}
+		}
+		for _, typ := range []wire.Type{wire.Read, wire.Scan, wire.Sessions, wire.Ready, wire.Find} {
+			if f := p.ask(typ, waiting); f.Code != wire.CodeBusy {
+				t.Errorf("a question of type %d, which may wait, without room: %v", typ, f.Code)
+			}
+		}
+		id := sid(1)
+		for range 10 {
+			time.Sleep(ttl / 3)
+			if f := p.ask(wire.Beat, id[:]); f.Code != wire.CodeOK {
+				t.Errorf("beat: %v", f.Code)
+			}
+		}
+		propose(machine.Release{Session: sid(1), Token: token})
+		fresh := s.connect()
+		for i := range 16 {
+			req := wire.AttachRequest{New: make([]machine.SessionKey, 1024)}
+			for j := range req.New {
+				req.New[j] = machine.SessionKey{byte(i), byte(j), byte(j >> 8), 1}
+			}
+			if f := fresh.ask(wire.Attach, wire.Marshal(&req)); f.Code != wire.CodeOK {
+				t.Errorf("attach: %v", f.Code)
+			}
+		}
 	})
 }
 

@@ -83,6 +83,17 @@ func (t Type) Asks() bool {
 	return false
 }
 
+// Waits reports whether a request of type t may stay without an answer for as long as its
+// sender likes: for a change, or for news of a leader. All others end by themselves, most of
+// them with a round or with an entry of the log. A Depart waits too, one for each voter.
+func (t Type) Waits() bool {
+	switch t {
+	case Read, Scan, Sessions, Ready, Find:
+		return true
+	}
+	return false
+}
+
 // Code is the verdict of an answer. Codes travel on the wire: never renumber. A
 // definite refusal means that nothing was appended to the log.
 type Code uint8
