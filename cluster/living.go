@@ -20,3 +20,13 @@ func (n *Node) living(from port.Peer, ip netip.Addr) bool {
 	}
 	return false
 }
+
+// known reports whether gossip sees a process alive.
+func (n *Node) known(from port.Peer) bool {
+	for _, s := range n.gossip.Of(from.Name) {
+		if s.Alive && s.Boot == from.Boot {
+			return true
+		}
+	}
+	return false
+}

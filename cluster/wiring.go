@@ -40,6 +40,7 @@ func (n *Node) openPort() error {
 		Refused:    n.self.Refused,
 		Meter:      n.self.Meter,
 		Living:     n.living,
+		Known:      n.known,
 	})
 	if err != nil {
 		return &ConfigError{"Config.Bind", err.Error()}

@@ -3,8 +3,11 @@ package attack
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +36,31 @@ var portAttacks = []attack{
 			return ""
 		}
 		return a.honestStream()
+	}},
+	{name: "4,200 streams with reads that wait", lasts: true, settle: time.Millisecond, run: func(a *attacker) string {
+		key := slices.Sorted(maps.Keys(a.w.held))[0]
+		a.fill(4200, func(n int) error {
+			t, err := a.dialFrom(a.w.leader(), n/1000, hello{kind: kindMember, from: peer{fmt.Sprint("s", n/60), 7}})
+			if err != nil {
+				return err
+			}
+			if f, err := t.call(wire.Attach, attachBody(nil, t.proof())); err != nil || f.Code != wire.CodeOK {
+				return errors.Join(err, errors.New("not attached"))
+			}
+			f, err := t.call(wire.Read, wire.Marshal(&replica.Query{Key: key}))
+			var now replica.Answer
+			if err != nil || f.Code != wire.CodeOK || wire.Unmarshal(f.Body, &now) != nil {
+				return errors.Join(err, errors.New("no answer"))
+			}
+			var out []byte
+			for range 200 {
+				t.ids++
+				out, _ = wire.AppendFrame(out, wire.Frame{Type: wire.Read, ID: t.ids, Body: wire.Marshal(&replica.Query{Key: key, Version: now.Version})})
+			}
+			_, err = t.Write(out)
+			return err
+		})
+		return "" // a newcomer finds no place then, and members do
 	}},
 	{name: "10,000 half-open connections", lasts: true, settle: 300 * time.Millisecond, packet: true, run: func(a *attacker) string {
 		a.fill(10_000, func(n int) error {

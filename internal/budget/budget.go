@@ -47,8 +47,8 @@ const (
 	RequestsPerMember = 16 << 20
 
 	// RequestsLeast is the part of a connection that is not counted, for the requests of
-	// each class: some 100 requests of usual size.
-	RequestsLeast = 64 << 10
+	// each class: some 25 requests of usual size.
+	RequestsLeast = 16 << 10
 
 	// Queued bounds the bytes that wait for peers to read them, beyond QueuedLeast of each
 	// connection. A member that reads has hardly more.
@@ -71,7 +71,7 @@ const (
 	// Passing requests end by themselves, and may take the whole bounds.
 	Passing Class = iota
 
-	// Lasting requests wait for as long as their peer likes, and take three quarters of the
+	// Lasting requests wait for as long as their peer likes, and take half of the
 	// bounds at most: the rest is room for passing requests, whatever waits.
 	Lasting
 
@@ -122,10 +122,10 @@ func (s *sums) add(p payer, n int) {
 	}
 }
 
-// within reports whether the bytes of all, of the address and of the member are within so
-// many quarters of the bounds of requests.
-func (s *sums) within(quarters int, p payer) bool {
-	return s.all <= Requests/4*quarters && s.addresses[p.ip] <= RequestsPerAddress/4*quarters && s.members[p] <= RequestsPerMember/4*quarters
+// within reports whether the bytes of all, of the address and of the member are within the
+// bounds of requests, divided by part.
+func (s *sums) within(part int, p payer) bool {
+	return s.all <= Requests/part && s.addresses[p.ip] <= RequestsPerAddress/part && s.members[p] <= RequestsPerMember/part
 }
 
 // payer is a member's name as claimed from an address.
@@ -180,18 +180,18 @@ func (s *Share) Count(c Class, before, now int) bool {
 	b, fits := s.budget, true
 	b.requestsMu.Lock()
 	defer b.requestsMu.Unlock()
-	count := func(in *sums, quarters int) {
+	count := func(in *sums, part int) {
 		in.add(s.payer, more)
-		fits = fits && in.within(quarters, s.payer)
+		fits = fits && in.within(part, s.payer)
 	}
 	switch c {
 	case Beats:
 		count(&b.beats, 2)
 		return fits
 	case Lasting:
-		count(&b.lasting, 3)
+		count(&b.lasting, 2)
 	}
-	count(&b.requests, 4)
+	count(&b.requests, 1)
 	return fits
 }
 

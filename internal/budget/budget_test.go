@@ -363,8 +363,8 @@ func TestAnAddressWithFewBytesGoesFirst(t *testing.T) {
 	})
 }
 
-// quarters of the bounds that each class may take.
-var quarters = map[Class]int{Passing: 4, Lasting: 3, Beats: 2}
+// parts divide the bounds for each class.
+var parts = map[Class]int{Passing: 1, Lasting: 2, Beats: 2}
 
 // fill counts requests of a class until one is refused, and returns their bytes.
 func fill(s *Share, c Class) (n int) {
@@ -379,7 +379,7 @@ func fill(s *Share, c Class) (n int) {
 // members of one address leave half. A full budget refuses the many requests, and none of a
 // connection with few.
 func TestRequestsAreBounded(t *testing.T) {
-	for c, quarters := range quarters {
+	for c, part := range parts {
 		told := 0
 		b := New(func(string, string) { told++ })
 		counted := make(map[*Share]int)
@@ -395,14 +395,14 @@ func TestRequestsAreBounded(t *testing.T) {
 		for i := range 8 {
 			others += take(fmt.Sprint("b", i), one)
 		}
-		if own != RequestsPerMember/4*quarters || own+others != RequestsPerAddress/4*quarters {
+		if own != RequestsPerMember/part || own+others != RequestsPerAddress/part {
 			t.Errorf("class %d: a member has %d bytes, and the others of its address %d", c, own, others)
 		}
 		all := own + others
 		for i := range 8 {
 			all += take(fmt.Sprint("c", i), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}))
 		}
-		if all != Requests/4*quarters {
+		if all != Requests/part {
 			t.Errorf("class %d: all have %d bytes", c, all)
 		}
 		few := b.Share("a", one)

@@ -145,9 +145,9 @@ func (k *Link) deliver(e machine.Event) {
 	}
 }
 
-// maxShown is the number of keys in a request: 35 KB, for which the leader always has room. A
+// maxShown is the number of keys in a request: 9 KB, for which the leader always has room. A
 // stream with 1,024 sessions that have ended is never refused either.
-const maxShown = 1 << 10
+const maxShown = 256
 
 // attachRequests returns the requests that show the keys, at least one.
 func attachRequests(term uint64, keys, fresh []machine.SessionKey) (requests []wire.AttachRequest) {

@@ -82,6 +82,7 @@ func (p *Port) admit(c *Conn, hash [16]byte, ip netip.Addr) (Status, func(*Conn)
 
 // takePlace adds c to p.conns, or returns the reason against it.
 func (p *Port) takePlace(c *Conn) Status {
+	c.newcomer = !p.cfg.Known(c.Hello.From)
 	status, victims := p.tryPlace(c, c.Proved.Name != "")
 	if status == StatusTooManyConnections && p.cfg.Living(c.Hello.From, c.claimant().ip) {
 		status, victims = p.tryPlace(c, true)

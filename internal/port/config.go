@@ -54,6 +54,11 @@ type Config struct {
 	// process is known.
 	Living func(from Peer, ip netip.Addr) bool
 
+	// Known reports whether a member's process is known to live, wherever. Connections of
+	// processes that are not known have a bound of their own. Known is called from many
+	// goroutines, for each connection, and must not block. Nil: every process is known.
+	Known func(from Peer) bool
+
 	// Auth proves both sides of each connection to each other. Packets are not
 	// protected by it. Default: auth.Plain, which proves nothing.
 	Auth auth.Method
@@ -109,6 +114,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Living == nil {
 		c.Living = func(Peer, netip.Addr) bool { return false }
+	}
+	if c.Known == nil {
+		c.Known = func(Peer) bool { return true }
 	}
 	if c.Foreign == nil {
 		c.Foreign = func(Hello, string, bool) {}

@@ -38,6 +38,8 @@ type Conn struct {
 
 	heard atomic.Int64 // the latest bytes, in nanoseconds after Port.began
 
+	newcomer bool // Config.Known did not know the other side, on the accepting side
+
 	era  uint64   // Port.era when the handshake began
 	raw  net.Conn // Conn without TLS
 	port *Port

@@ -16,6 +16,7 @@ const (
 	maxConnsPerIP   = 1024 // from one address: hosts behind a proxy share theirs
 	maxConnsPerName = 64   // from members of one name
 	maxRelays       = 256  // of KindRelay: each costs a connection onwards
+	maxNewcomers    = 1024 // from processes that Config.Known did not know when they came
 
 	spareConns        = 512
 	spareConnsPerIP   = 256
@@ -26,6 +27,7 @@ const (
 type places struct {
 	all         scope
 	relays      scope
+	newcomers   scope
 	perIP       map[netip.Addr]*scope
 	perName     map[string]*scope
 	perClaimant map[claimant]int
@@ -65,6 +67,9 @@ func (l *places) scopes(c *Conn) []capped {
 	}
 	if c.Hello.Kind == KindRelay {
 		scopes = append(scopes, capped{&l.relays, maxRelays, 0, func(d *Conn) bool { return d.Hello.Kind == KindRelay }})
+	}
+	if c.newcomer {
+		scopes = append(scopes, capped{&l.newcomers, maxNewcomers, 0, func(d *Conn) bool { return d.newcomer }})
 	}
 	return scopes
 }

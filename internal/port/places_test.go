@@ -159,6 +159,54 @@ func TestALivingMemberHasPlacesAboveTheCaps(t *testing.T) {
 	}
 }
 
+// A process that takes many names has a quarter of the places, and those that gossip knows
+// have the others. A connection that is known once stays so.
+func TestNewcomersHaveAQuarterOfThePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := transport.NewMemory(1)
+		w := memoryWorld(m)
+		a, b := w.open(t, 1), w.open(t, 2, func(c *Config) {
+			c.Known = func(from Peer) bool { return from == Peer{"m1", 1} }
+		})
+		defer closeAll(a, b)
+		b.Handle(KindMember, echo)
+		b.Serve()
+		var ends, open []io.Closer
+		defer func() { closeAll(ends...) }()
+		for i := range maxNewcomers / maxConnsPerName {
+			e, err := m.Host(fmt.Sprintf("10.0.1.%d", i)).Listen(":0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends = append(ends, e)
+			for _, c := range squat(t, e, b, fmt.Sprint("mallory", i), maxConnsPerName, true) {
+				open = append(open, c)
+			}
+		}
+		stranger := w.open(t, 3)
+		defer stranger.Close()
+		c, err := stranger.Dial(t.Context(), b.Addr(), KindMember, Peer{})
+		wantRefused(t, c, err, StatusTooManyConnections)
+		for range maxConnsPerName {
+			c, err := a.Dial(t.Context(), b.Addr(), KindMember, Peer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			check(t, talk(c))
+		}
+		if n := b.places.newcomers.size; n != maxNewcomers {
+			t.Errorf("%d newcomers", n)
+		}
+		closeAll(open...)
+		synctest.Wait()
+		if n := b.places.newcomers.size; n != 0 {
+			t.Errorf("%d newcomers are left", n)
+		}
+		served(t, stranger, b)
+	})
+}
+
 // A handler's own deadline takes the place of the first byte's, and stays.
 func TestFirstByteLeavesTheHandlersDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/budget"
@@ -27,8 +28,8 @@ const (
 
 // frames reads the frames of a connection within bounds:
 //
-//   - The buffer grows as bytes arrive, up to mostBuffer. A claimed length costs
-//     nothing.
+//   - The buffer has leastBuffer, and mostBuffer only while more bytes than that have
+//     arrived and are not handled. A claimed length costs nothing.
 //   - A frame larger than the buffer waits, once the buffer is full of it, for its
 //     part of the node's budget; the peer is not read meanwhile.
 //   - A frame that has begun must be complete within timing.FrameWithin, the wait for
@@ -42,7 +43,8 @@ type frames struct {
 	stopped <-chan struct{} // ends the wait for the budget
 
 	block []byte // the rest of the block for small frames
-	buf   []byte
+	small []byte // leastBuffer
+	buf   []byte // small, or of buffers
 	r, w  int          // buf[r:w] is unread
 	timed bool         // conn has a read deadline
 	taken *budget.Hold // of the budget, for the latest frame
@@ -126,7 +128,7 @@ func (f *frames) fill() error {
 	}
 	switch {
 	case f.r == f.w:
-		f.r, f.w = 0, 0
+		f.shrink()
 	case f.w == len(f.buf) && f.r > 0:
 		f.w = copy(f.buf, f.buf[f.r:f.w])
 		f.r = 0
@@ -137,9 +139,6 @@ func (f *frames) fill() error {
 	n, err := f.conn.Read(f.buf[f.w:])
 	f.w += n
 	if n > 0 {
-		if f.w == len(f.buf) && len(f.buf) < mostBuffer {
-			f.grow() // the peer sends faster than small reads take
-		}
 		return nil
 	}
 	if err == io.EOF && f.w > f.r {
@@ -148,10 +147,25 @@ func (f *frames) fill() error {
 	return err
 }
 
+// buffers has buffers of mostBuffer: thousands of streams of a peer that sends now and then
+// need few of them.
+var buffers = sync.Pool{New: func() any { return new([mostBuffer]byte) }}
+
 func (f *frames) grow() {
-	buf := make([]byte, min(max(2*len(f.buf), leastBuffer), mostBuffer))
-	f.w = copy(buf, f.buf[f.r:f.w])
-	f.r, f.buf = 0, buf
+	large := buffers.Get().(*[mostBuffer]byte)[:]
+	f.w = copy(large, f.buf[f.r:f.w])
+	f.r, f.buf = 0, large
+}
+
+// shrink makes the buffer small. It is empty.
+func (f *frames) shrink() {
+	if f.small == nil {
+		f.small = make([]byte, leastBuffer)
+	}
+	if len(f.buf) == mostBuffer {
+		buffers.Put((*[mostBuffer]byte)(f.buf))
+	}
+	f.r, f.w, f.buf = 0, 0, f.small
 }
 
 // time begins the time of a frame, if it has not begun.
