@@ -236,6 +236,7 @@ var limits = map[string][]limit{
 		{"bytes of these keys and metas", "internal/machine.MaxNodeHeldBytes", size, "`locks.ErrQuota`", nil, nil},
 		{"waits of all clients of one member", "internal/machine.MaxNodeWaits", count64, "`locks.ErrQuota`", nil, nil},
 		{"connections of a port", "internal/port.maxConns", count64, "an idle one gives way, or the new one is refused", nil, nil},
+		{"of these, from processes that gossip does not know", "internal/port.maxNewcomers", count64, "the same", nil, nil},
 		{"requests under way from a member", "internal/stream.MaxServing", count64, "the member sends the request again", nil, nil},
 		{"requests that wait for the leader's log", "internal/term.maxProposals", count64, "the member sends the request again", nil, nil},
 		{"of these, from one member", "internal/term.maxLane", count64, "the same", nil, nil},
