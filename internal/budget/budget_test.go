@@ -498,3 +498,17 @@ func TestTheFullestConnectionEnds(t *testing.T) {
 		t.Errorf("%v ended", ended)
 	}
 }
+
+// What can wait does, while half of a bound is taken and this connection has the most, also if
+// it counts as nothing more.
+func TestTheFullestConnectionIsCrowded(t *testing.T) {
+	b := New(nil)
+	q := b.Share("m1", netip.MustParseAddr("10.0.0.1")).Queue(func() {})
+	half := QueuedPerMember / 2
+	if !q.Set(half) || q.Crowded(half) {
+		t.Error("half of a bound is much")
+	}
+	if !q.Set(half+QueuedLeast) || !q.Crowded(half+QueuedLeast) {
+		t.Error("more than half of a bound is not much")
+	}
+}

@@ -65,7 +65,7 @@ func (b *Budget) count(q *Queue, n int) {
 // isFull reports whether n bytes of q, which may have some, exceed a bound, divided by part.
 func (b *Budget) isFull(q *Queue, n, part int) bool {
 	more, of := n-b.queues[q], q.share.payer
-	return more > 0 && (b.queued.all+more > Queued/part || b.queued.addresses[of.ip]+more > QueuedPerAddress/part || b.queued.members[of]+more > QueuedPerMember/part)
+	return more >= 0 && (b.queued.all+more > Queued/part || b.queued.addresses[of.ip]+more > QueuedPerAddress/part || b.queued.members[of]+more > QueuedPerMember/part)
 }
 
 // most returns the connection that ends for the bytes of q, if the bounds are divided by part:

@@ -149,21 +149,21 @@ func (k *Link) attach(ctx context.Context, r *reply, up *remote) (attached, unre
 	if !r.voter {
 		return false, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
-	defer cancel()
 	keys, fresh, claims := k.keys()
 	r.claims = claims
-	for i, req := range attachRequests(k.servedTerm(), keys, fresh) {
+	term := k.servedTerm()
+	requests := attachRequests(term, keys, fresh, wire.MaxAttach)
+	for i := 0; i < len(requests); i++ {
 		if i == 0 {
-			req.Proof = k.cfg.Signer.Prove(up.bound)
+			requests[0].Proof = k.cfg.Signer.Prove(up.bound)
 		}
-		body := wire.Marshal(&req)
-		f, err := up.attach(ctx, body)
-		for i > 0 && err == nil && f.Code == wire.CodeBusy && pause(ctx, jitter(timing.LeastBackoff)) {
-			f, err = up.attach(ctx, body) // events of the sessions before were not on their way yet
-		}
+		f, err := k.show(ctx, up, &requests[i], i > 0)
 		if err != nil {
 			return false, true
+		}
+		if n := len(requests[i].Keys) + len(requests[i].New); f.Code == wire.CodeBusy && n > maxShown {
+			requests, i = attachRequests(term, keys, fresh, maxShown), -1
+			continue
 		}
 		if f.Code == wire.CodeNotLeader {
 			r.hint, _ = readHint(f.Body)
@@ -174,6 +174,20 @@ func (k *Link) attach(ctx context.Context, r *reply, up *remote) (attached, unre
 		r.attach.Voters = firstAddrs(r.attach.Voters)
 	}
 	return true, false
+}
+
+// show shows keys, and again while the leader is busy, if it has served the stream before:
+// then events of the sessions shown before were not on their way yet.
+func (k *Link) show(ctx context.Context, up *remote, req *wire.AttachRequest, again bool) (wire.Frame, error) {
+	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
+	defer cancel()
+	body := wire.Marshal(req)
+	for {
+		f, err := up.attach(ctx, body)
+		if err != nil || !again || f.Code != wire.CodeBusy || !pause(ctx, jitter(timing.LeastBackoff)) {
+			return f, err
+		}
+	}
 }
 
 // pause waits for d and reports whether ctx goes on.

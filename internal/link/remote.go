@@ -207,7 +207,7 @@ func (u *remote) Depart(name string, boot uint64, done func(wire.Code)) {
 // Show sends the keys of sessions to be opened ahead of all later requests. Nobody
 // waits for the answer: if the leader refuses the keys, the leader refuses the Open.
 func (u *remote) Show(_ *term.Subscriber, fresh ...machine.SessionKey) {
-	for _, req := range attachRequests(u.term, nil, fresh) {
+	for _, req := range attachRequests(u.term, nil, fresh, maxShown) {
 		u.beginLong(wire.Attach, wire.Marshal(&req), func(wire.Frame) {})
 	}
 }

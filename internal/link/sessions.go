@@ -145,17 +145,18 @@ func (k *Link) deliver(e machine.Event) {
 	}
 }
 
-// maxShown is the number of keys in a request: 9 KB, for which the leader always has room. A
-// stream with 1,024 sessions that have ended is never refused either.
+// maxShown is the number of keys in a request, once a larger one was refused: 9 KB, for which
+// the leader always has room. A stream with 1,024 sessions that have ended is never refused
+// either.
 const maxShown = 256
 
-// attachRequests returns the requests that show the keys, at least one.
-func attachRequests(term uint64, keys, fresh []machine.SessionKey) (requests []wire.AttachRequest) {
+// attachRequests returns the requests that show the keys, at least one, of most keys each.
+func attachRequests(term uint64, keys, fresh []machine.SessionKey, most int) (requests []wire.AttachRequest) {
 	for more := true; more; more = len(keys)+len(fresh) > 0 {
 		req := wire.AttachRequest{Term: term}
-		n := min(len(keys), maxShown)
+		n := min(len(keys), most)
 		req.Keys, keys = keys[:n], keys[n:]
-		n = min(len(fresh), maxShown-n)
+		n = min(len(fresh), most-n)
 		req.New, fresh = fresh[:n], fresh[n:]
 		requests = append(requests, req)
 	}

@@ -246,6 +246,7 @@ type host struct {
 	described []string
 	frozen    bool          // answers nothing
 	crowded   int           // as many requests of Attach after the first are answered Busy
+	small     int           // answers an Attach of more keys Busy; 0: none
 	full      bool          // answers each question for the leader Busy
 	mere      bool          // its streams prove no voter role
 	renew     chan struct{} // of new streams; nil: never closed
@@ -312,6 +313,10 @@ func (h *host) handle(q *stream.Request) {
 	var req wire.AttachRequest
 	if wire.Unmarshal(q.Body, &req) != nil {
 		q.Answer(wire.CodeBad, nil)
+		return
+	}
+	if n := len(req.Keys) + len(req.New); h.small > 0 && n > h.small {
+		q.Answer(wire.CodeBusy, nil)
 		return
 	}
 	h.attaches = append(h.attaches, req)

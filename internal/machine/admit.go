@@ -119,7 +119,7 @@ type queuePass struct {
 type shut struct {
 	known bool
 	held  bool   // a holder above or below is in the way
-	order uint64 // of the first waiter above or below that is in the way of those behind it; 0: none
+	order uint64 // of the first waiter above or below that is in the way of those behind it: see firstTreeOrder
 }
 
 // last is the last token, once the readers are granted.
@@ -174,7 +174,7 @@ func (p *queuePass) blockedElsewhere(owner *session, w *waiter) bool {
 		return false
 	case w.Mode != Shared && p.s.keys.waitsBehindTree(p.key, w):
 		return true
-	case w.Mode == Shared && p.shutFor(w).order != 0 && p.shutFor(w).order < w.order:
+	case w.Mode == Shared && p.shutFor(w).order < w.order:
 		return true
 	}
 	return w.set && p.s.blockedAtOthers(owner, p.key, w)
@@ -192,7 +192,7 @@ func (p *queuePass) admit(owner *session, i int) {
 
 // isPlainReader reports whether w is a request that leaves only its queue when it is granted.
 func (w *waiter) isPlainReader() bool {
-	return w.Mode == Shared && !w.Tree && !w.Conditional && !w.set && w.upgrade == 0 && w.Block == 0
+	return w.Mode == Shared && !w.Conditional && !w.set && w.upgrade == 0 && w.Block == 0
 }
 
 // grantReaders grants the readers, as admit would one by one, in a single edit. The result is
@@ -206,12 +206,14 @@ func (p *queuePass) grantReaders() (n int) {
 	p.r = s.changeRecord(p.key, p.r, func(r *record) {
 		r.holders = slices.Grow(r.holders, n)
 		var owner *session
+		below := r.trees > 0 && s.keys.waitedForBelow(p.key)
 		for granted, i := range p.readers {
 			w := &r.queue[i]
 			if owner == nil || owner.id != w.session {
 				owner = s.sessions.get(w.session)
 			}
-			s.admitReader(owner, r, w, len(r.queue)-granted-1)
+			others := len(r.queue) - granted - 1
+			s.admitReader(owner, r, w, others, others > 0 || w.Tree && below)
 		}
 		r.queue = removeAll(r.queue, p.readers)
 	})
@@ -220,8 +222,8 @@ func (p *queuePass) grantReaders() (n int) {
 }
 
 // admitReader makes w, a plain reader in the queue of r, a holder. The caller removes it;
-// others wait with it.
-func (s *State) admitReader(owner *session, r *record, w *waiter, others int) {
+// others wait for the key, and contended says whether anybody waits for what w holds.
+func (s *State) admitReader(owner *session, r *record, w *waiter, others int, contended bool) {
 	s.lineage.remove(w)
 	s.last++
 	x := owner.index
@@ -230,12 +232,13 @@ func (s *State) admitReader(owner *session, r *record, w *waiter, others int) {
 		x.weigh(weight{bytes: weightOf(nil, "", w.under).bytes + len(w.under)*tokenBytes}, -1)
 	}
 	r.last = s.last
-	r.holders = append(r.holders, grant{
+	r.countWaiter(w, -1)
+	r.addHolder(grant{
 		requestID: w.requestID,
 		token:     s.last,
 		terms:     (&terms{Spec: w.Spec}).kept(),
 		at:        momentOf(s.at),
-		marks:     markUnseen | markWaited | markIf(others > 0, markContended),
+		marks:     markUnseen | markWaited | markIf(contended, markContended),
 	})
 	s.owners.add(s.last, x)
 	x.requests.pendAt(x.requests.set(w.seq, location{key: r.key, token: s.last, phase: granted}), true)

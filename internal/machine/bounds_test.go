@@ -127,6 +127,15 @@ func crowds(t testing.TB) (list []costly) {
 			}
 			return nil
 		}, last: release},
+		{name: "shared trees between readers of two keys", first: first, more: func(s *State, i int) Command {
+			if i == 0 {
+				apply(t, s, Acquire{Session: b, Seq: 1, Key: "z"}, Granted)
+			}
+			if i%2 == 0 {
+				return Acquire{Session: c, Seq: MaxHeld + uint64(i), Keys: []string{"k", "z"}, Spec: reader}
+			}
+			return Acquire{Session: b, Seq: uint64(i + 1), Key: "k", Spec: Spec{Mode: Shared, Tree: true}}
+		}, last: release},
 		{name: "readers while a condition waits elsewhere", first: first, more: func(s *State, i int) Command {
 			if i == 0 {
 				apply(t, s, Acquire{Session: b, Seq: 1, Key: "z"}, Granted)
@@ -411,8 +420,31 @@ func TestReadersGrantedTogetherWaitForOthers(t *testing.T) {
 		t.Errorf("%d readers hold a key below a held tree", n)
 	}
 
+	// An upgrade stands before all, with the order 0.
 	s = sessionsIn(t, a, b, c)
-	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "t/k"}, Granted)
+	up, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "t/k", Spec: reader}, Granted)
+	out, _ := apply(t, s, Acquire{Session: b, Seq: 1, Key: "t/k", Spec: reader}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 2, Key: "t/k", Spec: reader}, Granted)
+	apply(t, s, Upgrade{Session: a, Seq: 2, Token: up.Token}, Queued)
+	apply(t, s, Acquire{Session: c, Seq: 1, Key: "t", Spec: Spec{Mode: Shared, Tree: true}}, Queued)
+	apply(t, s, Release{Session: b, Token: out.Token}, OK)
+	if n := holders(s, "t"); n != 0 {
+		t.Errorf("%d hold a tree above an upgrade that waits", n)
+	}
+
+	s = sessionsIn(t, a, b, c)
+	up, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "t", Spec: Spec{Mode: Shared, Tree: true}}, Granted)
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "t", Spec: reader}, Granted)
+	apply(t, s, Upgrade{Session: a, Seq: 2, Token: up.Token}, Queued)
+	apply(t, s, Acquire{Session: b, Seq: 2, Key: "t/k"}, Queued)
+	apply(t, s, Acquire{Session: c, Seq: 1, Key: "t/k", Spec: reader}, Queued)
+	apply(t, s, Withdraw{Session: b, Seq: 2}, OK)
+	if n := holders(s, "t/k"); n != 0 {
+		t.Errorf("%d hold a key below a tree whose upgrade waits", n)
+	}
+
+	s = sessionsIn(t, a, b, c)
+	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "t/k"}, Granted)
 	apply(t, s, Acquire{Session: c, Seq: 1, Key: "t/k", Spec: reader}, Queued)
 	apply(t, s, Acquire{Session: b, Seq: 1, Key: "t", Spec: Spec{Tree: true}}, Queued)
 	apply(t, s, Acquire{Session: c, Seq: 2, Key: "t/k", Spec: reader}, Queued)

@@ -31,10 +31,7 @@ func (s *State) Cost(c Command) int {
 	case Withdraw:
 		cost := 1 + len(c.Seen)/seenPerUnit
 		if o := s.sessions.get(c.Session); o != nil {
-			cost += s.costOfWithdrawing(o, c.Seq)
-			for _, seq := range c.More {
-				cost += s.costOfWithdrawing(o, seq)
-			}
+			cost += s.costOfWithdrawing(o, c)
 		}
 		return cost
 	case SetValue:
@@ -192,22 +189,22 @@ func (s *State) costOfFreeing(id SessionID, token Token) int {
 }
 
 // costOfKeys counts keys, or trees, that become free, and the waiters that may be granted
-// then: a request for many keys, many readers and permits at once, or many below a tree. The
+// then: a request for many keys, many readers and permits at once, or many above or below. The
 // waiters that are gone leave the queues at the same time.
 func (s *State) costOfKeys(keys []string, tree bool, gone func(*waiter) bool) int {
 	cost := 2*len(keys) + 2*s.costOfLevels(false, keys...)
+	looks := lookedAt
+	var set requestID // counted last
 	for _, key := range keys {
+		cost += s.costOfTrees(key, tree)
 		r := s.keys.get(key)
-		if tree {
-			for range s.keys.keysBelow(key, waitedFor) {
-				if cost += costBelow; cost >= MaxCost {
-					break
-				}
-			}
-		}
 		i := 0
 		for i < len(r.queue) && gone(&r.queue[i]) {
-			i++
+			look(1)
+			if i++; looks == 0 {
+				return max(cost, MaxCost)
+			}
+			looks--
 		}
 		if i == len(r.queue) {
 			continue
@@ -216,8 +213,30 @@ func (s *State) costOfKeys(keys []string, tree bool, gone func(*waiter) bool) in
 		if head.Mode != Exclusive || r.conditions > 0 {
 			cost += len(r.queue)
 		}
-		if head.set && len(keys) == 1 {
-			cost += 2 * len(s.sets.get(head.requestID))
+		if head.set && head.requestID != set {
+			set = head.requestID
+			cost += 2 * len(s.sets.get(set))
+		}
+	}
+	return cost
+}
+
+// lookedAt is how many waiters Cost looks at, some tenth of a millisecond.
+const lookedAt = 16 * MaxCost
+
+// costOfTrees counts the waiters above and below a key that becomes free, or below a tree.
+func (s *State) costOfTrees(key string, tree bool) (cost int) {
+	if s.keys.trees == 0 && !tree {
+		return 0
+	}
+	for _, r := range s.keys.recordsAbove(key) {
+		if len(r.queue) > 0 && r.queue[0].Mode != Exclusive {
+			cost += len(r.queue)
+		}
+	}
+	for range s.keys.keysBelow(key, waitersBelow(tree)) {
+		if cost += costBelow; cost >= MaxCost {
+			break
 		}
 	}
 	return cost
@@ -226,18 +245,40 @@ func (s *State) costOfKeys(keys []string, tree bool, gone func(*waiter) bool) in
 // costBelow is the cost of a waiter below a tree.
 const costBelow = 3
 
-func (s *State) costOfWithdrawing(o *session, seq uint64) int {
-	at, ok := o.index.requests.get(seq)
-	switch {
-	case !ok:
-		return 1
-	case at.phase == answered:
-		return 2
-	case at.phase == waiting:
-		// With those before it that are the session's own: one Withdraw may take all of them.
-		return s.costOfKeys(s.keysOf(o, seq, at), s.keys.trees > 0, func(w *waiter) bool { return w.session == o.id })
+// costOfWithdrawing counts the keys of all requests at once: those of one session may stand
+// behind each other.
+func (s *State) costOfWithdrawing(o *session, c Withdraw) (cost int) {
+	var keys []string
+	known := make(map[string]bool)
+	tree := false
+	for i := range 1 + len(c.More) {
+		seq := c.Seq
+		if i > 0 {
+			seq = c.More[i-1]
+		}
+		at, ok := o.index.requests.get(seq)
+		switch {
+		case !ok:
+			cost++
+		case at.phase == answered:
+			cost += 2
+		case at.phase == waiting && len(keys) > MaxWithdrawnKeys:
+			return cost // refused
+		case at.phase == waiting:
+			for _, key := range s.keysOf(o, seq, at) {
+				if known[key] {
+					cost++
+					continue
+				}
+				known[key] = true
+				keys = append(keys, key)
+				tree = tree || s.keys.get(key).trees > 0
+			}
+		default:
+			cost += s.costOfFreeing(o.id, at.token)
+		}
 	}
-	return s.costOfFreeing(o.id, at.token)
+	return cost + s.costOfKeys(keys, tree, func(w *waiter) bool { return w.session == o.id })
 }
 
 func (s *State) costOfBreak(c Break) int {

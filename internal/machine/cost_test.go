@@ -108,6 +108,46 @@ func TestCostSeesTheWorkOfACommand(t *testing.T) {
 	}
 }
 
+// TestCostIsQuick: Cost looks at the waiters of a queue once, however many of them leave.
+func TestCostIsQuick(t *testing.T) {
+	a, c := session16("a"), session16("c")
+	s := sessionsIn(t, a, c)
+	apply(t, s, Acquire{Session: a, Seq: 1, Keys: []string{"k", "l"}}, Granted)
+	w := Withdraw{Session: c, Seq: 1}
+	for i := range MaxWaiters {
+		s.Apply(Acquire{Session: c, Seq: uint64(i + 1), Keys: []string{"k", "l"}})
+		if 0 < i && i <= MaxWithdrawn {
+			w.More = append(w.More, uint64(i+1))
+		}
+	}
+	if n := counted(func() { s.Cost(w) }); n > maxLooks {
+		t.Errorf("looks at %d elements", n)
+	}
+}
+
+// TestCostSeesTreesThatWait: a key that becomes free is granted to the trees that wait above
+// and below it.
+func TestCostSeesTreesThatWait(t *testing.T) {
+	a, c := session16("a"), session16("c")
+	const trees = 1000
+	s := sessionsIn(t, a, c)
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "t"}, Granted)
+	for i := range trees {
+		apply(t, s, Acquire{Session: c, Seq: uint64(i + 1), Key: fmt.Sprint("t/", i), Spec: Spec{Tree: true}}, Queued)
+	}
+	if cost := s.Cost(Release{Session: a, Token: out.Token}); cost < trees {
+		t.Errorf("a release above trees that wait costs %d", cost)
+	}
+	s = sessionsIn(t, a, c)
+	out, _ = apply(t, s, Acquire{Session: a, Seq: 1, Key: "t/k"}, Granted)
+	for i := range trees {
+		apply(t, s, Acquire{Session: c, Seq: uint64(i + 1), Key: "t", Spec: Spec{Mode: Shared, Tree: true}}, Queued)
+	}
+	if cost := s.Cost(Release{Session: a, Token: out.Token}); cost < trees {
+		t.Errorf("a release below trees that wait costs %d", cost)
+	}
+}
+
 // TestPlainCommandsAreCheap: an entry of as many plain commands as it may have is full by
 // their number, and not by their cost.
 func TestPlainCommandsAreCheap(t *testing.T) {

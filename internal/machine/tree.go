@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 	"iter"
+	"math"
 	"math/bits"
 	"strings"
 )
@@ -218,16 +219,18 @@ func (t *keyTable) waitsBehindTreeIn(key string, w *waiter) bool {
 }
 
 // firstTreeOrder returns the least order of the waiters above and below key that are in
-// conflict with w, a shared request: w waits for them if its own order is larger. 0: none.
+// conflict with w, a shared request: w waits for them if its own order is larger. Without any
+// the result is the largest number; the order of an upgrade is 0.
 func (t *keyTable) firstTreeOrder(key string, w *waiter) (order uint64) {
+	order = math.MaxUint64
 	if t.trees == 0 && !w.Tree {
-		return 0
+		return order
 	}
 	for _, r := range t.aboveAndBelow(key, waitersBelow(w.Tree)) {
 		for i := range r.queue { // in the order of their orders
 			look(1)
 			v := &r.queue[i]
-			if order != 0 && v.order >= order {
+			if v.order >= order {
 				break
 			}
 			if treesConflict(w.Tree, w.Mode, &v.Spec) {

@@ -55,6 +55,11 @@ var sessionMutants = []mutant{
 		pkg: "internal/machine", run: "ReadersGrantedTogether",
 	},
 	{
+		name: "readers granted together pass an upgrade", promise: fair, breaks: "a shared waiter waits for an upgrade above or below",
+		file: "internal/machine/admit.go", old: "p.shutFor(w).order < w.order", new: "p.shutFor(w).order != 0 && p.shutFor(w).order < w.order",
+		pkg: "internal/machine", run: "ReadersGrantedTogether",
+	},
+	{
 		name: "readers granted together under a held tree", promise: oneHolder, breaks: "a shared waiter waits for a holder above or below",
 		file: "internal/machine/admit.go", old: "return p.shutFor(w).held", new: "return false",
 		pkg: "internal/machine", run: "ReadersGrantedTogether",

@@ -6,7 +6,9 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/auth"
 	"github.com/wardmote/wardmote/internal/refused"
+	"github.com/wardmote/wardmote/internal/timing"
 )
 
 // startHandshake starts the handshake of an accepted connection. When too many are
@@ -82,8 +84,11 @@ func (p *Port) admit(c *Conn, hash [16]byte, ip netip.Addr) (Status, func(*Conn)
 
 // takePlace adds c to p.conns, or returns the reason against it.
 func (p *Port) takePlace(c *Conn) Status {
-	c.newcomer = !p.cfg.Known(c.Hello.From)
+	c.newcomer = p.isNewcomer(c)
 	status, victims := p.tryPlace(c, c.Proved.Name != "")
+	if status == StatusTooManyConnections && c.newcomer && p.meetNewcomers() {
+		status, victims = p.tryPlace(c, c.Proved.Name != "")
+	}
 	if status == StatusTooManyConnections && p.cfg.Living(c.Hello.From, c.claimant().ip) {
 		status, victims = p.tryPlace(c, true)
 	}
@@ -98,6 +103,45 @@ func (p *Port) takePlace(c *Conn) Status {
 		p.cfg.Refused.Note(refused.Flood, c.Hello.From.Name+" at "+c.claimant().ip.String(), detail)
 	}
 	return status
+}
+
+// isNewcomer reports whether the places for newcomers are those of c. Names in certificates
+// are as many as their authority likes. A stream of gossip is short, and makes its process
+// known.
+func (p *Port) isNewcomer(c *Conn) bool {
+	named := c.Proved.Name != "" && c.Proved.Key == auth.KeyID{}
+	return !named && c.Hello.Kind != KindGossip && !p.cfg.Known(c.Hello.From)
+}
+
+// meetNewcomers takes the newcomers that have become known out of the places for newcomers,
+// once in timing.SilentPlace. It reports whether there were any.
+func (p *Port) meetNewcomers() (any bool) {
+	now := time.Now()
+	var newcomers []*Conn
+	p.mu.Lock()
+	if now.Sub(p.met) >= timing.SilentPlace {
+		p.met = now
+		for c := range p.conns {
+			if c.newcomer {
+				newcomers = append(newcomers, c)
+			}
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range newcomers {
+		if !p.cfg.Known(c.Hello.From) {
+			continue
+		}
+		p.mu.Lock()
+		if _, there := p.conns[c]; there {
+			p.places.remove(c)
+			c.newcomer = false
+			p.places.add(c)
+			any = true
+		}
+		p.mu.Unlock()
+	}
+	return any
 }
 
 // tryPlace is takePlace for a member that is known or not. The victims have lost

@@ -38,7 +38,7 @@ type Conn struct {
 
 	heard atomic.Int64 // the latest bytes, in nanoseconds after Port.began
 
-	newcomer bool // Config.Known did not know the other side, on the accepting side
+	newcomer bool // has a place for newcomers; on the accepting side, under Port.mu once it has
 
 	era  uint64   // Port.era when the handshake began
 	raw  net.Conn // Conn without TLS

@@ -16,7 +16,8 @@ const (
 	maxConnsPerIP   = 1024 // from one address: hosts behind a proxy share theirs
 	maxConnsPerName = 64   // from members of one name
 	maxRelays       = 256  // of KindRelay: each costs a connection onwards
-	maxNewcomers    = 1024 // from processes that Config.Known did not know when they came
+	maxNewcomers    = 1024 // from processes that Config.Known does not know,
+	newcomersPerIP  = 256  // and from one address
 
 	spareConns        = 512
 	spareConnsPerIP   = 256
@@ -28,6 +29,7 @@ type places struct {
 	all         scope
 	relays      scope
 	newcomers   scope
+	newcomersAt map[netip.Addr]*scope
 	perIP       map[netip.Addr]*scope
 	perName     map[string]*scope
 	perClaimant map[claimant]int
@@ -47,7 +49,7 @@ type claimant struct {
 }
 
 func newPlaces() places {
-	return places{perIP: make(map[netip.Addr]*scope), perName: make(map[string]*scope), perClaimant: make(map[claimant]int)}
+	return places{perIP: make(map[netip.Addr]*scope), perName: make(map[string]*scope), newcomersAt: make(map[netip.Addr]*scope), perClaimant: make(map[claimant]int)}
 }
 
 // capped is a scope with its bounds and its members.
@@ -69,7 +71,9 @@ func (l *places) scopes(c *Conn) []capped {
 		scopes = append(scopes, capped{&l.relays, maxRelays, 0, func(d *Conn) bool { return d.Hello.Kind == KindRelay }})
 	}
 	if c.newcomer {
-		scopes = append(scopes, capped{&l.newcomers, maxNewcomers, 0, func(d *Conn) bool { return d.newcomer }})
+		scopes = append(scopes,
+			capped{&l.newcomers, maxNewcomers, 0, func(d *Conn) bool { return d.newcomer }},
+			capped{entry(l.newcomersAt, at.ip), newcomersPerIP, 0, func(d *Conn) bool { return d.newcomer && d.claimant().ip == at.ip }})
 	}
 	return scopes
 }
@@ -111,6 +115,9 @@ func (l *places) forget(c *Conn) {
 	}
 	if l.perName[at.name].size == 0 {
 		delete(l.perName, at.name)
+	}
+	if s := l.newcomersAt[at.ip]; s != nil && s.size == 0 {
+		delete(l.newcomersAt, at.ip)
 	}
 }
 

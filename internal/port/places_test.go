@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,27 +160,41 @@ func TestALivingMemberHasPlacesAboveTheCaps(t *testing.T) {
 	}
 }
 
-// A process that takes many names has a quarter of the places, and those that gossip knows
-// have the others. A connection that is known once stays so.
+// A process that takes many names has a quarter of the places, from one host a sixteenth, and
+// those that gossip knows have the others. Once gossip knows a newcomer, its place is free.
 func TestNewcomersHaveAQuarterOfThePlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := transport.NewMemory(1)
 		w := memoryWorld(m)
+		var met atomic.Bool // mallory0
 		a, b := w.open(t, 1), w.open(t, 2, func(c *Config) {
-			c.Known = func(from Peer) bool { return from == Peer{"m1", 1} }
+			c.Known = func(from Peer) bool { return from == Peer{"m1", 1} || met.Load() && from.Name == "mallory0" }
 		})
 		defer closeAll(a, b)
-		b.Handle(KindMember, echo)
+		for _, k := range []Kind{KindMember, KindGossip} {
+			b.Handle(k, echo)
+		}
 		b.Serve()
 		var ends, open []io.Closer
 		defer func() { closeAll(ends...) }()
+		var host transport.Endpoint
 		for i := range maxNewcomers / maxConnsPerName {
-			e, err := m.Host(fmt.Sprintf("10.0.1.%d", i)).Listen(":0")
-			if err != nil {
-				t.Fatal(err)
+			if i%(newcomersPerIP/maxConnsPerName) == 0 {
+				if host != nil {
+					extra, err := host.Dial(t.Context(), b.Addr())
+					check(t, err)
+					_, _ = extra.Write(appendHello(nil, Hello{Kind: KindMember, Cluster: "test", From: Peer{"extra", 6}}))
+					if got, err := readAnswer(extra); err != nil || got.status != StatusTooManyConnections {
+						t.Errorf("one more of a host: %v, %v", got.status, err)
+					}
+				}
+				var err error
+				if host, err = m.Host(fmt.Sprintf("10.0.1.%d", i)).Listen(":0"); err != nil {
+					t.Fatal(err)
+				}
+				ends = append(ends, host)
 			}
-			ends = append(ends, e)
-			for _, c := range squat(t, e, b, fmt.Sprint("mallory", i), maxConnsPerName, true) {
+			for _, c := range squat(t, host, b, fmt.Sprint("mallory", i), maxConnsPerName, true) {
 				open = append(open, c)
 			}
 		}
@@ -187,6 +202,9 @@ func TestNewcomersHaveAQuarterOfThePlaces(t *testing.T) {
 		defer stranger.Close()
 		c, err := stranger.Dial(t.Context(), b.Addr(), KindMember, Peer{})
 		wantRefused(t, c, err, StatusTooManyConnections)
+		c, err = stranger.Dial(t.Context(), b.Addr(), KindGossip, Peer{}) // and becomes known by it
+		check(t, err)
+		check(t, c.Close())
 		for range maxConnsPerName {
 			c, err := a.Dial(t.Context(), b.Addr(), KindMember, Peer{})
 			if err != nil {
@@ -198,12 +216,18 @@ func TestNewcomersHaveAQuarterOfThePlaces(t *testing.T) {
 		if n := b.places.newcomers.size; n != maxNewcomers {
 			t.Errorf("%d newcomers", n)
 		}
+		met.Store(true)
+		time.Sleep(timing.SilentPlace)
+		served(t, stranger, b)
+		synctest.Wait()
+		if n := b.places.newcomers.size; n != maxNewcomers-maxConnsPerName {
+			t.Errorf("%d newcomers, once one name is known", n)
+		}
 		closeAll(open...)
 		synctest.Wait()
-		if n := b.places.newcomers.size; n != 0 {
-			t.Errorf("%d newcomers are left", n)
+		if n, at := b.places.newcomers.size, len(b.places.newcomersAt); n+at != 0 {
+			t.Errorf("%d newcomers at %d addresses are left", n, at)
 		}
-		served(t, stranger, b)
 	})
 }
 

@@ -42,6 +42,7 @@ type Port struct {
 	packets  func(b []byte, from string, at time.Time)
 	conns    map[*Conn]struct{} // admitted and dialled
 	places   places             // of the accepted ones of conns
+	met      time.Time          // the latest meetNewcomers
 	era      uint64             // how often the member has changed its cluster
 
 	began time.Time              // the origin of Conn.heard

@@ -42,9 +42,9 @@ type frames struct {
 	share   *budget.Share
 	stopped <-chan struct{} // ends the wait for the budget
 
-	block []byte // the rest of the block for small frames
-	small []byte // leastBuffer
-	buf   []byte // small, or of buffers
+	block []byte       // the rest of the block for small frames
+	small []byte       // leastBuffer
+	buf   []byte       // small, or of buffers
 	r, w  int          // buf[r:w] is unread
 	timed bool         // conn has a read deadline
 	taken *budget.Hold // of the budget, for the latest frame
@@ -139,6 +139,9 @@ func (f *frames) fill() error {
 	n, err := f.conn.Read(f.buf[f.w:])
 	f.w += n
 	if n > 0 {
+		if f.w == len(f.buf) && len(f.buf) == leastBuffer {
+			f.grow() // the peer sends faster than small reads take
+		}
 		return nil
 	}
 	if err == io.EOF && f.w > f.r {
