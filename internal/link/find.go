@@ -323,7 +323,7 @@ func (f *finder) discard(up *remote) {
 	up.Quit(nil)
 	if now, ok := f.up.(*remote); ok && now.term == up.term {
 		keys, fresh, _ := f.link.keys()
-		for _, req := range attachRequests(now.term, keys, fresh, wire.MaxAttach) {
+		for _, req := range attachRequests(now.term, keys, fresh, maxShown) {
 			_, _ = now.stream.Begin(wire.Attach, wire.Marshal(&req), func(wire.Frame, error) {})
 		}
 	}

@@ -8,37 +8,63 @@ import "slices"
 // meanwhile, until no waiter there could be granted.
 func (s *State) admitWaiters() {
 	p := &s.step
-	s.onceEach()
+	p.admitting = true
 	for i := 0; i < len(p.revisit); i++ {
 		s.admitFrom(p.revisit[i])
 	}
+	p.admitting = false
 	if cap(p.revisit) > maxScratch {
 		p.revisit = nil
 	}
 	clear(p.revisit)
-	p.revisit = p.revisit[:0]
-	if len(p.noted) > maxScratch {
-		p.noted = make(map[string]struct{})
-	}
-	clear(p.noted)
+	p.forgetRevisits()
 	if len(p.blocked) > maxScratch {
 		p.blocked = make(map[requestID]string)
 	}
 	clear(p.blocked)
 }
 
-// onceEach keeps the first of each key in revisit: a session may end with thousands of
-// grants below one tree. A grant frees no waiter, or else notes the queue again.
-func (s *State) onceEach() {
-	p := &s.step
-	if len(p.revisit) < 3 {
-		return
-	}
-	p.revisit = slices.DeleteFunc(p.revisit, func(key string) bool {
-		_, noted := p.noted[key]
+// note has the queue of key looked at, once however often it is noted before the first look: a
+// session may end with thousands of grants below one tree. A grant frees no waiter, or else
+// notes the queue again.
+func (p *step) note(key string) {
+	if !p.admitting && len(p.revisit) > 0 {
+		if _, noted := p.noted[key]; noted || p.revisit[0] == key {
+			return
+		}
 		p.noted[key] = struct{}{}
-		return noted
-	})
+	}
+	p.revisit = append(p.revisit, key)
+}
+
+// noteAround reports whether the queues above and below key are to be noted: they are noted
+// once, since a session may give up a thousand grants of one tree.
+func (p *step) noteAround(key string, tree bool) bool {
+	if p.admitting {
+		return true
+	}
+	_, noted := p.around[vicinity{key, tree}]
+	p.around[vicinity{key, tree}] = struct{}{}
+	return !noted
+}
+
+// vicinity is the queues above and below a key, or a tree.
+type vicinity struct {
+	key  string
+	tree bool
+}
+
+// forgetRevisits empties the list of keys to be looked at.
+func (p *step) forgetRevisits() {
+	p.revisit = p.revisit[:0]
+	if len(p.noted) > maxScratch {
+		p.noted = make(map[string]struct{})
+	}
+	clear(p.noted)
+	if len(p.around) > maxScratch {
+		p.around = make(map[vicinity]struct{})
+	}
+	clear(p.around)
 }
 
 // admitFrom grants all grantable waiters of key's queue, from the head on, and refuses those

@@ -194,6 +194,21 @@ func crowds(t testing.TB) (list []costly) {
 	}
 	list = append(list, costly{name: "readers before many trees", s: s, c: Release{Session: a, Token: out.Token}, work: MaxWaiters})
 
+	// A thousand grants of one tree, given up at once, above waiters at many keys.
+	s = sessionsIn(t, a, b, c)
+	many := Withdraw{Session: a, Seq: 1}
+	for i := range MaxWithdrawn + 1 {
+		apply(t, s, Acquire{Session: a, Seq: uint64(i + 1), Key: "t", Spec: Spec{Mode: Shared, Tree: true}}, Granted)
+		if i > 0 {
+			many.More = append(many.More, uint64(i+1))
+		}
+	}
+	apply(t, s, Acquire{Session: b, Seq: 1, Key: "t", Spec: Spec{Mode: Shared, Tree: true}}, Granted)
+	for i := range 2000 {
+		apply(t, s, Acquire{Session: c, Seq: uint64(i + 1), Key: fmt.Sprint("t/", i)}, Queued)
+	}
+	list = append(list, costly{name: "a thousand grants of a tree above waiters, given up", s: s, c: many, work: 2000})
+
 	// Requests for two keys that leave the queues from behind another.
 	s = sessionsIn(t, a, b, c)
 	apply(t, s, Acquire{Session: a, Seq: 1, Keys: []string{"k", "l"}}, Granted)

@@ -86,6 +86,9 @@ const (
 func (s *State) costOfAcquire(c *Acquire) int {
 	cost := 1 + len(c.Seen)/seenPerUnit + len(c.Under)/seenPerUnit
 	for _, token := range c.Freed {
+		if cost >= MaxCost {
+			break
+		}
 		cost += 1 + s.costOfFreeing(c.Session, token)
 	}
 	if c.Tree {
@@ -196,6 +199,9 @@ func (s *State) costOfKeys(keys []string, tree bool, gone func(*waiter) bool) in
 	looks := lookedAt
 	var set requestID // counted last
 	for _, key := range keys {
+		if cost >= MaxCost {
+			break
+		}
 		cost += s.costOfTrees(key, tree)
 		r := s.keys.get(key)
 		i := 0
@@ -230,13 +236,17 @@ func (s *State) costOfTrees(key string, tree bool) (cost int) {
 		return 0
 	}
 	for _, r := range s.keys.recordsAbove(key) {
-		if len(r.queue) > 0 && r.queue[0].Mode != Exclusive {
+		if (tree || r.trees > 0) && len(r.queue) > 0 && r.queue[0].Mode != Exclusive {
 			cost += len(r.queue)
 		}
 	}
-	for range s.keys.keysBelow(key, waitersBelow(tree)) {
-		if cost += costBelow; cost >= MaxCost {
+	for k := range s.keys.keysBelow(key, waitersBelow(tree)) {
+		if cost >= MaxCost {
 			break
+		}
+		cost += costBelow
+		if r := s.keys.get(k); len(r.queue) > 0 && r.queue[0].Mode != Exclusive {
+			cost += len(r.queue)
 		}
 	}
 	return cost
@@ -245,17 +255,20 @@ func (s *State) costOfTrees(key string, tree bool) (cost int) {
 // costBelow is the cost of a waiter below a tree.
 const costBelow = 3
 
-// costOfWithdrawing counts the keys of all requests at once: those of one session may stand
-// behind each other.
+// costOfWithdrawing counts the keys of all requests at once: they may stand behind each other.
 func (s *State) costOfWithdrawing(o *session, c Withdraw) (cost int) {
 	var keys []string
-	known := make(map[string]bool)
+	known, seqs := make(map[string]bool), make(map[uint64]bool)
 	tree := false
 	for i := range 1 + len(c.More) {
 		seq := c.Seq
 		if i > 0 {
 			seq = c.More[i-1]
 		}
+		if cost >= MaxCost {
+			return cost
+		}
+		seqs[seq] = true
 		at, ok := o.index.requests.get(seq)
 		switch {
 		case !ok:
@@ -278,7 +291,7 @@ func (s *State) costOfWithdrawing(o *session, c Withdraw) (cost int) {
 			cost += s.costOfFreeing(o.id, at.token)
 		}
 	}
-	return cost + s.costOfKeys(keys, tree, func(w *waiter) bool { return w.session == o.id })
+	return cost + s.costOfKeys(keys, tree, func(w *waiter) bool { return w.session == o.id && seqs[w.seq] })
 }
 
 func (s *State) costOfBreak(c Break) int {

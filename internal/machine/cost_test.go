@@ -148,6 +148,34 @@ func TestCostSeesTreesThatWait(t *testing.T) {
 	}
 }
 
+// TestCostIsThatOfTheCommand: waiters of the same session that stay are looked at, and a crowd
+// that is in nobody's way costs nothing, though there is a tree.
+func TestCostIsThatOfTheCommand(t *testing.T) {
+	a, b, c := session16("a"), session16("b"), session16("c")
+	const crowd = 1000
+	s := sessionsIn(t, a, b, c)
+	apply(t, s, Acquire{Session: a, Seq: 1, Key: "z"}, Granted)
+	apply(t, s, Acquire{Session: a, Seq: 2, Key: "k", Spec: Spec{Mode: Shared}}, Granted)
+	for i := range crowd {
+		apply(t, s, Acquire{Session: c, Seq: uint64(i + 1), Keys: []string{"k", "z"}, Spec: Spec{Mode: Shared}}, Queued)
+	}
+	apply(t, s, Acquire{Session: c, Seq: crowd + 1, Key: "k"}, Queued)
+	if cost := s.Cost(Withdraw{Session: c, Seq: crowd + 1}); cost < crowd {
+		t.Errorf("a withdrawal from behind a crowd costs %d", cost)
+	}
+
+	s = sessionsIn(t, a, b, c)
+	apply(t, s, Acquire{Session: a, Seq: 1, Key: "tree", Spec: Spec{Tree: true}}, Granted)
+	apply(t, s, Acquire{Session: a, Seq: 2, Key: "jobs"}, Granted)
+	for i := range crowd {
+		apply(t, s, Acquire{Session: c, Seq: uint64(i + 1), Key: "jobs", Spec: Spec{Mode: Shared}}, Queued)
+	}
+	out, _ := apply(t, s, Acquire{Session: b, Seq: 1, Key: "jobs/1"}, Granted)
+	if cost := s.Cost(Release{Session: b, Token: out.Token}); cost > MaxCost/MaxCommands {
+		t.Errorf("a release below a crowd costs %d", cost)
+	}
+}
+
 // TestPlainCommandsAreCheap: an entry of as many plain commands as it may have is full by
 // their number, and not by their cost.
 func TestPlainCommandsAreCheap(t *testing.T) {

@@ -174,7 +174,7 @@ func (s *State) takeSlice(gone []*session, work int) {
 		work = s.leaveQueues(o, work)
 	}
 	afterWaiters := slices.Clone(s.step.revisit)
-	s.step.revisit = s.step.revisit[:0]
+	s.step.forgetRevisits()
 	for _, o := range gone {
 		if work <= 0 {
 			break
@@ -184,7 +184,9 @@ func (s *State) takeSlice(gone []*session, work int) {
 			work = s.forgetAnswers(o, work)
 		}
 	}
-	s.step.revisit = append(s.step.revisit, afterWaiters...)
+	for _, key := range afterWaiters {
+		s.step.note(key)
+	}
 	s.admitWaiters()
 	for _, o := range gone {
 		if o.ending != 0 && o.index.isEmpty() {

@@ -91,13 +91,15 @@ type header struct {
 
 // step is the work of one command.
 type step struct {
-	events  []Event
-	touched []string             // keys that changed
-	revisit []string             // keys whose queues must be looked at: see admit.go
-	noted   map[string]struct{}  // keys in revisit: see onceEach
-	blocked map[requestID]string // of waiters for several keys: a key that was not free
-	groups  []string             // groups that changed
-	recalls int                  // holders below trees that were told: see recallBelow
+	events    []Event
+	touched   []string                  // keys that changed
+	revisit   []string                  // keys whose queues must be looked at: see admit.go
+	noted     map[string]struct{}       // keys in revisit, but for the first: see note
+	around    map[vicinity]struct{} // noted in revisit: see noteAround
+	admitting bool                      // the keys in revisit are being looked at
+	blocked   map[requestID]string      // of waiters for several keys: a key that was not free
+	groups    []string                  // groups that changed
+	recalls   int                       // holders below trees that were told: see recallBelow
 }
 
 // New returns the table of a cluster that is not founded yet.
@@ -110,7 +112,7 @@ func New() *State {
 		delays:  make(map[Token]string),
 		slice:   MaxSlice,
 		formats: formats{max: MaxFormat},
-		step:    step{blocked: make(map[requestID]string), noted: make(map[string]struct{})},
+		step:    step{blocked: make(map[requestID]string), noted: make(map[string]struct{}), around: make(map[vicinity]struct{})},
 	}
 	s.sessions.hash = hashSession
 	s.sets.hash = hashRequest

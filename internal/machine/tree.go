@@ -260,13 +260,13 @@ func (t *keyTable) lastTreeOrder(key string) uint64 {
 // the queue of key and, because of trees, the queues of keys above and below.
 func (s *State) revisit(key string, tree bool) {
 	p := &s.step
-	p.revisit = append(p.revisit, key)
-	if s.keys.trees == 0 && !tree {
+	p.note(key)
+	if s.keys.trees == 0 && !tree || !p.noteAround(key, tree) {
 		return
 	}
 	for k, r := range s.keys.aboveAndBelow(key, waitersBelow(tree)) {
 		if len(r.queue) > 0 {
-			p.revisit = append(p.revisit, k)
+			p.note(k)
 		}
 	}
 }

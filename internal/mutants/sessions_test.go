@@ -80,6 +80,16 @@ var sessionMutants = []mutant{
 		pkg: "internal/machine", run: "Script|Commands|Property|Readers",
 	},
 	{
+		name: "queues that were looked at are not noted again", promise: fair, breaks: "a queue noted in a later step is looked at again",
+		file: "internal/machine/admit.go", old: "	clear(p.noted)\n", new: "",
+		pkg: "internal/machine", run: "Script|Commands|Property",
+	},
+	{
+		name: "trees around are noted once for ever", promise: fair, breaks: "queues above and below are looked at again in a later step",
+		file: "internal/machine/admit.go", old: "	clear(p.around)\n", new: "",
+		pkg: "internal/machine", run: "Script|Commands|Property",
+	},
+	{
 		name: "an ending session acts", promise: oneHolder, breaks: "no command of an ending session is taken",
 		file: "internal/machine/ending.go", old: "o != nil && o.ending == 0 {\n		return o", new: "o != nil {\n		return o",
 		pkg: "internal/machine", run: "Script|Commands",
