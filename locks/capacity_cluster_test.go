@@ -57,7 +57,7 @@ func TestPermitsOutliveLeaders(t *testing.T) {
 			operator(most)
 			count := permitCount{locks: make(map[*locks.Lock]int)}
 			var mu sync.Mutex
-			granted, refused := 0, 0
+			granted := 0
 			ctx, stop := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
 			for i := range 4 {
@@ -70,14 +70,11 @@ func TestPermitsOutliveLeaders(t *testing.T) {
 						n := 1 + r.IntN(3)
 						l, err := client.Acquire(ctx, "k", locks.Permits(n, 0))
 						mu.Lock()
-						switch {
-						case err == nil:
+						if err == nil {
 							granted++
-						case errors.Is(err, locks.ErrCapacity):
-							refused++
 						}
 						mu.Unlock()
-						if err != nil {
+						if err != nil { // mostly beyond the capacity of the moment
 							time.Sleep(50 * time.Millisecond)
 							continue
 						}
@@ -92,6 +89,9 @@ func TestPermitsOutliveLeaders(t *testing.T) {
 			for round := range 3 {
 				time.Sleep(2 * time.Second)
 				operator(1 + rand.IntN(2)) // too few for some
+				if _, err := c.Client(4).Acquire(ctx, "k", locks.Permits(3, 0)); !errors.Is(err, locks.ErrCapacity) {
+					t.Errorf("three permits of two at most: %v", err)
+				}
 				if leader := c.Leader(); leader < 3 && round < 2 {
 					c.Kill(leader)
 				}
@@ -103,8 +103,8 @@ func TestPermitsOutliveLeaders(t *testing.T) {
 			operator(most)
 			time.Sleep(5 * time.Second)
 			mu.Lock()
-			if granted == before || refused == 0 {
-				t.Errorf("%d granted, none since the last fault or none of %d refused", granted, refused)
+			if granted == before {
+				t.Errorf("%d granted, none since the last fault", granted)
 			}
 			mu.Unlock()
 			stop()
