@@ -152,16 +152,24 @@ func (k *Link) attach(ctx context.Context, r *reply, up *remote) (attached, unre
 	keys, fresh, claims := k.keys()
 	r.claims = claims
 	term := k.servedTerm()
-	requests := attachRequests(term, keys, fresh, wire.MaxAttach)
+	most := wire.MaxAttach
+	if k.showFew.Load() {
+		most = maxShown
+	}
+	requests := attachRequests(term, keys, fresh, most)
 	for i := 0; i < len(requests); i++ {
 		if i == 0 {
 			requests[0].Proof = k.cfg.Signer.Prove(up.bound)
 		}
 		f, err := k.show(ctx, up, &requests[i], i > 0)
+		many := len(requests[i].Keys)+len(requests[i].New) > maxShown
 		if err != nil {
+			if many { // it may wait at the leader behind those of others
+				k.showFew.Store(true)
+			}
 			return false, true
 		}
-		if n := len(requests[i].Keys) + len(requests[i].New); f.Code == wire.CodeBusy && n > maxShown {
+		if f.Code == wire.CodeBusy && many {
 			requests, i = attachRequests(term, keys, fresh, maxShown), -1
 			continue
 		}
@@ -173,6 +181,7 @@ func (k *Link) attach(ctx context.Context, r *reply, up *remote) (attached, unre
 		}
 		r.attach.Voters = firstAddrs(r.attach.Voters)
 	}
+	k.showFew.Store(false)
 	return true, false
 }
 

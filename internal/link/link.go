@@ -89,6 +89,7 @@ type Link struct {
 	look       wakeup.One       // Run should look again
 	news       atomic.Bool      // Wake was called: another leader may be known
 	subscriber *term.Subscriber // in this node's own terms
+	showFew    atomic.Bool      // sessions are shown in small requests: a large one had no answer
 
 	mu       sync.Mutex
 	up       upstream       // nil: no leader is reached

@@ -205,6 +205,23 @@ func TestSessionsAreAttachedToEachLeader(t *testing.T) {
 	})
 }
 
+// A large request that waits at the leader, behind those of others, is not sent for ever.
+func TestALeaderThatCannotReadMuchIsShownLittle(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		for i := range maxShown + 10 {
+			s.attach(machine.SessionKey{byte(i), byte(i >> 8), 1}, func(machine.Event) {})
+		}
+		a := s.host("a", 5)
+		a.small, a.mute = maxShown, true
+		s.gossip("a", leads(5))
+		time.Sleep(3 * timing.Dial)
+		s.attachedTo("a")
+		if n := attaches(a); n != 2 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
+
 // A leader has attached the first sessions and is busy with their events: it is shown the others
 // until there is room, and not left.
 func TestABusyLeaderIsShownTheOtherSessionsAgain(t *testing.T) {

@@ -247,6 +247,7 @@ type host struct {
 	frozen    bool          // answers nothing
 	crowded   int           // as many requests of Attach after the first are answered Busy
 	small     int           // answers an Attach of more keys Busy; 0: none
+	mute      bool          // or not at all
 	full      bool          // answers each question for the leader Busy
 	mere      bool          // its streams prove no voter role
 	renew     chan struct{} // of new streams; nil: never closed
@@ -316,7 +317,9 @@ func (h *host) handle(q *stream.Request) {
 		return
 	}
 	if n := len(req.Keys) + len(req.New); h.small > 0 && n > h.small {
-		q.Answer(wire.CodeBusy, nil)
+		if !h.mute {
+			q.Answer(wire.CodeBusy, nil)
+		}
 		return
 	}
 	h.attaches = append(h.attaches, req)

@@ -142,7 +142,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "all keys in one request", promise: hardToKill, breaks: "a request that shows keys is small enough to be served",
-		file: "internal/link/ask.go", old: "f.Code == wire.CodeBusy && n > maxShown {", new: "false {\n_ = n",
+		file: "internal/link/ask.go", old: "f.Code == wire.CodeBusy && many {", new: "false {",
 		pkg: "internal/link", run: "SessionsAreAttached",
 	},
 	{
