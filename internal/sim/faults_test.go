@@ -208,7 +208,7 @@ func (w *town) heal() {
 // more, so it is replaced too.
 func (w *town) revive() {
 	for _, s := range w.sites {
-		if p := w.running(s); p != nil && p.failed {
+		if p := w.running(s); p != nil && p.failed && (w.shape.dir != noDir || w.remembered(s)) {
 			w.kill(s)
 		}
 		if w.running(s) == nil {

@@ -54,11 +54,15 @@ func (a *act) leader() *site {
 }
 
 // quorum reports whether the voters bear the loss of the site for good: in memory a lost
-// majority brings nothing back. A voter that has ended counts until the leader has replaced
+// majority brings nothing back, but a successor of the cluster, where Join is complete and
+// somebody remembers the cluster. A voter that has ended counts until the leader has replaced
 // it, and gossip has forgotten it by then: so each voter's own configuration is asked.
 func (a *act) quorum(s *site) bool {
-	if a.w.shape.dir != noDir || a.w.shape.complete {
+	switch {
+	case a.w.shape.dir != noDir:
 		return true
+	case a.w.shape.complete:
+		return a.w.remembered(s)
 	}
 	if leader := a.leader(); leader == nil || a.w.isFrozen(leader) || a.w.isFrozen(s) {
 		return false
@@ -218,7 +222,9 @@ var randomPhases = []phase{
 			return
 		}
 		for _, i := range a.r.Perm(len(a.w.sites))[:1+len(a.w.sites)/2] {
-			a.w.crash(a.w.sites[i])
+			if s := a.w.sites[i]; a.w.shape.dir != noDir || a.w.remembered(s) {
+				a.w.crash(s)
+			}
 		}
 		a.wait(a.upTo(2 * a.ttl()))
 		a.w.revive()

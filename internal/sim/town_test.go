@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -41,7 +43,8 @@ type town struct {
 
 	mu     sync.Mutex
 	faults int
-	leads  lead // the newest
+	leads  lead     // the newest
+	seen   []string // the clusters that processes have entered, the newest last
 	rivals map[uint64]*process
 	epoch  int
 	grants int
@@ -88,7 +91,8 @@ type process struct {
 	name   string // unique: the member's name and the number of the start
 	node   *cluster.Node
 	disk   *host.Disk
-	failed bool // its store has failed: it votes no more
+	failed bool   // its store has failed: it votes no more
+	member string // of this cluster; under town.mu
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -182,6 +186,9 @@ func (w *town) start(s *site) *process {
 // event notes who leads.
 func (w *town) event(p *process, e cluster.Event) {
 	w.rec.Mark("event", p.name, e.String())
+	if e.Kind == cluster.ClusterFounded {
+		w.enter(p, e.Detail)
+	}
 	if e.Kind == cluster.ClusterFounded && w.shape.complete && time.Since(w.began) > time.Minute/2 {
 		w.rec.Mark(history.Succeeded, p.name, "perhaps") // or it has joined the cluster that there was
 	}
@@ -194,6 +201,32 @@ func (w *town) event(p *process, e cluster.Event) {
 	if e.Term > w.leads.term {
 		w.leads = lead{e.Term, p, time.Now()}
 	}
+}
+
+// enter notes that p is in another cluster, whose ID begins the text.
+func (w *town) enter(p *process, text string) {
+	id, _, _ := strings.Cut(text, ",")
+	id, _, _ = strings.Cut(id, ";")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.member = id
+	if !slices.Contains(w.seen, id) {
+		w.seen = append(w.seen, id)
+	}
+}
+
+// remembered reports whether a process of another site is in the newest cluster. With the last
+// such process that has no Dir the tokens of the cluster are lost, and those of the next one
+// rest on its founder's clock, which may be behind by hours here.
+func (w *town) remembered(s *site) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.seen) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(w.sites, func(o *site) bool {
+		return o != s && o.now != nil && o.now.member == w.seen[len(w.seen)-1]
+	})
 }
 
 // client makes a client on p.
