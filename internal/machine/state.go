@@ -92,14 +92,14 @@ type header struct {
 // step is the work of one command.
 type step struct {
 	events    []Event
-	touched   []string                  // keys that changed
-	revisit   []string                  // keys whose queues must be looked at: see admit.go
-	noted     map[string]struct{}       // keys in revisit, but for the first: see note
+	touched   []string              // keys that changed
+	revisit   []string              // keys whose queues must be looked at: see admit.go
+	noted     map[string]struct{}   // keys in revisit, but for the first: see note
 	around    map[vicinity]struct{} // noted in revisit: see noteAround
-	admitting bool                      // the keys in revisit are being looked at
-	blocked   map[requestID]string      // of waiters for several keys: a key that was not free
-	groups    []string                  // groups that changed
-	recalls   int                       // holders below trees that were told: see recallBelow
+	admitting bool                  // the keys in revisit are being looked at
+	blocked   map[requestID]string  // of waiters for several keys: a key that was not free
+	groups    []string              // groups that changed
+	recalls   int                   // holders below trees that were told: see recallBelow
 }
 
 // New returns the table of a cluster that is not founded yet.
