@@ -3,6 +3,7 @@ package locks
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,8 +22,9 @@ type book struct {
 	held       map[string][]*holding
 	last       map[string]*holding // by key, of the highest token
 	sessions   map[machine.SessionID]*watched
-	requests   map[request]machine.Token // the token of each granted request
-	seen       map[string]int            // situations
+	requests   map[request]machine.Token  // the token of each granted request
+	over       map[machine.SessionID]bool // sessions that were closed, or have expired
+	seen       map[string]int             // situations
 	frozen     map[*simMember]bool
 }
 
@@ -54,6 +56,7 @@ func newBook(ttl time.Duration) *book {
 		last:     make(map[string]*holding),
 		sessions: make(map[machine.SessionID]*watched),
 		requests: make(map[request]machine.Token),
+		over:     make(map[machine.SessionID]bool),
 		seen:     make(map[string]int),
 		frozen:   make(map[*simMember]bool),
 	}
@@ -216,6 +219,7 @@ func (b *book) applied(c machine.Command, o machine.Outcome) {
 			return
 		}
 		b.seen["a session expires"]++
+		b.over[c.Session] = true
 		if w := b.watch(c.Session); w.ended.IsZero() {
 			w.ended = time.Now()
 			if w.ended.Before(w.trusted) {
@@ -250,6 +254,13 @@ func (b *book) applied(c machine.Command, o machine.Outcome) {
 		}
 	case machine.Close:
 		b.seen["a session is closed"]++
+		b.over[c.Session] = true
+	case machine.Open:
+		if ok && b.over[c.Session] {
+			// A late copy opens the session again, for nobody: the table remembers none of its
+			// requests, and copies of these may be granted, to nobody.
+			maps.DeleteFunc(b.requests, func(r request, _ machine.Token) bool { return r.session == c.Session })
+		}
 	case machine.Acquire:
 		if o.Code != machine.Granted {
 			return
