@@ -146,8 +146,8 @@ func (k *Link) deliver(e machine.Event) {
 }
 
 // maxShown is the number of keys in a request, once a larger one was refused, or not answered:
-// 9 KB, for which the leader always has room. A stream with 1,024 sessions that have ended is never refused
-// either.
+// 9 KB, for which the leader always has room. A stream with 1,024 sessions that have ended is
+// never refused either.
 const maxShown = 256
 
 // attachRequests returns the requests that show the keys, at least one, of most keys each.

@@ -34,7 +34,8 @@
 //     relaying member carries the bytes and reads none.
 //   - The number of connections is bounded: in all, per address, per member
 //     name, from processes that Config.Known does not know, and during the handshake. So one
-//     that knows a secret, and makes up names, takes a quarter of the places. When a bound on admitted connections is
+//     that knows a secret, and makes up names, takes a quarter of the places. When a bound on
+//     admitted connections is
 //     reached, a connection that has sent nothing for a second since its admission,
 //     or nothing for 10 s, gives way to a newcomer. A connection in use is never
 //     closed for another one. Above each bound, members that live by Config.Living

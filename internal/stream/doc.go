@@ -32,9 +32,10 @@
 //     bytes and one frame. A peer over the first or the second limit loses the
 //     stream; a request over the third is answered Busy.
 //   - Memory for all peers is bounded by the budget of the node, if the connection
-//     has a share: a frame above 16 KiB waits for its part, a request above 64
-//     KiB of the stream is answered Busy while the part of its class is full, and with frames
-//     above 32 KiB queued the peer for which the most waits loses its stream then.
+//     has a share: a frame above 16 KiB waits for its part, a request beyond 16 KiB of the
+//     stream's requests of its class is answered Busy while the part of that class is full,
+//     and with frames above 32 KiB queued the peer for which the most waits loses its stream
+//     then.
 //   - Requests that may wait for a change leave room for all others, and these for beats,
 //     however many are under way on this stream and on all.
 //   - A large answer is worth while, unless much waits for all peers and the most for this one.
