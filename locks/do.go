@@ -116,13 +116,17 @@ func (c *Client) traceStuck(l *Lock, returned <-chan struct{}) {
 
 // workError returns err, the error of work that held l. If err only reports the
 // end of work's context, or a fence's refusal of a lost lock's token, the
-// result is nil.
+// result is nil. A call that work made under the same client reports the end by the
+// reason's sentinel alone, and so does runWork if the end was before work.
 func workError(l *Lock, err error) error {
 	cause := context.Cause(l.Context())
 	if cause == ErrReleased { // runWork's release: the context ended after the work
 		return err
 	}
 	if errors.Is(err, cause) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	if lost, ok := errors.AsType[*LostError](cause); ok && lost.Reason.endsCalls(err) {
 		return nil
 	}
 	// When the lock is lost, a fence is expected to refuse the token: the

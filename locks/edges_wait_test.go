@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -164,6 +165,50 @@ func TestElectOutlivesTheErrorsOfItsLead(t *testing.T) {
 			t.Errorf("pause after a long term: %v", g)
 		}
 	})
+}
+
+// A shutdown in the same moment as a grant, and a lead that made a call while its
+// client closed, were warned of as failures of work, which the operator can do
+// nothing about.
+func TestTheEndOfTheClientIsNoFailureOfWork(t *testing.T) {
+	ends := map[string]func(t *testing.T, c *Client, m *member){
+		"close": func(t *testing.T, c *Client, _ *member) { shutdown(t, c) },
+		"stop":  func(_ *testing.T, _ *Client, m *member) { m.BeginStop()(bg) },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				m := w.join("node-a")
+				var lines bytes.Buffer
+				m.SetLog(slog.New(slog.NewTextHandler(&lines, nil)))
+				a := m.client(Options{Name: "a"})
+				defer shutdown(t, a)
+				early := acquire(t, a, "early")
+				var elected sync.WaitGroup
+				elected.Go(func() {
+					_ = a.Elect(bg, "k", func(ctx context.Context, l *Lock) error {
+						<-ctx.Done()
+						_, err := a.Acquire(bg, "other")
+						return fmt.Errorf("while leading: %w", err)
+					})
+				})
+				settle()
+				end(t, a, m)
+				lost, err := a.runWork(early, func(context.Context, *Lock) error { return errWork }, nil)
+				if lost == nil || err == nil || workError(early, err) != nil {
+					t.Errorf("lost before work: %v, %v", lost, err)
+				}
+				if workError(early, errWork) != errWork {
+					t.Error("an error of work is taken for the end of the client")
+				}
+				shutdown(t, a)
+				elected.Wait()
+				if strings.Contains(lines.String(), "work failed") {
+					t.Error(lines.String())
+				}
+			})
+		})
+	}
 }
 
 func TestFinalEndsElectUnwrapped(t *testing.T) {
