@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/wardmote/wardmote/cluster"
 	"github.com/wardmote/wardmote/fence"
 )
 
@@ -135,6 +136,16 @@ func workError(l *Lock, err error) error {
 		return nil
 	}
 	return err
+}
+
+// endsCalls reports whether err, of a call, matches the sentinel error for r.
+func (r Reason) endsCalls(err error) bool {
+	for _, sentinel := range []error{cluster.ErrStopped, ErrClosed, ErrSessionEnded} {
+		if r.is(sentinel) {
+			return errors.Is(err, sentinel)
+		}
+	}
+	return false
 }
 
 // joinLoss joins the error of work with the loss of the lock, unless err

@@ -163,16 +163,6 @@ func (r Reason) is(target error) bool {
 	return false
 }
 
-// endsCalls reports whether err, of a call, matches the sentinel error for r.
-func (r Reason) endsCalls(err error) bool {
-	for _, sentinel := range []error{cluster.ErrStopped, ErrClosed, ErrSessionEnded} {
-		if r.is(sentinel) {
-			return errors.Is(err, sentinel)
-		}
-	}
-	return false
-}
-
 // HeldError describes a holder or waiter in the way of a request for Key. The
 // error matches ErrHeld.
 type HeldError struct {

@@ -240,6 +240,8 @@ func (b *book) applied(c machine.Command, o machine.Outcome) {
 		}
 	case machine.EndSlice:
 		b.seen["a session ends in slices"]++
+	case machine.AdmitSlice:
+		b.seen["waiters are granted in slices"]++
 	case machine.Break:
 		if ok {
 			b.seen["a lock is broken"]++

@@ -143,7 +143,7 @@ func (s *State) acquireNow(owner *session, w *waiter, keys []string, p place) Ou
 	owner.index.unseen++
 	owner.index.weigh(weightOf(keys, w.Meta, nil), 1)
 	if s.keys.conditions > 0 {
-		s.step.revisit = append(s.step.revisit, keys...)
+		s.step.noteQueues(keys...)
 	}
 	s.admitWaiters()
 	return out

@@ -4,15 +4,23 @@ import "slices"
 
 // Admission: after a change, the waiters that no longer have to wait are granted.
 
-// admitWaiters looks at the queues of all keys in revisit, and of the keys added
-// meanwhile, until no waiter there could be granted.
+// admitWaiters looks at all queues in revisit, and at those added meanwhile, until no waiter
+// there could be granted; or until so many are granted that the rest is put off: see
+// visit.go.
 func (s *State) admitWaiters() {
 	p := &s.step
 	p.admitting = true
-	for i := 0; i < len(p.revisit); i++ {
-		s.admitFrom(p.revisit[i])
+	work, next := workPerKey*s.admits, 0
+	for next < len(p.revisit) && work > 0 {
+		var done bool
+		if p.revisit[next], done, work = s.visit(p.revisit[next], work); done {
+			next++
+		}
 	}
 	p.admitting = false
+	for _, v := range p.revisit[next:] {
+		s.putOff(v)
+	}
 	if cap(p.revisit) > maxScratch {
 		p.revisit = nil
 	}
@@ -24,52 +32,43 @@ func (s *State) admitWaiters() {
 	clear(p.blocked)
 }
 
-// note has the queue of key looked at, once however often it is noted before the first look: a
-// session may end with thousands of grants below one tree. A grant frees no waiter, or else
-// notes the queue again.
-func (p *step) note(key string) {
-	if !p.admitting && len(p.revisit) > 0 {
-		if _, noted := p.noted[key]; noted || p.revisit[0] == key {
-			return
-		}
-		p.noted[key] = struct{}{}
+// note has queues looked at, once however often they are noted before the first look: a
+// session may end with thousands of grants below one tree, or of one tree. A grant frees no
+// waiter, or else notes the queue again.
+func (p *step) note(q queues) {
+	if len(p.revisit) == 0 || p.isNew(q) && (p.admitting || p.revisit[0].queues != q) {
+		p.revisit = append(p.revisit, visit{queues: q})
 	}
-	p.revisit = append(p.revisit, key)
 }
 
-// noteAround reports whether the queues above and below key are to be noted: they are noted
-// once, since a session may give up a thousand grants of one tree.
-func (p *step) noteAround(key string, tree bool) bool {
+// isNew reports whether queues, other than the first of revisit, are to be noted.
+func (p *step) isNew(q queues) bool {
 	if p.admitting {
 		return true
 	}
-	_, noted := p.around[vicinity{key, tree}]
-	p.around[vicinity{key, tree}] = struct{}{}
+	_, noted := p.noted[q]
+	p.noted[q] = struct{}{}
 	return !noted
 }
 
-// vicinity is the queues above and below a key, or a tree.
-type vicinity struct {
-	key  string
-	tree bool
+// noteQueues is note of the queues of single keys.
+func (p *step) noteQueues(keys ...string) {
+	for _, key := range keys {
+		p.note(queues{key: key})
+	}
 }
 
-// forgetRevisits empties the list of keys to be looked at.
+// forgetRevisits empties the list of queues to be looked at.
 func (p *step) forgetRevisits() {
 	p.revisit = p.revisit[:0]
 	if len(p.noted) > maxScratch {
-		p.noted = make(map[string]struct{})
+		p.noted = make(map[queues]struct{})
 	}
 	clear(p.noted)
-	if len(p.around) > maxScratch {
-		p.around = make(map[vicinity]struct{})
-	}
-	clear(p.around)
 }
 
 // admitFrom grants all grantable waiters of key's queue, from the head on, and refuses those
-// whose condition no longer holds. A key without holders and waiters becomes idle then, and a
-// key without permits loses the capacity that no SetCapacity has set.
+// whose condition no longer holds.
 //
 // One pass is enough: a waiter in conflict with another is in conflict with it as a
 // holder too, so a grant never frees a waiter behind. Permits are the exception, and
@@ -117,7 +116,16 @@ func (s *State) admitFrom(key string) {
 	if p.granted {
 		s.refuseChanged(key)
 	}
-	r = s.keys.get(key)
+	s.tidy(key)
+}
+
+// tidy makes a key without holders and waiters idle, and takes from a key without permits the
+// capacity that no SetCapacity has set.
+func (s *State) tidy(key string) {
+	r := s.keys.get(key)
+	if r == &noRecord || r.idle != 0 {
+		return
+	}
 	if r.capacity != 0 && !r.fixed && !r.hasPermits() {
 		r = s.keys.editRecord(key, r, func(r *record) { r.capacity = 0 }) // the next request names another
 	}
@@ -306,7 +314,7 @@ func (s *State) admit(owner *session, key string, i int) {
 	if w.upgrade != 0 {
 		owner.index.weigh(weightOf(nil, "", w.under), -1)
 		out = s.makeExclusive(owner, key, &w, true)
-		s.step.revisit = append(s.step.revisit, key)
+		s.step.noteQueues(key)
 	} else {
 		keys := s.keysOf(owner, w.seq, owner.index.requests.at(w.seq))
 		owner.index.weigh(weightOf(keys, w.Meta, w.under), -1)
@@ -319,7 +327,7 @@ func (s *State) admit(owner *session, key string, i int) {
 		out = s.giveKeys(owner, &w, keys, true)
 		for _, other := range keys {
 			if other != key && s.keys.get(other).conditions > 0 {
-				s.step.revisit = append(s.step.revisit, other) // a condition may not hold any more
+				s.step.noteQueues(other) // a condition may not hold any more
 			}
 		}
 		key = keys[0]

@@ -4,7 +4,7 @@ import "slices"
 
 // Apply takes one step. The outcome answers the proposer. The events are the step's
 // effects on others. The contract includes their order: losses, then the resulting
-// grants, then the session's end, then one EventChanged for each changed key, in
+// grants, then the session's end, then EventPutOff, then one EventChanged for each changed key, in
 // ascending order, then the parts and one EventGroup of each changed group, in ascending
 // order. Apply never panics on a decoded command, and refuses a nil or
 // unknown command as BadCommand.
@@ -19,6 +19,9 @@ func (s *State) AppendApply(dst []Event, c Command) (Outcome, []Event) {
 	p := &s.step
 	p.events, p.touched, p.recalls = dst, p.touched[:0], 0
 	out := s.apply(c)
+	if p.putOff {
+		p.events, p.putOff = append(p.events, Event{Kind: EventPutOff}), false
+	}
 
 	if len(p.touched) > 1 {
 		slices.Sort(p.touched)
@@ -50,7 +53,7 @@ func (s *State) apply(c Command) Outcome {
 	case LeaderStart:
 		return s.leaderStart(c)
 	case Raise, Lift, Bound, Open, Close, Silence, Hear, Expire, Acquire, Upgrade, Downgrade, SetValue,
-		Withdraw, Release, Ask, Break, EndDelay, Forget, SetCapacity, Enlist, Delist, Decline, Resize, Assign, Dismiss, Reshard, EndSession, EndSlice, Extend:
+		Withdraw, Release, Ask, Break, EndDelay, Forget, SetCapacity, Enlist, Delist, Decline, Resize, Assign, Dismiss, Reshard, EndSession, EndSlice, Extend, AdmitSlice:
 	default:
 		return bad("Command", 0)
 	}
@@ -101,6 +104,8 @@ func (s *State) apply(c Command) Outcome {
 		return s.revoke(c)
 	case EndSlice:
 		return s.endSlice(c.Session)
+	case AdmitSlice:
+		return s.admitSlice()
 	case EndDelay:
 		return s.inTerm(c.Term, func() Outcome { return s.endDelay(c.Token) })
 	case Forget:
@@ -156,9 +161,7 @@ func (s *State) lift() Outcome {
 		return Outcome{Code: OK}
 	}
 	s.lifted = true
-	// Nobody holds before this, so every key in use has a queue. Keys in ascending
-	// order, so that tokens do not depend on the order of a map.
-	s.step.revisit = append(s.step.revisit, s.keys.inUse.all()...)
+	s.step.note(queues{reach: everywhere})
 	s.admitWaiters()
 	return Outcome{Code: OK}
 }

@@ -87,6 +87,7 @@ func hostileSteps(t testing.TB) []costly {
 	list = append(list, costly{name: "a Forget among many sessions", s: s, c: Forget{Node: "n", Boot: 6, Dir: DirID{1}}})
 
 	list = append(list, crowds(t)...)
+	list = append(list, treeOverCrowd(t), setBeforeReaders(t), liftOfCrowd(t))
 
 	// Kept keys below each tree of a set.
 	s, _ = keptBelowTrees(t, 60, 800)
@@ -223,8 +224,7 @@ func crowds(t testing.TB) (list []costly) {
 	return append(list, costly{name: "the withdrawal of many requests for two keys", s: s, c: w, work: len(w.More)})
 }
 
-// treeOverCrowd is the release of a tree for whose keys many wait: the one step that grants
-// what it frees, however much that is.
+// treeOverCrowd is the release of a tree for whose keys many wait.
 func treeOverCrowd(t testing.TB) costly {
 	a, c := session16("a"), session16("c")
 	s := sessionsIn(t, a, c)

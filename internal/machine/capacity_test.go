@@ -223,12 +223,12 @@ func TestASetCapacityOutlivesTheRest(t *testing.T) {
 	of := func(key string) int { return s.Status(key, 1).Of }
 	apply(t, s, SetCapacity{Session: a, Seq: next(), Key: "plain", Of: 7}, OK)
 	for _, key := range []string{"plain", "granted", "faded"} {
-		visit(t, s, &seq, key, map[string]string{"faded": "v"}[key], true)
+		use(t, s, &seq, key, map[string]string{"faded": "v"}[key], true)
 	}
 	apply(t, s, SetCapacity{Session: a, Seq: next(), Key: "granted", Of: 7}, OK)
 	apply(t, s, SetCapacity{Session: a, Seq: next(), Key: "faded", Of: 7}, OK)
 	for i := range MaxFading + 1 {
-		visit(t, s, &seq, fmt.Sprint("other ", i), "v", true)
+		use(t, s, &seq, fmt.Sprint("other ", i), "v", true)
 	}
 	if s.Value("faded") != "" || of("faded") != 7 || s.Status("faded", 1).Last == 0 {
 		t.Errorf("a faded value left %+v", s.Status("faded", 1))

@@ -67,7 +67,7 @@ func TestChangesForgetAndSaySo(t *testing.T) {
 	s, seq := withA(t), uint64(0)
 	at := s.Commands()
 	for i := range MaxChanges/2 + 1 {
-		visit(t, s, &seq, fmt.Sprint("k", i%7), "", false)
+		use(t, s, &seq, fmt.Sprint("k", i%7), "", false)
 	}
 	if _, _, ok := s.Changes("", at, 100); ok {
 		t.Fatal("changes that left the ring are said to be all")

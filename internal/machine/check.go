@@ -43,6 +43,9 @@ func (s checker) checkTables() error {
 	if err := s.checkEnded(); err != nil {
 		return err
 	}
+	if err := s.checkLater(); err != nil {
+		return err
+	}
 	for id, o := range s.sessions.all {
 		if err := s.checkSession(id, o); err != nil {
 			return err
@@ -260,11 +263,15 @@ func (s checker) checkWaits() error {
 
 func (s checker) checkWait(key string, r *record, w *waiter) error {
 	owner := s.sessions.get(w.session)
+	keys := s.keysOf(owner, w.seq, owner.index.requests.at(w.seq))
+	if s.isAwaited(keys...) {
+		return s.checkEnds(key, w)
+	}
 	if w.Conditional && r.last > w.IfToken {
 		return broken(4, "session %x seq %d waits for %q, which was granted since", w.session, w.seq, key)
 	}
 	blocked := false
-	for _, k := range s.keysOf(owner, w.seq, owner.index.requests.at(w.seq)) {
+	for _, k := range keys {
 		kr := s.keys.get(k)
 		blocked = blocked || s.keys.heldAgainst(k, kr, w, owner.client) || w.upgrade == 0 &&
 			(kr.waitsBehind(w, kr.find(w)) || s.keys.waitsBehindTree(k, w))
@@ -272,6 +279,11 @@ func (s checker) checkWait(key string, r *record, w *waiter) error {
 	if !blocked && !owner.dead() {
 		return broken(4, "session %x seq %d waits for %q, which it could be granted", w.session, w.seq, key)
 	}
+	return s.checkEnds(key, w)
+}
+
+// checkEnds verifies that a wait can end.
+func (s checker) checkEnds(key string, w *waiter) error {
 	if len(w.under) > 0 && s.deadlock(math.MaxInt, vertex{requestID: w.requestID, order: w.order}).Code != 0 {
 		return broken(7, "session %x seq %d waits for %q for ever", w.session, w.seq, key)
 	}
@@ -312,6 +324,9 @@ func (s checker) checkDerived() error {
 	sameGrant := func(a, b owned) bool { return a.token == b.token && a.by.id == b.by.id }
 	if is, want := s.owners.all(), fresh.owners.all(); !slices.EqualFunc(is, want, sameGrant) {
 		return broken(11, "owners of %d grants, derived %d, or others", len(is), len(want))
+	}
+	if !maps.EqualFunc(s.awaited, fresh.awaited, slices.Equal) {
+		return broken(11, "queues to be looked at %v, derived %v", s.awaited, fresh.awaited)
 	}
 	if !maps.Equal(s.delays, fresh.delays) {
 		return broken(11, "delays %v, derived %v", s.delays, fresh.delays)

@@ -35,8 +35,9 @@ const (
 	kindEndSession  = 29
 	kindEndSlice    = 30
 	kindExtend      = 31
+	kindAdmitSlice  = 32
 
-	kinds = kindExtend // how many there are
+	kinds = kindAdmitSlice // how many there are
 )
 
 // Bits of an encoded Acquire: never renumber. See Spec for the attributes that
@@ -128,6 +129,8 @@ func AppendCommand(dst []byte, c Command) []byte {
 		return append(appendSession(dst, kindEndSession, c.Session), c.Ref[:]...)
 	case EndSlice:
 		return appendSession(dst, kindEndSlice, c.Session)
+	case AdmitSlice:
+		return append(dst, kindAdmitSlice)
 	case Unknown:
 		return append(dst, c.Raw...)
 	}
@@ -246,6 +249,8 @@ func (d *coder) command() Command {
 		return EndSession{Session: r.id(), Ref: SessionRef(r.id())}
 	case kindEndSlice:
 		return EndSlice{Session: r.id()}
+	case kindAdmitSlice:
+		return AdmitSlice{}
 	case kindExtend:
 		return Extend{Session: r.id(), Token: Token(r.uvarint()), Last: Token(r.uvarint()), Block: r.uint32(), Seen: r.seqs()}
 	default:

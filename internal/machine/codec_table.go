@@ -24,6 +24,7 @@ func (h *header) code(c *coder) {
 		c.numbers(&h.ended[i].boot)
 		c.flag(&h.ended[i].left)
 	}
+	codeVisits(c, &h.later)
 }
 
 func (q *requestID) code(c *coder) {

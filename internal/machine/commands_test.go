@@ -34,12 +34,12 @@ var (
 	ofAll = []kind{
 		{"acquire", 40}, {"release", 20}, {"withdraw", 8}, {"upgrade", 9}, {"downgrade", 4}, {"set value", 6},
 		{"open", 14}, {"forget", 3}, {"close", 3}, {"expire", 2}, {"silence", 3}, {"hear", 2}, {"end delay", 4},
-		{"break", 3}, {"ask", 3}, {"leader", 2}, {"lift", 3}, {"bound", 1}, {"found", 1}, {"raise", 1}, {"bad", 1}, {"group", 8}, {"capacity", 3}, {"extend", 4}, {"end session", 3}, {"end slice", 6},
+		{"break", 3}, {"ask", 3}, {"leader", 2}, {"lift", 3}, {"bound", 1}, {"found", 1}, {"raise", 1}, {"bad", 1}, {"group", 8}, {"capacity", 3}, {"extend", 4}, {"end session", 3}, {"end slice", 6}, {"admit slice", 6},
 	}
 	// ofChanges is a world of grants that change their modes and their holders.
 	ofChanges = []kind{
 		{"acquire", 30}, {"release", 16}, {"withdraw", 9}, {"upgrade", 21}, {"downgrade", 13}, {"set value", 10},
-		{"open", 5}, {"forget", 1}, {"close", 1}, {"expire", 2}, {"end delay", 2}, {"break", 7}, {"ask", 1}, {"lift", 1}, {"raise", 1}, {"end session", 2}, {"end slice", 3},
+		{"open", 5}, {"forget", 1}, {"close", 1}, {"expire", 2}, {"end delay", 2}, {"break", 7}, {"ask", 1}, {"lift", 1}, {"raise", 1}, {"end session", 2}, {"end slice", 3}, {"admit slice", 4},
 	}
 )
 
@@ -258,6 +258,8 @@ func (g *commands) drawNew(t *rapid.T, s *State) Command {
 			id = rapid.SampledFrom(list).Draw(t, "unfinished")
 		}
 		return EndSlice{Session: id}
+	case "admit slice":
+		return AdmitSlice{}
 	case "ask":
 		k := key.Draw(t, "key")
 		if rapid.Bool().Draw(t, "one") {

@@ -55,6 +55,8 @@ func (s *State) Cost(c Command) int {
 		return s.costOfSession(s.sessions.get(c.Session))
 	case Found, Lift, Forget:
 		return MaxCost
+	case AdmitSlice:
+		return 1 + min(workPerKey*MaxAdmitted/2, workPerKey*s.keys.waiters)
 	case Enlist:
 		cost := 1 + len(c.Seen)/seenPerUnit + s.costOfGroup(c.Group, c.Shards) + s.costOfNumber(c.Group, c.Shards)
 		if s.groups.get(c.Group) == nil && s.groups.n >= MaxIdleGroups {

@@ -35,7 +35,9 @@
 //     Release of its grant, every copy is refused as Withdrawn.
 //   - A SetCapacity, known by session and seq, is done at most once.
 //   - A Release frees the named grant or nothing. The same command grants the keys
-//     to their next waiters.
+//     to their next waiters, if these are no more than about MaxAdmitted.
+//   - No step grants more than about MaxAdmitted waiters, and those of one key more. The others
+//     keep their places until a later step: see visit.go.
 //   - A late copy of any other command about a grant changes nothing. A SetValue is
 //     known by its Rev; a SetValue and a Downgrade name the present token, which an
 //     upgrade replaces; a Break and an EndDelay name a token that is gone by then, and an
@@ -132,18 +134,18 @@
 //	SetValue           MaxValue bytes
 //	Close, Expire,
 //	EndSession, EndSlice  MaxSlice keys, and one grant more
+//	what any of these frees  MaxAdmitted waiters that are granted, and those of one key more:
+//	                   MaxWaiters readers at most, in about 2 ms
+//	AdmitSlice, Lift   the same
 //	Forget             the same, of MaxSlice sessions; no look at sessions of other processes
 //	Open, Silence, Hear, Raise, Bound, LeaderStart  nothing that grows
 //	Enlist and the other commands about groups  MaxShards shards and MaxCallers callers of a
 //	                   group, and a look at each group where a limit of all groups is near
 //	Found of a successor  the whole table: the cluster serves nobody then
 //
-// Four parts are bounded by the table alone, where the quotas of a node (nodeload.go) bound the
+// Three parts are bounded by the table alone, where the quotas of a node (nodeload.go) bound the
 // share of each member. They are long in a table made for that:
 //
-//   - A command that frees keys grants in the same step everything that no longer waits: of
-//     each key MaxWaiters readers, in about 2 ms, and of a tree all waiters below, in about
-//     1.5 ms for each thousand of keys. So does Lift.
 //   - A waiter for several keys is looked at with all of them, for each key that changes.
 //   - A request above or below trees that wait passes over all of them.
 //   - A waiter, and an Ask, marks each holder of the key at all keys of the holder's grant.
@@ -151,7 +153,7 @@
 // # Where to look
 //
 //   - The next holder of a key: queue.go, conflict.go and tree.go decide, and
-//     admit.go grants.
+//     admit.go grants; visit.go when there are thousands.
 //   - The number of permits of a key: capacity.go.
 //   - A record and everything derived from records: record.go and keytable.go.
 //   - Shards divided among callers: group.go, enlist.go and assign.go; what a caller is

@@ -59,7 +59,7 @@ func (EndSlice) command() {}
 // The work of a slice is counted, so that no slice takes long. A unit is a quarter of the
 // work to free a key.
 const (
-	workPerKey    = 4   // to free a key, to leave a queue, to grant a key
+	workPerKey    = 4   // to free a key, to leave a queue, and to grant a key: see visit.go
 	workPerAnswer = 1   // to forget an answer
 	workPerCaller = 128 // to leave a group, which may have 16,384 shards
 	listPerWork   = 64  // elements of a list of holders or waiters that are moved
@@ -184,8 +184,8 @@ func (s *State) takeSlice(gone []*session, work int) {
 			work = s.forgetAnswers(o, work)
 		}
 	}
-	for _, key := range afterWaiters {
-		s.step.note(key)
+	for _, v := range afterWaiters {
+		s.step.note(v.queues)
 	}
 	s.admitWaiters()
 	for _, o := range gone {
@@ -267,11 +267,11 @@ func (s *State) freeGrants(o *session, work int) int {
 		if !ok {
 			break
 		}
-		seq, at, g := s.grantOf(o, Token(next.number))
+		seq, at, _ := s.grantOf(o, Token(next.number))
 		taken = append(taken, request{seq, at})
 		for _, key := range s.keysOf(o, seq, at) {
 			r := s.keys.get(key)
-			work -= workPerKey*(1+r.nextGrants(g)) + (len(r.holders)+len(r.queue))/listPerWork
+			work -= workPerKey + (len(r.holders)+len(r.queue))/listPerWork
 		}
 	}
 	slices.SortFunc(taken, func(a, b request) int { return cmp.Compare(a.at.token, b.at.token) })
@@ -292,28 +292,6 @@ func (s *State) freeGrants(o *session, work int) int {
 		}
 	}
 	return work
-}
-
-// nextGrants estimates how many waiters are granted in place of g: there are thousands if
-// they are readers.
-func (r *record) nextGrants(g *grant) int {
-	if len(r.queue) == 0 {
-		return 0
-	}
-	switch r.queue[0].Mode {
-	case Shared:
-		n := 1
-		for ; len(r.holders) == 1 && n < len(r.queue) && r.queue[n].Mode == Shared; n++ {
-		}
-		return n
-	case Permit:
-		free := r.capacity
-		if g.Mode == Permit {
-			free = g.N
-		}
-		return min(int(free), int(r.permitWaiters))
-	}
-	return 1
 }
 
 // forgetAnswers forgets answers of an ending session, and returns the work that is left.

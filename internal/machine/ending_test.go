@@ -149,36 +149,3 @@ func TestAWaiterOfAnEndingSessionIsInNoDeadlock(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// TestReadersAreGrantedInSlicesToo: a key for which thousands of readers wait is a slice of
-// its own.
-func TestReadersAreGrantedInSlicesToo(t *testing.T) {
-	s := withA(t)
-	a, b := session16("a"), session16("b")
-	apply(t, s, Open{Session: b, Client: "b", TTL: 1000}, OK)
-	const keys, readers = 8, 2 * MaxSlice
-	for i := range uint64(keys) {
-		key := fmt.Sprint("k", i)
-		apply(t, s, Acquire{Session: a, Seq: i + 1, Key: key}, Granted)
-		for j := range uint64(readers) {
-			apply(t, s, Acquire{Session: b, Seq: i*readers + j + 1, Key: key, Spec: Spec{Mode: Shared}}, Queued)
-		}
-	}
-	var cmd Command = Close{Session: a}
-	for i := range keys {
-		_, events := s.Apply(cmd)
-		granted := 0
-		for _, e := range events {
-			if e.Kind == EventGranted {
-				granted++
-			}
-		}
-		if granted != readers {
-			t.Errorf("step %d grants %d readers", i, granted)
-		}
-		cmd = EndSlice{Session: a}
-	}
-	if s.Opened(a) || s.Counts().Sessions != 1 {
-		t.Error("the session is open")
-	}
-}

@@ -29,8 +29,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// visit has a hold key, leave value, and release.
-func visit(t *testing.T, s *State, seq *uint64, key, value string, fade bool) Token {
+// use has a hold key, leave value, and release.
+func use(t *testing.T, s *State, seq *uint64, key, value string, fade bool) Token {
 	t.Helper()
 	*seq++
 	a := session16("a")
@@ -62,7 +62,7 @@ func restored(s *State) (*State, error) {
 	}
 	r, err := Restore(&b)
 	if err == nil {
-		r.slice, r.quota = s.slice, s.quota
+		r.slice, r.quota, r.admits = s.slice, s.quota, s.admits
 	}
 	return r, err
 }

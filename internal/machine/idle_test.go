@@ -10,7 +10,7 @@ import (
 func TestForgottenKeysAreNoGuess(t *testing.T) {
 	s, seq := withA(t), uint64(0)
 	for i := range MaxPast + 3 {
-		visit(t, s, &seq, fmt.Sprint("k", i), "", false)
+		use(t, s, &seq, fmt.Sprint("k", i), "", false)
 	}
 	if n := s.Counts().Keys; n != MaxPast {
 		t.Fatalf("%d keys are remembered", n)

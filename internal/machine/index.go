@@ -93,6 +93,7 @@ func (s *State) derive() error {
 	for _, o := range s.sessions.all {
 		s.joinNode(o)
 	}
+	s.deriveAwaited()
 	list := s.keys.derive()
 	sets := make(setCursors, s.sets.n)
 	tokens := make([]owned, 0, len(list))

@@ -24,6 +24,7 @@ const (
 	MaxDelay    = 24 * 60 * 60 * 1000 // milliseconds
 	MaxCommands = 1024                // commands in one log entry
 	MaxSlice    = 256                 // keys that one step of a session's end frees, and one grant more
+	MaxAdmitted = 1024                // waiters that one step grants, and those of one queue more
 	MaxEnded    = 1024                // nodes and directories with a process that Forget named
 )
 

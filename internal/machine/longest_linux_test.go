@@ -102,7 +102,7 @@ func longSteps(t testing.TB) []costly {
 	for i := range 16_384 {
 		apply(t, s, Open{Session: SessionID{1, byte(i), byte(i >> 8)}, Client: "client", Node: "n", Boot: 6, Dir: DirID{1}, TTL: 5000}, OK)
 	}
-	return []costly{{"a Forget of many sessions", s, Forget{Node: "n", Boot: 6, Dir: DirID{1}}, 16_384}, treeOverCrowd(t), crowdBehindOne(t)}
+	return []costly{{"a Forget of many sessions", s, Forget{Node: "n", Boot: 6, Dir: DirID{1}}, 16_384}, treeOverCrowd(t), crowdBehindOne(t), setBeforeReaders(t), liftOfCrowd(t)}
 }
 
 // BenchmarkLongestApply reports the CPU time of the costliest commands, each alone in its

@@ -123,6 +123,26 @@ func (o *ordered) under(p string) iter.Seq[string] {
 	}
 }
 
+// after returns the first string above k.
+func (o *ordered) after(k string) (next string, ok bool) {
+	if len(o.chunks) == 0 {
+		return "", false
+	}
+	i := o.chunk(k)
+	at, found := slices.BinarySearch(o.chunks[i], k)
+	if found {
+		at++
+	}
+	if at == len(o.chunks[i]) {
+		i, at = i+1, 0
+	}
+	look(1)
+	if i == len(o.chunks) {
+		return "", false
+	}
+	return o.chunks[i][at], true
+}
+
 // StringSet is a set of strings in ascending order, for other packages. The zero value is
 // an empty set.
 type StringSet struct{ o ordered }

@@ -49,7 +49,8 @@ const (
 	// see nodeload.go. A second copy of an Acquire or an Upgrade is Withdrawn.
 	TooMuchOfNode Code = 48
 
-	// Unfinished is no refusal: the session is ending, and has something left. See EndSlice.
+	// Unfinished is no refusal: the session is ending, and has something left, or queues are
+	// to be looked at. See EndSlice and AdmitSlice.
 	Unfinished Code = 47
 )
 
@@ -122,6 +123,10 @@ const (
 	// Reason. Its grants that are left are lost by later commands: see EndSlice. In the place
 	// of EventEnded, which follows with the last of them.
 	EventEnding EventKind = 12
+
+	// EventPutOff is for the leader: waiters are left to be granted by an AdmitSlice. Once
+	// per command.
+	EventPutOff EventKind = 13
 
 	// EventGroup is for the leader and for readers: a group changed, or is gone. Key is
 	// the group. Once per command and group, after all EventChanged.

@@ -8,7 +8,7 @@ import (
 // TestKeysAreThoseInUse: idle keys are not listed, even if remembered.
 func TestKeysAreThoseInUse(t *testing.T) {
 	s, seq := withA(t), uint64(0)
-	visit(t, s, &seq, "p/rests", "", false)
+	use(t, s, &seq, "p/rests", "", false)
 	apply(t, s, Acquire{Session: session16("a"), Seq: 9, Key: "p/held"}, Granted)
 	if k := s.Keys("p/", "", 5); !slices.Equal(k, []string{"p/held"}) {
 		t.Error(k)

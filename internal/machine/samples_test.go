@@ -65,6 +65,7 @@ func everyCommand() []Command {
 		Reshard{Term: 42, Group: "orders", Version: 43},
 		EndSession{Session: a, Ref: b.Ref()},
 		EndSlice{Session: a},
+		AdmitSlice{},
 		Unknown{Raw: "\xf0future"},
 	}
 }
@@ -471,6 +472,18 @@ func rich(tb testing.TB) *State {
 	apply(SetValue{Session: e, Token: value, Rev: 3, Value: []byte("v")}, OK)
 	s.keys.edit("value", func(r *record) { r.holders[0].mark(markFull, true) }) // as after 64 MiB
 
+	// Queues below a freed tree that are put off, a part and the whole of them.
+	for i := range uint64(2) {
+		key := fmt.Sprint("wide ", i)
+		wide := apply(Acquire{Session: d, Seq: 70 + i, Key: key, Spec: Spec{Tree: true}}, Granted)
+		for j := range uint64(2) {
+			apply(Acquire{Session: e, Seq: 70 + 2*i + j, Key: fmt.Sprint(key, "/", j)}, Queued)
+		}
+		s.admits = int(1 - i)
+		apply(Release{Session: d, Token: wide}, OK)
+	}
+	s.admits = MaxAdmitted
+
 	// An ending session of which one slice was taken, and one of which none was.
 	for i, n := range []string{"i", "j"} {
 		id := session16(n)
@@ -497,7 +510,7 @@ func rich(tb testing.TB) *State {
 	if err := s.Check(); err != nil {
 		tb.Fatal(err)
 	}
-	if n := s.Counts(); n != (Counts{Keys: 30, Grants: 23, Waiters: 13, Sessions: 9, Ending: 2, Answers: 12, Values: 2, Groups: 3, Capacities: 3}) {
+	if n := s.Counts(); n != (Counts{Keys: 36, Grants: 24, Waiters: 16, Sessions: 9, Ending: 2, Answers: 12, Values: 2, Groups: 3, Capacities: 3}) {
 		tb.Fatalf("not as rich as it should be: %+v", n)
 	}
 	return s

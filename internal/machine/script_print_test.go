@@ -27,6 +27,8 @@ func (sc *script) event(e Event) {
 		p("ending  %s reason=%s", name(e.Session), reason(e.Reason))
 	case EventRevoked:
 		p("revoked %s reason=%s", name(e.Session), reason(e.Reason))
+	case EventPutOff:
+		p("put off")
 	case EventPart:
 		p("part    %s %s", name(e.Session), partText(e))
 	}
@@ -178,7 +180,7 @@ func (sc *script) outcome(id SessionID, key string, term uint64, o Outcome) {
 	case Unfinished:
 		who := name(id)
 		if id == (SessionID{}) {
-			who = "the process"
+			who = "it"
 		}
 		p("more of %s is left", who)
 	case NoSuchSession:

@@ -91,6 +91,10 @@ func runScript(t *testing.T, file, text string) string {
 			if _, err := fmt.Sscanf(line, "slice %d", &sc.s.slice); err != nil {
 				t.Fatalf("%s:%d: %v", file, i+1, err)
 			}
+		case strings.HasPrefix(line, "admits "):
+			if _, err := fmt.Sscanf(line, "admits %d", &sc.s.admits); err != nil {
+				t.Fatalf("%s:%d: %v", file, i+1, err)
+			}
 		case line == "verbose":
 			sc.verbose = true
 		default:
@@ -220,6 +224,8 @@ func (sc *script) run(line string) error {
 	case "end-slice":
 		id = session16(w.next())
 		c = EndSlice{Session: id}
+	case "admit-slice":
+		c = AdmitSlice{}
 	case "end-delay":
 		c = EndDelay{Token: Token(w.num("token", 0)), Term: w.num("term", sc.s.Term())}
 	case "clock":

@@ -16,8 +16,8 @@ package machine
 //     expired sessions whose delay runs.
 //   - I4: every waiter has to wait: after the founding wait, and while there are
 //     tokens, every waiter conflicts with a holder or with a waiter before it, or its
-//     session is revoked or ending. A
-//     key about which the table knows nothing has no record.
+//     session is revoked or ending, or a queue in which it stands was put off: see
+//     visit.go. A key about which the table knows nothing has no record.
 //   - I5: waiters stand in commit order, except where a priority, a delay's
 //     waiver, a named successor or an upgrade put one before others; all queues
 //     agree on one order. A queue has at most MaxWaiters.
@@ -61,7 +61,9 @@ type State struct {
 	groupSums groupSums            // derived from the groups
 	changes   changes              // not derived: a restored State begins with none
 	ending    int                  // derived: sessions that are ending
+	awaited   map[queues][]string  // derived from later: where the visits go on, in the order of the list
 	slice     int                  // MaxSlice; tests make it smaller
+	admits    int                  // MaxAdmitted; tests make it smaller
 	quota     nodeQuota
 	formats   formats // that this State reads
 
@@ -87,19 +89,20 @@ type header struct {
 	forgotten Token  // the largest last token of a forgotten key
 
 	ended []endedBoot // processes that have ended, by node; a list is never changed
+	later []visit     // queues that must be looked at: see visit.go; an element is never changed
 }
 
 // step is the work of one command.
 type step struct {
 	events    []Event
-	touched   []string              // keys that changed
-	revisit   []string              // keys whose queues must be looked at: see admit.go
-	noted     map[string]struct{}   // keys in revisit, but for the first: see note
-	around    map[vicinity]struct{} // noted in revisit: see noteAround
-	admitting bool                  // the keys in revisit are being looked at
-	blocked   map[requestID]string  // of waiters for several keys: a key that was not free
-	groups    []string              // groups that changed
-	recalls   int                   // holders below trees that were told: see recallBelow
+	touched   []string             // keys that changed
+	revisit   []visit              // queues that must be looked at: see admit.go
+	noted     map[queues]struct{}  // the queues in revisit, but for the first: see note
+	admitting bool                 // the queues in revisit are being looked at
+	putOff    bool                 // some were put off: see visit.go
+	blocked   map[requestID]string // of waiters for several keys: a key that was not free
+	groups    []string             // groups that changed
+	recalls   int                  // holders below trees that were told: see recallBelow
 }
 
 // New returns the table of a cluster that is not founded yet.
@@ -111,8 +114,10 @@ func New() *State {
 		quota:   defaultQuota,
 		delays:  make(map[Token]string),
 		slice:   MaxSlice,
+		admits:  MaxAdmitted,
+		awaited: make(map[queues][]string),
 		formats: formats{max: MaxFormat},
-		step:    step{blocked: make(map[requestID]string), noted: make(map[string]struct{}), around: make(map[vicinity]struct{})},
+		step:    step{blocked: make(map[requestID]string), noted: make(map[queues]struct{})},
 	}
 	s.sessions.hash = hashSession
 	s.sets.hash = hashRequest

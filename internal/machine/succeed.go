@@ -32,6 +32,8 @@ func (s *State) endForSuccessor() {
 			s.takeSlice([]*session{o}, allWork)
 		}
 	}
+	s.later = nil // nobody waits
+	clear(s.awaited)
 	for s.keys.past.n > 0 {
 		s.forgetKey(s.keys.past.oldest(&s.keys))
 	}

@@ -94,7 +94,12 @@ func (t *keyTable) waitedForAbove(key string) bool {
 // keysBelow yields the keys below key in one of the sets. The sets must not change
 // meanwhile.
 func (t *keyTable) keysBelow(key string, set keySets) iter.Seq[string] {
-	return t.below[bits.TrailingZeros8(uint8(set))].under(key)
+	return t.belowSet(set).under(key)
+}
+
+// belowSet returns the set of keys below others.
+func (t *keyTable) belowSet(set keySets) *ordered {
+	return &t.below[bits.TrailingZeros8(uint8(set))]
 }
 
 // waitedForBelow reports whether a key below key has a waiter.
@@ -260,13 +265,23 @@ func (t *keyTable) lastTreeOrder(key string) uint64 {
 // the queue of key and, because of trees, the queues of keys above and below.
 func (s *State) revisit(key string, tree bool) {
 	p := &s.step
-	p.note(key)
-	if s.keys.trees == 0 && !tree || !p.noteAround(key, tree) {
+	p.note(queues{key: key})
+	if s.keys.trees == 0 && !tree {
 		return
 	}
-	for k, r := range s.keys.aboveAndBelow(key, waitersBelow(tree)) {
+	below := queues{key, treesBelow}
+	if tree {
+		below.reach = allBelow
+	}
+	if !p.isNew(below) {
+		return
+	}
+	for k, r := range s.keys.recordsAbove(key) {
 		if len(r.queue) > 0 {
-			p.note(k)
+			p.note(queues{key: k})
 		}
+	}
+	if rest := (visit{queues: below}); s.keys.any(rest) {
+		p.revisit = append(p.revisit, rest)
 	}
 }

@@ -46,7 +46,7 @@ func (s *State) upgrade(owner *session, c Upgrade) Outcome {
 	if !s.keys.heldAgainst(at.key, r, &w, owner.client) {
 		owner.index.unseen++
 		out := s.makeExclusive(owner, at.key, &w, false)
-		s.step.revisit = append(s.step.revisit, at.key) // conditions of waiters may not hold any more
+		s.step.noteQueues(at.key) // conditions of waiters may not hold any more
 		s.admitWaiters()
 		return out
 	}

@@ -10,7 +10,7 @@ import (
 // the key is idle.
 func TestFadingValuesThatAreHeldAreNotCounted(t *testing.T) {
 	s, seq := withA(t), uint64(0)
-	visit(t, s, &seq, "k", "value", true)
+	use(t, s, &seq, "k", "value", true)
 	apply(t, s, Acquire{Session: session16("a"), Seq: 9, Key: "k"}, Granted)
 	if err := s.Check(); err != nil {
 		t.Error(err)
@@ -22,20 +22,20 @@ func TestFadingValuesThatAreHeldAreNotCounted(t *testing.T) {
 func TestValuesAreBounded(t *testing.T) {
 	s, seq := withA(t), uint64(0)
 	for i := range MaxFading + 2 {
-		visit(t, s, &seq, fmt.Sprint("f", i), "v", true)
+		use(t, s, &seq, fmt.Sprint("f", i), "v", true)
 	}
 	if s.Value("f1") != "" || s.Value("f2") != "v" {
 		t.Fatalf("%q, %q", s.Value("f1"), s.Value("f2"))
 	}
 	big := strings.Repeat("x", MaxValue)
 	for i := range MaxFadingSize/MaxValue + 1 {
-		visit(t, s, &seq, fmt.Sprint("g", i), big, true)
+		use(t, s, &seq, fmt.Sprint("g", i), big, true)
 	}
 	if s.Value("g0") != "" || s.Value("g1") != big || s.keys.fadingIdleBytes > MaxFadingSize {
 		t.Fatalf("%d bytes in %d values", s.keys.fadingIdleBytes, s.keys.fadingIdle.n)
 	}
 	for i := range MaxValuesSize / MaxValue {
-		visit(t, s, &seq, fmt.Sprint("v", i), big, false)
+		use(t, s, &seq, fmt.Sprint("v", i), big, false)
 	}
 	a := session16("a")
 	seq++
@@ -45,7 +45,7 @@ func TestValuesAreBounded(t *testing.T) {
 		t.Fatalf("%+v", full)
 	}
 	// A deleted value makes room.
-	visit(t, s, &seq, "v0", "", false)
+	use(t, s, &seq, "v0", "", false)
 	seq++
 	v1, _ := apply(t, s, Acquire{Session: a, Seq: seq, Key: "v1"}, Granted)
 	apply(t, s, SetValue{Session: a, Token: v1.Token, Rev: 1}, OK)

@@ -528,7 +528,7 @@ func (w *witness) effects(c Command, events []Event, forgotten map[SessionID]boo
 			}
 		case EventChanged:
 			changed = append(changed, e.Key)
-		case EventPart, EventGroup:
+		case EventPart, EventGroup, EventPutOff:
 			continue // see groupWitness
 		}
 		if e.Kind == EventEnding {

@@ -9,7 +9,9 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// endings proposes the slices in which large sessions end: see machine.EndSlice.
+// endings proposes the slices in which large sessions end, and in which the waiters are granted
+// that a step has put off: see machine.EndSlice and machine.AdmitSlice. The latter stand among
+// the sessions under the zero ID, which no session has.
 //
 // One slice is in flight at a time, of all sessions together, and ending sessions take
 // turns. So an entry has one slice at most beside the commands of clients, and beats never
@@ -38,10 +40,14 @@ func newEndings(t *Term) *endings {
 	return &endings{t: t, known: make(map[machine.SessionID][]func(bool)), pasts: make(map[machine.Forget][]func(bool))}
 }
 
-// begin takes the unfinished sessions of the table.
+// begin takes what is unfinished in the table.
 func (e *endings) begin() {
 	var list []machine.SessionID
-	e.t.table.View(func(m *machine.State) { list = m.Unfinished() })
+	e.t.table.View(func(m *machine.State) {
+		if list = m.Unfinished(); m.HasPutOff() {
+			list = append(list, machine.SessionID{})
+		}
+	})
 	e.mu.Lock()
 	for _, id := range list {
 		e.addLocked(id)
@@ -69,7 +75,12 @@ func (e *endings) addLocked(id machine.SessionID) {
 }
 
 func (e *endings) isUnfinished(id machine.SessionID) bool {
-	return view(e.t.table, func(m *machine.State) bool { return m.IsUnfinished(id) })
+	return view(e.t.table, func(m *machine.State) bool {
+		if id == (machine.SessionID{}) {
+			return m.HasPutOff()
+		}
+		return m.IsUnfinished(id)
+	})
 }
 
 // next proposes the next slice, unless one is in flight. The tick calls next too, for a
@@ -83,7 +94,11 @@ func (e *endings) next() {
 	e.busy = true
 	id := e.queue[0]
 	e.mu.Unlock()
-	e.t.Decide(machine.EndSlice{Session: id}, func(o machine.Outcome, c wire.Code) { e.decided(id, o, c) })
+	var slice machine.Command = machine.AdmitSlice{}
+	if id != (machine.SessionID{}) {
+		slice = machine.EndSlice{Session: id}
+	}
+	e.t.Decide(slice, func(o machine.Outcome, c wire.Code) { e.decided(id, o, c) })
 }
 
 // decided takes the verdict on a slice.

@@ -119,6 +119,51 @@ func TestALargeSessionEndsInSlices(t *testing.T) {
 	})
 }
 
+// A freed tree lets thousands of waiters be granted: a step grants a part, further entries the
+// rest, and beats go on in between. The leader changes after the first slice.
+func TestAFreedTreeIsGrantedInSlices(t *testing.T) {
+	for name, lead := range map[string]func(*stage){
+		"one leader": func(s *stage) { s.ReleaseEntries() },
+		"log":        func(s *stage) { s.Decide(termtest.Dropped); s.ReleaseEntries(); s.Lead() },
+		"snapshot":   func(s *stage) { s.Decide(termtest.Dropped); s.ReleaseEntries(); s.LeadFromSnapshot() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(s *stage) {
+				const waiters = 3 * machine.MaxAdmitted
+				s.SetCheck(false)
+				s.open(1)
+				s.open(2)
+				tree := s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "t", Spec: machine.Spec{Tree: true}})
+				for i := range waiters {
+					s.Must(machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: fmt.Sprintf("t/%04d", i)})
+				}
+				s.HoldEntries()
+				release := s.propose(machine.Release{Session: sid(1), Token: tree.Token})
+				s.Decide(termtest.Committed)
+				if c := verdict(release); c != wire.CodeOK {
+					t.Fatalf("released with code %v", c)
+				}
+				synctest.Wait()
+				s.Decide(termtest.Committed)
+				synctest.Wait()
+				if n := s.Counts(); n.Grants != 2*machine.MaxAdmitted || n.Waiters != waiters-n.Grants {
+					t.Fatalf("after one slice %+v", n)
+				}
+				if c := nextVerdict(s.beat(2)); c != wire.CodeOK {
+					t.Errorf("a beat between two slices: %v", c)
+				}
+				synctest.Wait()
+				lead(s)
+				synctest.Wait()
+				if n := s.Counts(); n.Grants != waiters || n.Waiters != 0 {
+					t.Errorf("at last %+v", n)
+				}
+				s.checkTable()
+			})
+		})
+	}
+}
+
 // The leader changes between two slices, one time by a voter that has the table from a
 // snapshot: the next leader goes on, and answers the Close that comes again.
 func TestTheNextLeaderGoesOnWithTheSlices(t *testing.T) {
@@ -254,14 +299,10 @@ func TestARevokedSessionIsClosedWithASlice(t *testing.T) {
 		s.SetCheck(false)
 		s.open(1)
 		s.open(9)
-		for i := range 2 { // each wait is a slice, and so is each key with its readers
+		for i := range 2 { // each wait is a slice, and so is each set of keys
 			set := many(10_000+1000*i, 600)
 			s.Must(machine.Acquire{Session: sid(9), Seq: uint64(i + 1), Keys: set}, machine.Acquire{Session: sid(1), Seq: uint64(i + 1), Keys: set})
-			read := fmt.Sprint("read ", i)
-			s.Must(machine.Acquire{Session: sid(1), Seq: uint64(i + 4), Key: read})
-			for j := range machine.MaxSlice {
-				s.Must(machine.Acquire{Session: sid(9), Seq: uint64(10 + i*machine.MaxSlice + j), Key: read, Spec: machine.Spec{Mode: machine.Shared}})
-			}
+			s.Must(machine.Acquire{Session: sid(1), Seq: uint64(i + 4), Keys: many(20_000+1000*i, machine.MaxSlice)})
 		}
 		s.HoldEntries()
 		s.propose(opening(8)) // so that the next two are one entry
@@ -271,14 +312,14 @@ func TestARevokedSessionIsClosedWithASlice(t *testing.T) {
 		s.Decide(termtest.Committed)
 		s.Decide(termtest.Committed)
 		synctest.Wait()
-		if n := s.Counts(); n.Ending != 1 || n.Waiters != machine.MaxSlice {
+		if n := s.Counts(); n.Ending != 1 || n.Grants != 2*600+machine.MaxSlice {
 			t.Fatalf("the slice and the Close were not one entry: %+v", n)
 		}
 		s.ReleaseEntries()
 		if c := said(closed); c != machine.OK {
 			t.Errorf("closed with code %d", c)
 		}
-		if n := s.Counts(); n.Ending != 0 || n.Waiters != 0 {
+		if n := s.Counts(); n.Ending != 0 || n.Grants != 2*600 {
 			t.Errorf("left %+v", n)
 		}
 		s.checkTable()

@@ -286,6 +286,9 @@ func (t *Term) applied(a applied) {
 		case machine.EventGroup:
 			t.watches.groupChanged(e.Key)
 			continue
+		case machine.EventPutOff:
+			t.endings.add(e.Session) // the zero ID
+			continue
 		case machine.EventDelayed:
 			t.keeper.delayed(e.Token, e.Delay)
 		case machine.EventEnded:

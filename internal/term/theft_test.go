@@ -333,6 +333,7 @@ func TestOnlyLeadersProposeLeadersCommands(t *testing.T) {
 			machine.Expire{Session: h.id, Term: number},
 			machine.EndDelay{Token: h.token, Term: number},
 			machine.EndSlice{Session: h.id},
+			machine.AdmitSlice{},
 			machine.Assign{Term: number, Group: "g", Version: 1, Moves: []machine.Move{{Shard: 1, Caller: 1}}},
 			machine.Dismiss{Term: number, Group: "g", Caller: 1, Since: 1},
 			machine.Reshard{Term: number, Group: "g", Version: 1},
