@@ -11,14 +11,15 @@ func (s *State) admitWaiters() {
 	p := &s.step
 	p.admitting = true
 	work, next := workPerKey*s.admits, 0
-	for next < len(p.revisit) && work > 0 {
+	var begun []visit // and not finished: behind the others, which have waited as long
+	for ; next < len(p.revisit) && work > 0; next++ {
 		var done bool
-		if p.revisit[next], done, work = s.visit(p.revisit[next], work); done {
-			next++
+		if p.revisit[next], done, work = s.visit(p.revisit[next], work); !done {
+			begun = append(begun, p.revisit[next])
 		}
 	}
 	p.admitting = false
-	for _, v := range p.revisit[next:] {
+	for _, v := range slices.Concat(p.revisit[next:], begun) {
 		s.putOff(v)
 	}
 	if cap(p.revisit) > maxScratch {
@@ -67,20 +68,28 @@ func (p *step) forgetRevisits() {
 	clear(p.noted)
 }
 
-// admitFrom grants all grantable waiters of key's queue, from the head on, and refuses those
-// whose condition no longer holds.
+// admitFrom grants the grantable waiters of key's queue, from the head on, and refuses those
+// whose condition no longer holds. It ends with the grant that uses up the work, which plain
+// readers do not count for, since they are granted together; done says whether no grantable
+// waiter is left. The result is the work that is left, below 0 after a long grant.
 //
 // One pass is enough: a waiter in conflict with another is in conflict with it as a
 // holder too, so a grant never frees a waiter behind. Permits are the exception, and
 // all permits of a key wait in its own queue.
-func (s *State) admitFrom(key string) {
+func (s *State) admitFrom(key string, work int) (done bool, left int) {
 	r := s.keys.get(key)
 	if r == &noRecord || r.idle != 0 {
-		return
+		return true, work - 1
 	}
+	looks := 1 + len(r.queue)/listPerWork
 	s.refuseChanged(key)
 	p := queuePass{s: s, key: key, r: s.keys.get(key)}
+	grants, events := s.keys.grants, len(s.step.events)
+	spent := func() int {
+		return max(looks, workPerKey*(s.keys.grants-grants), workPerKey*(len(s.step.events)-events))
+	}
 	var owner *session
+	done = true
 	for i := 0; i < len(p.r.queue) && s.lifted && p.last() < MaxToken; {
 		look(1)
 		w := &p.r.queue[i]
@@ -110,6 +119,10 @@ func (s *State) admitFrom(key string) {
 			i -= p.grantReaders()
 			p.admit(owner, i)
 			owner = nil // the grant may have changed it
+			done = spent() < work
+		}
+		if !done {
+			break
 		}
 	}
 	p.grantReaders()
@@ -117,6 +130,7 @@ func (s *State) admitFrom(key string) {
 		s.refuseChanged(key)
 	}
 	s.tidy(key)
+	return done, work - spent()
 }
 
 // tidy makes a key without holders and waiters idle, and takes from a key without permits the

@@ -42,7 +42,7 @@ type Found struct {
 type LeaderStart struct{ Term uint64 }
 
 // Lift ends the founding wait: the heads of all queues are granted, keys in
-// ascending order. The table refuses a Lift outside its term. A second Lift changes
+// ascending order, with AdmitSlices if there are many. The table refuses a Lift outside its term. A second Lift changes
 // nothing.
 type Lift struct{ Term uint64 }
 
@@ -173,7 +173,7 @@ type Withdraw struct {
 }
 
 // Release frees the grant Token of Session and grants the keys to their next
-// waiters, in this single step. A token not held by Session frees nothing.
+// waiters, in this single step unless these are more than MaxAdmitted. A token not held by Session frees nothing.
 //
 // With To, the first waiter of the client of that name goes before the others, and
 // each of the others counts as passed once. The Release is refused as NoSuccessor

@@ -35,9 +35,9 @@
 //     Release of its grant, every copy is refused as Withdrawn.
 //   - A SetCapacity, known by session and seq, is done at most once.
 //   - A Release frees the named grant or nothing. The same command grants the keys
-//     to their next waiters, if these are no more than about MaxAdmitted.
-//   - No step grants more than about MaxAdmitted waiters, and those of one key more. The others
-//     keep their places until a later step: see visit.go.
+//     to their next waiters, if these are no more than MaxAdmitted.
+//   - No step grants more than MaxAdmitted keys to waiters, and one grant and the plain readers of
+//     one key more. The other waiters keep their places until a later step: see visit.go.
 //   - A late copy of any other command about a grant changes nothing. A SetValue is
 //     known by its Rev; a SetValue and a Downgrade name the present token, which an
 //     upgrade replaces; a Break and an EndDelay name a token that is gone by then, and an
@@ -134,8 +134,8 @@
 //	SetValue           MaxValue bytes
 //	Close, Expire,
 //	EndSession, EndSlice  MaxSlice keys, and one grant more
-//	what any of these frees  MaxAdmitted waiters that are granted, and those of one key more:
-//	                   MaxWaiters readers at most, in about 2 ms
+//	what any of these frees  MaxAdmitted keys that are granted, and one grant and the plain
+//	                   readers of one key more: MaxWaiters at most, in about 2 ms
 //	AdmitSlice, Lift   the same
 //	Forget             the same, of MaxSlice sessions; no look at sessions of other processes
 //	Open, Silence, Hear, Raise, Bound, LeaderStart  nothing that grows

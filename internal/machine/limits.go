@@ -24,7 +24,8 @@ const (
 	MaxDelay    = 24 * 60 * 60 * 1000 // milliseconds
 	MaxCommands = 1024                // commands in one log entry
 	MaxSlice    = 256                 // keys that one step of a session's end frees, and one grant more
-	MaxAdmitted = 1024                // waiters that one step grants, and those of one queue more
+	MaxAdmitted = 1024                // keys that one step grants to waiters, and one grant and the readers of one key more
+	MaxPutOff   = 1 << 14             // visits to queues that are put off
 	MaxEnded    = 1024                // nodes and directories with a process that Forget named
 )
 

@@ -9,20 +9,24 @@ package machine
 // # Why nobody is harmed
 //
 // A waiter that is put off stands in its queue, and is a waiter like any other: whoever conflicts
-// with it and comes later waits behind it. So the order is the same, and a grant by a later step
-// is a grant to somebody who has waited a little longer. Whether a waiter is granted is found when
+// with it and comes later waits behind it, except by priority, and so on, as anywhere else. So a
+// grant by a later step is a grant to somebody who has waited a little longer. Shared requests do
+// not conflict with each other: where MaxHolders read, later readers may take the places for
+// which a reader waits that is put off. Whether a waiter is granted is found when
 // its queue is looked at, from the table as it is then. A change between that frees a waiter has
 // the queue looked at by itself, as always. So no waiter is forgotten, and none is granted by an
 // old finding; and in which order queues are looked at is of no matter to exclusion.
 //
-// A step looks at the queues that it has freed itself before any that was put off, so the release
-// of a key is granted to the next waiter in the same step, however much is put off elsewhere.
+// A step looks at the queues that it has freed itself, and not at those that were put off before.
+// So a key that is released goes to the next waiter in the same step, however much is put off
+// elsewhere.
 //
 // # The list is short
 //
 // Queues are put off as a whole: the queues of all keys below a tree are one visit, which goes on
 // behind the last key that it has looked at. Queues that are put off already, and of which no more
-// was looked at than a new visit has seen, are not put off again.
+// was looked at than a new visit has seen, are not put off again. Queues stay in the list when
+// their waiters leave: above MaxPutOff visits, a single one to all queues takes their place.
 
 // queues are the queues that a visit looks at: that of a key, or those around it.
 type queues struct {
@@ -77,29 +81,25 @@ func (s *State) HasPutOff() bool { return len(s.later) > 0 }
 // takes to grant a key.
 func (s *State) visit(v visit, work int) (rest visit, done bool, left int) {
 	if v.reach == itself {
-		return v, true, work - s.admitCounted(v.key)
+		done, work = s.admitFrom(v.key, work)
+		return v, done, work
 	}
 	for work > 0 {
 		key, ok := s.keys.next(v)
 		if !ok {
 			return v, true, work
 		}
-		v.after = key
+		whole := true
 		if len(s.keys.get(key).queue) > 0 {
-			work -= s.admitCounted(key)
+			whole, work = s.admitFrom(key, work)
 		} else {
 			work--
 		}
+		if whole {
+			v.after = key
+		}
 	}
 	return v, false, work
-}
-
-// admitCounted is admitFrom, and returns the work of it.
-func (s *State) admitCounted(key string) (work int) {
-	grants, events := s.keys.grants, len(s.step.events)
-	work = 1 + len(s.keys.get(key).queue)/listPerWork
-	s.admitFrom(key)
-	return max(work, workPerKey*(s.keys.grants-grants), workPerKey*(len(s.step.events)-events))
 }
 
 // next returns the next key that v looks at.
@@ -142,6 +142,10 @@ func (s *State) putOff(v visit) {
 		if after <= v.after {
 			return
 		}
+	}
+	if len(s.later) >= MaxPutOff {
+		s.later, v = nil, visit{queues: queues{reach: everywhere}}
+		clear(s.awaited)
 	}
 	s.later = append(s.later, v)
 	s.awaited[v.queues] = append(s.awaited[v.queues], v.after)

@@ -11,7 +11,7 @@ import (
 func TestMuchIsGrantedInSlices(t *testing.T) {
 	ended := setBeforeReaders(t)
 	ended.name, ended.c = "the end of a session before readers", Close{Session: session16("a")}
-	for _, tt := range []costly{treeOverCrowd(t), setBeforeReaders(t), ended, liftOfCrowd(t)} {
+	for _, tt := range []costly{treeOverCrowd(t), setBeforeReaders(t), ended, liftOfCrowd(t), setsBehindOne(t)} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, r, c, left := tt.s, must(restored(tt.s)), tt.c, tt.s.Counts().Waiters
 			for steps := 1; ; steps++ {
@@ -20,9 +20,9 @@ func TestMuchIsGrantedInSlices(t *testing.T) {
 				if out2.Code != out.Code || !slices.Equal(events, events2) {
 					t.Fatalf("step %d: %+v and %d events, restored %+v and %d", steps, out, len(events), out2, len(events2))
 				}
-				granted := count(events, EventGranted)
+				granted := left - s.Counts().Waiters
 				if left -= granted; granted == 0 || granted > MaxAdmitted+readersEach {
-					t.Fatalf("step %d grants %d waiters", steps, granted)
+					t.Fatalf("step %d grants %d keys", steps, granted)
 				}
 				if told := count(events, EventPutOff) > 0; s.HasPutOff() != (left > 0) || told != (steps == 1) || steps > 1 && (out.Code == Unfinished) != (left > 0) {
 					t.Fatalf("step %d: code %d, told %t, %d wait", steps, out.Code, told, left)
@@ -46,6 +46,21 @@ func TestMuchIsGrantedInSlices(t *testing.T) {
 }
 
 const readersEach = 20
+
+// setsBehindOne is the release of a key for which sets wait.
+func setsBehindOne(t testing.TB) costly {
+	a, b := session16("a"), session16("b")
+	s := sessionsIn(t, a, b)
+	out, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "k"}, Granted)
+	for i := range uint64(500) {
+		keys := []string{"k"}
+		for j := range readersEach - 1 {
+			keys = append(keys, fmt.Sprintf("own/%03d/%02d", i, j))
+		}
+		apply(t, s, Acquire{Session: b, Seq: i + 1, Keys: keys, Spec: Spec{Mode: Shared}}, Queued)
+	}
+	return costly{name: "the release of a key before sets", s: s, c: Release{Session: a, Token: out.Token}, work: 500 * readersEach}
+}
 
 // setBeforeReaders is the release of many keys with readers at each.
 func setBeforeReaders(t testing.TB) costly {
@@ -72,6 +87,32 @@ func liftOfCrowd(t testing.TB) costly {
 		apply(t, s, Acquire{Session: a, Seq: i + 1, Key: fmt.Sprint("k", i)}, Queued)
 	}
 	return costly{name: "the end of the founding wait", s: s, c: Lift{}, work: 2 * MaxWaiters}
+}
+
+// TestTheListIsBounded: above MaxPutOff visits, all queues are looked at.
+func TestTheListIsBounded(t *testing.T) {
+	a, b := session16("a"), session16("b")
+	s := sessionsIn(t, a, b)
+	s.admits = 0
+	for i := range uint64(MaxPutOff + 9) {
+		key := fmt.Sprint("k", i)
+		out, _ := apply(t, s, Acquire{Session: a, Seq: i + 1, Key: key}, Granted)
+		apply(t, s, Acquire{Session: b, Seq: i + 1, Key: key}, Queued)
+		apply(t, s, Release{Session: a, Token: out.Token}, OK)
+		if n := len(s.later); n > MaxPutOff {
+			t.Fatalf("%d visits are put off", n)
+		}
+	}
+	s.admits = MaxAdmitted
+	for s.HasPutOff() {
+		s.Apply(AdmitSlice{})
+	}
+	if n := s.Counts(); n.Waiters != 0 {
+		t.Errorf("%+v", n)
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestPutOffQueuesAreFew: whoever gives up a tree again and again, above waiters that go on

@@ -121,12 +121,37 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "grants without a measure", promise: fair, breaks: "no step grants more than MaxAdmitted waiters, and those of one queue more",
-		file: "internal/machine/visit.go", old: "max(work, workPerKey*(s.keys.grants-grants), ", new: "min(work, workPerKey*(s.keys.grants-grants), ",
+		file: "internal/machine/admit.go", old: "return done, work - spent()", new: "return done, work - looks",
 		pkg: "internal/machine", run: "MuchIsGranted",
 	},
 	{
+		name: "a queue of sets granted whole", promise: fair, breaks: "a step ends with the grant that uses up its work",
+		file: "internal/machine/admit.go", old: "done = spent() < work", new: "done = spent() >= 0",
+		pkg: "internal/machine", run: "MuchIsGranted",
+	},
+	{
+		name: "waiters that were put off wait for the ends of sessions", promise: fair, breaks: "every second slice is for waiters that were put off",
+		file: "internal/term/ending.go", old: "case e.late && !(wasLate && len(e.queue) > 0):", new: "case e.late && (len(e.queue) == 0 || wasLate && false):",
+		pkg: "internal/term", run: "Freed|TakeTurns",
+	},
+	{
+		name: "sessions wait for waiters that were put off", promise: fair, breaks: "every second slice is for the ends of sessions",
+		file: "internal/term/ending.go", old: "case e.late && !(wasLate && len(e.queue) > 0):", new: "case e.late && (wasLate || true):",
+		pkg: "internal/term", run: "Freed|TakeTurns",
+	},
+	{
+		name: "a long visit before all others", promise: fair, breaks: "visits that were put off take turns",
+		file: "internal/machine/admit.go", old: "slices.Concat(p.revisit[next:], begun)", new: "slices.Concat(begun, p.revisit[next:])",
+		pkg: "internal/machine", run: "Script",
+	},
+	{
+		name: "a list without a bound", promise: fair, breaks: "above MaxPutOff visits, all queues are looked at",
+		file: "internal/machine/visit.go", old: "len(s.later) >= MaxPutOff", new: "len(s.later) > 1<<30",
+		pkg: "internal/machine", run: "ListIsBounded",
+	},
+	{
 		name: "a new leader grants no slices", promise: fair, breaks: "a leader finds what was put off in its table",
-		file: "internal/term/ending.go", old: "m.Unfinished(); m.HasPutOff() {", new: "m.Unfinished(); false {",
+		file: "internal/term/ending.go", old: "	e.late = late\n", new: "	e.late = late && e.ended\n",
 		pkg: "internal/term", run: "Freed",
 	},
 	{
@@ -196,7 +221,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "a closed revoked session forgotten", promise: exactlyOnce, breaks: "a session that ends behind its last waits is sliced too",
-		file: "internal/term/ending.go", old: "o.Code != machine.Unfinished && !e.isUnfinished(id) {", new: "o.Code != machine.Unfinished {",
+		file: "internal/term/ending.go", old: "o.Code != machine.Unfinished && !e.isUnfinished(end.Session) {", new: "o.Code != machine.Unfinished {",
 		pkg: "internal/term", run: "ClosedWithASlice",
 	},
 	{

@@ -10,11 +10,11 @@ import (
 )
 
 // endings proposes the slices in which large sessions end, and in which the waiters are granted
-// that a step has put off: see machine.EndSlice and machine.AdmitSlice. The latter stand among
-// the sessions under the zero ID, which no session has.
+// that a step has put off: see machine.EndSlice and machine.AdmitSlice.
 //
-// One slice is in flight at a time, of all sessions together, and ending sessions take
-// turns. So an entry has one slice at most beside the commands of clients, and beats never
+// One slice is in flight at a time, of all sessions together. Ending sessions take turns, and
+// every second slice is for waiters that were put off: they must not wait for the ends of
+// thousands of sessions. So an entry has one slice at most beside the commands of clients, and beats never
 // wait for more than that: they do not wait for the table at all, once their session is
 // routed.
 //
@@ -32,6 +32,8 @@ type endings struct {
 	queue []machine.SessionID                // unfinished, in turn
 	known map[machine.SessionID][]func(bool) // the same; and who waits for the end
 	pasts map[machine.Forget][]func(bool)    // who waits for all sessions of a past, beside those of a walk
+	late  bool                               // waiters are put off
+	last  machine.Command                    // the slice in flight, or the last one
 	busy  bool                               // a slice is in flight
 	ended bool
 }
@@ -43,12 +45,10 @@ func newEndings(t *Term) *endings {
 // begin takes what is unfinished in the table.
 func (e *endings) begin() {
 	var list []machine.SessionID
-	e.t.table.View(func(m *machine.State) {
-		if list = m.Unfinished(); m.HasPutOff() {
-			list = append(list, machine.SessionID{})
-		}
-	})
+	late := false
+	e.t.table.View(func(m *machine.State) { list, late = m.Unfinished(), m.HasPutOff() })
 	e.mu.Lock()
+	e.late = late
 	for _, id := range list {
 		e.addLocked(id)
 	}
@@ -67,6 +67,14 @@ func (e *endings) add(id machine.SessionID) {
 	e.next() // queues a command, no more
 }
 
+// putOff notes that waiters are put off, as add notes a session.
+func (e *endings) putOff() {
+	e.mu.Lock()
+	e.late = true
+	e.mu.Unlock()
+	e.next()
+}
+
 func (e *endings) addLocked(id machine.SessionID) {
 	if _, known := e.known[id]; !known && !e.ended {
 		e.known[id] = nil
@@ -75,43 +83,52 @@ func (e *endings) addLocked(id machine.SessionID) {
 }
 
 func (e *endings) isUnfinished(id machine.SessionID) bool {
-	return view(e.t.table, func(m *machine.State) bool {
-		if id == (machine.SessionID{}) {
-			return m.HasPutOff()
-		}
-		return m.IsUnfinished(id)
-	})
+	return view(e.t.table, func(m *machine.State) bool { return m.IsUnfinished(id) })
 }
 
 // next proposes the next slice, unless one is in flight. The tick calls next too, for a
 // slice that found no room.
 func (e *endings) next() {
 	e.mu.Lock()
-	if e.busy || e.ended || len(e.queue) == 0 {
+	slice := e.nextLocked()
+	if slice == nil {
 		e.mu.Unlock()
 		return
 	}
-	e.busy = true
-	id := e.queue[0]
+	e.last, e.busy = slice, true
 	e.mu.Unlock()
-	var slice machine.Command = machine.AdmitSlice{}
-	if id != (machine.SessionID{}) {
-		slice = machine.EndSlice{Session: id}
-	}
-	e.t.Decide(slice, func(o machine.Outcome, c wire.Code) { e.decided(id, o, c) })
+	e.t.Decide(slice, func(o machine.Outcome, c wire.Code) { e.decided(slice, o, c) })
 }
 
-// decided takes the verdict on a slice.
-func (e *endings) decided(id machine.SessionID, o machine.Outcome, c wire.Code) {
+// nextLocked returns the slice whose turn it is; nil: none.
+func (e *endings) nextLocked() machine.Command {
+	_, wasLate := e.last.(machine.AdmitSlice)
+	switch {
+	case e.busy || e.ended:
+		return nil
+	case e.late && !(wasLate && len(e.queue) > 0):
+		return machine.AdmitSlice{}
+	case len(e.queue) > 0:
+		return machine.EndSlice{Session: e.queue[0]}
+	}
+	return nil
+}
+
+// decided takes the verdict on a slice. What the table has left is looked up with mu, so that no
+// call of add or putOff falls between.
+func (e *endings) decided(slice machine.Command, o machine.Outcome, c wire.Code) {
 	e.mu.Lock()
 	e.busy = false
 	var waiting []func(bool)
 	if c == wire.CodeOK && !e.ended {
-		e.queue = append(e.queue[1:], id)
-		// A revoked session without waiters may have begun to end in the same entry. Looked up
-		// with mu, so that no call of add falls between.
-		if o.Code != machine.Unfinished && !e.isUnfinished(id) {
-			waiting = e.dropLocked(id)
+		if end, ok := slice.(machine.EndSlice); !ok {
+			e.late = view(e.t.table, (*machine.State).HasPutOff)
+		} else {
+			e.queue = append(e.queue[1:], end.Session)
+			// A revoked session without waiters may have begun to end in the same entry.
+			if o.Code != machine.Unfinished && !e.isUnfinished(end.Session) {
+				waiting = e.dropLocked(end.Session)
+			}
 		}
 	}
 	e.mu.Unlock()

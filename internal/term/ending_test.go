@@ -164,6 +164,48 @@ func TestAFreedTreeIsGrantedInSlices(t *testing.T) {
 	}
 }
 
+// Neither waiters that were put off nor ending sessions wait for all of the others.
+func TestSlicesTakeTurns(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.full(6)
+		s.open(2)
+		s.open(3)
+		tree := s.Must(machine.Acquire{Session: sid(2), Seq: 1, Key: "t", Spec: machine.Spec{Tree: true}})
+		for i := range 5 * machine.MaxAdmitted {
+			s.Must(machine.Acquire{Session: sid(3), Seq: uint64(i + 1), Key: fmt.Sprintf("t/%04d", i)})
+		}
+		s.Proposals()
+		s.HoldEntries()
+		closed, release := s.close(), s.propose(machine.Release{Session: sid(2), Token: tree.Token})
+		synctest.Wait()
+		s.ReleaseEntries()
+		if c, r := said(closed), verdict(release); c != machine.OK || r != wire.CodeOK {
+			t.Fatalf("closed with code %d, released with %v", c, r)
+		}
+		var turns []string
+		for _, p := range s.Proposals() {
+			switch p.Command.(type) {
+			case machine.EndSlice:
+				turns = append(turns, "end")
+			case machine.AdmitSlice:
+				turns = append(turns, "admit")
+			}
+		}
+		alternate := 0
+		for i := 1; i < len(turns); i++ {
+			if turns[i] != turns[i-1] {
+				alternate++
+			}
+		}
+		if alternate < 7 || len(turns) < 9 {
+			t.Errorf("%v", turns)
+		}
+		if n := s.Counts(); n.Waiters != 0 || n.Ending != 0 {
+			t.Errorf("left %+v", n)
+		}
+	})
+}
+
 // The leader changes between two slices, one time by a voter that has the table from a
 // snapshot: the next leader goes on, and answers the Close that comes again.
 func TestTheNextLeaderGoesOnWithTheSlices(t *testing.T) {

@@ -287,7 +287,7 @@ func (t *Term) applied(a applied) {
 			t.watches.groupChanged(e.Key)
 			continue
 		case machine.EventPutOff:
-			t.endings.add(e.Session) // the zero ID
+			t.endings.putOff()
 			continue
 		case machine.EventDelayed:
 			t.keeper.delayed(e.Token, e.Delay)
