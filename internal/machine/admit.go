@@ -4,9 +4,8 @@ import "slices"
 
 // Admission: after a change, the waiters that no longer have to wait are granted.
 
-// admitWaiters looks at all queues in revisit, and at those added meanwhile, until no waiter
-// there could be granted; or until so many are granted that the rest is put off: see
-// visit.go.
+// admitWaiters grants all grantable waiters in the queues of revisit, and in the queues noted
+// meanwhile. When the work of a step is used up, the rest of the queues is put off: see visit.go.
 func (s *State) admitWaiters() {
 	p := &s.step
 	p.admitting = true
@@ -68,10 +67,10 @@ func (p *step) forgetRevisits() {
 	clear(p.noted)
 }
 
-// admitFrom grants the grantable waiters of key's queue, from the head on, and refuses those
-// whose condition no longer holds. It ends with the grant that uses up the work, which plain
-// readers do not count for, since they are granted together; done says whether no grantable
-// waiter is left. The result is the work that is left, below 0 after a long grant.
+// admitFrom grants the grantable waiters of key's queue, from the head on, and refuses the waiters
+// whose condition no longer holds. It stops after the grant that uses up the work; done is false
+// then, since grantable waiters may be left. Plain readers never stop it: they are granted
+// together, quickly. The work that is left is negative after a long grant.
 //
 // One pass is enough: a waiter in conflict with another is in conflict with it as a
 // holder too, so a grant never frees a waiter behind. Permits are the exception, and

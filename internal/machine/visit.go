@@ -1,32 +1,32 @@
 package machine
 
-// A freed tree, or a freed set, may let all that a member waits for be granted: a quarter of a
-// million waiters. All commands wait meanwhile, so a step grants about MaxAdmitted. The queues
-// that are left are put off: the table remembers them in the list later, EventPutOff tells of
-// them, and the leader proposes AdmitSlice until the list is empty. A new leader finds the list
-// in the table, and goes on.
+// Admission in slices. The release of a tree or of a set may make every waiter of a member
+// grantable: 262,144 waiters. All commands wait during a step, so a step grants at most
+// about MaxAdmitted keys and puts the remaining queues off:
 //
-// # Why nobody is harmed
+//  1. The remaining visits go to State.later, and EventPutOff tells the leader.
+//  2. The leader proposes AdmitSlice until the list is empty. A new leader finds the list in the
+//     table.
 //
-// A waiter that is put off stands in its queue, and is a waiter like any other: whoever conflicts
-// with it and comes later waits behind it, except by priority, and so on, as anywhere else. So a
-// grant by a later step is a grant to somebody who has waited a little longer. Shared requests do
-// not conflict with each other: where MaxHolders read, later readers may take the places for
-// which a reader waits that is put off. Whether a waiter is granted is found when
-// its queue is looked at, from the table as it is then. A change between that frees a waiter has
-// the queue looked at by itself, as always. So no waiter is forgotten, and none is granted by an
-// old finding; and in which order queues are looked at is of no matter to exclusion.
+// # Why a waiter is neither forgotten nor granted wrongly
 //
-// A step looks at the queues that it has freed itself, and not at those that were put off before.
-// So a key that is released goes to the next waiter in the same step, however much is put off
-// elsewhere.
+// A waiter in a queue that was put off is a waiter like any other: a conflicting request that
+// comes later waits behind it, unless a priority, a delay's waiver, a named successor or an
+// upgrade lets the request pass, as always. A visit judges each waiter by the table at the time of
+// the visit, so no grant rests on an old finding. A change in the meantime that frees a waiter notes
+// the queue again by itself. So a visit may come at any time and in any order.
 //
-// # The list is short
+// One rule is weaker: shared requests do not conflict with each other, so while MaxHolders hold
+// a key, a later reader may take a free place before a reader whose queue was put off.
 //
-// Queues are put off as a whole: the queues of all keys below a tree are one visit, which goes on
-// behind the last key that it has looked at. Queues that are put off already, and of which no more
-// was looked at than a new visit has seen, are not put off again. Queues stay in the list when
-// their waiters leave: above MaxPutOff visits, a single one to all queues takes their place.
+// A step visits the queues that its own command has freed, and never those in the list. So a
+// released key goes to its next waiter in the same step, however long the list is.
+//
+// # Why the list is short
+//
+// The queues of all keys below a tree are one visit with a cursor. A visit is not added if the
+// list has the same queues with a cursor that is not further. A queue stays in the list after its
+// waiters have left; when the list has MaxPutOff visits, one visit to all queues replaces them.
 
 // queues are the queues that a visit looks at: that of a key, or those around it.
 type queues struct {
@@ -44,14 +44,14 @@ const (
 	everywhere              // all queues of the table, in the order of the keys; the key is empty
 )
 
-// visit is a look at queues, behind the key after.
+// visit is a look at queues, from the key behind after on.
 type visit struct {
 	queues
 	after string
 }
 
-// AdmitSlice grants waiters whose queues were put off. The outcome is Unfinished while some are
-// left, and OK at the end.
+// AdmitSlice grants waiters in queues that were put off. The outcome is Unfinished while the list
+// has further visits, and OK at the end.
 type AdmitSlice struct{}
 
 func (AdmitSlice) command() {}
@@ -76,9 +76,8 @@ func (s *State) admitSlice() Outcome {
 // HasPutOff reports whether an AdmitSlice has something to do.
 func (s *State) HasPutOff() bool { return len(s.later) > 0 }
 
-// visit looks at queues until all are looked at, or the work is used up. It returns the rest of
-// the visit, and the work that is left. As in ending.go, a unit of work is a quarter of what it
-// takes to grant a key.
+// visit looks at queues until the last of them, or until the work is used up. The results are
+// the rest of the visit and of the work. As in ending.go, to grant a key takes four units of work.
 func (s *State) visit(v visit, work int) (rest visit, done bool, left int) {
 	if v.reach == itself {
 		done, work = s.admitFrom(v.key, work)
@@ -129,8 +128,7 @@ func (t *keyTable) any(v visit) bool {
 	return any
 }
 
-// putOff has queues looked at by a later step, unless there are none, or they are put off
-// already.
+// putOff adds a visit to the list, unless its queues are empty or in the list.
 func (s *State) putOff(v visit) {
 	if v.reach == itself {
 		s.tidy(v.key)
