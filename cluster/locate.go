@@ -68,7 +68,7 @@ func (n *Node) holders(raftID string) ([]member.Process, error) {
 	all := n.gossip.Of(name)
 	home, noted := n.homes.of(raftID)
 	noted = noted && !n.proof.Ended(home.Name, home.Boot)
-	lives := noted && slices.ContainsFunc(all, func(s member.Sighting) bool { return s.Alive && s.Process == home })
+	lives := noted && slices.ContainsFunc(all, func(s member.Sighting) bool { return s.Alive && s.Name == home.Name && s.Boot == home.Boot })
 	listed, err := member.Holders(all, raftID)
 	switch {
 	case err != nil && noted: // gossip has forgotten the process, or has been made to

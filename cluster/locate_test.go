@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"testing"
+	"time"
 
 	"github.com/wardmote/wardmote/internal/member"
 )
@@ -24,6 +25,23 @@ func TestAVoterIsFoundWithoutGossip(t *testing.T) {
 		n.proof.Goodbye(home.Name, home.Boot)
 		if p, err := n.locate(id); err == nil {
 			t.Errorf("an ended process is found at %v", p)
+		}
+	})
+}
+
+// What gossip says of a living process's address takes nothing from the address at which it has
+// answered to its raft ID: that one is dialled first.
+func TestGossipTakesNoVoterAway(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.form()
+		n, other := b.leader(), b.followers()[0]
+		b.eventually("the follower votes", time.Minute, func() bool { return other.RaftID() != "" })
+		id := other.RaftID()
+		home := member.Process{Name: other.Name(), Boot: other.self.Boot, Addr: "10.0.0.9:7000"}
+		n.homes.note(id, home)
+		all, err := n.holders(id)
+		if err != nil || len(all) != 2 || all[0] != home || all[1].Addr != other.self.Addr {
+			t.Errorf("%v, %v", all, err)
 		}
 	})
 }

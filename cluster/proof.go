@@ -64,7 +64,7 @@ func (n *Node) noteHandshake(begun time.Time, addr string, c *port.Conn, err err
 	default:
 		return who
 	}
-	if claimed := refused != nil && refused.Claimed || err == nil && c.Proved.Name == "" && !c.Proved.Voter; !claimed {
+	if claimed := refused != nil && refused.Claimed || err == nil && c.Claimed(); !claimed {
 		n.proof.Answered(begun, addr, who)
 	}
 	if err == nil {
@@ -81,7 +81,7 @@ func (n *Node) answerGoodbye(c *port.Conn, q *stream.Request) {
 	var bye wire.GoodbyeNotice
 	from := c.Hello.From
 	switch {
-	case c.Proved.Name == "" && !c.Proved.Voter:
+	case c.Claimed():
 		n.self.Refused.Note(refused.Role, from.Name, "a goodbye under a certificate without a name and without the voter role")
 		q.Answer(wire.CodeNo, nil)
 	case wire.Unmarshal(q.Body, &bye) != nil:

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wardmote/wardmote/fence"
 	"github.com/wardmote/wardmote/internal/machine"
 )
 
@@ -20,7 +21,7 @@ type book struct {
 	violations []string
 	grants     int
 	held       map[string][]*holding
-	last       map[string]*holding // by key, of the highest token
+	last       map[string]*highest // by key
 	sessions   map[machine.SessionID]*watched
 	requests   map[request]machine.Token  // the token of each granted request
 	over       map[machine.SessionID]bool // sessions that were closed, or have expired
@@ -35,6 +36,12 @@ type holding struct {
 	shared    bool
 	frozen    bool // the holder's process stands still
 	overtaken bool // the key was granted meanwhile
+}
+
+// highest is the highest token that a call has returned.
+type highest struct {
+	token  fence.Token
+	shared bool
 }
 
 // watched is a session whose beats are acknowledged.
@@ -53,7 +60,7 @@ func newBook(ttl time.Duration) *book {
 	return &book{
 		ttl:      ttl,
 		held:     make(map[string][]*holding),
-		last:     make(map[string]*holding),
+		last:     make(map[string]*highest),
 		sessions: make(map[machine.SessionID]*watched),
 		requests: make(map[request]machine.Token),
 		over:     make(map[machine.SessionID]bool),
@@ -114,8 +121,16 @@ func (b *book) granted(by *simMember, l *Lock, shared bool) *holding {
 			b.violated("tokens rise: %q is held under token %d, after a grant of token %d", key, l.Token(), o.l.Token())
 		}
 	}
-	if top := b.last[key]; top == nil || top.l.Token() < l.Token() {
-		b.last[key] = h
+	switch top := b.last[key]; {
+	case top == nil || top.token < l.Token():
+		b.last[key] = &highest{token: l.Token(), shared: shared}
+	case top.token > l.Token() && !(top.shared && shared) && !h.frozen:
+		b.violated("tokens rise: %q is granted under token %d, after a grant of token %d", key, l.Token(), top.token)
+	}
+	// The first grant that a request returns has the token that the log has for the request;
+	// further locks of a sticky grant have tokens of its block.
+	if r := (request{l.g.s.id, l.g.seq}); b.requests[r] == 0 {
+		b.requests[r] = machine.Token(l.Token())
 	}
 	b.held[key] = append(b.held[key], h)
 	return h

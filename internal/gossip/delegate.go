@@ -60,7 +60,7 @@ func (d delegate) NotifyAlive(m *memberlist.Node) error {
 		return fmt.Errorf("cluster: %s is of another cluster", m.Name)
 	}
 	if place := d.g.members.place(s.Process); place != "" && place != s.Addr {
-		d.g.inquiries.askAddress(s.Process, func(answers bool) {
+		d.g.inquiries.askAddress(s.Process, place, func(answers bool) {
 			if answers {
 				d.g.members.setPlace(s.Process, s.Addr)
 			}

@@ -25,7 +25,8 @@ type Port interface {
 	Addr() string
 
 	// Dial opens a stream to a process. An empty name stands for any member at the
-	// address. Dial returns when ctx ends.
+	// address. Dial returns when ctx ends. A connection may have a method Claimed, which
+	// reports that nothing proves the name of the other side.
 	Dial(ctx context.Context, to member.Process) (net.Conn, error)
 
 	// DialPackets opens a stream for packets, as Dial opens one of gossip. Only with
@@ -121,12 +122,14 @@ func New(cfg Config) *Gossip {
 		publish:   wakeup.NewOne(),
 	}
 	g.members.proven = g.census.knows
-	g.inquiries = newInquiries(func(ctx context.Context, to member.Process) error {
+	g.inquiries = newInquiries(func(ctx context.Context, to member.Process) (proved bool, err error) {
 		conn, err := cfg.Port.Dial(ctx, to)
-		if err == nil {
-			conn.Close()
+		if err != nil {
+			return false, err
 		}
-		return err
+		defer conn.Close()
+		c, ok := conn.(interface{ Claimed() bool })
+		return !ok || !c.Claimed(), nil
 	})
 	g.joiner = &joiner{cfg: cfg, members: g.members, addresses: newAddresses(cfg), tried: make(chan struct{}), proven: g.census.shows}
 	g.joiner.join = func(addr string) error {

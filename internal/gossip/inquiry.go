@@ -23,14 +23,15 @@ const (
 //   - A process called dead may live. Its connections are closed only once a dial to
 //     that very process has failed at each of its addresses.
 //   - A process has one address for life. Another address is believed once that
-//     very process has answered there.
+//     very process has answered there. If nothing proves the name that answers, the process
+//     must not answer at the address known before.
 //
 // A dial to an address of nobody takes timing.Dial, and a liar can name any number of them.
 // So the processes take turns, and each of them is dialled once at a time for questions of a
 // kind: words about one process delay no question about another, nor does a word about an
 // address delay a word about an end.
 type inquiries struct {
-	dial func(ctx context.Context, to member.Process) error
+	dial func(ctx context.Context, to member.Process) (proved bool, err error)
 	more wakeup.One
 
 	mu    sync.Mutex
@@ -52,20 +53,22 @@ type turn struct{ asked []inquiry }
 type inquiry struct {
 	at   member.Process
 	told func(answers bool)
+
+	before string // the address known before, of a question about an address
 }
 
-func newInquiries(dial func(context.Context, member.Process) error) *inquiries {
+func newInquiries(dial func(context.Context, member.Process) (proved bool, err error)) *inquiries {
 	return &inquiries{dial: dial, more: wakeup.NewOne(), turns: make(map[subject]*turn)}
 }
 
 // askEnd notes the question of a process that gossip calls dead: see ask.
 func (q *inquiries) askEnd(p member.Process, told func(answers bool)) {
-	q.ask(subject{p.Name, p.Boot, true}, inquiry{p, told})
+	q.ask(subject{p.Name, p.Boot, true}, inquiry{at: p, told: told})
 }
 
-// askAddress notes the question of a process with another address: see ask.
-func (q *inquiries) askAddress(p member.Process, told func(answers bool)) {
-	q.ask(subject{p.Name, p.Boot, false}, inquiry{p, told})
+// askAddress notes the question of a process with another address than before: see ask.
+func (q *inquiries) askAddress(p member.Process, before string, told func(answers bool)) {
+	q.ask(subject{p.Name, p.Boot, false}, inquiry{p, told, before})
 }
 
 // ask notes a question, and does not block. A later question about the same process and
@@ -155,14 +158,25 @@ func (q *inquiries) run(ctx context.Context) {
 			continue
 		}
 		wg.Go(func() {
-			dialling, cancel := context.WithTimeout(ctx, timing.Dial)
-			err := q.dial(dialling, asked.at)
-			cancel()
+			proved, answers := q.answers(ctx, asked.at)
+			if before := asked.at; answers && !proved && asked.before != "" {
+				before.Addr = asked.before
+				_, there := q.answers(ctx, before)
+				answers = !there
+			}
 			if ctx.Err() == nil {
-				asked.told(err == nil)
+				asked.told(answers)
 			}
 			q.done(about)
 			<-places
 		})
 	}
+}
+
+// answers dials a process.
+func (q *inquiries) answers(ctx context.Context, at member.Process) (proved, answers bool) {
+	ctx, cancel := context.WithTimeout(ctx, timing.Dial)
+	defer cancel()
+	proved, err := q.dial(ctx, at)
+	return proved, err == nil
 }

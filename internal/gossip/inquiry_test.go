@@ -20,14 +20,14 @@ func inInquiries(t *testing.T, f func(q *inquiries, dialled func() []member.Proc
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var dials []member.Process
-		q := newInquiries(func(ctx context.Context, to member.Process) error {
+		q := newInquiries(func(ctx context.Context, to member.Process) (bool, error) {
 			mu.Lock()
 			dials = append(dials, to)
 			mu.Unlock()
 			if to.Addr[:6] == "silent" {
 				<-ctx.Done()
 			}
-			return ctx.Err()
+			return to.Addr[:7] != "claimed", ctx.Err()
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -60,7 +60,7 @@ func TestWordsAboutOneProcessDelayNoOther(t *testing.T) {
 	inInquiries(t, func(q *inquiries, dialled func() []member.Process) {
 		none := func(bool) {}
 		for port := range 1000 {
-			q.askAddress(silent("victim", port), none)
+			q.askAddress(silent("victim", port), "", none)
 		}
 		time.Sleep(timing.Dial / 2)
 		if n := len(dialled()); n != 1 {
@@ -75,8 +75,8 @@ func TestWordsAboutOneProcessDelayNoOther(t *testing.T) {
 				answered[fmt.Sprint(name, answers)] = time.Since(began)
 			}
 		}
-		other := member.Process{Name: "other", Boot: 1, Addr: "lives:1"}
-		q.askAddress(other, told("address "))
+		other := member.Process{Name: "other", Boot: 1, Addr: "lives:001"}
+		q.askAddress(other, "lives:000", told("address "))
 		q.askEnd(other, told("end "))
 		q.askEnd(silent("victim", 0), told("victim "))
 		time.Sleep(2 * timing.Dial)
@@ -98,7 +98,7 @@ func TestProcessesTakeTurnsToBeDialled(t *testing.T) {
 	inInquiries(t, func(q *inquiries, dialled func() []member.Process) {
 		for i := range maxDials + 4 {
 			for port := range maxAsked {
-				q.askAddress(silent(fmt.Sprint("m", i), port), func(bool) {})
+				q.askAddress(silent(fmt.Sprint("m", i), port), "", func(bool) {})
 			}
 		}
 		time.Sleep(timing.Dial + timing.Dial/2)
@@ -110,7 +110,7 @@ func TestProcessesTakeTurnsToBeDialled(t *testing.T) {
 			t.Errorf("in the second round %d processes have been dialled: %v", len(asked), asked)
 		}
 		for i := range 2 * maxTurns {
-			q.askAddress(silent(fmt.Sprint("flood", i), 0), func(bool) {})
+			q.askAddress(silent(fmt.Sprint("flood", i), 0), "", func(bool) {})
 		}
 		var end atomic.Bool
 		q.askEnd(silent("ends", 0), func(bool) { end.Store(true) })
@@ -120,6 +120,38 @@ func TestProcessesTakeTurnsToBeDialled(t *testing.T) {
 		time.Sleep(time.Hour)
 		if dialled(); !end.Load() || q.left() != 0 {
 			t.Errorf("asked: %t, and %d turns are left", end.Load(), q.left())
+		}
+	})
+}
+
+// Whoever answers under a claimed name takes no address away from a process that answers
+// where it was, and does where nobody answers any more.
+func TestAClaimedNameMovesNoProcess(t *testing.T) {
+	inInquiries(t, func(q *inquiries, dialled func() []member.Process) {
+		at := func(addr string) member.Process { return member.Process{Name: "voter", Boot: 1, Addr: addr} }
+		for _, tt := range []struct {
+			at, before string
+			want       bool
+		}{
+			{"claimed:1", "lives:000", false},
+			{"claimed:1", "claimed:2", false},
+			{"claimed:1", "silent:0", true},
+			{"lives:001", "lives:000", true},
+		} {
+			var told []bool
+			q.askAddress(at(tt.at), tt.before, func(answers bool) { told = append(told, answers) })
+			time.Sleep(3 * timing.Dial)
+			dialled()
+			if !slices.Equal(told, []bool{tt.want}) {
+				t.Errorf("%s instead of %s: %v", tt.at, tt.before, told)
+			}
+		}
+		var end []bool
+		q.askEnd(at("claimed:1"), func(answers bool) { end = append(end, answers) })
+		time.Sleep(3 * timing.Dial)
+		dialled()
+		if !slices.Equal(end, []bool{true}) {
+			t.Errorf("a process that claims its name has ended: %v", end)
 		}
 	})
 }

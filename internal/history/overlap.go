@@ -23,7 +23,7 @@ func overlaps(h *History) (found []Violation) {
 			beside := y.N
 			for j := i - 1; j >= 0 && until[j] > y.From; j-- {
 				x := bucket[j]
-				if x.Valid <= y.From || x.Token == y.Token || x.Op == y.Op {
+				if x.Valid <= y.From || x.Op == y.Op || x.Token == y.Token && x.Client == y.Client && x.Owner == y.Owner {
 					continue
 				}
 				if x.claim().conflicts(y.claim()) {

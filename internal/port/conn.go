@@ -52,6 +52,9 @@ type Conn struct {
 	carries  *Conn         // the connection inside a dialled KindRelay connection, once it stands
 }
 
+// Claimed reports whether nothing proves the name of the other side, or its role of a voter.
+func (c *Conn) Claimed() bool { return c.Proved.Name == "" && !c.Proved.Voter }
+
 // Read notes when the other side was heard.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)

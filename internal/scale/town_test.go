@@ -65,11 +65,16 @@ func inTown(t *testing.T, thin int, f func(w *town)) {
 		w := &town{t: t, net: simnet.New(1)}
 		w.net.SetDefault(simnet.Link{Delay: time.Millisecond})
 		defer w.end()
+		// A hundred at a time: each newcomer is dialled by all, and a process has the memory for so
+		// many handshakes at once.
+		const together = 100
 		for i := range voters + thin {
 			w.residents = append(w.residents, w.settle(i))
-		}
-		for _, r := range w.residents {
-			w.ready(r)
+			if n := i + 1; n%together == 0 || n == voters+thin {
+				for _, r := range w.residents[(n-1)/together*together:] {
+					w.ready(r)
+				}
+			}
 		}
 		var taken sync.WaitGroup
 		for _, r := range w.residents {

@@ -53,9 +53,9 @@ func (y *tally) String() string {
 		hourly(y.grants), hourly(y.calls), hourly(y.faults), of-len(missing), of, y.undecided, y.bad)
 }
 
-// The bounds of a long run: a process of CI simulates twice as much.
+// The bounds of a long run.
 const (
-	longRun    = 10 * time.Hour
+	longRun    = 6 * time.Hour    // a process of CI simulates more
 	leastSeen  = 95               // percent of the reachable states
 	mostCalmed = 10 * time.Second // from one fault to the next, in the mean
 )

@@ -186,11 +186,8 @@ func (w *town) start(s *site) *process {
 // event notes who leads.
 func (w *town) event(p *process, e cluster.Event) {
 	w.rec.Mark("event", p.name, e.String())
-	if e.Kind == cluster.ClusterFounded {
-		w.enter(p, e.Detail)
-	}
-	if e.Kind == cluster.ClusterFounded && w.shape.complete && time.Since(w.began) > time.Minute/2 {
-		w.rec.Mark(history.Succeeded, p.name, "perhaps") // or it has joined the cluster that there was
+	if e.Kind == cluster.ClusterFounded && w.enter(p, e.Detail) && w.shape.complete && time.Since(w.began) > time.Minute/2 {
+		w.rec.Mark(history.Succeeded, p.name, "")
 	}
 	if e.Kind != cluster.LeaderChanged || e.Member.Name != fmt.Sprint("member-", p.site.i) {
 		return
@@ -203,16 +200,18 @@ func (w *town) event(p *process, e cluster.Event) {
 	}
 }
 
-// enter notes that p is in another cluster, whose ID begins the text.
-func (w *town) enter(p *process, text string) {
+// enter notes that p is in another cluster, whose ID begins the text, and reports whether p is
+// the first one there.
+func (w *town) enter(p *process, text string) (isNew bool) {
 	id, _, _ := strings.Cut(text, ",")
 	id, _, _ = strings.Cut(id, ";")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.member = id
-	if !slices.Contains(w.seen, id) {
+	if isNew = !slices.Contains(w.seen, id); isNew {
 		w.seen = append(w.seen, id)
 	}
+	return isNew
 }
 
 // remembered reports whether a process of another site is in the newest cluster. With the last

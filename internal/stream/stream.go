@@ -142,6 +142,9 @@ func (s *Stream) receive(f wire.Frame) error {
 		s.handle(&Request{f, s, 0})
 		return nil
 	}
+	if f.Type.Tells() {
+		return ErrBadID // nobody would answer, and the request would be under way for ever
+	}
 	q := &Request{f, s, requestCost + len(f.Body)}
 	if !s.begin(q) {
 		q.Answer(wire.CodeBusy, nil)

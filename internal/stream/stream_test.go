@@ -273,6 +273,18 @@ func TestRequestWithoutAnIDStopsTheStream(t *testing.T) {
 	})
 }
 
+// A notice with an ID is a request that nobody answers: it would be under way for as long as the
+// stream.
+func TestANoticeWithAnIDStopsTheStream(t *testing.T) {
+	for _, kind := range []wire.Type{wire.Cancel, wire.Detach, wire.Describe} {
+		inBubble(t, func(*Request) { t.Error("the notice reached the handler") }, func(t *testing.T, s *Stream, far net.Conn) {
+			far.Write(frame(t, wire.Frame{Type: kind, ID: 7}))
+			synctest.Wait()
+			stoppedWith(t, s, ErrBadID)
+		})
+	}
+}
+
 // A notice needs no ID, known or unknown. A handler's answer to a notice is dropped.
 func TestNoticesGetNoAnswer(t *testing.T) {
 	var types []wire.Type

@@ -124,7 +124,7 @@ func (h *heist) rob(p *peer, node string, boot uint64, script []byte) {
 		case 22:
 			propose(machine.EndDelay{Token: h.token, Term: number})
 		case 23:
-			send(false, wire.Cancel, wire.Marshal(number))
+			send(op&128 == 0, wire.Cancel, wire.Marshal(number))
 		case 24:
 			send(false, wire.Depart, wire.Marshal(&wire.DepartRequest{Name: "n1", Boot: 5}))
 		case 25:

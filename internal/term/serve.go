@@ -19,7 +19,7 @@ import (
 // and all goroutines are joined. node and boot are the member's process, as proved
 // by the stream. g is this node's knowledge of the leader.
 func ServeMember(conn net.Conn, node string, boot uint64, g Guide) {
-	m := &memberStream{node: node, boot: boot, guide: g, reads: make(map[uint64]func())}
+	m := &memberStream{node: node, boot: boot, guide: g, reads: make(map[uint64]*pendingRead)}
 	m.stream = stream.New(conn, m.handle)
 	m.stream.Serve()
 	if m.subscriber != nil {
@@ -32,8 +32,8 @@ func ServeMember(conn net.Conn, node string, boot uint64, g Guide) {
 	reads := m.reads
 	m.reads = nil
 	m.mu.Unlock()
-	for _, cancel := range reads {
-		cancel()
+	for _, r := range reads {
+		r.cancel()
 	}
 }
 
@@ -60,7 +60,7 @@ type memberStream struct {
 	placed     []placed // requests that may wait in the member's lane, in ascending order of both numbers
 
 	mu    sync.Mutex
-	reads map[uint64]func() // what cancels each read without an answer yet, by request ID; nil once the stream has ended
+	reads map[uint64]*pendingRead // the reads without an answer yet, by request ID; nil once the stream has ended
 }
 
 func (m *memberStream) handle(q *stream.Request) {
@@ -104,8 +104,8 @@ func (m *memberStream) handle(q *stream.Request) {
 		if wire.Unmarshal(q.Body, &id) != nil {
 			return
 		}
-		if cancel, ok := m.remove(id); ok {
-			cancel()
+		if r := m.remove(id); r != nil {
+			r.cancel()
 			return
 		}
 		m.takeBack(id)
@@ -120,9 +120,8 @@ func (m *memberStream) handle(q *stream.Request) {
 		}
 	case wire.Describe:
 		var meta member.Metadata
-		if wire.Unmarshal(q.Body, &meta) != nil {
-			q.Answer(wire.CodeBad, nil)
-			return
+		if wire.Unmarshal(q.Body, &meta) != nil || meta.Check() != nil {
+			return // no member has this description
 		}
 		m.term.describe(m.subscriber, meta)
 	case wire.Depart:
@@ -311,13 +310,25 @@ func (m *memberStream) scan(q *stream.Request) {
 	})
 }
 
-// remove drops a pending read.
-func (m *memberStream) remove(id uint64) (cancel func(), ok bool) {
+// pendingRead is a read without an answer yet.
+type pendingRead struct{ cancel func() }
+
+// remove drops a pending read; nil: there is none of that ID.
+func (m *memberStream) remove(id uint64) *pendingRead {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	cancel, ok = m.reads[id]
+	r := m.reads[id]
 	delete(m.reads, id)
-	return cancel, ok
+	return r
+}
+
+// removeAnswered drops r, unless it was cancelled: its ID may be another read's by then.
+func (m *memberStream) removeAnswered(id uint64, r *pendingRead) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.reads[id] == r {
+		delete(m.reads, id)
+	}
 }
 
 // startRead registers q as a pending read and calls start. The answer may come much
@@ -340,10 +351,11 @@ func (m *memberStream) startRead(q *stream.Request, start func(answer func([]byt
 		q.Answer(wire.CodeBusy, nil)
 		return
 	}
-	m.reads[q.ID] = func() {}
+	r := &pendingRead{cancel: func() {}}
+	m.reads[q.ID] = r
 	m.mu.Unlock()
 	cancel := start(func(body []byte, c wire.Code) {
-		m.remove(q.ID)
+		m.removeAnswered(q.ID, r)
 		if c == wire.CodeOK && m.stream.Full(len(body)) {
 			// Many large answers in a row, for example about a much watched
 			// key, must not cost the member the stream.
@@ -352,9 +364,7 @@ func (m *memberStream) startRead(q *stream.Request, start func(answer func([]byt
 		q.Answer(c, body)
 	})
 	m.mu.Lock()
-	if _, waiting := m.reads[q.ID]; waiting {
-		m.reads[q.ID] = cancel
-	}
+	r.cancel = cancel
 	ended := m.reads == nil
 	m.mu.Unlock()
 	if ended {

@@ -2,6 +2,8 @@ package term_test
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"reflect"
 	"runtime"
@@ -296,6 +298,51 @@ func TestReadsAreCancelledWithTheirStream(t *testing.T) {
 		<-p.served
 		if n := s.Term().Watched(); n > 0 {
 			t.Errorf("%d are watched for nobody", n)
+		}
+	})
+}
+
+// A read that comes under the ID of a cancelled question, before the question's answer, is
+// cancelled with its stream: it waited for as long as this node led, whoever came back.
+func TestACancelledIDIsUsedAgain(t *testing.T) {
+	onStage(t, func(s *stage) {
+		p := s.connect()
+		q := replica.Query{Key: "k"}
+		a, _ := p.read(q)
+		q.Version = a.Version
+		near, far := net.Pipe()
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			term.ServeMember(far, "n3", 9, s.guide(func() *term.Term { return s.Term() }))
+		}()
+		go io.Copy(io.Discard, near)
+		send := func(f wire.Frame) {
+			b, err := wire.AppendFrame(nil, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := near.Write(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send(wire.Frame{Type: wire.Attach, ID: 1, Body: wire.Marshal(&wire.AttachRequest{Term: 1})})
+		synctest.Wait()
+		s.HoldRounds()
+		send(wire.Frame{Type: wire.Summarize, ID: 5})
+		send(wire.Frame{Type: wire.Cancel, Body: wire.Marshal(uint64(5))})
+		send(wire.Frame{Type: wire.Read, ID: 5, Body: wire.Marshal(&q)})
+		synctest.Wait()
+		s.ReleaseRounds()
+		synctest.Wait()
+		if n := s.Term().Watched(); n != 1 {
+			t.Fatalf("%d reads wait: the test shows nothing", n)
+		}
+		near.Close()
+		<-served
+		synctest.Wait()
+		if n := s.Term().Watched(); n > 0 {
+			t.Errorf("%d reads wait for nobody", n)
 		}
 	})
 }

@@ -83,6 +83,10 @@ func (t Type) Asks() bool {
 	return false
 }
 
+// Tells reports whether a frame of type t is a notice to the leader, which has no ID and no
+// answer.
+func (t Type) Tells() bool { return t == Cancel || t == Detach || t == Describe }
+
 // Waits reports whether a request of type t may stay without an answer for as long as its
 // sender likes: for a change, or for news of a leader. All others end by themselves, most of
 // them with a round or with an entry of the log. A Depart waits too, one for each voter.
