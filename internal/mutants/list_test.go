@@ -21,9 +21,10 @@ const (
 	cheap        promise = "holding is cheap"
 	safe         promise = "closed"
 	hardToKill   promise = "hard to kill"
+	noCircle     promise = "no circle of waits"
 )
 
-var promises = []promise{oneHolder, risingTokens, lossFirst, stoppedFinds, noSilence, fair, exactlyOnce, cheap, safe, hardToKill}
+var promises = []promise{oneHolder, risingTokens, lossFirst, stoppedFinds, noSilence, fair, exactlyOnce, cheap, safe, hardToKill, noCircle}
 
 // allMutants are the mutants of all lists.
 func allMutants() []mutant {

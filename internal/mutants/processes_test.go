@@ -101,7 +101,7 @@ var processMutants = []mutant{
 	},
 	{
 		name: "a later process by a claim", promise: safe, breaks: "a process that proves neither a name nor the voter role shows no later process of a name",
-		file: "cluster/proof.go", old: "c.Proved.Name == \"\" && !c.Proved.Voter; !claimed {", new: "c.Proved.Name == \"\" && !c.Proved.Voter; err != nil || c != nil || !claimed {",
+		file: "cluster/proof.go", old: "err == nil && c.Claimed(); !claimed {", new: "err == nil && c.Claimed(); err != nil || c != nil || !claimed {",
 		pkg: "cluster", run: "ALaterProcess",
 	},
 	{

@@ -4,6 +4,26 @@ package mutants
 
 // roomMutants let one member, or a stranger, take the room of the others.
 var roomMutants = []mutant{
+	{
+		name: "a question takes the read under its ID with it", promise: safe, breaks: "a read is cancelled with its stream, whatever was asked under its ID before",
+		file: "internal/term/serve.go", old: "	if m.reads[id] == r {", new: "	if m.reads[id] == r || m.reads != nil {",
+		pkg: "internal/term", run: "CancelledID",
+	},
+	{
+		name: "a claimed name moves a process", promise: safe, breaks: "a process that answers where it was is nowhere else",
+		file: "internal/gossip/inquiry.go", old: "answers && !proved && asked.before != \"\" {", new: "answers && !proved && asked.before == \"nowhere\" {",
+		pkg: "internal/gossip", run: "ClaimedName",
+	},
+	{
+		name: "gossip takes a voter away", promise: hardToKill, breaks: "the address at which a voter has answered is dialled first",
+		file: "cluster/locate.go", old: "s.Alive && s.Name == home.Name && s.Boot == home.Boot })", new: "s.Alive && s.Process == home })",
+		pkg: "cluster", run: "GossipTakes",
+	},
+	{
+		name: "a notice under way for ever", promise: safe, breaks: "whatever is counted is answered",
+		file: "internal/stream/stream.go", old: "	if f.Type.Tells() {", new: "	if f.Type.Tells() && f.ID == 0 {",
+		pkg: "internal/stream", run: "NoticeWithAnID",
+	},
 	// Frames.
 	{
 		name: "known processes stay newcomers", promise: safe, breaks: "a connection gives its place for newcomers back once its process is known",

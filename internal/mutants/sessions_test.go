@@ -185,7 +185,7 @@ var sessionMutants = []mutant{
 		pkg: "internal/machine", run: "Commands|Restored",
 	},
 	{
-		name: "dead waiters in deadlocks", promise: noSilence, breaks: "a wait of a session that ends by itself closes no cycle",
+		name: "dead waiters in deadlocks", promise: noCircle, breaks: "a wait of a session that ends by itself closes no cycle",
 		file: "internal/machine/deadlock_needs.go", old: "	if owner.dead() {\n		return 0 // a slice", new: "	if owner == nil {\n		return 0 // a slice",
 		pkg: "internal/machine", run: "Deadlock|Commands",
 	},

@@ -35,7 +35,12 @@ var tableMutants = []mutant{
 		pkg: "internal/machine", run: "Script|Permits",
 	},
 	{
-		name: "one holder of permits is enough", promise: noSilence, breaks: "a request that would wait for ever for permits of its own caller is refused",
+		name: "waits that close a circle", promise: noCircle, breaks: "a request that would wait for ever is refused",
+		file: "internal/machine/acquire.go", old: "keys, p.index); out.Code != 0 {", new: "keys, p.index); out.Code == TooManyWaiters {",
+		pkg: "internal/machine", run: "Script|Deadlock",
+	},
+	{
+		name: "one holder of permits is enough", promise: noCircle, breaks: "a request that would wait for ever for permits of its own caller is refused",
 		file: "internal/machine/deadlock_needs.go", old: "	return int(r.permits) + int(w.N) - int(r.capacity)", new: "	return 1",
 		pkg: "internal/machine", run: "Script|Deadlocks",
 	},

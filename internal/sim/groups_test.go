@@ -54,6 +54,8 @@ func (c *caller) term(ctx context.Context, run history.Run, l *locks.Lock, d tim
 	run.ID = c.w.rec.NewID("run")
 	run.Process, run.Client, run.Token, run.From = c.p.name, c.name, uint64(l.Token()), c.w.rec.Now()
 	c.w.rec.Run(run)
+	c.w.works(run.Key, 1)
+	defer c.w.works(run.Key, -1)
 	g := c.w.grasp(c.p, run.ID, l, history.Hold{Client: c.name, Keys: []string{l.Key()}}, run.From)
 	c.w.write(c.p, l.Key(), l.Token())
 	end := time.NewTimer(d)

@@ -46,10 +46,12 @@ type town struct {
 	leads  lead     // the newest
 	seen   []string // the clusters that processes have entered, the newest last
 	rivals map[uint64]*process
-	epoch  int
-	grants int
-	waits  map[*pending]int64  // calls that have not returned, by their Call
-	broken []history.Violation // found during the run
+
+	working map[string]int // the works of Elect and Spread that run, by key
+	epoch   int
+	grants  int
+	waits   map[*pending]int64  // calls that have not returned, by their Call
+	broken  []history.Violation // found during the run
 }
 
 // A lead is a leader's term.
@@ -112,7 +114,7 @@ func (n network) Host() host.Host { return n.at }
 
 // newTown lays out the sites. The bubble's clock, made unique, is the history's.
 func newTown(t testing.TB, s shape) *town {
-	w := &town{t: t, shape: s, began: time.Now(), net: simnet.New(s.seed), grips: newGrips(), guard: make(map[string]*guard), rivals: make(map[uint64]*process), waits: make(map[*pending]int64)}
+	w := &town{t: t, shape: s, began: time.Now(), net: simnet.New(s.seed), grips: newGrips(), guard: make(map[string]*guard), rivals: make(map[uint64]*process), working: make(map[string]int), waits: make(map[*pending]int64)}
 	var mu sync.Mutex
 	var last int64
 	start := time.Now().Add(-time.Second)

@@ -60,6 +60,9 @@ type network struct {
 
 func (n network) Host() host.Host { return n.at }
 
+// cutShort begins a line of the log of a member whose record is not whole.
+const cutShort = "record cut short:"
+
 // runMember is a member's program. SIGTERM ends the member gracefully, and so does the
 // end of the input.
 func runMember(s settings) error {
@@ -114,7 +117,11 @@ func runMember(s settings) error {
 	quiet()
 	cancel()
 	p.at.Disk.Heal()
-	return errors.Join(failure, p.end())
+	failure = errors.Join(failure, p.end())
+	if err := p.rec.Err(); err != nil {
+		fmt.Fprintln(os.Stderr, cutShort, err)
+	}
+	return failure
 }
 
 // end closes everything. No command can block it: a closed client fails all calls.

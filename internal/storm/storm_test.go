@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,6 +109,11 @@ func play(t *testing.T, k kind, seed uint64, steps []step, replay string) result
 		r.Found = append(r.Found, v.String())
 	}
 	r.Found = append(r.Found, broken...)
+	crashed, err := crashes(base)
+	if err != nil {
+		t.Error(err)
+	}
+	r.Found = append(r.Found, crashed...)
 	r.conclude(w)
 	tell(t, &r)
 	if err := r.publish(); err != nil {
@@ -126,6 +132,25 @@ func play(t *testing.T, k kind, seed uint64, steps []step, replay string) result
 		t.Error(err)
 	}
 	return r
+}
+
+// crashes finds in the logs the processes that the Go runtime has ended, and those whose record is
+// not whole. A process may end by itself for want of memory, since some faults take it.
+func crashes(base string) (found []string, err error) {
+	names, err := filepath.Glob(filepath.Join(base, "*.log"))
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			crash := slices.ContainsFunc([]string{"panic: ", "fatal error: ", "WARNING: DATA RACE", cutShort}, func(begins string) bool { return strings.HasPrefix(line, begins) })
+			if crash && !strings.Contains(line, "out of memory") && !strings.Contains(line, "cannot allocate memory") {
+				found = append(found, fmt.Sprintf("crash: %s: %s", filepath.Base(name), strings.TrimSpace(line)))
+			}
+		}
+	}
+	return found, err
 }
 
 // conclude adds the verdict of the resources. A lost update of the fenced copy is a

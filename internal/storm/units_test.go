@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -257,3 +258,21 @@ func (h held) Token() fence.Token            { return fence.Token(h.token) }
 func (h held) Err() error                    { return nil }
 func (h held) Context() context.Context      { return context.Background() }
 func (h held) Release(context.Context) error { return nil }
+
+// A process that the runtime has ended is a violation, unless memory was taken from it.
+func TestCrashesAreFound(t *testing.T) {
+	base := t.TempDir()
+	for name, text := range map[string]string{
+		"m0.log": "level=INFO msg=started\npanic: runtime error: index out of range\n\ngoroutine 1 [running]:\n",
+		"m1.log": "fatal error: runtime: out of memory\nfatal error: runtime: cannot allocate memory\n",
+		"m2.log": "level=WARN msg=\"panic: no\"\nfatal error: all goroutines are asleep - deadlock!\n",
+	} {
+		if err := os.WriteFile(filepath.Join(base, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := crashes(base)
+	if err != nil || len(found) != 2 || !strings.Contains(found[0], "m0.log: panic") || !strings.Contains(found[1], "m2.log: fatal") {
+		t.Errorf("%v, %v", found, err)
+	}
+}
