@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/wardmote/wardmote/cluster"
@@ -124,7 +125,7 @@ func workError(l *Lock, err error) error {
 	if cause == ErrReleased { // runWork's release: the context ended after the work
 		return err
 	}
-	if errors.Is(err, cause) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if tellsOnly(err, cause) {
 		return nil
 	}
 	if lost, ok := errors.AsType[*LostError](cause); ok && lost.Reason.endsCalls(err) {
@@ -138,14 +139,30 @@ func workError(l *Lock, err error) error {
 	return err
 }
 
-// endsCalls reports whether err, of a call, matches the sentinel error for r.
+// endsCalls reports whether err, of a call, tells of nothing but the sentinel error for r.
 func (r Reason) endsCalls(err error) bool {
 	for _, sentinel := range []error{cluster.ErrStopped, ErrClosed, ErrSessionEnded} {
 		if r.is(sentinel) {
-			return errors.Is(err, sentinel)
+			return tellsOnly(err, sentinel)
 		}
 	}
 	return false
+}
+
+// tellsOnly reports whether err, and each of the errors joined in it, matches target or is the
+// end of a context.
+func tellsOnly(err, target error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !tellsOnly(e, target) })
+	}
+	itself, ok := err.(interface{ Is(error) bool })
+	for _, end := range []error{target, context.Canceled, context.DeadlineExceeded} {
+		if end != nil && (err == end || ok && itself.Is(end)) {
+			return true
+		}
+	}
+	inner := errors.Unwrap(err)
+	return inner != nil && tellsOnly(inner, target)
 }
 
 // joinLoss joins the error of work with the loss of the lock, unless err

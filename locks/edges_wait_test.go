@@ -198,8 +198,13 @@ func TestTheEndOfTheClientIsNoFailureOfWork(t *testing.T) {
 				if lost == nil || err == nil || workError(early, err) != nil {
 					t.Errorf("lost before work: %v, %v", lost, err)
 				}
-				if workError(early, errWork) != errWork {
-					t.Error("an error of work is taken for the end of the client")
+				for _, failed := range []error{errWork, errors.Join(errWork, err), fmt.Errorf("work: %w", errors.Join(err, errWork))} {
+					if workError(early, failed) == nil {
+						t.Errorf("%v is taken for the end of the client", failed)
+					}
+				}
+				if both := errors.Join(err, fmt.Errorf("while working: %w", lost)); workError(early, both) != nil {
+					t.Errorf("%v is no end of the client", both)
 				}
 				shutdown(t, a)
 				elected.Wait()

@@ -12,9 +12,9 @@ func (s *State) admitWaiters() {
 	work, next := workPerKey*s.admits, 0
 	var begun []visit // and not finished: behind the others, which have waited as long
 	for ; next < len(p.revisit) && work > 0; next++ {
-		var done bool
-		if p.revisit[next], done, work = s.visit(p.revisit[next], work); !done {
-			begun = append(begun, p.revisit[next])
+		rest, done, left := s.visit(p.revisit[next], work)
+		if work = left; !done {
+			begun = append(begun, rest)
 		}
 	}
 	p.admitting = false
@@ -81,9 +81,9 @@ func (s *State) admitFrom(key string, work int) (done bool, left int) {
 		return true, work - 1
 	}
 	looks := 1 + len(r.queue)/listPerWork
+	grants, events := s.keys.grants, len(s.step.events)
 	s.refuseChanged(key)
 	p := queuePass{s: s, key: key, r: s.keys.get(key)}
-	grants, events := s.keys.grants, len(s.step.events)
 	spent := func() int {
 		return max(looks, workPerKey*(s.keys.grants-grants), workPerKey*(len(s.step.events)-events))
 	}

@@ -151,3 +151,40 @@ func TestPutOffQueuesAreFew(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 }
+
+// Refusals count as grants do: a set whose grant refuses thousands of conditions at each of its
+// keys ends the step.
+func TestRefusalsEndAStep(t *testing.T) {
+	a, b, c := session16("a"), session16("b"), session16("c")
+	s := sessionsIn(t, a, b, c)
+	held, _ := apply(t, s, Acquire{Session: a, Seq: 1, Key: "h"}, Granted)
+	const keys, each = 8, MaxAdmitted
+	set := []string{"h"}
+	for i := range keys {
+		set = append(set, fmt.Sprint("k", i))
+	}
+	apply(t, s, Acquire{Session: b, Seq: 1, Keys: set}, Queued)
+	seq := uint64(0)
+	for _, key := range set[1:] {
+		for range each {
+			seq++
+			apply(t, s, Acquire{Session: c, Seq: seq, Key: key, Spec: Spec{Conditional: true, IfToken: held.Token}}, Queued)
+		}
+	}
+	_, events := s.Apply(Release{Session: a, Token: held.Token})
+	for steps := 1; ; steps++ {
+		if n := count(events, EventRefused); n > 2*each {
+			t.Fatalf("step %d refuses %d waiters", steps, n)
+		}
+		if !s.HasPutOff() {
+			break
+		}
+		_, events = s.Apply(AdmitSlice{})
+	}
+	if n := s.Counts(); n.Waiters != 0 || n.Grants != keys+1 {
+		t.Errorf("%+v", n)
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -151,7 +151,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "a new leader grants no slices", promise: fair, breaks: "a leader finds what was put off in its table",
-		file: "internal/term/ending.go", old: "	e.late = late\n", new: "	e.late = late && e.ended\n",
+		file: "internal/term/ending.go", old: "e.late || late\n", new: "e.late || late && e.ended\n",
 		pkg: "internal/term", run: "Freed",
 	},
 	{

@@ -70,7 +70,9 @@ func (c *caller) visit(limit time.Duration) {
 			until := time.Now().Add(limit)
 			var g *grip
 			for g == nil && c.ctx.Err() == nil && time.Now().Before(until) { // an operator may end the session
-				g = c.take(calmAsks[name](key), time.Until(until))
+				if g = c.take(calmAsks[name](key), time.Until(until)); g == nil {
+					c.nap(100 * time.Millisecond)
+				}
 			}
 			if g == nil && c.ctx.Err() == nil {
 				c.w.breaks("liveness", "%s is not granted %q within %v after the last fault", c.id, key, limit)

@@ -145,7 +145,7 @@ func crashes(base string) (found []string, err error) {
 		}
 		for line := range strings.Lines(string(text)) {
 			crash := slices.ContainsFunc([]string{"panic: ", "fatal error: ", "WARNING: DATA RACE", cutShort}, func(begins string) bool { return strings.HasPrefix(line, begins) })
-			if crash && !strings.Contains(line, "out of memory") && !strings.Contains(line, "cannot allocate memory") {
+			if crash && !strings.Contains(line, "out of memory") && !strings.Contains(line, "cannot allocate memory") && !strings.Contains(line, "newosproc") {
 				found = append(found, fmt.Sprintf("crash: %s: %s", filepath.Base(name), strings.TrimSpace(line)))
 			}
 		}

@@ -48,7 +48,7 @@ func (e *endings) begin() {
 	late := false
 	e.t.table.View(func(m *machine.State) { list, late = m.Unfinished(), m.HasPutOff() })
 	e.mu.Lock()
-	e.late = late
+	e.late = e.late || late
 	for _, id := range list {
 		e.addLocked(id)
 	}
