@@ -21,7 +21,7 @@ func (s *State) release(owner *session, c Release) Outcome {
 	return Outcome{Code: OK}
 }
 
-// freeFirst releases the grants of c.Freed, and grants their keys to the waiters. A second
+// freeFirst releases the grants of c.Freed, and grants their keys to the waiters as a Release does. A second
 // copy of c finds the grants gone. The outcome is a refusal of a malformed c, which frees
 // nothing, and otherwise zero.
 func (s *State) freeFirst(owner *session, c *Acquire) Outcome {

@@ -29,7 +29,7 @@ package machine
 //     several keys is in the same state at all of them.
 //   - I9: nobody holds before the founding wait is over.
 //   - I10: memory is bounded: MaxHeld keys, MaxHeldBytes of them, MaxUnseen outcomes and
-//     MaxGaps gaps among the spent seqs of a session, the idle keys, the values, and sizes
+//     MaxGaps gaps among the spent seqs of a session, MaxPutOff visits that are put off, the idle keys, the values, and sizes
 //     as in the limits.
 //   - I12: no session is open, and not ending, for a process that Forget named last of its node,
 //     unless that Forget has left sessions for the next one.

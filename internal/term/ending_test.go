@@ -119,6 +119,20 @@ func TestALargeSessionEndsInSlices(t *testing.T) {
 	})
 }
 
+// treeOver has session 2 hold a tree, with so many waiters of session 3 below, and returns the
+// release of the tree.
+func (s *stage) treeOver(waiters int) machine.Release {
+	s.t.Helper()
+	s.SetCheck(false)
+	s.open(2)
+	s.open(3)
+	tree := s.Must(machine.Acquire{Session: sid(2), Seq: 1, Key: "t", Spec: machine.Spec{Tree: true}})
+	for i := range waiters {
+		s.Must(machine.Acquire{Session: sid(3), Seq: uint64(i + 1), Key: fmt.Sprintf("t/%04d", i)})
+	}
+	return machine.Release{Session: sid(2), Token: tree.Token}
+}
+
 // A freed tree lets thousands of waiters be granted: a step grants a part, further entries the
 // rest, and beats go on in between. The leader changes after the first slice.
 func TestAFreedTreeIsGrantedInSlices(t *testing.T) {
@@ -130,15 +144,9 @@ func TestAFreedTreeIsGrantedInSlices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, func(s *stage) {
 				const waiters = 3 * machine.MaxAdmitted
-				s.SetCheck(false)
-				s.open(1)
-				s.open(2)
-				tree := s.Must(machine.Acquire{Session: sid(1), Seq: 1, Key: "t", Spec: machine.Spec{Tree: true}})
-				for i := range waiters {
-					s.Must(machine.Acquire{Session: sid(2), Seq: uint64(i + 1), Key: fmt.Sprintf("t/%04d", i)})
-				}
+				free := s.treeOver(waiters)
 				s.HoldEntries()
-				release := s.propose(machine.Release{Session: sid(1), Token: tree.Token})
+				release := s.propose(free)
 				s.Decide(termtest.Committed)
 				if c := verdict(release); c != wire.CodeOK {
 					t.Fatalf("released with code %v", c)
@@ -168,15 +176,10 @@ func TestAFreedTreeIsGrantedInSlices(t *testing.T) {
 func TestSlicesTakeTurns(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.full(6)
-		s.open(2)
-		s.open(3)
-		tree := s.Must(machine.Acquire{Session: sid(2), Seq: 1, Key: "t", Spec: machine.Spec{Tree: true}})
-		for i := range 5 * machine.MaxAdmitted {
-			s.Must(machine.Acquire{Session: sid(3), Seq: uint64(i + 1), Key: fmt.Sprintf("t/%04d", i)})
-		}
+		free := s.treeOver(5 * machine.MaxAdmitted)
 		s.Proposals()
 		s.HoldEntries()
-		closed, release := s.close(), s.propose(machine.Release{Session: sid(2), Token: tree.Token})
+		closed, release := s.close(), s.propose(free)
 		synctest.Wait()
 		s.ReleaseEntries()
 		if c, r := said(closed), verdict(release); c != machine.OK || r != wire.CodeOK {
