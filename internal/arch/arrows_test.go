@@ -232,6 +232,7 @@ var arrows = []arrow{
 	{"internal/port", "internal/refused", refusals},
 	{"internal/budget", "internal/timing", durations},
 	{"internal/port", "internal/budget", "each connection has a share of the bytes that the node holds for its peers"},
+	{"internal/consensus", "internal/budget", "large frames of raft are charged to their connection's share"},
 	{"internal/stream", "internal/budget", "a stream's large frames and requests are charged to its connection's share"},
 	{"internal/port", "internal/auth", "a handshake proves who is at the other end"},
 	{"internal/auth", "internal/wakeup", wakeups},

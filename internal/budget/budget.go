@@ -1,5 +1,6 @@
 // Package budget bounds the bytes that a node holds for its peers: large frames
-// during their arrival, requests under way, and frames that a peer has not read.
+// during their arrival, raft's until they are answered, requests under way, what a peer has
+// the node remember, and frames that a peer has not read.
 //
 // A connection has a [Share] of the node's [Budget]. A frame waits for its part of
 // the budget, and its peer with it, since nobody reads the connection meanwhile; the part
@@ -11,6 +12,7 @@
 package budget
 
 import (
+	"net"
 	"net/netip"
 	"sync"
 )
@@ -34,6 +36,18 @@ const (
 
 	// FramesPerMember bounds them for one name at one address.
 	FramesPerMember = 4 << 20
+
+	// Entries bounds raft's frames above 16 KiB, from their arrival to raft's answer: of the
+	// voters, and half of that of all other processes. One leader sends entries, and one
+	// message at a time, so an honest frame hardly ever waits; and however many processes
+	// claim to lead, a frame of a voter waits for frames of voters alone.
+	Entries = 16 << 20
+
+	// EntriesOfAddress is half of Entries, so that no host takes those of the voters.
+	EntriesOfAddress = 8 << 20
+
+	// EntriesOfMember bounds them for one name at one address: the largest frame.
+	EntriesOfMember = 4 << 20
 
 	// Requests bounds the requests under way of all connections, beyond RequestsLeast of
 	// each connection. Some classes of requests have a part of the bounds: see Class.
@@ -79,6 +93,10 @@ const (
 	// lives by its beats.
 	Beats
 
+	// Kept is what a peer has this node remember for as long as the connection lasts, and is
+	// counted as requests are. It has half of the bounds for itself, too.
+	Kept
+
 	// Classes is the number of classes.
 	Classes = iota
 )
@@ -87,13 +105,15 @@ const (
 type Budget struct {
 	tell func(from, detail string)
 
-	mu           sync.Mutex
-	small, large pool
+	mu             sync.Mutex
+	small, large   pool
+	voters, others pool // of raft's frames
 
 	requestsMu sync.Mutex // not mu, which is held for a look at all that wait
 	requests   sums       // passing and lasting
 	lasting    sums
 	beats      sums
+	kept       sums
 
 	queuedMu sync.Mutex
 	queued   sums
@@ -138,20 +158,22 @@ type payer struct {
 // budget, with the peer; tell must not block.
 func New(tell func(from, detail string)) *Budget {
 	return &Budget{
-		tell: tell, requests: newSums(), lasting: newSums(), beats: newSums(),
+		tell: tell, requests: newSums(), lasting: newSums(), beats: newSums(), kept: newSums(),
 		queued: newSums(), queues: make(map[*Queue]int),
-		small: newPool(SmallFrames, SmallFramesOfAddress, SmallFramesOfMember),
-		large: newPool(Frames, FramesPerAddress, FramesPerMember),
+		small:  newPool(SmallFrames, SmallFramesOfAddress, SmallFramesOfMember),
+		large:  newPool(Frames, FramesPerAddress, FramesPerMember),
+		voters: newPool(Entries, EntriesOfAddress, EntriesOfMember),
+		others: newPool(Entries/2, EntriesOfAddress, EntriesOfMember),
 	}
 }
 
 // Held returns the bytes that are taken now.
 func (b *Budget) Held() int {
 	b.mu.Lock()
-	frames := b.small.taken.all + b.large.taken.all
+	frames := b.small.taken.all + b.large.taken.all + b.voters.taken.all + b.others.taken.all
 	b.mu.Unlock()
 	b.requestsMu.Lock()
-	requests := b.requests.all + b.beats.all
+	requests := b.requests.all + b.beats.all + b.kept.all
 	b.requestsMu.Unlock()
 	b.queuedMu.Lock()
 	defer b.queuedMu.Unlock()
@@ -188,11 +210,22 @@ func (s *Share) Count(c Class, before, now int) bool {
 	case Beats:
 		count(&b.beats, 2)
 		return fits
+	case Kept:
+		count(&b.kept, 2)
+		return fits
 	case Lasting:
 		count(&b.lasting, 2)
 	}
 	count(&b.requests, 1)
 	return fits
+}
+
+// Of returns the share of a connection; nil, if the connection has none.
+func Of(conn net.Conn) *Share {
+	if c, ok := conn.(interface{ Budget() *Share }); ok {
+		return c.Budget()
+	}
+	return nil
 }
 
 // Refused tells that requests of this connection are refused.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -420,6 +421,53 @@ func TestRequestsAreBounded(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Voters' frames of raft wait for those of voters alone, of one name for its own, and those of
+// all other processes have half as much together. Frames of streams are in neither.
+func TestEntriesAreBounded(t *testing.T) { synctest.Test(t, testEntriesAreBounded) }
+
+func testEntriesAreBounded(t *testing.T) {
+	b := New(nil)
+	stop := make(chan struct{})
+	take := func(name string, ip netip.Addr, voter bool) int {
+		var got atomic.Int64
+		for range Entries/largest + 1 {
+			go func() {
+				if _, ok := b.Share(name, ip).TakeEntries(largest, voter, stop, func() {}); ok {
+					got.Add(largest)
+				}
+			}()
+		}
+		synctest.Wait()
+		return int(got.Load())
+	}
+	others := 0
+	for i := range 8 {
+		others += take(fmt.Sprint("x", i), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), false)
+	}
+	if others != Entries/2 {
+		t.Errorf("processes that are no voters have %d bytes", others)
+	}
+	if n := take("a", one, true); n != EntriesOfMember {
+		t.Errorf("a voter has %d bytes", n)
+	}
+	for i := range 8 {
+		take(fmt.Sprint("b", i), one, true)
+	}
+	if n := take("c", two, true); n != EntriesOfMember {
+		t.Errorf("a voter at another address has %d bytes", n)
+	}
+	for i := range 8 {
+		take(fmt.Sprint("d", i), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), true)
+	}
+	if n := b.Held() - others; n != Entries {
+		t.Errorf("voters have %d bytes", n)
+	}
+	if _, ok := b.Share("a", one).Take(largest, stop, func() {}); !ok {
+		t.Error("a frame of a stream finds no room beside those of raft")
+	}
+	close(stop)
 }
 
 // A nil share has no bounds.

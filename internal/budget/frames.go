@@ -14,7 +14,7 @@ import (
 // largest size does not end within timing.FrameWithin at a lower one.
 const leastRate = 128 << 10
 
-// pool is the budget of the frames of one class of sizes. Budget.mu guards every field.
+// pool is the budget of the frames of one class. Budget.mu guards every field.
 //
 // A peer can claim a large frame, send the first bytes, and let the rest drip: a whole
 // budget of such frames would keep every other frame waiting, and the beats behind the
@@ -74,14 +74,30 @@ type Hold struct {
 // not block nor call the budget, and must end the frame's arrival, so that the caller gives
 // the bytes back. After Complete, Yield is not called.
 func (s *Share) Take(n int, stop <-chan struct{}, yield func()) (*Hold, bool) {
-	if s == nil {
+	switch {
+	case s == nil:
 		return nil, true
+	case n <= SmallFrame:
+		return s.take(&s.budget.small, n, stop, yield)
 	}
+	return s.take(&s.budget.large, n, stop, yield)
+}
+
+// TakeEntries is Take for a frame of raft's, of at most EntriesOfMember. Voter says that the
+// name is that of a voter of the present configurations.
+func (s *Share) TakeEntries(n int, voter bool, stop <-chan struct{}, yield func()) (*Hold, bool) {
+	switch {
+	case s == nil:
+		return nil, true
+	case voter:
+		return s.take(&s.budget.voters, n, stop, yield)
+	}
+	return s.take(&s.budget.others, n, stop, yield)
+}
+
+func (s *Share) take(p *pool, n int, stop <-chan struct{}, yield func()) (*Hold, bool) {
 	b := s.budget
-	h := &Hold{share: s, pool: &b.large, n: n, yield: yield, granted: make(chan struct{})}
-	if n <= SmallFrame {
-		h.pool = &b.small
-	}
+	h := &Hold{share: s, pool: p, n: n, yield: yield, granted: make(chan struct{})}
 	b.mu.Lock()
 	e := h.pool.waiting.PushBack(h)
 	h.pool.grant()

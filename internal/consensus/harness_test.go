@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/budget"
 	"github.com/wardmote/wardmote/internal/identity"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
@@ -108,13 +110,14 @@ type bench struct {
 	cut map[[2]string]bool // from, to: no dial succeeds, open pipes are closed
 	wg  sync.WaitGroup
 
-	dead    map[string]bool // killed: no dial leaves the member
-	boots   uint64          // the last boot given to a chair
-	looks   int             // looks at a process
-	asked   map[string]int  // by the voter asked: questions about a leader's end
-	askers  map[string]bool // members that asked about a leader's end
-	deaf    map[string]bool // voters that answer no to every AskStand
-	refused map[string]bool // by member: dials are refused, streams carried
+	dead    map[string]bool           // killed: no dial leaves the member
+	boots   uint64                    // the last boot given to a chair
+	looks   int                       // looks at a process
+	asked   map[string]int            // by the voter asked: questions about a leader's end
+	askers  map[string]bool           // members that asked about a leader's end
+	deaf    map[string]bool           // voters that answer no to every AskStand
+	refused map[string]bool           // by member: dials are refused, streams carried
+	budgets map[string]*budget.Budget // by member: charged with what arrives; none: without bounds
 
 	pipes   map[net.Conn][2]string // dialling end: from, to
 	dialled []*pipe                // all pipes of raft so far
@@ -178,6 +181,9 @@ func (b *bench) dial(from string) func(context.Context, string) (net.Conn, error
 		}
 		near, far := net.Pipe()
 		b.pipes[near] = [2]string{from, to}
+		if of := b.budgets[to]; of != nil {
+			far = charged{far, of.Share(from, address)}
+		}
 		dialler := member.Process{Name: from}
 		if f := b.all[from]; f != nil {
 			dialler.Boot = f.boot
@@ -261,6 +267,17 @@ type pipe struct {
 	writes atomic.Int64
 	last   atomic.Int64 // when the last write was, in nanoseconds
 }
+
+// address is that of all members.
+var address = netip.MustParseAddr("10.0.0.1")
+
+// charged is a connection with a share, as one of package port.
+type charged struct {
+	net.Conn
+	share *budget.Share
+}
+
+func (c charged) Budget() *budget.Share { return c.share }
 
 // Renew is as of a connection of package port.
 func (p *pipe) Renew() <-chan struct{} { return p.old }

@@ -40,7 +40,7 @@ type dialled struct {
 	old, over bool // to be closed after the present exchange; ended is closed
 }
 
-// maxKept is the largest buffer kept between two messages.
+// maxKept is the largest buffer that a dialled stream keeps between two messages.
 const maxKept = 64 << 10
 
 func newPool(dial func(string, time.Duration) (net.Conn, error)) *pool {

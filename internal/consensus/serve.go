@@ -2,22 +2,33 @@ package consensus
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
+	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/wardmote/wardmote/internal/budget"
 	"github.com/wardmote/wardmote/internal/judge"
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
-// receiveBuffer is the read buffer of an accepted stream.
-const receiveBuffer = 64 << 10
+// receiveBuffer is the read buffer of an accepted stream. What is larger goes to its frame
+// directly; thousands of idle streams cost little.
+const receiveBuffer = 4 << 10
 
 var errNotTaken = errors.New("raft takes no request")
+
+// frames has buffers for frames of up to judge.Reused bytes: a stream keeps none between two
+// requests.
+var frames = sync.Pool{New: func() any { return new([]byte) }}
 
 // serve answers the requests of an accepted stream, one after the other, until the
 // stream ends. A request that does not decode ends the stream, since nobody knows
@@ -25,41 +36,99 @@ var errNotTaken = errors.New("raft takes no request")
 // the reason, and the stream goes on: a sender that was refused for a reason that
 // passes, as a leader that is not confirmed yet, tries again on the same stream.
 func (t *transport) serve(conn net.Conn, from judge.Sender) {
-	in := bufio.NewReaderSize(conn, receiveBuffer)
+	in := &incoming{t: t, conn: conn, from: from, buf: bufio.NewReaderSize(conn, receiveBuffer)}
 	answers := make(chan raft.RPCResponse, 1)
 	late := time.NewTimer(timing.RaftIO) // one timer for all requests of the stream
 	late.Stop()
-	var buf, out []byte
-	for {
-		// No deadline for the first byte: some streams carry elections only.
-		conn.SetReadDeadline(time.Time{})
-		if _, err := in.Peek(1); err != nil {
-			return
-		}
-		conn.SetReadDeadline(time.Now().Add(timing.RaftIO))
-		frame, err := judge.ReadRequest(in, buf)
-		if err != nil {
-			t.noteUnread(from, err)
-			return
-		}
-		if buf = frame; cap(buf) > maxKept {
-			buf = nil
-		}
-		request, err := judge.DecodeRequest(frame)
-		if err != nil {
-			t.refused.Note(refused.Raft, from.Name, err.Error())
-			return
-		}
-		answer, err, last := t.handle(conn, in, from, request, answers, late)
-		if errors.Is(err, raft.ErrTransportShutdown) {
-			return
-		}
-		out = judge.AppendAnswer(out[:0], answer, err)
-		conn.SetWriteDeadline(time.Now().Add(timing.RaftIO))
-		if _, err := conn.Write(out); err != nil || last {
-			return
-		}
+	for t.serveOne(in, answers, late) {
 	}
+}
+
+// serveOne answers the next request of a stream, and reports false if it was the last.
+func (t *transport) serveOne(in *incoming, answers chan raft.RPCResponse, late *time.Timer) (more bool) {
+	// No deadline for the first byte: some streams carry elections only.
+	in.conn.SetReadDeadline(time.Time{})
+	if _, err := in.buf.Peek(1); err != nil {
+		return false
+	}
+	in.conn.SetReadDeadline(time.Now().Add(timing.RaftIO))
+	buf := frames.Get().(*[]byte)
+	defer frames.Put(buf)
+	defer in.done()
+	frame, err := judge.ReadRequest(in, *buf, in.room)
+	if err != nil {
+		t.noteUnread(in.from, err)
+		return false
+	}
+	in.held.Complete()
+	if cap(frame) <= judge.Reused {
+		*buf = frame
+	}
+	request, err := judge.DecodeRequest(frame)
+	if err != nil {
+		t.refused.Note(refused.Raft, in.from.Name, err.Error())
+		return false
+	}
+	answer, err, last := t.handle(in, request, answers, late)
+	if errors.Is(err, raft.ErrTransportShutdown) {
+		return false
+	}
+	out := judge.AppendAnswer(in.out[:0], answer, err)
+	in.out = out
+	in.conn.SetWriteDeadline(time.Now().Add(timing.RaftIO))
+	_, err = in.conn.Write(out)
+	return err == nil && !last
+}
+
+// incoming reads the requests of an accepted stream. A frame above judge.Unasked has its part
+// of the node's budget from then on until it is answered; the peer waits for the part, for
+// as long as it waits for an answer.
+type incoming struct {
+	t    *transport
+	conn net.Conn
+	from judge.Sender
+	buf  *bufio.Reader
+	out  []byte       // the latest answer
+	held *budget.Hold // of the budget, for the present frame
+}
+
+// Read reads bytes of a frame, or of the snapshot behind it.
+func (in *incoming) Read(b []byte) (int, error) {
+	n, err := in.buf.Read(b)
+	in.held.Came(n)
+	return n, err
+}
+
+// room waits for the part of a frame of n bytes.
+func (in *incoming) room(n int) error {
+	ctx, cancel := context.WithTimeout(in.t.stream.open, timing.RaftIO)
+	defer cancel()
+	share := budget.Of(in.conn)
+	held, ok := share.TakeEntries(n, in.t.knows(in.from.Name), ctx.Done(), func() { in.conn.SetReadDeadline(time.Unix(1, 0)) })
+	if !ok {
+		share.Refused("too many bytes of raft's messages under way")
+		return os.ErrDeadlineExceeded
+	}
+	in.held = held
+	in.conn.SetReadDeadline(time.Now().Add(timing.RaftIO))
+	if held.Over() { // the deadline of the budget may have come before
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// done gives the part of the latest frame back.
+func (in *incoming) done() {
+	in.held.Give()
+	in.held = nil
+}
+
+// knows reports whether a voter here is of the member's name.
+func (t *transport) knows(name string) bool {
+	return slices.ContainsFunc(t.voters(), func(id string) bool {
+		voter, _, _ := member.ParseRaftID(id)
+		return voter == name
+	})
 }
 
 // noteUnread notes a frame that claims too much. A stream that ends in the middle of
@@ -74,7 +143,8 @@ func (t *transport) noteUnread(from judge.Sender, err error) {
 // handle brings a request to raft, if the judge lets the request pass, and waits for
 // raft's answer. last is true if nothing can follow on the stream. late is a stopped timer, and is
 // stopped after the call.
-func (t *transport) handle(conn net.Conn, in io.Reader, from judge.Sender, request any, answers chan raft.RPCResponse, late *time.Timer) (answer any, err error, last bool) {
+func (t *transport) handle(in *incoming, request any, answers chan raft.RPCResponse, late *time.Timer) (answer any, err error, last bool) {
+	from := in.from
 	rpc := raft.RPC{Command: request, RespChan: answers}
 	snapshot, last := request.(*raft.InstallSnapshotRequest)
 	if err := t.judge(from, request); err != nil {
@@ -88,7 +158,7 @@ func (t *transport) handle(conn net.Conn, in io.Reader, from judge.Sender, reque
 			return &raft.InstallSnapshotResponse{Term: term}, nil, true
 		}
 		patience = snapshotPatience(snapshot.Size)
-		stored, err := t.spool.receive(conn, in, snapshot)
+		stored, err := t.spool.receive(in.conn, in, snapshot)
 		if err != nil {
 			t.refused.Note(refused.Raft, from.Name, err.Error())
 			return nil, err, true

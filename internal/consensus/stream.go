@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/budget"
 	"github.com/wardmote/wardmote/internal/judge"
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/wakeup"
@@ -141,6 +142,9 @@ type acceptedConn struct {
 	stream *stream
 	from   *arrivals // guarded by stream.mu; nil once the connection has ended
 }
+
+// Budget returns the share of the connection.
+func (c *acceptedConn) Budget() *budget.Share { return budget.Of(c.Conn) }
 
 // Read notes the end of the connection, for example because the other side's
 // process has ended.

@@ -34,6 +34,8 @@ func requests() []any {
 	}
 }
 
+func anyRoom(int) error { return nil }
+
 func TestRequestsArriveAsTheyWere(t *testing.T) {
 	var stream []byte
 	for _, m := range requests() {
@@ -45,7 +47,7 @@ func TestRequestsArriveAsTheyWere(t *testing.T) {
 	r := iotest.OneByteReader(bytes.NewReader(stream))
 	var buf []byte
 	for _, want := range requests() {
-		frame, err := ReadRequest(r, buf)
+		frame, err := ReadRequest(r, buf, anyRoom)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,8 +75,47 @@ func TestRequestsArriveAsTheyWere(t *testing.T) {
 			t.Errorf("%T shares memory with its frame", got)
 		}
 	}
-	if _, err := ReadRequest(r, buf); err != io.EOF {
+	if _, err := ReadRequest(r, buf, anyRoom); err != io.EOF {
 		t.Errorf("at the end: %v", err)
+	}
+}
+
+// Room is asked for a large frame once, before the rest of it is read, and the entries of a frame
+// that nobody uses again are not copied.
+func TestALargeFrameAsksForRoom(t *testing.T) {
+	for _, size := range []int{Unasked - 100, Unasked + 100, Reused - 100, Reused + 100, MaxEntry} {
+		m := &raft.AppendEntriesRequest{RPCHeader: header("b#1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5, Data: make([]byte, size)}}}
+		b, err := AppendRequest(nil, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, r := len(b)-4, bytes.NewReader(b)
+		asked := 0
+		frame, err := ReadRequest(r, nil, func(of int) error {
+			if asked++; of != n || r.Len() != n-Unasked {
+				t.Errorf("room is asked for %d bytes of %d, %d are unread", of, n, r.Len())
+			}
+			return nil
+		})
+		if want := map[bool]int{true: 1}[n > Unasked]; err != nil || asked != want {
+			t.Fatalf("%d bytes: room asked for %d times, want %d: %v", size, asked, want, err)
+		}
+		got, err := DecodeRequest(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := got.(*raft.AppendEntriesRequest).Entries[0].Data
+		frame[len(frame)-1] ^= 1
+		if shares := data[len(data)-1] != 0; len(data) != size || shares != (n > Reused) {
+			t.Errorf("an entry of %d bytes arrives with %d, and is part of its frame: %v", size, len(data), shares)
+		}
+		if n <= Unasked {
+			continue
+		}
+		full, left := errors.New("full"), bytes.NewReader(b)
+		if _, err := ReadRequest(left, nil, func(int) error { return full }); err != full || left.Len() != n-Unasked {
+			t.Errorf("without room: %v, %d bytes are unread", err, left.Len())
+		}
 	}
 }
 
@@ -140,7 +181,7 @@ func TestAClaimTakesNoMemory(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		b, err := ReadRequest(bytes.NewReader(frame), nil)
+		b, err := ReadRequest(bytes.NewReader(frame), nil, anyRoom)
 		if err == nil {
 			_, err = DecodeRequest(b)
 		}

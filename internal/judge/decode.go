@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -17,15 +18,29 @@ var errFrame = errors.New("malformed raft message")
 // firstRead is the memory taken for a frame before its bytes arrive.
 const firstRead = 4 << 10
 
+const (
+	// Unasked is how many bytes of a frame are read before room is asked for the frame.
+	Unasked = 16 << 10
+
+	// Reused is the size of the largest frame whose memory may be used again after
+	// DecodeRequest: the entries of a larger one stay in it.
+	Reused = 64 << 10
+)
+
 // ReadRequest reads the frame of a request into buf, which grows with the bytes that
 // arrive, and returns the frame without its length. The error is io.EOF at the end of
 // the stream between two frames.
-func ReadRequest(r io.Reader, buf []byte) ([]byte, error) { return readFrame(r, buf, MaxFrame) }
+//
+// Room is called for a frame of n bytes, more than Unasked, before the rest of it is read.
+// An error of room ends the reading.
+func ReadRequest(r io.Reader, buf []byte, room func(n int) error) ([]byte, error) {
+	return readFrame(r, buf, MaxFrame, room)
+}
 
-// ReadAnswer is ReadRequest for the frame of an answer.
-func ReadAnswer(r io.Reader, buf []byte) ([]byte, error) { return readFrame(r, buf, maxAnswer) }
+// ReadAnswer is ReadRequest for the frame of an answer, which is small.
+func ReadAnswer(r io.Reader, buf []byte) ([]byte, error) { return readFrame(r, buf, maxAnswer, nil) }
 
-func readFrame(r io.Reader, buf []byte, limit uint32) ([]byte, error) {
+func readFrame(r io.Reader, buf []byte, limit uint32, room func(n int) error) ([]byte, error) {
 	if cap(buf) < firstRead {
 		buf = make([]byte, 0, firstRead)
 	}
@@ -38,17 +53,25 @@ func readFrame(r io.Reader, buf []byte, limit uint32) ([]byte, error) {
 		return buf[:0], fmt.Errorf("%w: %d bytes, want 1 to %d", errFrame, n, limit)
 	}
 	buf = buf[:0]
-	for len(buf) < int(n) {
-		if len(buf) == cap(buf) { // at most twice the bytes that have arrived
-			buf = append(make([]byte, 0, min(2*cap(buf), int(n))), buf...)
+	for end := min(int(n), Unasked); ; end = int(n) {
+		for len(buf) < end {
+			if len(buf) == cap(buf) { // at most twice the bytes that have arrived
+				buf = append(make([]byte, 0, min(2*cap(buf), end)), buf...)
+			}
+			start := len(buf)
+			buf = buf[:min(cap(buf), end)]
+			if _, err := io.ReadFull(r, buf[start:]); err != nil {
+				return buf[:0], noEnd(err)
+			}
 		}
-		start := len(buf)
-		buf = buf[:min(cap(buf), int(n))]
-		if _, err := io.ReadFull(r, buf[start:]); err != nil {
-			return buf[:0], noEnd(err)
+		if end == int(n) {
+			return buf, nil
 		}
+		if err := room(int(n)); err != nil {
+			return buf[:0], err
+		}
+		buf = slices.Grow(buf, int(n)-len(buf))
 	}
-	return buf, nil
 }
 
 // noEnd turns io.EOF in the middle of a frame into another error.
@@ -72,12 +95,14 @@ func open(frame []byte) (decoder, kind, error) {
 }
 
 // DecodeRequest decodes a frame without its length into one of raft's five requests.
-// The request shares no memory with the frame.
+// The request shares no memory with a frame of up to Reused bytes. The entries of a larger
+// one are part of the frame.
 func DecodeRequest(frame []byte) (request any, err error) {
 	d, k, err := open(frame)
 	if err != nil {
 		return nil, err
 	}
+	d.shares = len(frame) > Reused
 	h := d.header()
 	switch k {
 	case appendEntries:
@@ -163,8 +188,9 @@ func DecodeAnswer(frame []byte, answer any) error {
 
 // decoder takes fields off the front of a frame. After a failure all fields are zero.
 type decoder struct {
-	b   []byte
-	err error
+	b      []byte
+	shares bool // the entries may be part of b
+	err    error
 }
 
 func (d *decoder) fail() {
@@ -244,7 +270,11 @@ func (d *decoder) entries(m *raft.AppendEntriesRequest) {
 	}
 	// One block for the data of all entries. The frame is longer than the data, so
 	// the block never grows: the entries share it.
-	logs, block := make([]raft.Log, n), make([]byte, 0, len(d.b))
+	logs := make([]raft.Log, n)
+	var block []byte
+	if !d.shares {
+		block = make([]byte, 0, len(d.b))
+	}
 	m.Entries = make([]*raft.Log, n)
 	for i := range logs {
 		l := &logs[i]
@@ -254,8 +284,11 @@ func (d *decoder) entries(m *raft.AppendEntriesRequest) {
 		if at := d.time(); at != math.MinInt64 {
 			l.AppendedAt = time.Unix(0, at)
 		}
+		if l.Data = d.view(MaxEntry); d.shares {
+			continue
+		}
 		start := len(block)
-		block = append(block, d.view(MaxEntry)...)
+		block = append(block, l.Data...)
 		l.Data = block[start:len(block):len(block)]
 	}
 }

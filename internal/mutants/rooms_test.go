@@ -24,6 +24,41 @@ var roomMutants = []mutant{
 		file: "internal/stream/stream.go", old: "	if f.Type.Tells() {", new: "	if f.Type.Tells() && f.ID == 0 {",
 		pkg: "internal/stream", run: "NoticeWithAnID",
 	},
+	{
+		name: "raft's frames have no bound", promise: safe, breaks: "large frames of raft take a part of the node's budget",
+		file: "internal/consensus/serve.go", old: "	in.held = held\n", new: "	held.Give()\n",
+		pkg: "internal/consensus", run: "NeverEnd",
+	},
+	{
+		name: "voters' frames wait for those of all", promise: hardToKill, breaks: "a frame of a voter waits for frames of voters alone",
+		file: "internal/consensus/serve.go", old: "in.t.knows(in.from.Name)", new: "false",
+		pkg: "internal/consensus", run: "NeverEnd",
+	},
+	{
+		name: "a frame that waits outlives its raft", promise: safe, breaks: "a wait for room ends with the raft",
+		file: "internal/consensus/serve.go", old: "context.WithTimeout(in.t.stream.open,", new: "context.WithTimeout(context.Background(),",
+		pkg: "internal/consensus", run: "WaitForRoom",
+	},
+	{
+		name: "a large frame is used again", promise: oneHolder, breaks: "the entries of a frame keep their bytes",
+		file: "internal/judge/decode.go", old: "d.shares = len(frame) > Reused", new: "d.shares = true",
+		pkg: "internal/judge", run: "ArriveAsTheyWere|AsksForRoom",
+	},
+	{
+		name: "shown keys are not counted", promise: safe, breaks: "session keys of many streams have a bound together",
+		file: "internal/term/serve.go", old: "		Keep:   m.stream.Keep,\n", new: "",
+		pkg: "internal/term", run: "ShownKeys|LeftSessions",
+	},
+	{
+		name: "left sessions are not counted", promise: safe, breaks: "what a stream has the leader remember is counted",
+		file: "internal/term/authority.go", old: "len(k.open) + len(k.fresh) + len(k.left) + more", new: "len(k.open) + len(k.fresh) + more",
+		pkg: "internal/term", run: "LeftSessions",
+	},
+	{
+		name: "answers by the order of arrival", promise: fair, breaks: "waiting reads of members are answered in turn",
+		file: "internal/term/watch.go", old: "func (b *backlog) push(w *watch) {\n", new: "func (b *backlog) push(w *watch) {\n	w.from = \"\"\n",
+		pkg: "internal/term", run: "InTurns",
+	},
 	// Frames.
 	{
 		name: "known processes stay newcomers", promise: safe, breaks: "a connection gives its place for newcomers back once its process is known",
@@ -82,7 +117,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "small frames behind large ones", promise: fair, breaks: "a frame of usual size waits for no large one",
-		file: "internal/budget/frames.go", old: "if n <= SmallFrame {", new: "if n <= 0 {",
+		file: "internal/budget/frames.go", old: "case n <= SmallFrame:", new: "case n <= 0:",
 		pkg: "internal/stream", run: "AnHonestBeat",
 	},
 	{

@@ -61,7 +61,7 @@ type Stream struct {
 	nextID  uint64
 	calls   map[uint64]func(wire.Frame, error) // open requests of this side
 	serving int                                // open requests of the peer
-	bytes   [budget.Classes]int                // of the open requests of the peer
+	bytes   [budget.Classes]int                // of the open requests of the peer, and of Keep
 	err     error                              // why the stream stopped
 	onStop  []func()
 
@@ -75,10 +75,7 @@ type Stream struct {
 // A conn with a method Budget, as a connection of package port, has its large frames
 // and its requests charged to that share.
 func New(conn net.Conn, handle func(*Request)) *Stream {
-	var share *budget.Share
-	if c, ok := conn.(interface{ Budget() *budget.Share }); ok {
-		share = c.Budget()
-	}
+	share := budget.Of(conn)
 	s := &Stream{
 		share:   share,
 		conn:    conn,
@@ -368,6 +365,23 @@ func (s *Stream) Full(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.roomLocked(n)
+}
+
+// Keep has the budget count n bytes, and no more those counted before, that this side
+// remembers for the peer until the stream stops. It reports false, and counts as before, if
+// more bytes do not fit.
+func (s *Stream) Keep(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return true // nothing is counted any more
+	}
+	before := s.bytes[budget.Kept]
+	if !s.chargeLocked(budget.Kept, n-before) && n > before {
+		s.chargeLocked(budget.Kept, before-n)
+		return false
+	}
+	return true
 }
 
 // Stop closes the connection and calls every open callback with err, on the

@@ -39,19 +39,59 @@ const (
 
 // shown is what a subscriber has shown of sessions, guarded by Term.mu.
 type shown struct {
-	open  map[machine.SessionID]struct{} // were open when the key was shown or used
-	fresh map[machine.SessionID]struct{} // were not; at most wire.MaxAttach
-	left  map[machine.SessionID]struct{} // open, but detached by their owner; at most wire.MaxAttach
-	sweep int                            // with so many in open, the ended ones are forgotten
+	open  sessionSet // were open when the key was shown or used
+	fresh sessionSet // were not; at most wire.MaxAttach
+	left  sessionSet // open, but detached by their owner; at most wire.MaxAttach
+	sweep int        // with so many in open, the ended ones are forgotten
+
+	keep func(bytes int) bool // Subscriber.Keep
+	kept int                  // bytes
 }
 
-func newShown() *shown {
-	return &shown{
-		open:  make(map[machine.SessionID]struct{}),
-		fresh: make(map[machine.SessionID]struct{}),
-		left:  make(map[machine.SessionID]struct{}),
-		sweep: wire.MaxAttach,
+type sessionSet map[machine.SessionID]struct{}
+
+// Shown sessions are counted keysTogether at a time: so many, 16 KiB, are the part of each
+// stream that no bound counts.
+const (
+	keysTogether = 256
+	keyBytes     = 64
+)
+
+func newShown(keep func(bytes int) bool) *shown {
+	if keep == nil {
+		keep = func(int) bool { return true }
 	}
+	return &shown{open: make(sessionSet), fresh: make(sessionSet), left: make(sessionSet), sweep: wire.MaxAttach, keep: keep}
+}
+
+// count has the budget count all sessions and more, and reports false if more do not fit.
+func (k *shown) count(more int) bool {
+	n := len(k.open) + len(k.fresh) + len(k.left) + more
+	bytes := (n + keysTogether - 1) / keysTogether * keysTogether * keyBytes
+	if bytes != k.kept && !k.keep(bytes) {
+		return false
+	}
+	k.kept = bytes
+	return true
+}
+
+// remember adds a session to fresh or left, and reports false if there is no room.
+func (k *shown) remember(in sessionSet, id machine.SessionID) bool {
+	if _, known := in[id]; known {
+		return true
+	}
+	if len(in) >= wire.MaxAttach || !k.count(1) {
+		return false
+	}
+	in[id] = struct{}{}
+	return true
+}
+
+// hasRoom reports whether the key of one more session that is not open would be kept.
+func (k *shown) hasRoom() bool {
+	room := len(k.fresh) < wire.MaxAttach && k.count(1)
+	k.count(0)
+	return room
 }
 
 func (k *shown) has(id machine.SessionID) bool {
@@ -68,16 +108,19 @@ func (k *shown) has(id machine.SessionID) bool {
 func (k *shown) leave(id machine.SessionID, open bool) {
 	delete(k.open, id)
 	delete(k.fresh, id)
-	if open && len(k.left) < wire.MaxAttach {
-		k.left[id] = struct{}{}
+	if open {
+		k.remember(k.left, id)
 	}
+	k.count(0)
 }
 
-// opened notes that the session of a shown key is open.
+// opened notes that the session of a shown key is open. The table bounds the open sessions, so
+// there is always room.
 func (k *shown) opened(id machine.SessionID) {
 	delete(k.fresh, id)
 	delete(k.left, id)
 	k.open[id] = struct{}{}
+	k.count(0)
 }
 
 // sweepShown forgets the ended sessions that s has shown, when there are many. An ended session stays
@@ -105,6 +148,7 @@ func (t *Term) sweepShown(s *Subscriber) {
 	for _, id := range ids {
 		delete(k.open, id)
 	}
+	k.count(0)
 	k.sweep = max(wire.MaxAttach, 2*len(k.open))
 }
 
@@ -151,10 +195,8 @@ func (k *shown) show(ids []machine.SessionID, open []bool) (room bool) {
 		case open[i]:
 			k.opened(id)
 		case k.has(id):
-		case len(k.fresh) >= wire.MaxAttach:
+		case !k.remember(k.fresh, id):
 			room = false
-		default:
-			k.fresh[id] = struct{}{}
 		}
 	}
 	return room
@@ -242,7 +284,7 @@ func (t *Term) mayOpen(s *Subscriber, c machine.Open) standing {
 	t.mu.Lock()
 	k := t.subscribers[s]
 	has := k != nil && k.has(c.Session)
-	full := k != nil && len(k.fresh) >= wire.MaxAttach
+	full := k != nil && !k.hasRoom()
 	t.mu.Unlock()
 	if k == nil {
 		return gone

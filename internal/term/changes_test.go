@@ -1,6 +1,7 @@
 package term
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -25,7 +26,12 @@ func watching(many int, looks *int) *watches {
 
 // lookAll looks at everything that is due.
 func (ws *watches) lookAll() {
-	for _, w := range ws.taken() {
+	ws.take()
+	ws.lookWaiting()
+}
+
+func (ws *watches) lookWaiting() {
+	for w := ws.next(); w != nil; w = ws.next() {
 		w.look()
 	}
 }
@@ -88,5 +94,63 @@ func TestRememberedChangesAreBounded(t *testing.T) {
 	ws.groupChanged("g")
 	if ws.changes.batch.size() > 0 {
 		t.Error("changes are kept for nobody")
+	}
+}
+
+// A member with thousands of reads to be answered keeps the reads of another member waiting for
+// a few answers, whether they came before, together or meanwhile.
+func TestAnswersComeInTurns(t *testing.T) {
+	const many = 1000
+	ws, fail := newWatches(), func(wire.Code) {}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	flood, changed := 0, false
+	var since []int // answers of flood before each of honest's
+	honest := func() {
+		ws.add(&watch{from: "honest", name: "h", look: func() func() {
+			return func() { since = append(since, flood) }
+		}, fail: fail})
+	}
+	for range many {
+		ws.add(&watch{from: "flood", name: "k", look: func() func() {
+			if !changed {
+				return nil
+			}
+			return func() {
+				if flood++; flood%100 == 50 {
+					honest()
+				}
+				if flood == many {
+					cancel()
+				}
+			}
+		}, fail: fail})
+	}
+	ws.lookAll()
+	changed = true
+	ws.changed("k")
+	honest()
+	ws.run(ctx)
+	if len(since) != 1+many/100 || since[0] > 1 {
+		t.Fatalf("a member with few reads is answered after %v answers of another", since)
+	}
+	for i, n := range since[1:] {
+		if asked := 100*i + 50; n > asked+2*workPerTake/workPerAnswer {
+			t.Errorf("a read is answered after %d answers of another member", n-asked)
+		}
+	}
+}
+
+// A cancelled read costs no turn.
+func TestACancelledReadHasNoTurn(t *testing.T) {
+	looks := 0
+	ws := newWatches()
+	w := &watch{from: "a", name: "k", look: func() func() { looks++; return nil }, fail: func(wire.Code) {}}
+	cancel := ws.add(w)
+	ws.add(&watch{from: "a", name: "k", look: w.look, fail: w.fail})
+	ws.take()
+	cancel()
+	if ws.lookWaiting(); looks != 1 {
+		t.Errorf("%d looks, want that of the read that waits", looks)
 	}
 }

@@ -107,12 +107,12 @@ func (t *Term) Forward(s *Subscriber, body []byte, done func(machine.Outcome, wi
 
 // ScanEncoded scans as a stream does.
 func (t *Term) ScanEncoded(q replica.Scan, done func([]byte, wire.Code)) {
-	scan(t, q, encoded[replica.Scanned], done)
+	scan(t, "", q, encoded[replica.Scanned], done)
 }
 
 // ReadEncoded reads as a stream does.
 func (t *Term) ReadEncoded(q replica.Query, done func([]byte, wire.Code)) {
-	read(t, q, encoded[replica.Answer], done)
+	read(t, "", q, encoded[replica.Answer], done)
 }
 
 // FitAnswer cuts an answer to one frame and encodes it.

@@ -29,17 +29,18 @@ func values[B any](t *Term, q replica.ValuesQuery, form func(*replica.ValuesPage
 // Sessions answers q like Values. With q.Gone set, Sessions waits until no session has
 // the Ref; cancel ends the waiting.
 func (t *Term) Sessions(q replica.SessionsQuery, done func(replica.SessionsPage, wire.Code)) (cancel func()) {
-	return sessions(t, q, whole[replica.SessionsPage], done)
+	return sessions(t, "", q, whole[replica.SessionsPage], done)
 }
 
-// sessions is Sessions with the answer in another form.
-func sessions[B any](t *Term, q replica.SessionsQuery, form func(*replica.SessionsPage) (B, int), done func(B, wire.Code)) (cancel func()) {
+// sessions is Sessions for a member, "" for this node, with the answer in another form.
+func sessions[B any](t *Term, from string, q replica.SessionsQuery, form func(*replica.SessionsPage) (B, int), done func(B, wire.Code)) (cancel func()) {
 	answer := func(a replica.SessionsPage) {
 		b, size := form(&a)
 		answerAfterRound(t, b, size, done)
 	}
 	if q.Gone {
 		return t.watches.add(&watch{
+			from:    from,
 			subject: aSession,
 			session: q.From,
 			look: func() func() {
@@ -111,6 +112,6 @@ func (m *memberStream) sessions(q *stream.Request) {
 		return
 	}
 	m.startRead(q, func(answer func([]byte, wire.Code)) func() {
-		return sessions(m.term, query, encoded[replica.SessionsPage], answer)
+		return sessions(m.term, m.node, query, encoded[replica.SessionsPage], answer)
 	})
 }

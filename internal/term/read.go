@@ -15,16 +15,17 @@ const maxHeld = 64 << 20
 // CodeNotLeader if the leader may have been replaced, or CodeBusy if too many
 // bytes of answers wait.
 func (t *Term) Read(q replica.Query, done func(replica.Answer, wire.Code)) (cancel func()) {
-	return read(t, q, whole[replica.Answer], done)
+	return read(t, "", q, whole[replica.Answer], done)
 }
 
-// read is Read with the answer in another form.
-func read[B any](t *Term, q replica.Query, form func(*replica.Answer) (B, int), done func(B, wire.Code)) (cancel func()) {
+// read is Read for a member, "" for this node, with the answer in another form.
+func read[B any](t *Term, from string, q replica.Query, form func(*replica.Answer) (B, int), done func(B, wire.Code)) (cancel func()) {
 	if q.Version == 0 || t.table.version(q) != q.Version {
 		readNow(t, q, form, done)
 		return func() {}
 	}
 	return t.watches.add(&watch{
+		from:  from,
 		name:  q.Key,
 		group: q.Group,
 		look: func() func() {
@@ -59,17 +60,18 @@ func readNow[B any](t *Term, q replica.Query, form func(*replica.Answer) (B, int
 // Scan answers q like Read. With q.Since set and nothing to tell, Scan waits for a
 // change of a key with the prefix; cancel ends the waiting.
 func (t *Term) Scan(q replica.Scan, done func(replica.Scanned, wire.Code)) (cancel func()) {
-	return scan(t, q, whole[replica.Scanned], done)
+	return scan(t, "", q, whole[replica.Scanned], done)
 }
 
-// scan is Scan with the answer in another form.
-func scan[B any](t *Term, q replica.Scan, form func(*replica.Scanned) (B, int), done func(B, wire.Code)) (cancel func()) {
+// scan is Scan for a member, "" for this node, with the answer in another form.
+func scan[B any](t *Term, from string, q replica.Scan, form func(*replica.Scanned) (B, int), done func(B, wire.Code)) (cancel func()) {
 	a := t.table.scan(q, q.Limit)
 	if q.Since == 0 || tells(a) {
 		scanned(t, q, a, form, done)
 		return func() {}
 	}
 	return t.watches.add(&watch{
+		from:    from,
 		subject: aPrefix,
 		name:    q.Prefix,
 		look: func() func() {
@@ -91,6 +93,10 @@ func tells(a replica.Scanned) bool { return len(a.Keys) > 0 || a.Lost || a.More 
 // fewer keys says "more". After q.Since, fewer keys also mean an earlier version,
 // so the table is read again with the smaller limit; a single key always fits.
 func scanned[B any](t *Term, q replica.Scan, a replica.Scanned, form func(*replica.Scanned) (B, int), done func(B, wire.Code)) {
+	if t.held.Load() > maxHeld-wire.MaxFrame {
+		fail(done)(wire.CodeBusy)
+		return
+	}
 	for {
 		room := metaRoom
 		for i := range a.Keys {

@@ -213,6 +213,7 @@ func (m *memberStream) join(seen uint64) bool {
 		Bound:  func(a wire.AttachAnswer) { m.stream.Notify(wire.Bound, wire.Marshal(&a)) },
 		Voters: func(set wire.VoterSet) { m.stream.Notify(wire.Voters, wire.Marshal(&set)) },
 		Stop:   func() { m.stream.Stop(stream.ErrClosed) },
+		Keep:   m.stream.Keep,
 	}
 	if !t.Join(s) {
 		return false
@@ -295,7 +296,7 @@ func (m *memberStream) read(q *stream.Request) {
 		return
 	}
 	m.startRead(q, func(answer func([]byte, wire.Code)) func() {
-		return read(m.term, query, encoded[replica.Answer], answer)
+		return read(m.term, m.node, query, encoded[replica.Answer], answer)
 	})
 }
 
@@ -306,7 +307,7 @@ func (m *memberStream) scan(q *stream.Request) {
 		return
 	}
 	m.startRead(q, func(answer func([]byte, wire.Code)) func() {
-		return scan(m.term, query, encoded[replica.Scanned], answer)
+		return scan(m.term, m.node, query, encoded[replica.Scanned], answer)
 	})
 }
 

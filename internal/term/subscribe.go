@@ -39,6 +39,10 @@ type Subscriber struct {
 	// at most once, and never while the Term is being called. Nil: Event.
 	Later func(func() machine.Event)
 
+	// Keep counts n bytes of keys kept for the subscriber, in the place of those counted
+	// before, and reports false if more do not fit. Nil: without bounds.
+	Keep func(n int) bool
+
 	attached atomic.Bool  // Attach was called
 	denials  denials      // of sessions that are not open
 	retold   atomic.Int64 // events told again that are not on their way yet
@@ -54,7 +58,7 @@ func (t *Term) Join(s *Subscriber) bool {
 	if t.closed {
 		return false
 	}
-	t.subscribers[s] = newShown()
+	t.subscribers[s] = newShown(s.Keep)
 	return true
 }
 

@@ -23,14 +23,15 @@ type watches struct {
 	prefixes map[string]*place             // by prefix
 	sessions map[machine.SessionRef]*place // by the session whose end is awaited
 	lengths  map[int]int                   // number of prefixes of each length
-	dirty    map[*watch]struct{}           // registered since run looked last
-	looks    uint64                        // of run, so far
+	dirty    map[*watch]struct{}           // registered since run took the changes last
+	backlog  backlog                       // to be looked at
 	ended    bool
 }
 
 // A watch is a read waiting for changes of a key and of a group, a scan waiting for changes of
 // the keys with a prefix, or a read waiting for the end of a session.
 type watch struct {
+	from    string // the member that asks; "": this node
 	subject subject
 	name    string             // the key or the prefix
 	group   string             // beside a key; empty: none
@@ -43,9 +44,9 @@ type watch struct {
 
 	// Guarded by watches.mu.
 	waits bool
-	due   uint64 // the look of run for which the watch was taken last
-	at    place  // in keys, prefixes or sessions
-	atToo place  // in groups
+	due   bool  // in the backlog
+	at    place // in keys, prefixes or sessions
+	atToo place // in groups
 }
 
 // subject says what a watch waits for.
@@ -56,6 +57,39 @@ const (
 	aPrefix
 	aSession
 )
+
+// backlog has the watches to be looked at, one of each member in turn. An answer that tells of
+// thousands of waiters takes milliseconds, and a member may have thousands of such reads: the
+// next answer of another member comes after one of them.
+type backlog struct {
+	of    map[string][]*watch // by member
+	turns []string            // the members with watches, the next one first
+}
+
+func (b *backlog) push(w *watch) {
+	if len(b.of[w.from]) == 0 {
+		b.turns = append(b.turns, w.from)
+	}
+	b.of[w.from] = append(b.of[w.from], w)
+}
+
+// pop returns nil if there is none.
+func (b *backlog) pop() *watch {
+	if len(b.turns) == 0 {
+		return nil
+	}
+	from := b.turns[0]
+	b.turns = b.turns[1:]
+	list := b.of[from]
+	w := list[0]
+	list[0] = nil
+	if b.of[from] = list[1:]; len(list) > 1 {
+		b.turns = append(b.turns, from)
+	} else {
+		delete(b.of, from)
+	}
+	return w
+}
 
 // A place is a watch's place in the list of the watches with the same key, group, prefix or
 // session: an index has the first place of each list. A map for each list would cost the
@@ -74,6 +108,7 @@ func newWatches() *watches {
 		sessions: make(map[machine.SessionRef]*place),
 		lengths:  make(map[int]int),
 		dirty:    make(map[*watch]struct{}),
+		backlog:  backlog{of: make(map[string][]*watch)},
 	}
 }
 
@@ -196,18 +231,17 @@ func (ws *watches) groupChanged(name string) {
 	}
 }
 
-// taken returns the watches to be looked at, each once: the new ones, and the watches of
-// everything that has changed.
-func (ws *watches) taken() (due []*watch) {
+// take moves the watches to be looked at to the backlog, each once: the new ones, and the
+// watches of everything that has changed.
+func (ws *watches) take() {
 	c := ws.changes.take()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.looks++
 	take := func(some iter.Seq[*watch]) {
 		for w := range some {
-			if w.due != ws.looks {
-				w.due = ws.looks
-				due = append(due, w)
+			if !w.due {
+				w.due = true
+				ws.backlog.push(w)
 			}
 		}
 	}
@@ -225,7 +259,7 @@ func (ws *watches) taken() (due []*watch) {
 		for _, list := range ws.sessions {
 			take(list.all)
 		}
-		return due
+		return
 	}
 	for key := range c.keys {
 		take(ws.keys[key].all)
@@ -240,7 +274,7 @@ func (ws *watches) taken() (due []*watch) {
 	// each scan is less work.
 	if c.scans || len(c.keys)*len(ws.lengths) > maxChanged {
 		takeAll(ws.prefixes)
-		return due
+		return
 	}
 	seen := make(map[string]struct{})
 	for key := range c.keys {
@@ -254,7 +288,19 @@ func (ws *watches) taken() (due []*watch) {
 			}
 		}
 	}
-	return due
+}
+
+// next takes the next watch out of the backlog; nil: there is none. A later change puts the
+// watch there again.
+func (ws *watches) next() *watch {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for w := ws.backlog.pop(); w != nil; w = ws.backlog.pop() {
+		if w.due = false; w.waits {
+			return w
+		}
+	}
+	return nil
 }
 
 // sessionEnded notes the end of a session.
@@ -266,20 +312,41 @@ func (ws *watches) sessionEnded(id machine.SessionID) {
 
 // run answers watches until ctx ends, and then fails all watches.
 func (ws *watches) run(ctx context.Context) {
+	defer ws.close()
 	for {
 		select {
 		case <-ctx.Done():
-			ws.close()
 			return
 		case <-ws.wake:
 		}
-		for _, w := range ws.taken() {
+		ws.take()
+		work := 0
+		for w := ws.next(); w != nil && ctx.Err() == nil; w = ws.next() {
+			work++
 			if answer := w.look(); answer != nil && ws.remove(w) {
 				answer()
+				work += workPerAnswer
+			}
+			if work < workPerTake {
+				continue
+			}
+			// What came meanwhile gets its turns, too.
+			work = 0
+			select {
+			case <-ws.wake:
+				ws.take()
+			default:
 			}
 		}
 	}
 }
+
+// A look is little work, and an answer may be much. Between two looks at what has changed, which
+// take time for each watch of a change, come a few answers, or some hundred looks.
+const (
+	workPerAnswer = 64
+	workPerTake   = 256
+)
 
 // close fails every waiting and every later watch with CodeNotLeader.
 func (ws *watches) close() {
