@@ -62,6 +62,23 @@ var portAttacks = []attack{
 		})
 		return "" // a newcomer finds no place then, and members do
 	}},
+	{name: "16,384 session keys on each of 250 streams", lasts: true, settle: time.Millisecond, run: func(a *attacker) string {
+		keys := make([]sessionKey, wire.MaxAttach)
+		for i := range keys {
+			keys[i], _ = newSession()
+		}
+		a.fill(250, func(n int) error {
+			t, err := a.dialFrom(a.w.leader(), n/100, hello{kind: kindMember, from: peer{fmt.Sprint("s", n/10), 7}})
+			if err != nil {
+				if t, err = a.dialFrom(a.w.leader(), n/100, hello{kind: kindMember}); err != nil {
+					return err
+				}
+			}
+			_, err = t.call(wire.Attach, attachBody(nil, t.proof(), keys...))
+			return err
+		})
+		return "" // a stream of the attacker's own name may find no place then
+	}},
 	{name: "10,000 half-open connections", lasts: true, settle: 300 * time.Millisecond, packet: true, run: func(a *attacker) string {
 		a.fill(10_000, func(n int) error {
 			_, err := a.raw(a.w.leader(), n/1000)

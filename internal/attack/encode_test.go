@@ -5,65 +5,102 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
+	"hash/crc32"
+	"io"
 	"net"
+	"reflect"
 	"strconv"
+	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/wardmote/wardmote/internal/judge"
 )
 
-// Types of raft's messages.
+// Kinds of raft's messages: see package judge for the layout.
 const (
-	raftAppend   = 0
-	raftVote     = 1
-	raftSnapshot = 2
-	raftTimeout  = 3
-	raftPreVote  = 4
+	raftAppend   = 1
+	raftVote     = 2
+	raftPreVote  = 3
+	raftSnapshot = 4
+	raftTimeout  = 5
+	raftAnswers  = 64 // added to the kind; alone: a refusal
 )
 
-type fields map[string]any
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// as returns the process and the raft ID of member i; of the intruder's own, if i is itself.
+func (k knowledge) as(i int) (peer, string) {
+	if i == itself {
+		return intruder, intruder.Name + "#1"
+	}
+	return k.process(i), k.raftID(i)
+}
+
+const itself = -1
 
 // raft opens raft's stream to member i in the name of member as.
-func (a *attacker) raft(i, as int) (*talk, error) {
-	return a.dial(i, hello{kind: kindRaft, from: a.know.process(as), id: a.know.cluster,
+func (a *attacker) raft(i, as int) (*talk, error) { return a.raftFrom(i, 0, as) }
+
+func (a *attacker) raftFrom(i, source, as int) (*talk, error) {
+	from, _ := a.know.as(as)
+	return a.dialFrom(i, source, hello{kind: kindRaft, from: from, id: a.know.cluster,
 		to: peer{name(i), generation(a.know.raftID(i))}})
 }
 
-// raftMessage encodes a message of raft as the server with ID from.
-func raftMessage(kind byte, from string, f fields) []byte {
-	all := fields{"ProtocolVersion": 3, "ID": []byte(from), "Addr": []byte(from)}
-	for k, v := range f {
-		all[k] = v
+// raftMessage encodes a message of raft of the server with the ID.
+func raftMessage(kind byte, id string, numbers []uint64, rest ...byte) []byte {
+	b := append(make([]byte, 4), 1, kind)
+	b = append(binary.AppendUvarint(b, uint64(len(id))), id...)
+	for _, n := range numbers {
+		b = binary.AppendUvarint(b, n)
 	}
-	b, err := msgpack.Marshal(map[string]any(all))
-	if err != nil {
-		panic(err)
-	}
-	return append([]byte{kind}, b...)
+	b = append(b, rest...)
+	binary.BigEndian.PutUint32(b, crc32.Checksum(b[4:], castagnoli))
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
+}
+
+// entry encodes an entry of raft's log.
+func entry(term uint64, kind byte, data []byte) []byte {
+	b := binary.AppendUvarint([]byte{kind}, term)
+	b = binary.BigEndian.AppendUint64(b, 1<<63) // no time
+	return append(binary.AppendUvarint(b, uint64(len(data))), data...)
 }
 
 // raftCall sends one of raft's messages to member i in the name of member as, and
-// reads the answer.
-func (a *attacker) raftCall(i, as int, kind byte, f fields, more ...byte) (fields, error) {
+// reports whether the answer grants it.
+func (a *attacker) raftCall(i, as int, kind byte, numbers []uint64, rest ...byte) (granted bool) {
 	t, err := a.raft(i, as)
 	if err != nil {
-		return nil, err
+		return false
 	}
+	_, id := a.know.as(as)
+	return t.raftSend(raftMessage(kind, id, numbers, rest...))
+}
+
+// raftSend sends a message of raft and reports whether the answer grants it.
+func (t *talk) raftSend(message []byte) (granted bool) {
 	_ = t.SetDeadline(time.Now().Add(callWithin))
-	if _, err := t.Write(append(raftMessage(kind, a.know.raftID(as), f), more...)); err != nil {
-		return nil, err
+	if _, err := t.Write(message); err != nil {
+		return false
 	}
-	d := msgpack.NewDecoder(t)
-	var text string
-	if err := d.Decode(&text); err != nil {
-		return nil, err
+	var size [4]byte
+	if _, err := io.ReadFull(t, size[:]); err != nil {
+		return false
 	}
-	if text != "" {
-		return nil, errors.New(text)
+	answer := make([]byte, min(binary.BigEndian.Uint32(size[:]), 1<<20))
+	if _, err := io.ReadFull(t, answer); err != nil || len(answer) < 6 || answer[5] == raftAnswers {
+		return false
 	}
-	answer := fields{}
-	return answer, d.Decode(&answer)
+	// Behind the kind comes the term, and the last log of entries; then the flag.
+	kind, fields := answer[5]-raftAnswers, answer[6:]
+	for range map[byte]int{raftAppend: 2, raftVote: 1, raftPreVote: 1, raftSnapshot: 1}[kind] {
+		_, n := binary.Uvarint(fields)
+		fields = fields[max(n, 0):]
+	}
+	return kind == raftTimeout || len(fields) > 0 && fields[0] == 1
 }
 
 // Types of memberlist's messages.
@@ -74,6 +111,8 @@ const (
 	gossipPushPull = 6
 	gossipLabel    = 244
 )
+
+type fields map[string]any
 
 // gossipMessage encodes a message of memberlist.
 func gossipMessage(kind byte, f fields) []byte {
@@ -157,4 +196,30 @@ func (a *attacker) packet(i int, b []byte) {
 	}
 	defer c.Close()
 	_, _ = c.Write(b)
+}
+
+// The attacks speak raft as members do: a message that does not parse would attack nothing.
+func TestRaftIsSpokenAsMembersSpeakIt(t *testing.T) {
+	const id = "intruder#1"
+	h := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(id)}
+	config := configuration(id)
+	for _, tt := range []struct {
+		message []byte
+		want    any
+	}{
+		{raftMessage(raftAppend, id, []uint64{9, 7, 8, 6, 1}, entry(8, entryConfiguration, config)...), &raft.AppendEntriesRequest{RPCHeader: h, Term: 9, PrevLogEntry: 7, PrevLogTerm: 8, LeaderCommitIndex: 6,
+			Entries: []*raft.Log{{Index: 8, Term: 8, Type: raft.LogConfiguration, Data: config}}}},
+		{raftMessage(raftVote, id, []uint64{9, 7, 8}, 1), &raft.RequestVoteRequest{RPCHeader: h, Term: 9, LastLogIndex: 7, LastLogTerm: 8, LeadershipTransfer: true}},
+		{raftMessage(raftSnapshot, id, append([]uint64{9, 7, 8, 6, 5}, uint64(len(config))), config...), &raft.InstallSnapshotRequest{RPCHeader: h, SnapshotVersion: raft.SnapshotVersionMax, Leader: []byte(id),
+			Term: 9, LastLogIndex: 7, LastLogTerm: 8, ConfigurationIndex: 6, Configuration: config, Size: 5}},
+		{raftMessage(raftTimeout, id, nil), &raft.TimeoutNowRequest{RPCHeader: h}},
+	} {
+		got, err := judge.DecodeRequest(tt.message[4:])
+		if err != nil || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("got %+v, %v\nwant %+v", got, err, tt.want)
+		}
+	}
+	if _, err := judge.Configuration(config); err != nil {
+		t.Error(err)
+	}
 }

@@ -25,11 +25,18 @@ var (
 	anyMode  = []mode{withSecret, withTLS, withBoth}
 	secrets  = []mode{withSecret}
 	anybody  = "a holder of a secret can be any member"
+	lies     = "a holder of a secret can be the leader, and lie as a voter lies"
 	founders = "a founding waits for processes that say they are there"
 )
 
 var exceptions = []exception{
 	{secrets, []string{member}, "another's goodbye", `believed`, anybody},
+	{secrets, []string{member}, "forged entries of the present term, in the leader's name", `appended`, lies},
+	{secrets, []string{member}, "forged entries of a later term, in the leader's name", `appended; another leader: m\d`, lies},
+	{secrets, []string{member}, "a configuration of the attacker alone, in the leader's name", `appended; another leader: m\d`, lies},
+	{secrets, []string{member}, "a forged heartbeat, in the leader's name", `obeyed; another leader: m\d`, lies},
+	{secrets, []string{member}, "forged votes, in the leader's name", `a vote; another leader: m\d`, lies},
+	{secrets, []string{member}, "TimeoutNow, in the leader's name", `obeyed; another leader: m\d`, lies},
 	{anyMode, []string{member}, "gossip of another cluster before the founding", `no founding within 15 s`, founders},
 	{anyMode, []string{member}, "founders that are not there", `no founding within 15 s`, founders},
 }
