@@ -226,7 +226,8 @@ func (c *child) stop(by syscall.Signal) {
 	pid := c.group()
 	if by == syscall.SIGTTIN || by == syscall.SIGTTOU {
 		// A command that used the terminal before begin gave it the terminal goes on; it may
-		// have ended by now.
+		// have ended by now. A Ctrl-Z between the gift and the SIGCONT is lost, as the system
+		// drops it with the SIGCONT: the user sees the command go on, and types it again.
 		giveTerminal(pid)
 		if tty, group, ok := terminal(); ok {
 			tty.Close()

@@ -145,8 +145,12 @@ func TestRunStoppedForTooLong(t *testing.T) {
 	t.Parallel()
 	w := sharedTown(t)
 	s := login(t)
-	s.types(fmt.Sprintf("%s run -ttl %v -join %s on/hold -- sh -c 'echo up-$((20+1)); read a; echo went-$((20+2))'\n", os.Args[0], briefTTL, w.join()))
+	s.types(fmt.Sprintf("%s run -ttl %v -join %s on/hold -- sh -c 'echo up-$((20+1)); read a; echo has-$a; read b; echo went-$((20+2))'\n", os.Args[0], briefTTL, w.join()))
 	at := s.awaits("up-21", 0)
+	// A command that reads before the terminal is its own is stopped by the system and let go on
+	// by run, which undoes a Ctrl-Z of the same moment. One that has read has the terminal.
+	s.types("it\n")
+	at = s.awaits("has-it", at)
 	s.types("\x1a")
 	at = s.awaits("$ ", at)
 	out, err, code := runCLI(t, "", "run", "-join", w.join(), "on/hold", "--", "echo", "next")
