@@ -39,11 +39,12 @@ const (
 
 	// Entries bounds raft's frames above 16 KiB, from their arrival to raft's answer: of the
 	// voters, and half of that of all other processes. One leader sends entries, and one
-	// message at a time, so an honest frame hardly ever waits; and however many processes
-	// claim to lead, a frame of a voter waits for frames of voters alone.
+	// message at a time, so an honest frame hardly ever waits; and however many other processes
+	// claim to lead, a frame in a voter's name waits for frames in voters' names alone.
 	Entries = 16 << 20
 
-	// EntriesOfAddress is half of Entries, so that no host takes those of the voters.
+	// EntriesOfAddress is half of Entries, so that no host takes all; for the other processes
+	// half of that.
 	EntriesOfAddress = 8 << 20
 
 	// EntriesOfMember bounds them for one name at one address: the largest frame.
@@ -105,12 +106,11 @@ const (
 type Budget struct {
 	tell func(from, detail string)
 
-	mu             sync.Mutex
-	small, large   pool
-	voters, others pool // of raft's frames
+	small, large   *pool
+	voters, others *pool // of raft's frames
 
-	requestsMu sync.Mutex // not mu, which is held for a look at all that wait
-	requests   sums       // passing and lasting
+	requestsMu sync.Mutex
+	requests   sums // passing and lasting
 	lasting    sums
 	beats      sums
 	kept       sums
@@ -157,21 +157,26 @@ type payer struct {
 // New returns an unused budget. Tell is called for each request refused for a full
 // budget, with the peer; tell must not block.
 func New(tell func(from, detail string)) *Budget {
-	return &Budget{
+	b := &Budget{
 		tell: tell, requests: newSums(), lasting: newSums(), beats: newSums(), kept: newSums(),
 		queued: newSums(), queues: make(map[*Queue]int),
 		small:  newPool(SmallFrames, SmallFramesOfAddress, SmallFramesOfMember),
 		large:  newPool(Frames, FramesPerAddress, FramesPerMember),
 		voters: newPool(Entries, EntriesOfAddress, EntriesOfMember),
-		others: newPool(Entries/2, EntriesOfAddress, EntriesOfMember),
+		others: newPool(Entries/2, EntriesOfAddress/2, EntriesOfMember),
 	}
+	b.voters.few, b.others.few = true, true
+	return b
 }
 
 // Held returns the bytes that are taken now.
 func (b *Budget) Held() int {
-	b.mu.Lock()
-	frames := b.small.taken.all + b.large.taken.all + b.voters.taken.all + b.others.taken.all
-	b.mu.Unlock()
+	frames := 0
+	for _, p := range []*pool{b.small, b.large, b.voters, b.others} {
+		p.mu.Lock()
+		frames += p.taken.all
+		p.mu.Unlock()
+	}
 	b.requestsMu.Lock()
 	requests := b.requests.all + b.beats.all + b.kept.all
 	b.requestsMu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/list"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // largest size does not end within timing.FrameWithin at a lower one.
 const leastRate = 128 << 10
 
-// pool is the budget of the frames of one class. Budget.mu guards every field.
+// pool is the budget of the frames of one class.
 //
 // A peer can claim a large frame, send the first bytes, and let the rest drip: a whole
 // budget of such frames would keep every other frame waiting, and the beats behind the
@@ -25,26 +26,35 @@ const leastRate = 128 << 10
 //     waiting one. The slowest frames go first, and only as many of them as the waiting
 //     frame needs: none if all slow frames together would not let it in. A frame is slow by
 //     its own peer or link alone; many frames that share a fast link are above the rate.
-//   - The frames of the address with the fewest bytes under way go first, and of equals the
-//     first to come. So however many frames of a few addresses wait, the frame of another
-//     address gets the next bytes given back.
+//   - The frames of the address with the fewest bytes under way go first, then those of the
+//     member with the fewest, then of the member whose turn was longest ago, then the first to
+//     come. So however many frames of a few addresses and members wait, the frame of another
+//     one gets the next bytes given back.
+//
+// Frames of raft are few and large, and fewer fit, so there a frame that is not complete after timing.FrameYields
+// gives way, at any rate, to the frame of a member that has nothing under way.
 //
 // Nobody reads frames while this process stands still, and then each of them looks slow. So
 // a frame must be slow in the time since the look began, too: for as long as frames wait,
 // the pool is looked at every timing.FrameLook, and a look that comes late begins anew.
 type pool struct {
-	all, address, member int // bounds
-	taken                sums
-	leaving              sums               // of taken: frames that were told to give way
-	promised             sums               // waiting frames that get bytes of leaving
-	arriving             map[*Hold]struct{} // holds whose frames are neither complete nor leaving
-	waiting              list.List          // of *Hold, in the order of arrival
-	begun, looked        time.Time          // the first of the looks in time, and the latest
+	all, address, member int  // bounds
+	few                  bool // few frames fit: of raft
+
+	mu            sync.Mutex // guards everything below
+	taken         sums
+	leaving       sums               // of taken: frames that were told to give way
+	promised      sums               // waiting frames that get bytes of leaving
+	arriving      map[*Hold]struct{} // holds whose frames are neither complete nor leaving
+	waiting       list.List          // of *Hold, in the order of arrival
+	begun, looked time.Time          // the first of the looks in time, and the latest
+	grants        uint64             // so far
+	latest        map[payer]uint64   // the last of these to each member, for as long as frames wait
 }
 
-func newPool(all, address, member int) pool {
-	return pool{
-		all: all, address: address, member: member,
+func newPool(all, address, member int) *pool {
+	return &pool{
+		all: all, address: address, member: member, latest: make(map[payer]uint64),
 		taken: newSums(), leaving: newSums(), promised: newSums(), arriving: make(map[*Hold]struct{}),
 	}
 }
@@ -60,7 +70,7 @@ type Hold struct {
 	come    atomic.Int64  // bytes of the frame since then
 	over    atomic.Bool   // yield was called, or is about to be
 
-	// Guarded by Budget.mu.
+	// Guarded by pool.mu.
 	mark     int64     // come, when the looks of the pool began
 	leaving  bool      // n is in pool.leaving
 	promised bool      // n is in pool.promised
@@ -70,7 +80,7 @@ type Hold struct {
 // Take waits until n bytes of a frame fit the budget, and takes them; n is at most
 // FramesPerMember. Take returns false, and takes nothing, if stop is closed before.
 //
-// Yield is called, once and with the budget locked, if the frame must give way. Yield must
+// Yield is called, once and with the pool locked, if the frame must give way. Yield must
 // not block nor call the budget, and must end the frame's arrival, so that the caller gives
 // the bytes back. After Complete, Yield is not called.
 func (s *Share) Take(n int, stop <-chan struct{}, yield func()) (*Hold, bool) {
@@ -78,9 +88,9 @@ func (s *Share) Take(n int, stop <-chan struct{}, yield func()) (*Hold, bool) {
 	case s == nil:
 		return nil, true
 	case n <= SmallFrame:
-		return s.take(&s.budget.small, n, stop, yield)
+		return s.take(s.budget.small, n, stop, yield)
 	}
-	return s.take(&s.budget.large, n, stop, yield)
+	return s.take(s.budget.large, n, stop, yield)
 }
 
 // TakeEntries is Take for a frame of raft's, of at most EntriesOfMember. Voter says that the
@@ -90,19 +100,18 @@ func (s *Share) TakeEntries(n int, voter bool, stop <-chan struct{}, yield func(
 	case s == nil:
 		return nil, true
 	case voter:
-		return s.take(&s.budget.voters, n, stop, yield)
+		return s.take(s.budget.voters, n, stop, yield)
 	}
-	return s.take(&s.budget.others, n, stop, yield)
+	return s.take(s.budget.others, n, stop, yield)
 }
 
 func (s *Share) take(p *pool, n int, stop <-chan struct{}, yield func()) (*Hold, bool) {
-	b := s.budget
 	h := &Hold{share: s, pool: p, n: n, yield: yield, granted: make(chan struct{})}
-	b.mu.Lock()
-	e := h.pool.waiting.PushBack(h)
-	h.pool.grant()
-	h.pool.press(h)
-	b.mu.Unlock()
+	p.mu.Lock()
+	e := p.waiting.PushBack(h)
+	p.grant()
+	p.press(h)
+	p.mu.Unlock()
 	for {
 		again := time.NewTimer(timing.FrameLook)
 		select {
@@ -110,24 +119,24 @@ func (s *Share) take(p *pool, n int, stop <-chan struct{}, yield func()) (*Hold,
 			again.Stop()
 			return h, true
 		case <-again.C:
-			b.mu.Lock()
-			h.pool.press(h)
-			b.mu.Unlock()
+			p.mu.Lock()
+			p.press(h)
+			p.mu.Unlock()
 			continue
 		case <-stop:
 			again.Stop()
 		}
 		break
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	select {
 	case <-h.granted: // at the same time
 		h.give()
 	default:
-		h.pool.waiting.Remove(e)
+		p.waiting.Remove(e)
 		h.promise(false)
-		h.pool.grant()
+		p.grant()
 	}
 	return nil, false
 }
@@ -148,8 +157,8 @@ func (h *Hold) Complete() {
 	if h == nil {
 		return
 	}
-	h.share.budget.mu.Lock()
-	defer h.share.budget.mu.Unlock()
+	h.pool.mu.Lock()
+	defer h.pool.mu.Unlock()
 	h.stay()
 }
 
@@ -158,8 +167,8 @@ func (h *Hold) Give() {
 	if h == nil {
 		return
 	}
-	h.share.budget.mu.Lock()
-	defer h.share.budget.mu.Unlock()
+	h.pool.mu.Lock()
+	defer h.pool.mu.Unlock()
 	h.give()
 }
 
@@ -197,15 +206,21 @@ func (h *Hold) promise(yes bool) {
 func (p *pool) grant() {
 	for {
 		var next *list.Element
-		least := 0
+		var least [3]int
 		for e := p.waiting.Front(); e != nil; e = e.Next() {
 			h := e.Value.(*Hold)
-			of := p.taken.addresses[h.share.payer.ip]
-			if (next == nil || of < least) && of+h.n <= p.address && p.taken.members[h.share.payer]+h.n <= p.member {
-				next, least = e, of
+			of, own := p.taken.addresses[h.share.payer.ip], p.taken.members[h.share.payer]
+			if of+h.n > p.address || own+h.n > p.member {
+				continue
+			}
+			if rank := [3]int{of, own, int(p.latest[h.share.payer])}; next == nil || slices.Compare(rank[:], least[:]) < 0 {
+				next, least = e, rank
 			}
 		}
 		if next == nil {
+			if p.waiting.Len() == 0 {
+				clear(p.latest)
+			}
 			return
 		}
 		h := next.Value.(*Hold)
@@ -213,6 +228,8 @@ func (p *pool) grant() {
 			return
 		}
 		p.taken.add(h.share.payer, h.n)
+		p.grants++
+		p.latest[h.share.payer] = p.grants
 		h.promise(false)
 		p.waiting.Remove(next)
 		p.arriving[h] = struct{}{}
@@ -237,7 +254,7 @@ func (p *pool) press(h *Hold) {
 	h.pressed = now
 	at := h.share.payer
 	var give []*Hold
-	slow := p.slow(now)
+	slow := p.slow(now, p.few && p.taken.members[at] == 0)
 	for _, b := range []struct {
 		full   int // bytes
 		of     func(*sums) int
@@ -290,15 +307,15 @@ func (p *pool) look(now time.Time) {
 	p.looked = now
 }
 
-// slow returns the frames that come below leastRate, the slowest first.
-func (p *pool) slow(now time.Time) []*Hold {
+// slow returns the frames that come below leastRate, or at any rate, the slowest first.
+func (p *pool) slow(now time.Time, anyRate bool) []*Hold {
 	rates := make(map[*Hold]float64)
 	var slow []*Hold
 	for o := range p.arriving {
 		held, come := now.Sub(o.since), o.come.Load()
 		rate := float64(come) / held.Seconds()
 		looked := min(held, now.Sub(p.begun))
-		if held >= timing.FrameYields && rate < leastRate && float64(come-o.mark) < looked.Seconds()*leastRate {
+		if held >= timing.FrameYields && (anyRate || rate < leastRate && float64(come-o.mark) < looked.Seconds()*leastRate) {
 			slow, rates[o] = append(slow, o), rate
 		}
 	}

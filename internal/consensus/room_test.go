@@ -50,7 +50,7 @@ func TestFramesThatNeverEndTakeLittle(t *testing.T) {
 			open = append(open, hostile{b, f[1].name}.almost(f[0]))
 		}
 		synctest.Wait()
-		if n := held.Held(); n != budget.Entries/2+budget.EntriesOfMember {
+		if n := held.Held(); n != budget.EntriesOfAddress/2+budget.EntriesOfMember {
 			t.Errorf("%d bytes are under way", n)
 		}
 		began, large := time.Now(), strings.Repeat("c", 1<<20)

@@ -26,7 +26,7 @@ const receiveBuffer = 4 << 10
 
 var errNotTaken = errors.New("raft takes no request")
 
-// frames has buffers for frames of up to judge.Reused bytes: a stream keeps none between two
+// frames has buffers for frames of up to judge.Unasked bytes: a stream keeps none between two
 // requests.
 var frames = sync.Pool{New: func() any { return new([]byte) }}
 
@@ -61,7 +61,7 @@ func (t *transport) serveOne(in *incoming, answers chan raft.RPCResponse, late *
 		return false
 	}
 	in.held.Complete()
-	if cap(frame) <= judge.Reused {
+	if cap(frame) <= judge.Unasked {
 		*buf = frame
 	}
 	request, err := judge.DecodeRequest(frame)
@@ -106,7 +106,9 @@ func (in *incoming) room(n int) error {
 	share := budget.Of(in.conn)
 	held, ok := share.TakeEntries(n, in.t.knows(in.from.Name), ctx.Done(), func() { in.conn.SetReadDeadline(time.Unix(1, 0)) })
 	if !ok {
-		share.Refused("too many bytes of raft's messages under way")
+		if in.t.stream.open.Err() == nil {
+			share.Refused("too many bytes of raft's messages under way")
+		}
 		return os.ErrDeadlineExceeded
 	}
 	in.held = held
@@ -123,9 +125,11 @@ func (in *incoming) done() {
 	in.held = nil
 }
 
-// knows reports whether a voter here is of the member's name.
+// knows reports whether a voter here is of the member's name, or the leader that this raft
+// follows: a newcomer has no configuration.
 func (t *transport) knows(name string) bool {
-	return slices.ContainsFunc(t.voters(), func(id string) bool {
+	_, leader := t.rules.Standing()
+	return slices.ContainsFunc(append(t.voters(), leader), func(id string) bool {
 		voter, _, _ := member.ParseRaftID(id)
 		return voter == name
 	})

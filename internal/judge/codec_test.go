@@ -83,7 +83,7 @@ func TestRequestsArriveAsTheyWere(t *testing.T) {
 // Room is asked for a large frame once, before the rest of it is read, and the entries of a frame
 // that nobody uses again are not copied.
 func TestALargeFrameAsksForRoom(t *testing.T) {
-	for _, size := range []int{Unasked - 100, Unasked + 100, Reused - 100, Reused + 100, MaxEntry} {
+	for _, size := range []int{Unasked - 100, Unasked + 100, 60 << 10, MaxEntry} {
 		m := &raft.AppendEntriesRequest{RPCHeader: header("b#1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5, Data: make([]byte, size)}}}
 		b, err := AppendRequest(nil, m)
 		if err != nil {
@@ -91,7 +91,7 @@ func TestALargeFrameAsksForRoom(t *testing.T) {
 		}
 		n, r := len(b)-4, bytes.NewReader(b)
 		asked := 0
-		frame, err := ReadRequest(r, nil, func(of int) error {
+		frame, err := ReadRequest(r, make([]byte, 0, 20<<10), func(of int) error {
 			if asked++; of != n || r.Len() != n-Unasked {
 				t.Errorf("room is asked for %d bytes of %d, %d are unread", of, n, r.Len())
 			}
@@ -106,7 +106,7 @@ func TestALargeFrameAsksForRoom(t *testing.T) {
 		}
 		data := got.(*raft.AppendEntriesRequest).Entries[0].Data
 		frame[len(frame)-1] ^= 1
-		if shares := data[len(data)-1] != 0; len(data) != size || shares != (n > Reused) {
+		if shares := data[len(data)-1] != 0; len(data) != size || shares != (n > Unasked) {
 			t.Errorf("an entry of %d bytes arrives with %d, and is part of its frame: %v", size, len(data), shares)
 		}
 		if n <= Unasked {

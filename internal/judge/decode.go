@@ -18,17 +18,13 @@ var errFrame = errors.New("malformed raft message")
 // firstRead is the memory taken for a frame before its bytes arrive.
 const firstRead = 4 << 10
 
-const (
-	// Unasked is how many bytes of a frame are read before room is asked for the frame.
-	Unasked = 16 << 10
-
-	// Reused is the size of the largest frame whose memory may be used again after
-	// DecodeRequest: the entries of a larger one stay in it.
-	Reused = 64 << 10
-)
+// Unasked is how many bytes of a frame are read before room is asked for the frame. It is also
+// the size of the largest frame whose memory may be used again after DecodeRequest: the
+// entries of a larger one stay in it.
+const Unasked = 16 << 10
 
 // ReadRequest reads the frame of a request into buf, which grows with the bytes that
-// arrive, and returns the frame without its length. The error is io.EOF at the end of
+// arrive up to Unasked, and returns the frame without its length. The error is io.EOF at the end of
 // the stream between two frames.
 //
 // Room is called for a frame of n bytes, more than Unasked, before the rest of it is read.
@@ -95,14 +91,14 @@ func open(frame []byte) (decoder, kind, error) {
 }
 
 // DecodeRequest decodes a frame without its length into one of raft's five requests.
-// The request shares no memory with a frame of up to Reused bytes. The entries of a larger
+// The request shares no memory with a frame of up to Unasked bytes. The entries of a larger
 // one are part of the frame.
 func DecodeRequest(frame []byte) (request any, err error) {
 	d, k, err := open(frame)
 	if err != nil {
 		return nil, err
 	}
-	d.shares = len(frame) > Reused
+	d.shares = len(frame) > Unasked
 	h := d.header()
 	switch k {
 	case appendEntries:

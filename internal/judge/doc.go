@@ -14,8 +14,8 @@
 // version, the kind and the fields. The checksum finds frames that a member with bad
 // memory or a defect has damaged: a flipped bit in an entry would give two voters
 // different tables. The length is bounded by MaxFrame, memory grows with the
-// bytes that arrive, and every length inside is compared with the bytes present. The
-// encoding cannot express most forgeries: an entry has no index of its own, the
+// first bytes that arrive, a longer frame needs room of the caller's, and every length
+// inside is compared with the bytes present. The encoding cannot express most forgeries: an entry has no index of its own, the
 // sender's address is its ID, and no entry has extensions.
 //
 // # Judging

@@ -173,6 +173,9 @@ func (k *Link) attach(ctx context.Context, r *reply, up *remote) (attached, unre
 			requests, i = attachRequests(term, keys, fresh, maxShown), -1
 			continue
 		}
+		if f.Code == wire.CodeBusy && i > 0 && len(requests[i].Keys) == 0 {
+			break // keys of sessions to be opened alone are left, and an Open shows its key once more
+		}
 		if f.Code == wire.CodeNotLeader {
 			r.hint, _ = readHint(f.Body)
 		}

@@ -123,6 +123,16 @@ func (s *State) Keys(prefix, first string, n int) []string {
 // Opened reports whether a session is open, and not ending.
 func (s *State) Opened(id SessionID) bool { return s.openSession(id) != nil }
 
+// OpenedBy returns the process that has opened a session. Ok is false if the session is not
+// open, or ending.
+func (s *State) OpenedBy(id SessionID) (node string, boot uint64, ok bool) {
+	o := s.openSession(id)
+	if o == nil {
+		return "", 0, false
+	}
+	return o.node, o.boot, true
+}
+
 // Session describes a session, open or ending.
 func (s *State) Session(id SessionID) (SessionStatus, bool) {
 	o := s.sessions.get(id)

@@ -6,7 +6,7 @@ package mutants
 var roomMutants = []mutant{
 	{
 		name: "a question takes the read under its ID with it", promise: safe, breaks: "a read is cancelled with its stream, whatever was asked under its ID before",
-		file: "internal/term/serve.go", old: "	if m.reads[id] == r {", new: "	if m.reads[id] == r || m.reads != nil {",
+		file: "internal/term/serve.go", old: "	if m.reads.m[id] == r {", new: "	if !m.over {",
 		pkg: "internal/term", run: "CancelledID",
 	},
 	{
@@ -41,7 +41,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "a large frame is used again", promise: oneHolder, breaks: "the entries of a frame keep their bytes",
-		file: "internal/judge/decode.go", old: "d.shares = len(frame) > Reused", new: "d.shares = true",
+		file: "internal/judge/decode.go", old: "d.shares = len(frame) > Unasked", new: "d.shares = true",
 		pkg: "internal/judge", run: "ArriveAsTheyWere|AsksForRoom",
 	},
 	{
@@ -51,13 +51,48 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "left sessions are not counted", promise: safe, breaks: "what a stream has the leader remember is counted",
-		file: "internal/term/authority.go", old: "len(k.open) + len(k.fresh) + len(k.left) + more", new: "len(k.open) + len(k.fresh) + more",
+		file: "internal/term/authority.go", old: "counted(&k.fresh) + counted(&k.left)", new: "counted(&k.fresh)",
 		pkg: "internal/term", run: "LeftSessions",
 	},
 	{
 		name: "answers by the order of arrival", promise: fair, breaks: "waiting reads of members are answered in turn",
 		file: "internal/term/watch.go", old: "func (b *backlog) push(w *watch) {\n", new: "func (b *backlog) push(w *watch) {\n	w.from = \"\"\n",
 		pkg: "internal/term", run: "InTurns",
+	},
+	{
+		name: "open sessions wait for the room of others", promise: hardToKill, breaks: "a process acts for its open sessions, whatever others show",
+		file: "internal/term/authority.go", old: "in == &k.open && k.first {", new: "false {",
+		pkg: "internal/term", run: "OpenSessions",
+	},
+	{
+		name: "a key without room is a theft", promise: safe, breaks: "an honest member is told to wait",
+		file: "internal/term/authority.go", old: "return !k.lacked && k.fresh", new: "return k.fresh",
+		pkg: "internal/term", run: "WithoutRoom",
+	},
+	{
+		name: "keys of others' sessions are kept", promise: safe, breaks: "nobody keeps what is of no use",
+		file: "internal/term/authority.go", old: "opened && node == s.Node && boot == s.Boot", new: "opened && (node != s.Node || boot != 0)",
+		pkg: "internal/term", run: "OpenSessions",
+	},
+	{
+		name: "memory of what was", promise: safe, breaks: "an emptied map gives its memory back",
+		file: "internal/term/fitmap.go", old: "f.peak <= leastPeak ||", new: "f.peak > 0 ||",
+		pkg: "internal/term", run: "FollowsItsSize",
+	},
+	{
+		name: "cancelled reads stay in line", promise: safe, breaks: "nothing but waiting reads takes memory",
+		file: "internal/term/watch.go", old: "	delete(ws.dirty, w)\n	ws.backlog.unlink(w)\n", new: "	delete(ws.dirty, w)\n",
+		pkg: "internal/term", run: "IsForgotten",
+	},
+	{
+		name: "large frames of raft never give way", promise: hardToKill, breaks: "a leader's frame comes in turn",
+		file: "internal/budget/frames.go", old: "(anyRate || rate < leastRate", new: "(rate < leastRate",
+		pkg: "internal/budget", run: "RaftComeInTurns",
+	},
+	{
+		name: "the first to come is served", promise: fair, breaks: "the member whose turn was longest ago comes first",
+		file: "internal/budget/frames.go", old: "own, int(p.latest[h.share.payer])}", new: "0, 0}",
+		pkg: "internal/budget", run: "RaftComeInTurns",
 	},
 	// Frames.
 	{
@@ -72,7 +107,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "slow frames keep the budget", promise: safe, breaks: "a slow frame gives way to a waiting one",
-		file: "internal/budget/frames.go", old: "if held >= timing.FrameYields && rate", new: "if held >= time.Hour && rate",
+		file: "internal/budget/frames.go", old: "if held >= timing.FrameYields && (", new: "if held >= time.Hour && (",
 		pkg: "internal/budget", run: "ASlowFrame",
 	},
 	{
@@ -112,7 +147,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "many addresses before few", promise: fair, breaks: "the frame of the address with the fewest bytes is next",
-		file: "internal/budget/frames.go", old: "(next == nil || of < least)", new: "(next == nil || of < least-Frames)",
+		file: "internal/budget/frames.go", old: "next == nil || slices.Compare(rank[:], least[:]) < 0", new: "next == nil",
 		pkg: "internal/budget", run: "AnAddressWithFewBytes",
 	},
 	{

@@ -61,9 +61,11 @@ type Stream struct {
 	nextID  uint64
 	calls   map[uint64]func(wire.Frame, error) // open requests of this side
 	serving int                                // open requests of the peer
-	bytes   [budget.Classes]int                // of the open requests of the peer, and of Keep
+	bytes   [budget.Classes]int                // of the open requests of the peer
 	err     error                              // why the stream stopped
 	onStop  []func()
+
+	keeps keeps
 
 	wg sync.WaitGroup
 }
@@ -367,23 +369,6 @@ func (s *Stream) Full(n int) bool {
 	return !s.roomLocked(n)
 }
 
-// Keep has the budget count n bytes, and no more those counted before, that this side
-// remembers for the peer until the stream stops. It reports false, and counts as before, if
-// more bytes do not fit.
-func (s *Stream) Keep(n int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return true // nothing is counted any more
-	}
-	before := s.bytes[budget.Kept]
-	if !s.chargeLocked(budget.Kept, n-before) && n > before {
-		s.chargeLocked(budget.Kept, before-n)
-		return false
-	}
-	return true
-}
-
 // Stop closes the connection and calls every open callback with err, on the
 // caller's goroutine. Later calls fail with err. Stop does not wait for the
 // stream's goroutines; a second Stop does nothing.
@@ -401,6 +386,7 @@ func (s *Stream) Stop(err error) {
 	calls, onStop := s.calls, s.onStop
 	s.calls, s.onStop, s.out, s.delayed = nil, nil, nil, nil
 	s.mu.Unlock()
+	s.keeps.end(s.share)
 	if err == errUnread {
 		s.share.Refused("too many bytes that a member does not read")
 	}

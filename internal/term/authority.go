@@ -38,36 +38,47 @@ const (
 )
 
 // shown is what a subscriber has shown of sessions, guarded by Term.mu.
+//
+// The sessions are counted as bytes of the peer's, but for keysTogether of each set: so many
+// keys a stream may show whatever others do. While the bound is full, a key of a session that
+// is not open is not kept, and its Open is refused as CodeBusy. A key of an open session of
+// the subscriber's own process is kept all the same, on the first streams of the process:
+// each such session has a place in the table, and the table bounds them.
 type shown struct {
 	open  sessionSet // were open when the key was shown or used
 	fresh sessionSet // were not; at most wire.MaxAttach
 	left  sessionSet // open, but detached by their owner; at most wire.MaxAttach
 	sweep int        // with so many in open, the ended ones are forgotten
 
-	keep func(bytes int) bool // Subscriber.Keep
-	kept int                  // bytes
+	first  bool                 // open sessions have room beyond the bound
+	lacked bool                 // a key found no room: what was not kept is no theft
+	keep   func(bytes int) bool // Subscriber.Keep
+	kept   int                  // bytes
 }
 
-type sessionSet map[machine.SessionID]struct{}
+type sessionSet = fitMap[machine.SessionID, struct{}]
 
-// Shown sessions are counted keysTogether at a time: so many, 16 KiB, are the part of each
-// stream that no bound counts.
 const (
-	keysTogether = 256
+	keysTogether = 256 // are counted together
 	keyBytes     = 64
+	firstStreams = 4 // of a process
 )
 
-func newShown(keep func(bytes int) bool) *shown {
+func newShown(keep func(bytes int) bool, first bool) *shown {
 	if keep == nil {
 		keep = func(int) bool { return true }
 	}
-	return &shown{open: make(sessionSet), fresh: make(sessionSet), left: make(sessionSet), sweep: wire.MaxAttach, keep: keep}
+	return &shown{sweep: wire.MaxAttach, keep: keep, first: first}
 }
 
-// count has the budget count all sessions and more, and reports false if more do not fit.
-func (k *shown) count(more int) bool {
-	n := len(k.open) + len(k.fresh) + len(k.left) + more
-	bytes := (n + keysTogether - 1) / keysTogether * keysTogether * keyBytes
+// counted returns how many keys of a set count.
+func counted(s *sessionSet) int {
+	return max(0, (s.peak-1)/keysTogether) * keysTogether
+}
+
+// count has the budget count all sessions, and reports false if more do not fit.
+func (k *shown) count() bool {
+	bytes := (counted(&k.open) + counted(&k.fresh) + counted(&k.left)) * keyBytes
 	if bytes != k.kept && !k.keep(bytes) {
 		return false
 	}
@@ -75,52 +86,55 @@ func (k *shown) count(more int) bool {
 	return true
 }
 
-// remember adds a session to fresh or left, and reports false if there is no room.
-func (k *shown) remember(in sessionSet, id machine.SessionID) bool {
-	if _, known := in[id]; known {
+// remember adds a session to a set, and reports false if there is no room.
+func (k *shown) remember(in *sessionSet, id machine.SessionID) bool {
+	if in.has(id) {
 		return true
 	}
-	if len(in) >= wire.MaxAttach || !k.count(1) {
-		return false
-	}
-	in[id] = struct{}{}
-	return true
-}
-
-// hasRoom reports whether the key of one more session that is not open would be kept.
-func (k *shown) hasRoom() bool {
-	room := len(k.fresh) < wire.MaxAttach && k.count(1)
-	k.count(0)
-	return room
-}
-
-func (k *shown) has(id machine.SessionID) bool {
-	if _, ok := k.open[id]; ok {
+	peak, before := in.peak, counted(in)
+	in.set(id, struct{}{})
+	if counted(in) == before || k.count() || in == &k.open && k.first {
 		return true
 	}
-	_, ok := k.fresh[id]
-	return ok
+	in.delete(id)
+	in.peak = min(in.peak, peak)
+	k.lacked = true
+	return false
 }
+
+// forget removes a session from all sets but one.
+func (k *shown) forget(id machine.SessionID, but *sessionSet) {
+	before := k.kept
+	for _, in := range []*sessionSet{&k.open, &k.fresh, &k.left} {
+		if in != but {
+			in.delete(id)
+		}
+	}
+	if before > 0 {
+		k.count()
+	}
+}
+
+// hasRoom reports whether the key of one more session that is not open may have been kept,
+// and would be now.
+func (k *shown) hasRoom() bool { return !k.lacked && k.fresh.len() < wire.MaxAttach }
+
+func (k *shown) has(id machine.SessionID) bool { return k.open.has(id) || k.fresh.has(id) }
 
 // leave forgets a session that its owner has detached. A request of the owner may be
 // under way beside the Detach, of a session that could not be closed: for the owner
 // such a session is over, and the request is no theft.
 func (k *shown) leave(id machine.SessionID, open bool) {
-	delete(k.open, id)
-	delete(k.fresh, id)
-	if open {
-		k.remember(k.left, id)
+	k.forget(id, &k.left)
+	if open && k.left.len() < wire.MaxAttach {
+		k.remember(&k.left, id)
 	}
-	k.count(0)
 }
 
-// opened notes that the session of a shown key is open. The table bounds the open sessions, so
-// there is always room.
-func (k *shown) opened(id machine.SessionID) {
-	delete(k.fresh, id)
-	delete(k.left, id)
-	k.open[id] = struct{}{}
-	k.count(0)
+// opened notes that the session of a shown key is open, and reports false if there is no room.
+func (k *shown) opened(id machine.SessionID) bool {
+	k.forget(id, &k.open)
+	return k.remember(&k.open, id)
 }
 
 // sweepShown forgets the ended sessions that s has shown, when there are many. An ended session stays
@@ -130,12 +144,12 @@ func (k *shown) opened(id machine.SessionID) {
 func (t *Term) sweepShown(s *Subscriber) {
 	t.mu.Lock()
 	k := t.subscribers[s]
-	if k == nil || len(k.open) < k.sweep {
+	if k == nil || k.open.len() < k.sweep {
 		t.mu.Unlock()
 		return
 	}
-	k.sweep = 2 * len(k.open)
-	ids := slices.Collect(maps.Keys(k.open))
+	k.sweep = 2 * k.open.len()
+	ids := slices.Collect(maps.Keys(k.open.m))
 	t.mu.Unlock()
 	t.table.View(func(m *machine.State) {
 		ids = slices.DeleteFunc(ids, m.Opened)
@@ -146,26 +160,28 @@ func (t *Term) sweepShown(s *Subscriber) {
 		return // Quit reads k
 	}
 	for _, id := range ids {
-		delete(k.open, id)
+		k.open.delete(id)
 	}
-	k.count(0)
-	k.sweep = max(wire.MaxAttach, 2*len(k.open))
+	k.count()
+	k.sweep = max(wire.MaxAttach, 2*k.open.len())
 }
 
 // show notes the keys shown by s, of sessions to be opened if fresh, and returns the
-// sessions' IDs. Ok is false if s has shown too many keys of sessions that are not
+// sessions' IDs. Ok is false if there is no room for keys of sessions that are not
 // open; then s may have shown a part of the keys. The key of a session that the
 // member takes for open is kept too, while there is room: a deposed leader that does
-// not know yet may lack the session, and hear of it later.
+// not know yet may lack the session, and hear of it later. The key of another process's
+// session is of no use, and is not kept.
 func (t *Term) show(s *Subscriber, keys []machine.SessionKey, fresh bool) (ids []machine.SessionID, ok bool) {
 	ids = make([]machine.SessionID, len(keys))
 	for i, key := range keys {
 		ids[i] = key.ID()
 	}
-	open := make([]bool, len(ids))
+	open, own := make([]bool, len(ids)), make([]bool, len(ids))
 	t.table.View(func(m *machine.State) {
 		for i, id := range ids {
-			open[i] = m.Opened(id)
+			node, boot, opened := m.OpenedBy(id)
+			open[i], own[i] = opened, opened && node == s.Node && boot == s.Boot
 		}
 	})
 	t.mu.Lock()
@@ -174,8 +190,18 @@ func (t *Term) show(s *Subscriber, keys []machine.SessionKey, fresh bool) (ids [
 		t.mu.Unlock()
 		return nil, true // the answer is the end of the stream
 	}
-	room := k.show(ids, open)
-	sweep := len(k.open) >= k.sweep
+	room := k.show(ids, open, own)
+	if !room && k.fresh.len() <= 2*keysTogether { // so few are looked at quickly
+		t.mu.Unlock()
+		t.openFresh(s)
+		t.mu.Lock()
+		if t.subscribers[s] != k {
+			t.mu.Unlock()
+			return nil, true
+		}
+		room = k.show(ids, open, own)
+	}
+	sweep := k.open.len() >= k.sweep
 	t.mu.Unlock()
 	if sweep {
 		t.sweepShown(s)
@@ -186,16 +212,41 @@ func (t *Term) show(s *Subscriber, keys []machine.SessionKey, fresh bool) (ids [
 	return ids, true
 }
 
-// show notes the sessions of shown keys. room is false if there were too many that are not
-// open.
-func (k *shown) show(ids []machine.SessionID, open []bool) (room bool) {
+// openFresh notes the sessions that have been opened since their keys were shown.
+func (t *Term) openFresh(s *Subscriber) {
+	t.mu.Lock()
+	k := t.subscribers[s]
+	var ids []machine.SessionID
+	if k != nil {
+		ids = slices.Collect(maps.Keys(k.fresh.m))
+	}
+	t.mu.Unlock()
+	t.table.View(func(m *machine.State) {
+		ids = slices.DeleteFunc(ids, func(id machine.SessionID) bool {
+			node, boot, open := m.OpenedBy(id)
+			return !open || node != s.Node || boot != s.Boot
+		})
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.subscribers[s] != k {
+		return // Quit reads k
+	}
+	for _, id := range ids {
+		k.opened(id)
+	}
+}
+
+// show notes the sessions of shown keys, those that are open if they are the process's own.
+// room is false if there were too many.
+func (k *shown) show(ids []machine.SessionID, open, own []bool) (room bool) {
 	room = true
 	for i, id := range ids {
 		switch {
 		case open[i]:
-			k.opened(id)
+			room = (!own[i] || k.opened(id)) && room
 		case k.has(id):
-		case !k.remember(k.fresh, id):
+		case k.fresh.len() >= wire.MaxAttach || !k.remember(&k.fresh, id):
 			room = false
 		}
 	}
@@ -215,9 +266,9 @@ func (t *Term) takes(s *Subscriber, id machine.SessionID, counted bool) standing
 	k := t.subscribers[s]
 	routed := k != nil && t.sessions[id] == s // so s was the owner before
 	has := k != nil && k.has(id)
-	left := false
+	left, lacked := false, false
 	if k != nil {
-		_, left = k.left[id]
+		left, lacked = k.left.has(id), k.lacked
 	}
 	t.mu.Unlock()
 	switch {
@@ -230,8 +281,10 @@ func (t *Term) takes(s *Subscriber, id machine.SessionID, counted bool) standing
 	switch {
 	case !open || left:
 		return nobody
-	case !has || st.Node != s.Node || st.Boot != s.Boot:
+	case st.Node != s.Node || st.Boot != s.Boot || !has && !lacked:
 		return stranger
+	case !has:
+		return gone // for want of room: the member attaches again
 	}
 	n := 0
 	if !counted {
@@ -244,8 +297,11 @@ func (t *Term) takes(s *Subscriber, id machine.SessionID, counted bool) standing
 		t.mu.Unlock()
 		return gone
 	}
-	k.opened(id)
-	sweep := len(k.open) >= k.sweep
+	if !k.opened(id) {
+		t.mu.Unlock()
+		return gone
+	}
+	sweep := k.open.len() >= k.sweep
 	t.sessions[id] = s
 	t.mu.Unlock()
 	if sweep {

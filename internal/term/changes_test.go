@@ -14,7 +14,7 @@ import (
 // looks are counted.
 func watching(many int, looks *int) *watches {
 	ws := newWatches()
-	look := func() func() { *looks++; return nil }
+	look := func() func() int { *looks++; return nil }
 	for range many {
 		ws.add(&watch{name: "k/1", look: look, fail: func(wire.Code) {}})
 		ws.add(&watch{subject: aPrefix, name: "k/", look: look, fail: func(wire.Code) {}})
@@ -31,7 +31,7 @@ func (ws *watches) lookAll() {
 }
 
 func (ws *watches) lookWaiting() {
-	for w := ws.next(); w != nil; w = ws.next() {
+	for w := ws.next(false); w != nil; w = ws.next(false) {
 		w.look()
 	}
 }
@@ -98,31 +98,34 @@ func TestRememberedChangesAreBounded(t *testing.T) {
 }
 
 // A member with thousands of reads to be answered keeps the reads of another member waiting for
-// a few answers, whether they came before, together or meanwhile.
+// a few large answers, whether they came before, together or meanwhile.
 func TestAnswersComeInTurns(t *testing.T) {
-	const many = 1000
+	const many, size = 1000, 100 << 10
 	ws, fail := newWatches(), func(wire.Code) {}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	flood, changed := 0, false
 	var since []int // answers of flood before each of honest's
 	honest := func() {
-		ws.add(&watch{from: "honest", name: "h", look: func() func() {
-			return func() { since = append(since, flood) }
+		ws.add(&watch{from: "honest", name: "h", look: func() func() int {
+			return func() int { since = append(since, flood); return 100 }
 		}, fail: fail})
 	}
 	for range many {
-		ws.add(&watch{from: "flood", name: "k", look: func() func() {
+		ws.add(&watch{from: "flood", name: "k", look: func() func() int {
 			if !changed {
 				return nil
 			}
-			return func() {
+			return func() int {
 				if flood++; flood%100 == 50 {
-					honest()
+					for range 10 {
+						honest()
+					}
 				}
 				if flood == many {
 					cancel()
 				}
+				return size
 			}
 		}, fail: fail})
 	}
@@ -131,26 +134,42 @@ func TestAnswersComeInTurns(t *testing.T) {
 	ws.changed("k")
 	honest()
 	ws.run(ctx)
-	if len(since) != 1+many/100 || since[0] > 1 {
+	if len(since) != 1+10*many/100 || since[0] > 1 {
 		t.Fatalf("a member with few reads is answered after %v answers of another", since)
 	}
 	for i, n := range since[1:] {
-		if asked := 100*i + 50; n > asked+2*workPerTake/workPerAnswer {
+		if asked := 100*(i/10) + 50; n > asked+many/seenPerWork*answerPart/size+3 {
 			t.Errorf("a read is answered after %d answers of another member", n-asked)
 		}
 	}
 }
 
-// A cancelled read costs no turn.
-func TestACancelledReadHasNoTurn(t *testing.T) {
+// A cancelled read costs no look, no turn and no memory.
+func TestACancelledReadIsForgotten(t *testing.T) {
 	looks := 0
 	ws := newWatches()
-	w := &watch{from: "a", name: "k", look: func() func() { looks++; return nil }, fail: func(wire.Code) {}}
-	cancel := ws.add(w)
-	ws.add(&watch{from: "a", name: "k", look: w.look, fail: w.fail})
+	add := func(from string) (cancel func()) {
+		return ws.add(&watch{from: from, name: "k", look: func() func() int { looks++; return nil }, fail: func(wire.Code) {}})
+	}
+	var cancels []func()
+	for _, from := range []string{"a", "a", "a", "a", "b", "c", "c"} {
+		cancels = append(cancels, add(from))
+	}
 	ws.take()
-	cancel()
+	for _, i := range []int{0, 2, 4, 5} { // first, between, the only one, first
+		cancels[i]()
+	}
+	first := ws.next(false)
+	if first == nil {
+		t.Fatal("nothing waits")
+	}
+	if w := ws.next(true); w == nil || w.from == first.from {
+		t.Errorf("after a turn of %q: %+v", first.from, w)
+	}
 	if ws.lookWaiting(); looks != 1 {
 		t.Errorf("%d looks, want that of the read that waits", looks)
+	}
+	if len(ws.backlog.turns)+len(ws.backlog.of) != 0 {
+		t.Errorf("%+v is left", ws.backlog)
 	}
 }

@@ -125,8 +125,8 @@ func (t *Term) Shown(node string) (open, fresh int) {
 	defer t.mu.Unlock()
 	for s, k := range t.subscribers {
 		if s.Node == node {
-			open += len(k.open)
-			fresh += len(k.fresh)
+			open += k.open.len()
+			fresh += k.fresh.len()
 		}
 	}
 	return open, fresh

@@ -43,11 +43,11 @@ func sessions[B any](t *Term, from string, q replica.SessionsQuery, form func(*r
 			from:    from,
 			subject: aSession,
 			session: q.From,
-			look: func() func() {
+			look: func() func() int {
 				if t.isOpen(q.From) {
 					return nil
 				}
-				return func() { answer(replica.SessionsPage{}) }
+				return func() int { answer(replica.SessionsPage{}); return 0 }
 			},
 			fail: fail(done),
 		})

@@ -28,11 +28,11 @@ func read[B any](t *Term, from string, q replica.Query, form func(*replica.Answe
 		from:  from,
 		name:  q.Key,
 		group: q.Group,
-		look: func() func() {
+		look: func() func() int {
 			if t.table.version(q) == q.Version {
 				return nil
 			}
-			return func() { readNow(t, q, form, done) }
+			return func() int { return readNow(t, q, form, done) }
 		},
 		fail: fail(done),
 	})
@@ -46,15 +46,17 @@ func fail[B any](done func(B, wire.Code)) func(wire.Code) {
 	}
 }
 
-func readNow[B any](t *Term, q replica.Query, form func(*replica.Answer) (B, int), done func(B, wire.Code)) {
+// readNow answers q, and returns the size of the answer.
+func readNow[B any](t *Term, q replica.Query, form func(*replica.Answer) (B, int), done func(B, wire.Code)) (size int) {
 	if t.held.Load() > maxHeld-wire.MaxFrame {
 		fail(done)(wire.CodeBusy) // before the answer costs anything
-		return
+		return 0
 	}
 	a := t.table.answer(q)
 	t.keeper.describe(a.Status.Holders)
 	b, size := fitAnswer(&a, form)
 	answerAfterRound(t, b, size, done)
+	return size
 }
 
 // Scan answers q like Read. With q.Since set and nothing to tell, Scan waits for a
@@ -74,13 +76,13 @@ func scan[B any](t *Term, from string, q replica.Scan, form func(*replica.Scanne
 		from:    from,
 		subject: aPrefix,
 		name:    q.Prefix,
-		look: func() func() {
+		look: func() func() int {
 			a := t.table.scan(q, q.Limit)
 			if !tells(a) {
 				q.Since = a.Version
 				return nil
 			}
-			return func() { scanned(t, q, a, form, done) }
+			return func() int { return scanned(t, q, a, form, done) }
 		},
 		fail: fail(done),
 	})
@@ -91,11 +93,12 @@ func tells(a replica.Scanned) bool { return len(a.Keys) > 0 || a.Lost || a.More 
 
 // scanned answers q with a, read just now and cut to one frame. An answer with
 // fewer keys says "more". After q.Since, fewer keys also mean an earlier version,
-// so the table is read again with the smaller limit; a single key always fits.
-func scanned[B any](t *Term, q replica.Scan, a replica.Scanned, form func(*replica.Scanned) (B, int), done func(B, wire.Code)) {
+// so the table is read again with the smaller limit; a single key always fits. It returns the
+// size of the answer.
+func scanned[B any](t *Term, q replica.Scan, a replica.Scanned, form func(*replica.Scanned) (B, int), done func(B, wire.Code)) int {
 	if t.held.Load() > maxHeld-wire.MaxFrame {
 		fail(done)(wire.CodeBusy)
-		return
+		return 0
 	}
 	for {
 		room := metaRoom
@@ -109,7 +112,7 @@ func scanned[B any](t *Term, q replica.Scan, a replica.Scanned, form func(*repli
 		b, size := form(&a)
 		if size <= wire.MaxBody {
 			answerAfterRound(t, b, size, done)
-			return
+			return size
 		}
 		read := len(a.Keys)
 		if fitKeys(&a); len(a.Keys) < read {

@@ -19,7 +19,7 @@ import (
 // and all goroutines are joined. node and boot are the member's process, as proved
 // by the stream. g is this node's knowledge of the leader.
 func ServeMember(conn net.Conn, node string, boot uint64, g Guide) {
-	m := &memberStream{node: node, boot: boot, guide: g, reads: make(map[uint64]*pendingRead)}
+	m := &memberStream{node: node, boot: boot, guide: g}
 	m.stream = stream.New(conn, m.handle)
 	m.stream.Serve()
 	if m.subscriber != nil {
@@ -29,8 +29,8 @@ func ServeMember(conn net.Conn, node string, boot uint64, g Guide) {
 	}
 	m.finds.Wait()
 	m.mu.Lock()
-	reads := m.reads
-	m.reads = nil
+	reads := m.reads.m
+	m.reads, m.over = fitMap[uint64, *pendingRead]{}, true
 	m.mu.Unlock()
 	for _, r := range reads {
 		r.cancel()
@@ -60,7 +60,8 @@ type memberStream struct {
 	placed     []placed // requests that may wait in the member's lane, in ascending order of both numbers
 
 	mu    sync.Mutex
-	reads map[uint64]*pendingRead // the reads without an answer yet, by request ID; nil once the stream has ended
+	reads fitMap[uint64, *pendingRead] // the reads without an answer yet, by request ID
+	over  bool                         // the stream has ended
 }
 
 func (m *memberStream) handle(q *stream.Request) {
@@ -318,8 +319,8 @@ type pendingRead struct{ cancel func() }
 func (m *memberStream) remove(id uint64) *pendingRead {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.reads[id]
-	delete(m.reads, id)
+	r := m.reads.m[id]
+	m.reads.delete(id)
 	return r
 }
 
@@ -327,8 +328,8 @@ func (m *memberStream) remove(id uint64) *pendingRead {
 func (m *memberStream) removeAnswered(id uint64, r *pendingRead) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.reads[id] == r {
-		delete(m.reads, id)
+	if m.reads.m[id] == r {
+		m.reads.delete(id)
 	}
 }
 
@@ -336,24 +337,24 @@ func (m *memberStream) removeAnswered(id uint64, r *pendingRead) {
 // later. The read is cancelled when the member sends Cancel or the stream ends.
 func (m *memberStream) startRead(q *stream.Request, start func(answer func([]byte, wire.Code)) (cancel func())) {
 	m.mu.Lock()
-	if m.reads == nil {
+	if m.over {
 		m.mu.Unlock()
 		return
 	}
-	if _, taken := m.reads[q.ID]; taken {
+	if m.reads.has(q.ID) {
 		// Nothing could cancel the pending read of the same ID any more: the
 		// read would wait for as long as this node leads.
 		m.mu.Unlock()
 		m.stream.Stop(stream.ErrBadID)
 		return
 	}
-	if len(m.reads) == maxReads {
+	if m.reads.len() == maxReads {
 		m.mu.Unlock()
 		q.Answer(wire.CodeBusy, nil)
 		return
 	}
 	r := &pendingRead{cancel: func() {}}
-	m.reads[q.ID] = r
+	m.reads.set(q.ID, r)
 	m.mu.Unlock()
 	cancel := start(func(body []byte, c wire.Code) {
 		m.removeAnswered(q.ID, r)
@@ -366,7 +367,7 @@ func (m *memberStream) startRead(q *stream.Request, start func(answer func([]byt
 	})
 	m.mu.Lock()
 	r.cancel = cancel
-	ended := m.reads == nil
+	ended := m.over
 	m.mu.Unlock()
 	if ended {
 		cancel()

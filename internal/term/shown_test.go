@@ -9,6 +9,7 @@ import (
 
 	"github.com/wardmote/wardmote/internal/budget"
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -94,5 +95,108 @@ func TestLeftSessionsAreCounted(t *testing.T) {
 		if after := h.budget.Held(); before == 0 || after != before {
 			h.t.Errorf("600 open sessions: %d bytes are counted, after they were left %d", before, after)
 		}
+	})
+}
+
+// Open sessions find room on the first streams of their process although others have filled the
+// bound, and on a later stream the process is told to attach again. Nobody keeps the key of
+// another process's session.
+func TestOpenSessionsFindRoom(t *testing.T) {
+	onHeist(t, func(h *heist) {
+		t := h.t
+		h.budget = budget.New(nil)
+		fill := make([]machine.SessionKey, wire.MaxAttach)
+		for i := range fill {
+			binary.BigEndian.PutUint64(fill[i][:], 1<<40+uint64(i))
+		}
+		attach := func(p *peer, keys, fresh []machine.SessionKey) wire.Code {
+			return p.ask(wire.Attach, wire.Marshal(&wire.AttachRequest{Keys: keys, New: fresh})).Code
+		}
+		for _, name := range []string{"n3", "n4"} {
+			for range 9 {
+				attach(h.enter(name, 7), nil, fill)
+			}
+		}
+		synctest.Wait()
+		full := h.budget.Held()
+		var own []machine.SessionKey
+		for i := range 600 {
+			own = append(own, machine.SessionKey{199, byte(i), byte(i >> 8)})
+		}
+		first := h.enter("n2", 7)
+		for _, key := range own { // one after the other: each finds the room of the stream
+			h.show(first, key)
+			h.must(first, machine.Open{Session: key.ID(), Client: "t", Node: "n2", Boot: 7, TTL: uint64(ttl / time.Millisecond)})
+		}
+		beat := func(p *peer, key machine.SessionKey) wire.Code {
+			id := key.ID()
+			return p.ask(wire.Beat, id[:]).Code
+		}
+		for i := range 5 {
+			p := h.enter("n2", 7)
+			if c := attach(p, own, nil); c != wire.CodeOK {
+				t.Errorf("stream %d of the process attaches with %v", i+2, c)
+			}
+			want := wire.CodeOK
+			if i >= 3 {
+				want = wire.CodeNotLeader
+			}
+			if c := beat(p, own[len(own)-1]); c != want {
+				t.Errorf("a beat on stream %d of the process: %v, want %v", i+2, c, want)
+			}
+			if c := beat(p, own[0]); c != wire.CodeOK {
+				t.Errorf("a beat of the first session on stream %d: %v", i+2, c)
+			}
+		}
+		thief := h.enter("n5", 7)
+		attach(thief, own, nil)
+		synctest.Wait()
+		if n := h.budget.Held(); n != full {
+			t.Errorf("%d bytes are counted, %d before", n, full)
+		}
+		if c := beat(thief, own[0]); c != wire.CodeStranger {
+			t.Errorf("a beat for another's session: %v", c)
+		}
+		if open, fresh := h.Term().Shown("n5"); open+fresh != 0 {
+			t.Errorf("%d keys of another's sessions are kept", open+fresh)
+		}
+	})
+}
+
+// An Open whose key found no room is told to wait, also when there is room by then: it is no theft.
+func TestAKeyWithoutRoomIsNoTheft(t *testing.T) {
+	onHeist(t, func(h *heist) {
+		t := h.t
+		h.budget = budget.New(nil)
+		p := h.enter("n2", 7)
+		var many []machine.SessionKey
+		for i := range wire.MaxAttach {
+			many = append(many, machine.SessionKey{199, byte(i), byte(i >> 8)})
+		}
+		h.show(p, many[:300]...)
+		var others []*peer
+		for _, name := range []string{"n3", "n4"} {
+			for range 9 {
+				others = append(others, h.enter(name, 7))
+				others[len(others)-1].ask(wire.Attach, wire.Marshal(&wire.AttachRequest{New: many}))
+			}
+		}
+		late := many[600]
+		if f := p.ask(wire.Attach, wire.Marshal(&wire.AttachRequest{New: many[300:601]})); f.Code != wire.CodeBusy {
+			t.Fatalf("shown beyond the bound: %v", f.Code)
+		}
+		for _, o := range others {
+			o.Close()
+			<-o.served
+		}
+		refusals := h.refused.Counts()[refused.Session]
+		if _, code := p.propose(machine.Open{Session: late.ID(), Client: "t", Node: "n2", Boot: 7, TTL: 3000}); code != wire.CodeBusy {
+			t.Errorf("an Open whose key found no room: %v", code)
+		}
+		if n := h.refused.Counts()[refused.Session] - refusals; n != 0 {
+			t.Errorf("%d refusals were counted", n)
+		}
+		h.show(p, late)
+		h.must(p, machine.Open{Session: late.ID(), Client: "t", Node: "n2", Boot: 7, TTL: 3000})
 	})
 }

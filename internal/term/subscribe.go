@@ -58,7 +58,13 @@ func (t *Term) Join(s *Subscriber) bool {
 	if t.closed {
 		return false
 	}
-	t.subscribers[s] = newShown(s.Keep)
+	streams := 0
+	for o := range t.subscribers {
+		if o.Node == s.Node && o.Boot == s.Boot {
+			streams++
+		}
+	}
+	t.subscribers[s] = newShown(s.Keep, streams < firstStreams)
 	return true
 }
 
@@ -91,7 +97,7 @@ func (t *Term) Quit(s *Subscriber) {
 		return // the term has ended
 	}
 	// Nobody else changes k from here on. Every session routed to s is in k.open.
-	for ids := range slices.Chunk(slices.Collect(maps.Keys(k.open)), quitStep) {
+	for ids := range slices.Chunk(slices.Collect(maps.Keys(k.open.m)), quitStep) {
 		for _, l := range t.bequeath(s, ids, heirs) {
 			t.acts(l.heir, l.id)
 		}

@@ -39,14 +39,15 @@ type watch struct {
 
 	// look returns nil if there is nothing to tell yet, and otherwise the
 	// answering function. Only the goroutine of run calls look.
-	look func() (answer func())
+	look func() (answer func() (bytes int))
 	fail func(wire.Code)
 
 	// Guarded by watches.mu.
-	waits bool
-	due   bool  // in the backlog
-	at    place // in keys, prefixes or sessions
-	atToo place // in groups
+	waits         bool
+	ahead, behind *watch // in due
+	due           *line  // of the backlog; nil: in none
+	at            place  // in keys, prefixes or sessions
+	atToo         place  // in groups
 }
 
 // subject says what a watch waits for.
@@ -58,37 +59,74 @@ const (
 	aSession
 )
 
-// backlog has the watches to be looked at, one of each member in turn. An answer that tells of
+// backlog has the watches to be looked at, those of each member in turn. An answer that tells of
 // thousands of waiters takes milliseconds, and a member may have thousands of such reads: the
-// next answer of another member comes after one of them.
+// next answers of another member come after one of them.
 type backlog struct {
-	of    map[string][]*watch // by member
-	turns []string            // the members with watches, the next one first
+	of    map[string]*line // by member
+	turns []*line          // the next one first
+}
+
+// line is a member's part of the backlog, a list of watches. A watch leaves it when its read
+// is cancelled: nothing but waiting reads takes memory here.
+type line struct {
+	from        string
+	first, last *watch
 }
 
 func (b *backlog) push(w *watch) {
-	if len(b.of[w.from]) == 0 {
-		b.turns = append(b.turns, w.from)
+	l := b.of[w.from]
+	if l == nil {
+		l = &line{from: w.from}
+		b.of[w.from] = l
+		b.turns = append(b.turns, l)
 	}
-	b.of[w.from] = append(b.of[w.from], w)
+	w.due, w.ahead = l, l.last
+	if l.last == nil {
+		l.first = w
+	} else {
+		l.last.behind = w
+	}
+	l.last = w
 }
 
-// pop returns nil if there is none.
-func (b *backlog) pop() *watch {
-	if len(b.turns) == 0 {
-		return nil
+// unlink takes w out of its line.
+func (b *backlog) unlink(w *watch) {
+	l := w.due
+	if l == nil {
+		return
 	}
-	from := b.turns[0]
-	b.turns = b.turns[1:]
-	list := b.of[from]
-	w := list[0]
-	list[0] = nil
-	if b.of[from] = list[1:]; len(list) > 1 {
-		b.turns = append(b.turns, from)
+	if w.ahead == nil {
+		l.first = w.behind
 	} else {
-		delete(b.of, from)
+		w.ahead.behind = w.behind
 	}
-	return w
+	if w.behind == nil {
+		l.last = w.ahead
+	} else {
+		w.behind.ahead = w.ahead
+	}
+	w.due, w.ahead, w.behind = nil, nil, nil
+}
+
+// next returns the first watch of the member whose turn it is, nil if there is none.
+func (b *backlog) next() *watch {
+	for len(b.turns) > 0 {
+		l := b.turns[0]
+		if l.first != nil {
+			return l.first
+		}
+		b.turns = b.turns[1:]
+		delete(b.of, l.from)
+	}
+	return nil
+}
+
+// pass ends the turn of a member.
+func (b *backlog) pass() {
+	if len(b.turns) > 1 {
+		b.turns = append(b.turns[1:], b.turns[0])
+	}
 }
 
 // A place is a watch's place in the list of the watches with the same key, group, prefix or
@@ -108,7 +146,7 @@ func newWatches() *watches {
 		sessions: make(map[machine.SessionRef]*place),
 		lengths:  make(map[int]int),
 		dirty:    make(map[*watch]struct{}),
-		backlog:  backlog{of: make(map[string][]*watch)},
+		backlog:  backlog{of: make(map[string]*line)},
 	}
 }
 
@@ -159,6 +197,7 @@ func (ws *watches) remove(w *watch) bool {
 	w.waits = false
 	ws.changes.watched.Add(-1)
 	delete(ws.dirty, w)
+	ws.backlog.unlink(w)
 	switch w.subject {
 	case aKey:
 		erase(ws.keys, w.name, &w.at)
@@ -232,15 +271,15 @@ func (ws *watches) groupChanged(name string) {
 }
 
 // take moves the watches to be looked at to the backlog, each once: the new ones, and the
-// watches of everything that has changed.
-func (ws *watches) take() {
+// watches of everything that has changed. It returns how many there are, those that were in
+// the backlog before included.
+func (ws *watches) take() (seen int) {
 	c := ws.changes.take()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	take := func(some iter.Seq[*watch]) {
 		for w := range some {
-			if !w.due {
-				w.due = true
+			if seen++; w.due == nil {
 				ws.backlog.push(w)
 			}
 		}
@@ -259,7 +298,7 @@ func (ws *watches) take() {
 		for _, list := range ws.sessions {
 			take(list.all)
 		}
-		return
+		return seen
 	}
 	for key := range c.keys {
 		take(ws.keys[key].all)
@@ -274,33 +313,21 @@ func (ws *watches) take() {
 	// each scan is less work.
 	if c.scans || len(c.keys)*len(ws.lengths) > maxChanged {
 		takeAll(ws.prefixes)
-		return
+		return seen
 	}
-	seen := make(map[string]struct{})
+	prefixes := make(map[string]struct{})
 	for key := range c.keys {
 		for n := range ws.lengths {
 			if n > len(key) {
 				continue
 			}
-			if _, ok := seen[key[:n]]; !ok {
-				seen[key[:n]] = struct{}{}
+			if _, ok := prefixes[key[:n]]; !ok {
+				prefixes[key[:n]] = struct{}{}
 				take(ws.prefixes[key[:n]].all)
 			}
 		}
 	}
-}
-
-// next takes the next watch out of the backlog; nil: there is none. A later change puts the
-// watch there again.
-func (ws *watches) next() *watch {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for w := ws.backlog.pop(); w != nil; w = ws.backlog.pop() {
-		if w.due = false; w.waits {
-			return w
-		}
-	}
-	return nil
+	return seen
 }
 
 // sessionEnded notes the end of a session.
@@ -309,6 +336,32 @@ func (ws *watches) sessionEnded(id machine.SessionID) {
 		ws.wake.Wake()
 	}
 }
+
+// next takes the next watch out of the backlog; nil: there is none. A later change puts the
+// watch there again. Done says that the turn of a member is over.
+func (ws *watches) next(done bool) *watch {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if done {
+		ws.backlog.pass()
+	}
+	w := ws.backlog.next()
+	if w != nil {
+		ws.backlog.unlink(w)
+	}
+	return w
+}
+
+// The work of the goroutine that answers, in looks: a look that tells nothing takes a
+// microsecond, and an answer takes as long for each answerPart bytes. A turn is one large answer, or some dozens
+// of small ones. Between two looks at what has changed, which take time for each watch of a
+// change, come some turns, and more if many watches were seen in the last of them.
+const (
+	answerPart  = 256
+	workPerTurn = 64
+	workPerTake = 4 * workPerTurn
+	seenPerWork = 16
+)
 
 // run answers watches until ctx ends, and then fails all watches.
 func (ws *watches) run(ctx context.Context) {
@@ -319,34 +372,29 @@ func (ws *watches) run(ctx context.Context) {
 			return
 		case <-ws.wake:
 		}
-		ws.take()
-		work := 0
-		for w := ws.next(); w != nil && ctx.Err() == nil; w = ws.next() {
-			work++
-			if answer := w.look(); answer != nil && ws.remove(w) {
-				answer()
-				work += workPerAnswer
+		rest, turn := max(workPerTake, ws.take()/seenPerWork), workPerTurn
+		for w := ws.next(false); w != nil && ctx.Err() == nil; w = ws.next(turn <= 0) {
+			if turn <= 0 {
+				turn = workPerTurn
 			}
-			if work < workPerTake {
+			work := 1
+			if answer := w.look(); answer != nil && ws.remove(w) {
+				work += answer() / answerPart
+			}
+			turn, rest = turn-work, rest-work
+			if rest > 0 {
 				continue
 			}
 			// What came meanwhile gets its turns, too.
-			work = 0
+			rest = workPerTake
 			select {
 			case <-ws.wake:
-				ws.take()
+				rest = max(rest, ws.take()/seenPerWork)
 			default:
 			}
 		}
 	}
 }
-
-// A look is little work, and an answer may be much. Between two looks at what has changed, which
-// take time for each watch of a change, come a few answers, or some hundred looks.
-const (
-	workPerAnswer = 64
-	workPerTake   = 256
-)
 
 // close fails every waiting and every later watch with CodeNotLeader.
 func (ws *watches) close() {
@@ -362,6 +410,7 @@ func (ws *watches) close() {
 		w.waits = false
 	}
 	ws.keys, ws.groups, ws.prefixes, ws.sessions, ws.lengths, ws.dirty = nil, nil, nil, nil, nil, nil
+	ws.backlog = backlog{}
 	ws.mu.Unlock()
 	for _, w := range waiting {
 		w.fail(wire.CodeNotLeader)
