@@ -20,7 +20,9 @@
 //
 // Not every host can make every fault. Cuts need network namespaces, and so root and
 // iproute2; loss needs nft, full disks a mount, failing flushes strace, starvation control
-// groups. A fault that cannot be made is listed with its reason, and counts as none. The host's own wall clock is never
+// groups. A fault that cannot be made is listed with its reason, and counts as none. A fault of
+// a disk is made of a voter, and counts when it was seen to hit a write, by the member's report or by
+// strace's; a run with such faults, and none of them seen, fails. The host's own wall clock is never
 // set, since it is everybody's: a member's library reads a replaced clock, and some members live in
 // a time namespace with another monotonic clock.
 //

@@ -48,6 +48,7 @@ type result struct {
 	Entries     int               `json:"entries_compared"` // of the log, between voters
 	Lost        int               `json:"lost_holds"`
 	Faults      map[string]int    `json:"faults"`
+	Idle        map[string]int    `json:"idle,omitempty"`    // faults of disks that hit no write, and do not count
 	Missing     map[string]string `json:"missing,omitempty"` // kinds that this host cannot make, and why
 	Deaths      int               `json:"deaths,omitempty"`  // processes that ended by themselves
 	Served      float64           `json:"served_seconds"`    // from the end of the faults until every member was granted a key

@@ -248,6 +248,8 @@ func (p *program) obey(ctx context.Context, c command) {
 		err = p.node.SetSecrets(c.List...)
 	case "disk":
 		p.disk(c.Key)
+	case "hit": // wait until a write of the store has taken N, or has failed if N is 0
+		err = p.hit(ctx, time.Duration(c.N))
 	case "clock": // the wall clock jumps by N; the rate is Key's
 		if p.at.Clock != nil {
 			p.at.Clock.Set(1, time.Duration(c.N))
@@ -259,6 +261,24 @@ func (p *program) obey(ctx context.Context, c command) {
 		r.Error = err.Error()
 	}
 	p.tell(r)
+}
+
+// hit waits until a write of the store has taken as long as slow, or has failed if slow is 0.
+func (p *program) hit(ctx context.Context, slow time.Duration) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if r := p.node.Report().Raft; r != nil {
+			if slow == 0 && r.Store.Failed != "" || slow > 0 && time.Duration(r.Store.Stalled) >= slow {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // disk makes the disk below the store hang, fail, slow or sound.

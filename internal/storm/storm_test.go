@@ -116,6 +116,9 @@ func play(t *testing.T, k kind, seed uint64, steps []step, replay string) result
 	r.Found = append(r.Found, crashed...)
 	r.conclude(w)
 	tell(t, &r)
+	if err := r.idleDisks(); err != nil {
+		t.Error(err)
+	}
 	if err := r.publish(); err != nil {
 		t.Error(err)
 	}
@@ -189,6 +192,9 @@ func tell(t *testing.T, r *result) {
 			t.Log("  ", line)
 		}
 	}
+	if len(r.Idle) > 0 {
+		t.Logf("hit nothing, and do not count: %v", r.Idle)
+	}
 	for name, why := range r.Missing {
 		t.Logf("not made: %s: %s", name, why)
 	}
@@ -222,9 +228,9 @@ func (w *town) live(steps []step, r *result) (broken []string) {
 	var reviving sync.WaitGroup
 	reviving.Go(func() { w.revive(ctx) })
 	r.from = w.rec.Now()
-	x := &fighter{w: w, ctx: ctx, made: make(map[string]int), missing: make(map[string]string)}
+	x := &fighter{w: w, ctx: ctx, made: make(map[string]int), idle: make(map[string]int), missing: make(map[string]string)}
 	x.play(steps)
-	r.Faults, r.Missing = x.made, x.missing
+	r.Faults, r.Idle, r.Missing = x.made, x.idle, x.missing
 	r.to = w.rec.Now()
 	w.rec.Mark(history.Heal, "", "")
 	if err := w.serves(); err != nil && !w.kind.Dir && !w.kind.Complete {

@@ -318,6 +318,23 @@ func TestOnlyGrantedRequestsAreKnownToHaveWaited(t *testing.T) {
 	}
 }
 
+// A run whose faults of disks have hit no write is none of sick disks. A full disk may have room
+// for all writes of a run.
+func TestFaultsOfDisksMustHit(t *testing.T) {
+	for _, c := range []struct {
+		made, idle string
+		fails      bool
+	}{
+		{"", "", false}, {"sync slow", "", false}, {"", "sync slow", true}, {"disk fails", "sync slow", false}, {"disk full", "sync fails", true},
+		{"kill", "disk full", false},
+	} {
+		r := &result{Faults: map[string]int{c.made: 1}, Idle: map[string]int{c.idle: 1}}
+		if err := r.idleDisks(); (err != nil) != c.fails {
+			t.Errorf("made %q, idle %q: %v", c.made, c.idle, err)
+		}
+	}
+}
+
 // A process that the runtime has ended is a violation, unless memory was taken from it.
 func TestCrashesAreFound(t *testing.T) {
 	base := t.TempDir()
