@@ -148,7 +148,7 @@ func (k *caller) cells(ctx context.Context) {
 func (k *caller) change(op *history.Op) func(old []byte) []byte {
 	return func(old []byte) []byte {
 		op.Old = string(old)
-		k.p.rec.Op(*op)
+		k.now.put(*op)
 		return []byte(op.Value)
 	}
 }

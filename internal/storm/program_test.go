@@ -208,10 +208,6 @@ func (p *program) obey(ctx context.Context, c command) {
 				r.Detail += m.Name + " "
 			}
 		}
-	case "held": // the token of the grant of Key, 0 if none
-		if g := p.holds(c.Key); g != nil {
-			r.Token = g.h.Token
-		}
 	case "acquire": // Key, and keep it, with a goroutine that asks Err again and again
 		r.Token, err = p.hold(ctx, c.Key)
 	case "release":
