@@ -91,14 +91,17 @@ var errIdle = errors.New("it hit nothing")
 
 // sick makes a voter's disk sick until that has hit a write, and for the length of the step then.
 func (x *fighter) sick(s step, make func(h *house) (illness, error)) error {
-	err := errIdle
-	for range hitTries {
-		if err = x.sicken(s, make); !errors.Is(err, errIdle) {
-			break
+	for try := range hitTries {
+		err := x.sicken(s, make)
+		switch {
+		case errors.Is(err, errNobody) && try > 0:
+			return errIdle
+		case !errors.Is(err, errIdle):
+			return err
 		}
 		s.Who++
 	}
-	return err
+	return errIdle
 }
 
 // sicken is one try of sick. A member that has failed meanwhile is restarted, as events and Health
@@ -126,7 +129,7 @@ func (x *fighter) sicken(s step, make func(h *house) (illness, error)) error {
 	failed, killed := h.failed != "", h.killed
 	h.mu.Unlock()
 	if failed && !killed {
-		if again := x.kill(h, 0, nil); again != nil {
+		if again := x.kill(h, 0, nil); again != nil && !errors.Is(again, errNobody) {
 			return again
 		}
 	}
