@@ -97,6 +97,7 @@ func TestSessionsOnceFenceAndShardsAreChecked(t *testing.T) {
 		{"a shard moves after a caller came", "", shard(5, Run{From: 11, To: 12}, Run{From: 13})},
 		{"a shard runs twice", "shards", shard(5, Run{From: 11, To: 14}, Run{From: 13})},
 		{"a shard moves without a cause", "shards", shard(5, Run{From: 11, To: 14}, Run{From: 17})},
+		{"a calm is no cause", "shards", shard(5, Run{From: 11, To: 14}, Run{From: 17}).mark(15, Calm, "")},
 	})
 }
 
@@ -111,7 +112,26 @@ func TestLossAndLivenessAreChecked(t *testing.T) {
 		s.Limits.Live = 20
 		return s
 	}
+	calm := func(runs ...Run) *story {
+		s := tell().mark(50, Heal, "").mark(100, Calm, "").mark(200, Kill, "p").mark(90, Kill, "q")
+		s.Limits.Keys, s.Limits.Works = []string{"k"}, []string{"w"}
+		for i, r := range runs {
+			r.ID, r.Kind, r.Key = fmt.Sprint(i), RunLead, "w"
+			s.Runs = append(s.Runs, r)
+		}
+		return s
+	}
+	owner := Run{From: 60, To: 70}
 	judge(t, []verdict{
+		{"granted after the faults", "", calm(owner).get("a", "k+l", 51, 60, 5)},
+		{"granted to a call from before", "liveness", calm(owner).get("a", "k", 49, 60, 5)},
+		{"granted to nobody", "liveness", calm(owner).get("a", "k", 51, 60, 0)},
+		{"owned all the time", "", calm(Run{From: 40, To: 100, Process: "p"}).get("a", "k", 51, 60, 5)},
+		{"owned to the end", "", calm(Run{From: 40, Process: "p"}).get("a", "k", 51, 60, 5)},
+		{"owned at first", "liveness", calm(Run{From: 40, To: 99, Process: "p"}).get("a", "k", 51, 60, 5)},
+		{"owned by a process that was killed", "liveness", calm(Run{From: 40, Process: "q"}).get("a", "k", 51, 60, 5)},
+		{"owned by nobody", "liveness", calm().get("a", "k", 51, 60, 5)},
+		{"no calm", "", calm().mark(150, Heal, "")},
 		{"told in time", "", lost(12)},
 		{"told before", "", lost(9)},
 		{"told late", "loss", lost(14)},

@@ -38,7 +38,8 @@
 //	shards       a shard has one owner, and moves are few                   shards.go
 //	fence        a write passes exactly when its token is high enough       fenced.go
 //	loss         a context ends before the next grant, or soon after a stop loss.go
-//	liveness     after the last fault each call returns in time             liveness.go
+//	liveness     after the last fault each call returns in time, and in     liveness.go
+//	             the calm each key is granted and each shard owned
 //	clean        nothing is left at the end                                 liveness.go
 //
 // Each checker is tested on histories that are legal and on others that are not.

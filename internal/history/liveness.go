@@ -1,6 +1,9 @@
 package history
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // lively checks that every call has returned within Limits.Live of the last Heal, or of the
 // call if that was later.
@@ -37,6 +40,54 @@ func lively(h *History) (found []Violation) {
 				o.Kind, o.Client, seconds(o.Call), seconds(calm), how, o.Text),
 		})
 	}
+	return found
+}
+
+// served checks the calm from the last Heal to the mark Calm: each of Limits.Keys was granted by
+// a call that began in the calm, and each of Limits.Works has an owner, by a run that began then
+// or lasted from the Heal to the Calm.
+func served(h *History) (found []Violation) {
+	var heal, calm int64
+	for _, m := range h.Marks {
+		switch m.Kind {
+		case Heal:
+			heal, calm = m.At, 0
+		case Calm:
+			calm = m.At
+		}
+	}
+	if calm == 0 {
+		return nil
+	}
+	granted, owned := make(map[string]bool), make(map[string]bool)
+	for i := range h.Ops {
+		if o := &h.Ops[i]; o.grants() && o.Call > heal {
+			for _, key := range o.Keys {
+				granted[key] = true
+			}
+		}
+	}
+	stops := newStops(h)
+	for i := range h.Runs {
+		r := &h.Runs[i]
+		killed := stops.killed[r.Process]
+		open := r.To == 0 && (killed == 0 || killed >= calm)
+		if r.From > heal || open || r.To >= calm {
+			owned[r.Key] = true
+		}
+	}
+	missing := func(keys []string, have map[string]bool, what string) {
+		for _, key := range slices.Sorted(slices.Values(keys)) {
+			if !have[key] {
+				found = append(found, Violation{
+					Check: "liveness", Key: key, At: calm,
+					Text: fmt.Sprintf("the last fault was over at %s, and %s by %s", seconds(heal), what, seconds(calm)),
+				})
+			}
+		}
+	}
+	missing(h.Limits.Keys, granted, "nobody was granted it")
+	missing(h.Limits.Works, owned, "nobody works on it")
 	return found
 }
 

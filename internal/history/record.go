@@ -137,6 +137,10 @@ const (
 	Heal   = "heal" // from now on there is no fault: Limits.Live counts from the last one
 	Fault  = "fault"
 
+	// Calm: by now Limits.Keys and Limits.Works have been served since the last Heal. Whoever
+	// makes the mark has given them Limits.Live for it.
+	Calm = "calm"
+
 	// Succeeded: from now on a successor of a lost cluster answers, whose table may lack
 	// the values, the runs of Once and the capacities from before.
 	Succeeded = "succeeded"
@@ -163,7 +167,13 @@ type Limits struct {
 	// then, until the context of a lost lock has ended (Hold.Done).
 	Told int64 `json:"told,omitempty"`
 
-	// Settle is how long after the latest Mark a shard may still begin to run elsewhere.
+	// Keys must be granted, and Works, which are keys of elections and shards, must have an
+	// owner, between the last Heal and the mark Calm.
+	Keys  []string `json:"keys,omitempty"`
+	Works []string `json:"works,omitempty"`
+
+	// Settle is how long after the latest Mark, but Calm, a shard may still begin to run
+	// elsewhere.
 	Settle int64 `json:"settle,omitempty"`
 
 	// Passes is how many later requests of a higher priority may pass a waiter; 0 is 16.

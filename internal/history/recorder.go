@@ -72,8 +72,11 @@ func (r *Recorder) Write(w Write) { r.put(line{Write: &w}, "") }
 func (r *Recorder) Fact(f Fact) { r.put(line{Fact: &f}, "") }
 
 // Mark records a fault at this moment.
-func (r *Recorder) Mark(kind, who, text string) {
-	r.put(line{Mark: &Mark{At: r.now(), Kind: kind, Who: who, Text: text}}, "")
+func (r *Recorder) Mark(kind, who, text string) { r.MarkAt(r.now(), kind, who, text) }
+
+// MarkAt is Mark for a moment that has passed.
+func (r *Recorder) MarkAt(at int64, kind, who, text string) {
+	r.put(line{Mark: &Mark{At: at, Kind: kind, Who: who, Text: text}}, "")
 }
 
 // Left records a remainder.

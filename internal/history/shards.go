@@ -3,14 +3,16 @@ package history
 import "fmt"
 
 // shards checks the runs of Spread: no call has two runs of a shard at a time, and once a
-// group has settled no shard moves without a cause. A cause is any mark; the group has
+// group has settled no shard moves without a cause. A cause is any mark but Calm; the group has
 // settled Limits.Settle after the latest. One owner at a time is the holders' matter: each
 // run has a Hold.
 func shards(h *History) (found []Violation) {
 	running := make(map[string]*Run) // by call and key
 	var marks []int64
 	for _, m := range h.Marks {
-		marks = append(marks, m.At)
+		if m.Kind != Calm {
+			marks = append(marks, m.At)
+		}
 	}
 	at := 0 // the number of marks up to now
 	for i := range h.Runs {

@@ -24,7 +24,7 @@ var basicMutants = []mutant{
 	{
 		name: "the last comes first", promise: fair, breaks: "waiters are granted in the order of their entries",
 		file: "internal/machine/queue.go", old: "!lowTail {\n		return i, w.order", new: "!lowTail {\n		if i > 1 && !w.set && !w.Tree {\n			return i - 1, r.queue[i-1].order\n		}\n		return i, w.order",
-		pkg: "internal/machine", run: "Script|Commands",
+		pkg: "internal/machine", run: "Script|Commands", also: []string{"storm"},
 	},
 	{
 		name: "loss told late", promise: lossFirst, breaks: "contexts end with the session",

@@ -52,6 +52,10 @@ var suites = map[string]suite{
 		pkg: "internal/sim", run: "^TestSim$", env: []string{"WARDMOTE_SIM=3m", "WARDMOTE_SIM_FIRST=1", "WARDMOTE_SEED=", "WARDMOTE_SIM_FILE="},
 		sees: []string{"internal/term", "internal/machine", "locks", "internal/consensus", "internal/link"},
 	},
+	"storm": {
+		pkg: "internal/storm", run: "^TestAStormBreaksNoPromise$", env: []string{"WARDMOTE_STORM=", "WARDMOTE_SEED=", "WARDMOTE_STORM_KEEP="},
+		sees: []string{"internal/term", "internal/machine", "locks", "internal/consensus", "internal/link"},
+	},
 
 	// Directed schedules, of clusters in a bubble and of real processes.
 	"sim, the old leader wakes": {

@@ -164,7 +164,12 @@ func (l *lab) look(o *outcome, by string, s suite, must bool) {
 	}
 	cmd := exec.Command(l.binary(s.pkg), args...)
 	cmd.Dir = filepath.Join(l.root, s.pkg)
-	cmd.Env = append(os.Environ(), append([]string{"WARDMOTE_RESULTS="}, s.env...)...)
+	kept, err := os.MkdirTemp("", "mutant-") // recordings of storms that fail; sockets have no long names
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer os.RemoveAll(kept)
+	cmd.Env = append(os.Environ(), append([]string{"WARDMOTE_RESULTS=", "WARDMOTE_STORM_DIR=" + kept}, s.env...)...)
 	began := time.Now()
 	b, err := cmd.CombinedOutput()
 	took, out := time.Since(began), string(b)

@@ -23,6 +23,13 @@ var sessionMutants = []mutant{
 		pkg:  "internal/term", run: "Leader|TTL|Trust", also: []string{"storm, the next leader waits"},
 	},
 	{
+		name: "the dead keep their keys", promise: noSilence, breaks: "a new leader gives every session one TTL, and no more",
+		file: "internal/term/keeper.go",
+		old:  "d := newDeadline(st.ID, st.Node, time.Duration(st.TTL)*time.Millisecond, now)",
+		new:  "d := newDeadline(st.ID, st.Node, 100*time.Duration(st.TTL)*time.Millisecond, now)",
+		pkg:  "internal/term", run: "Leader|TTL|Trust", also: []string{"storm"},
+	},
+	{
 		name: "watch after begin", promise: oneHolder, breaks: "no session escapes the keeper while a term starts",
 		file: "internal/term/term.go", old: "	t.table.setWatch(t.applied)\n	t.keeper.begin()", new: "	t.keeper.begin()\n	t.table.setWatch(t.applied)",
 		pkg: "internal/term", run: "Keeper|Start|Session",

@@ -41,13 +41,20 @@ func (w *town) serves() {
 		}
 	}
 	visits.Wait()
-	var missing []string
-	for until := time.Now().Add(limit); time.Now().Before(until); <-time.After(100 * time.Millisecond) {
-		if missing = w.idle(); len(missing) == 0 {
-			return
-		}
+	at := w.rec.Now()
+	for until := time.Now().Add(limit); len(w.idle()) > 0 && time.Now().Before(until); at = w.rec.Now() {
+		<-time.After(100 * time.Millisecond)
 	}
-	w.breaks("liveness", "%v after the last fault nobody works on %v", limit, missing)
+	w.rec.MarkAt(at, history.Calm, "", "")
+}
+
+// works returns the keys of Elect and Spread.
+func works() []string {
+	keys := []string{"elect"}
+	for i := range shards {
+		keys = append(keys, fmt.Sprintf("group/%d", i))
+	}
+	return keys
 }
 
 // visit takes half of the keys of the last stretch under faults, and of the calm.
@@ -86,15 +93,11 @@ func (c *caller) visit(limit time.Duration) {
 func (w *town) idle() (missing []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	works := []string{"elect"}
-	for i := range shards {
-		works = append(works, fmt.Sprintf("group/%d", i))
-	}
-	return slices.DeleteFunc(works, func(key string) bool { return w.working[key] > 0 })
+	return slices.DeleteFunc(works(), func(key string) bool { return w.working[key] > 0 })
 }
 
-// works counts the works that run.
-func (w *town) works(key string, n int) {
+// worksOn counts the works that run.
+func (w *town) worksOn(key string, n int) {
 	w.mu.Lock()
 	w.working[key] += n
 	w.mu.Unlock()

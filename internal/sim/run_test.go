@@ -220,7 +220,7 @@ func (s shape) limits() history.Limits {
 	if s.complete {
 		live += time.Minute
 	}
-	return history.Limits{Live: int64(live), Told: int64(time.Millisecond)}
+	return history.Limits{Live: int64(live), Told: int64(time.Millisecond), Works: works()}
 }
 
 // finish closes all clients and checks that the table is empty afterwards: at the latest

@@ -2,9 +2,15 @@
 
 package storm
 
-import "sync"
+import (
+	"sync"
+	"time"
+
+	"github.com/wardmote/wardmote/cluster"
+)
 
 func onDisk(k kind) bool   { return k.Dir }
+func flushes(k kind) bool  { return k.Dir && k.Sync != cluster.SyncBoot }
 func bearsAll(k kind) bool { return k.Dir || k.Complete }
 
 // faults are the kinds of faults of random schedules.
@@ -75,17 +81,12 @@ func init() {
 		}},
 
 		// Disks.
-		"disk full": {weight: 2, vote: true, needs: onDisk, times: long, do: func(x *fighter, s step) error {
-			return x.sick(s, func(h *house) (func(), error) {
-				d := x.w.disks[h.i]
-				return d.empty, d.fill()
-			})
-		}},
-		"disk fails": {weight: 2, vote: true, needs: onDisk, times: long, do: commanded("fail")},
-		"disk hangs": {weight: 2, needs: onDisk, times: long, do: commanded("hang")},
-		"disk slow":  {weight: 2, needs: onDisk, times: long, do: commanded("slow")},
-		"sync fails": {weight: 1, vote: true, needs: onDisk, times: long, do: traced("error=EIO")},
-		"sync slow":  {weight: 1, needs: onDisk, times: long, do: traced("delay_enter=100000")},
+		"disk full":  {weight: 2, vote: true, needs: onDisk, times: long, do: (*fighter).full},
+		"disk fails": {weight: 2, vote: true, writes: true, needs: onDisk, times: long, do: commanded("fail", 0)},
+		"disk hangs": {weight: 2, writes: true, needs: onDisk, times: long, do: commanded("hang", 150*time.Millisecond)},
+		"disk slow":  {weight: 2, writes: true, needs: onDisk, times: long, do: commanded("slow", 75*time.Millisecond)},
+		"sync fails": {weight: 1, vote: true, writes: true, needs: flushes, times: long, do: traced("error=EIO", "INJECTED")},
+		"sync slow":  {weight: 1, writes: true, needs: flushes, times: long, do: traced("delay_enter=100000", "DELAYED")},
 
 		// Changes without harm, which must do none.
 		"rotate": {weight: 3, needs: func(k kind) bool { return k.Secrets }, do: (*fighter).rotate},

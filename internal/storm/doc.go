@@ -20,9 +20,11 @@
 //
 // Not every host can make every fault. Cuts need network namespaces, and so root and
 // iproute2; loss needs nft, full disks a mount, failing flushes strace, starvation control
-// groups. A fault that cannot be made is listed with its reason, and counts as none. The
-// host's own wall clock is never set, since it is everybody's: a member's library reads a
-// replaced clock, and some members live in a time namespace with another monotonic clock.
+// groups. A fault that cannot be made is listed with its reason, and counts as none. A fault of
+// a disk is made of a voter, and counts when it was seen to hit a write, by the member's report or by
+// strace's; a run with such faults, and none of them seen, fails. The host's own wall clock is never
+// set, since it is everybody's: a member's library reads a replaced clock, and some members live in
+// a time namespace with another monotonic clock.
 //
 // A resource server in the driver, which no fault hits, keeps three copies of each
 // resource: behind a fence, behind a question to Err, and behind nothing.
@@ -36,8 +38,16 @@
 //   - A context that ends after the next grant is listed with the length of the overlap:
 //     apart for processes that stood still, and never left out. Such a context has ended
 //     within a second of SIGCONT, and within a second of the next grant otherwise.
-//   - When the faults are over, every member is granted a key, every call returns, every
-//     process obeys SIGTERM, and no key is held.
+//   - When the faults are over, every member is granted a key within some 40 s and 8 TTLs
+//     (serveWithin). Then, while the work goes on, each key of the work is granted once more to a
+//     member that waits in the queue, and somebody leads and every shard has an owner, within the
+//     same bound. In a storm the work goes on for a while: no shard moves later than 3 TTLs and
+//     timing.PlanMost after the latest cause. At the end every call returns, every process obeys
+//     SIGTERM, and no key is held.
+//   - Nobody passes a waiter, but 16 requests of a higher priority may. Judged are grants of one
+//     key whose client said that the request waited before the other one was made. Of requests
+//     under way at one time the record does not know the order of their entries, and says nothing;
+//     nor of sets, trees and sticky keys, nor of shards, whose order is the plan's.
 //   - A run with fewer than 50 operations a second under faults is void: its processes
 //     had too little to do to break a promise. Its violations count all the same.
 //

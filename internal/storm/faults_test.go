@@ -20,6 +20,7 @@ type fault struct {
 	weight   int
 	ends     bool // a process
 	majority bool // ends so many that a cluster in memory is lost
+	writes   bool // hits the next write of a disk
 	vote     bool // may cost a voter its disk for good: a disk that refused a write counts as lost
 	needs    func(k kind) bool
 	times    [2]float64 // the least and the most length, in TTLs; 0, 0: a tenth of one to two
@@ -51,6 +52,7 @@ type fighter struct {
 
 	mu      sync.Mutex
 	made    map[string]int
+	idle    map[string]int    // faults that hit nothing, which do not count as made
 	missing map[string]string // why a kind could not be made
 	rotated int
 	begun   time.Time // of the last step of a rotation
@@ -82,6 +84,8 @@ func (x *fighter) play(steps []step) {
 			switch {
 			case err == nil:
 				x.made[s.Fault]++
+			case errors.Is(err, errIdle):
+				x.idle[s.Fault]++
 			case !errors.Is(err, errNobody):
 				x.missing[s.Fault] = err.Error()
 			}
@@ -282,50 +286,6 @@ func (x *fighter) slow(s step) error {
 	err := x.w.net.Slow(i)
 	x.wait(s.For)
 	return errors.Join(err, x.w.net.Hasten(i))
-}
-
-// sick makes a member's disk sick, and heals the disk. A member that has failed meanwhile
-// is restarted, as events and Health advise.
-func (x *fighter) sick(s step, make func(h *house) (heal func(), err error)) error {
-	h := x.member("", s)
-	if h == nil {
-		return errNobody
-	}
-	if _, taken := x.disks.LoadOrStore(h.i, true); taken {
-		return errNobody
-	}
-	defer x.disks.Delete(h.i)
-	heal, err := make(h)
-	if err != nil {
-		return err
-	}
-	x.wait(s.For)
-	heal()
-	h.mu.Lock()
-	failed, killed := h.failed != "", h.killed
-	h.mu.Unlock()
-	if failed && !killed {
-		return x.kill(h, 0, nil)
-	}
-	return nil
-}
-
-// commanded makes a fault of the disk by a command to the member.
-func commanded(how string) func(x *fighter, s step) error {
-	return func(x *fighter, s step) error {
-		return x.sick(s, func(h *house) (func(), error) {
-			tell := func(how string) { h.begin(command{Do: "disk", Key: how, Wait: time.Second}) }
-			tell(how)
-			return func() { tell("heal") }, nil
-		})
-	}
-}
-
-// traced makes a fault of the disk by strace.
-func traced(injection string) func(x *fighter, s step) error {
-	return func(x *fighter, s step) error {
-		return x.sick(s, func(h *house) (func(), error) { return tamper(h.p.Pid(), injection) })
-	}
 }
 
 // limited puts a member into a control group.

@@ -18,7 +18,7 @@ func (k *caller) lead(ctx context.Context) {
 	op := &history.Op{Kind: history.Acquire, Keys: []string{"lead"}, Lazy: true}
 	k.begin(op)
 	call := op.ID
-	err := k.c.Elect(ctx, "lead", func(ctx context.Context, l *locks.Lock) error {
+	err := k.c.Elect(k.ctx(ctx), "lead", func(ctx context.Context, l *locks.Lock) error {
 		op.Token = uint64(l.Token())
 		k.end(op, nil)
 		g := k.granted(op, l)
@@ -39,6 +39,8 @@ func (k *caller) run(ctx context.Context, kind, call, key string, g *grant) {
 		Key: key, Token: uint64(g.lock.Token()), From: k.p.rec.Now(),
 	}
 	k.p.rec.Run(run)
+	k.p.worksOn(key, 1)
+	defer k.p.worksOn(key, -1)
 	limit := time.NewTimer(k.within(k.p.s.TTL/4, 2*k.p.s.TTL))
 	defer limit.Stop()
 	for over := false; !over; {
@@ -146,7 +148,7 @@ func (k *caller) cells(ctx context.Context) {
 func (k *caller) change(op *history.Op) func(old []byte) []byte {
 	return func(old []byte) []byte {
 		op.Old = string(old)
-		k.p.rec.Op(*op)
+		k.now.put(*op)
 		return []byte(op.Value)
 	}
 }

@@ -44,9 +44,11 @@ type result struct {
 	Ops         int               `json:"ops"`
 	OpsASecond  float64           `json:"ops_a_second"`
 	Grants      int               `json:"grants"`
+	Waits       int               `json:"waits"`            // grants of requests that are known to have waited
 	Entries     int               `json:"entries_compared"` // of the log, between voters
 	Lost        int               `json:"lost_holds"`
 	Faults      map[string]int    `json:"faults"`
+	Idle        map[string]int    `json:"idle,omitempty"`    // faults of disks that hit no write, and do not count
 	Missing     map[string]string `json:"missing,omitempty"` // kinds that this host cannot make, and why
 	Deaths      int               `json:"deaths,omitempty"`  // processes that ended by themselves
 	Served      float64           `json:"served_seconds"`    // from the end of the faults until every member was granted a key
@@ -61,7 +63,8 @@ type result struct {
 	Void        bool              `json:"void"`
 	Found       []string          `json:"found,omitempty"`
 
-	from, to int64 // of the faults
+	from, to int64          // of the faults
+	limits   history.Limits // of the calm after them
 }
 
 // overlaps counts the contexts of holds that ended after the next grant in conflict.
@@ -130,7 +133,7 @@ func judge(h history.History, r *result) []history.Violation {
 	still := standstills(&h)
 	var marks []history.Mark
 	for _, m := range h.Marks {
-		if m.Kind != history.Freeze && m.Kind != history.Thaw {
+		if m.Kind != history.Freeze && m.Kind != history.Thaw && m.Kind != applied { // no shard moves because of an entry
 			marks = append(marks, m)
 		}
 	}
@@ -141,11 +144,15 @@ func judge(h history.History, r *result) []history.Violation {
 	}
 	slices.SortStableFunc(marks, func(a, b history.Mark) int { return cmp.Compare(a.At, b.At) })
 	h.Marks = marks
+	h.Limits = r.limits
 	h.Limits.Told = int64(toldWithin)
 	for i := range h.Ops {
 		o := &h.Ops[i]
 		if o.Outcome == history.Done && !o.Shared && (o.Kind == history.Acquire || o.Kind == history.Try) {
 			r.Grants++
+			if o.Queued != 0 {
+				r.Waits++
+			}
 		}
 	}
 	r.Ops = len(h.Ops)

@@ -5,10 +5,8 @@ package storm
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/wardmote/wardmote/internal/towns"
 )
@@ -81,73 +79,4 @@ func (g *groups) close() {
 	if g != nil && g.end != nil {
 		g.end()
 	}
-}
-
-// disk is the Dir of a member: with the right to mount a small file system in memory, so
-// that the disk can be full.
-type disk struct {
-	mount, dir string
-	end        func() // unmounts; nil: not mounted
-	err        error  // why it is no file system of its own
-}
-
-// diskSize has room for some segments of the log.
-const diskSize = 64 << 20
-
-func newDisk(mount string) *disk {
-	d := &disk{mount: mount, dir: filepath.Join(mount, "dir")}
-	if d.err = os.Mkdir(mount, 0o700); d.err == nil {
-		d.err = syscall.Mount("tmpfs", mount, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskSize))
-	}
-	if d.err == nil {
-		if d.end, d.err = towns.AtEnd("umount -l " + mount); d.err != nil {
-			_ = syscall.Unmount(mount, syscall.MNT_DETACH)
-		}
-	}
-	return d
-}
-
-func (d *disk) close() {
-	if d.end != nil {
-		d.end()
-	}
-}
-
-// fill leaves no room on the disk, and empty gives it back.
-func (d *disk) fill() error {
-	if d.end == nil {
-		return d.err
-	}
-	f, err := os.Create(filepath.Join(d.mount, "balloon"))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	block := make([]byte, 1<<16)
-	for err == nil {
-		_, err = f.Write(block) // until the disk is full
-	}
-	for n := len(block) / 2; n > 0; n /= 2 {
-		_, _ = f.Write(block[:n])
-	}
-	return nil
-}
-
-func (d *disk) empty() { _ = os.Remove(filepath.Join(d.mount, "balloon")) }
-
-// wipe loses all files of the member.
-func (d *disk) wipe() { _ = os.RemoveAll(d.dir) }
-
-// tamper has strace make a system call of a process fail or wait, until the result is
-// called.
-func tamper(pid int, injection string) (stop func(), err error) {
-	cmd := exec.Command("strace", "-f", "-qq", "-o", "/dev/null", "-p", fmt.Sprint(pid), "-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:"+injection)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return func() {
-		_ = cmd.Process.Signal(syscall.SIGINT) // strace lets the process go on
-		_ = cmd.Wait()
-	}, nil
 }

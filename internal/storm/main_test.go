@@ -78,7 +78,7 @@ type command struct {
 // report is a line from a member: an answer, or news if ID is 0.
 type report struct {
 	ID     int
-	News   string // leader, failed
+	News   string // leader, failed, queued
 	Error  string
 	Key    string
 	Token  uint64

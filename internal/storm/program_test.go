@@ -40,9 +40,10 @@ type program struct {
 	sick  sync.WaitGroup // what the commands disk and clock have started
 	ended context.Context
 
-	mu   sync.Mutex
-	out  *json.Encoder
-	held map[string]*grant // by the command acquire
+	mu      sync.Mutex
+	out     *json.Encoder
+	held    map[string]*grant // by the command acquire
+	running map[string]int    // the works of Elect and Spread, by key
 }
 
 // client is a client of the library, with its name in the records.
@@ -75,7 +76,7 @@ func runMember(s settings) error {
 	defer stop()
 	p := &program{
 		s: s, rec: history.NewWriter(func() int64 { return monotonic(s.Shift) }, file),
-		out: json.NewEncoder(os.Stdout), held: make(map[string]*grant), at: host.Host{Disk: new(host.Disk)},
+		out: json.NewEncoder(os.Stdout), held: make(map[string]*grant), running: make(map[string]int), at: host.Host{Disk: new(host.Disk)},
 	}
 	p.at.Disk.Applied = func(index uint64, entry []byte, _ time.Time) {
 		if index%16 == 0 {
@@ -98,7 +99,7 @@ func runMember(s settings) error {
 	p.ended, cancel = context.WithCancel(context.Background())
 	for i, ttl := range []time.Duration{s.TTL, s.ShortTTL} {
 		name := fmt.Sprint(s.Process, "/", i)
-		p.clients = append(p.clients, &client{locks.New(p.node, locks.Options{Name: name, TTL: ttl}), name})
+		p.clients = append(p.clients, &client{locks.New(p.node, locks.Options{Name: name, TTL: ttl, Trace: p.trace(name)}), name})
 	}
 	working, quiet := context.WithCancel(ctx)
 	p.quiet = quiet
@@ -177,6 +178,13 @@ func (p *program) listen(ctx context.Context, in io.Reader) {
 	}
 }
 
+// worksOn counts the works that run.
+func (p *program) worksOn(key string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running[key] += n
+}
+
 func (p *program) tell(r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -200,16 +208,26 @@ func (p *program) obey(ctx context.Context, c command) {
 				r.Detail += m.Name + " "
 			}
 		}
-	case "held": // the token of the grant of Key, 0 if none
-		p.mu.Lock()
-		if g := p.held[c.Key]; g != nil {
-			r.Token = g.h.Token
-		}
-		p.mu.Unlock()
 	case "acquire": // Key, and keep it, with a goroutine that asks Err again and again
 		r.Token, err = p.hold(ctx, c.Key)
 	case "release":
 		err = p.letGo(ctx, c.Key)
+	case "visit": // acquire Key as soon as possible, and release it
+		err = p.visit(ctx, c.Key)
+	case "works": // the keys of the works of Elect and Spread that run
+		p.mu.Lock()
+		for key, n := range p.running {
+			if n > 0 {
+				r.Detail += key + " "
+			}
+		}
+		p.mu.Unlock()
+	case "valid": // ask Err of the lock of Key
+		if g := p.holds(c.Key); g == nil || !g.valid() {
+			err = locks.ErrLost
+		}
+	case "renew": // the lock of Key, as long as Wait, and count the confirmed beats
+		r.Token, err = p.renew(ctx, c.Key)
 	case "left": // count the keys with holders or waiters
 		for status, e := range p.clients[0].List(ctx, "") {
 			if err = e; err == nil && !strings.HasPrefix(status.Key, "y") { // sticky keys stay with their client
@@ -226,6 +244,8 @@ func (p *program) obey(ctx context.Context, c command) {
 		err = p.node.SetSecrets(c.List...)
 	case "disk":
 		p.disk(c.Key)
+	case "hit": // wait until a write of the store has taken N, or has failed if N is 0
+		err = p.hit(ctx, time.Duration(c.N))
 	case "clock": // the wall clock jumps by N; the rate is Key's
 		if p.at.Clock != nil {
 			p.at.Clock.Set(1, time.Duration(c.N))
@@ -237,6 +257,24 @@ func (p *program) obey(ctx context.Context, c command) {
 		r.Error = err.Error()
 	}
 	p.tell(r)
+}
+
+// hit waits until a write of the store has taken as long as slow, or has failed if slow is 0.
+func (p *program) hit(ctx context.Context, slow time.Duration) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if r := p.node.Report().Raft; r != nil {
+			if slow == 0 && r.Store.Failed != "" || slow > 0 && time.Duration(r.Store.Stalled) >= slow {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // disk makes the disk below the store hang, fail, slow or sound.

@@ -22,6 +22,13 @@ type caller struct {
 	c    *client
 	name string
 	r    *rand.Rand
+	now  *entry // of the latest call
+	news bool   // the driver is told when a request waits
+}
+
+// ctx returns a context whose requests are the caller's.
+func (k *caller) ctx(parent context.Context) context.Context {
+	return context.WithValue(parent, callerKey{}, k)
 }
 
 // call records op, runs f, and records op again with the outcome. f may set the results.
@@ -36,7 +43,8 @@ func (k *caller) begin(op *history.Op) {
 	op.ID = k.p.rec.NewID(k.p.s.Process)
 	op.Process, op.Client, op.Caller = k.p.s.Process, k.c.name, k.name
 	op.Call = k.p.rec.Now()
-	k.p.rec.Op(*op)
+	k.now = &entry{rec: k.p.rec}
+	k.now.put(*op)
 }
 
 func (k *caller) end(op *history.Op, err error) {
@@ -45,7 +53,7 @@ func (k *caller) end(op *history.Op, err error) {
 	if err != nil {
 		op.Text = err.Error()
 	}
-	k.p.rec.Op(*op)
+	k.now.put(*op)
 }
 
 // outcome sorts the errors. Unknown are all errors that leave open whether anything was
@@ -222,7 +230,8 @@ func (k *caller) returned(op *history.Op, g *grant) {
 // hold acquires a key for the driver, and asks Err every 5 ms until the end of the lock or
 // the command release.
 func (p *program) hold(ctx context.Context, key string) (uint64, error) {
-	k := &caller{p: p, c: p.clients[0], name: p.rec.NewID(p.s.Process + "/driver")}
+	k := &caller{p: p, c: p.clients[0], name: p.rec.NewID(p.s.Process + "/driver"), news: true}
+	ctx = k.ctx(ctx)
 	op := &history.Op{Kind: history.Acquire, Keys: []string{key}}
 	g, err := k.acquire(ctx, op)
 	for err != nil && ctx.Err() == nil && errors.Is(err, locks.ErrLost) {
@@ -254,6 +263,13 @@ func (p *program) hold(ctx context.Context, key string) (uint64, error) {
 	return g.h.Token, nil
 }
 
+// holds returns the grant of a key that hold holds, or nil.
+func (p *program) holds(key string) *grant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held[key]
+}
+
 // letGo releases the key that hold holds.
 func (p *program) letGo(ctx context.Context, key string) error {
 	p.mu.Lock()
@@ -270,12 +286,34 @@ func (p *program) letGo(ctx context.Context, key string) error {
 
 // lateWrite writes under the key's lock, held or lost.
 func (p *program) lateWrite(key string) error {
-	p.mu.Lock()
-	g := p.held[key]
-	p.mu.Unlock()
+	g := p.holds(key)
 	if g == nil {
 		return locks.ErrNotHeld
 	}
 	_, err := p.store.ask(request{Do: "write", Resource: key, Process: p.s.Process, Token: g.h.Token, Base: g.base, Value: p.rec.NewID(p.s.Process)})
 	return err
+}
+
+// renew renews the lock of a key again and again until ctx ends, and returns how many beats
+// were confirmed. An error says that the lock was lost before the first.
+func (p *program) renew(ctx context.Context, key string) (confirmed uint64, err error) {
+	g := p.holds(key)
+	if g == nil {
+		return 0, locks.ErrNotHeld
+	}
+	if err := g.lock.Err(); err != nil {
+		return 0, err
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if g.lock.(*locks.Lock).Renew(ctx) == nil {
+			confirmed++
+		}
+		select {
+		case <-ctx.Done():
+			return confirmed, nil
+		case <-tick.C:
+		}
+	}
 }

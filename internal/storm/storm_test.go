@@ -116,6 +116,9 @@ func play(t *testing.T, k kind, seed uint64, steps []step, replay string) result
 	r.Found = append(r.Found, crashed...)
 	r.conclude(w)
 	tell(t, &r)
+	if err := r.idleDisks(); err != nil {
+		t.Error(err)
+	}
 	if err := r.publish(); err != nil {
 		t.Error(err)
 	}
@@ -180,7 +183,7 @@ func tell(t *testing.T, r *result) {
 		kinds = append(kinds, fmt.Sprintf("%s %d", name, n))
 	}
 	slices.Sort(kinds)
-	t.Logf("%.0f s, %d processes, %d operations (%.0f/s), %d grants, %d lost, %d entries compared, %d faults: %s", r.WallSeconds, r.Processes, r.Ops, r.OpsASecond, r.Grants, r.Lost, r.Entries, faults, strings.Join(kinds, ", "))
+	t.Logf("%.0f s, %d processes, %d operations (%.0f/s), %d grants, %d of them after a wait in the queue, %d lost, %d entries compared, %d faults: %s", r.WallSeconds, r.Processes, r.Ops, r.OpsASecond, r.Grants, r.Waits, r.Lost, r.Entries, faults, strings.Join(kinds, ", "))
 	t.Logf("every member was granted a key %.1f s after the faults", r.Served)
 	t.Logf("updates: fenced %+v, checked by Err %+v, plain %+v; %d components undecided", r.Fenced, r.Checked, r.Plain, r.Undecided)
 	for name, o := range map[string]overlaps{"stopped": r.Stopped, "running": r.Running} {
@@ -188,6 +191,9 @@ func tell(t *testing.T, r *result) {
 		for _, line := range o.lines[:min(len(o.lines), 5)] {
 			t.Log("  ", line)
 		}
+	}
+	if len(r.Idle) > 0 {
+		t.Logf("hit nothing, and do not count: %v", r.Idle)
 	}
 	for name, why := range r.Missing {
 		t.Logf("not made: %s: %s", name, why)
@@ -222,9 +228,9 @@ func (w *town) live(steps []step, r *result) (broken []string) {
 	var reviving sync.WaitGroup
 	reviving.Go(func() { w.revive(ctx) })
 	r.from = w.rec.Now()
-	x := &fighter{w: w, ctx: ctx, made: make(map[string]int), missing: make(map[string]string)}
+	x := &fighter{w: w, ctx: ctx, made: make(map[string]int), idle: make(map[string]int), missing: make(map[string]string)}
 	x.play(steps)
-	r.Faults, r.Missing = x.made, x.missing
+	r.Faults, r.Idle, r.Missing = x.made, x.idle, x.missing
 	r.to = w.rec.Now()
 	w.rec.Mark(history.Heal, "", "")
 	if err := w.serves(); err != nil && !w.kind.Dir && !w.kind.Complete {
@@ -241,98 +247,12 @@ func (w *town) live(steps []step, r *result) (broken []string) {
 		broken = append(broken, fmt.Sprint("liveness: ", err))
 	}
 	r.Served = time.Duration(w.rec.Now() - r.to).Seconds()
+	if len(broken) == 0 {
+		w.rec.Mark(history.Heal, "", "everybody is served") // the calm begins
+		broken = append(broken, w.visit(os.Getenv(stormEnv) != "", r)...)
+	}
 	broken = append(broken, w.calm()...)
 	cancel()
 	reviving.Wait()
 	return append(broken, w.leave()...)
-}
-
-// serveWithin bounds the time from the end of the last fault until every member is granted
-// a free key: the restart of everything, a founding, and a silence of a TTL.
-func (w *town) serveWithin() time.Duration { return 40*time.Second + 8*w.kind.TTL }
-
-// serves waits until every member is granted a key. A call that takes long says why, in
-// the log. A wait on a host that stood still is twice as long.
-func (w *town) serves() error {
-	errs := make([]error, w.kind.Members)
-	var asking sync.WaitGroup
-	for i := range w.kind.Members {
-		asking.Go(func() {
-			began := time.Now()
-			for {
-				h := w.house(i)
-				r, err := h.ask("acquire", fmt.Sprint("calm", i), 15*time.Second)
-				if err == nil {
-					_, _ = h.ask("release", r.Key, 10*time.Second)
-					return
-				}
-				took, limit := time.Since(began), w.serveWithin()
-				if still := w.stalls.Sum(began); still > took/8 {
-					limit *= 2
-				}
-				// In memory a lost majority says that it needs a restart of all.
-				lost := !w.kind.Dir && !w.kind.Complete && strings.Contains(err.Error(), "cannot come back by itself")
-				if took > limit || lost {
-					errs[i] = fmt.Errorf("%s was granted nothing within %v: %w", name(i), took.Round(time.Second), err)
-					return
-				}
-				if h.p.Ended() {
-					time.Sleep(200 * time.Millisecond) // a supervisor starts the next one
-				} else {
-					w.logf("%s waits for a key for %v: %v", name(i), took.Round(time.Second), err)
-				}
-			}
-		})
-	}
-	asking.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// calm ends the work of all members, and waits until nothing is held.
-func (w *town) calm() (broken []string) {
-	var waiting sync.WaitGroup
-	var mu sync.Mutex
-	for i := range w.kind.Members {
-		h := w.house(i)
-		waiting.Go(func() {
-			if _, err := h.ask("quiet", "", w.serveWithin()); err != nil && !h.p.Ended() {
-				mu.Lock()
-				broken = append(broken, fmt.Sprintf("liveness: the calls of %s did not end: %v", h.process, err))
-				mu.Unlock()
-			}
-		})
-	}
-	waiting.Wait()
-	// The keys of dead processes are free after a TTL.
-	var r report
-	var err error
-	for began := time.Now(); time.Since(began) < w.serveWithin(); time.Sleep(100 * time.Millisecond) {
-		if r, err = w.house(0).ask("left", "", 10*time.Second); err == nil && r.Token == 0 {
-			return broken
-		}
-	}
-	return append(broken, fmt.Sprintf("clean: %d keys are held at the end, such as %q: %v", r.Token, r.Detail, err))
-}
-
-// leave ends all members by SIGTERM.
-func (w *town) leave() (broken []string) {
-	var ending sync.WaitGroup
-	var mu sync.Mutex
-	for i := range w.kind.Members {
-		h := w.house(i)
-		ending.Go(func() {
-			if !h.p.Ended() && !h.terminate() {
-				mu.Lock()
-				broken = append(broken, fmt.Sprintf("liveness: %s did not end within 20 s of SIGTERM", h.process))
-				mu.Unlock()
-			}
-		})
-	}
-	ending.Wait()
-	return broken
 }

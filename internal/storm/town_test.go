@@ -91,6 +91,7 @@ type house struct {
 	killed  bool // by the driver, or told to end
 	stopped int  // SIGSTOPs in force
 	failed  string
+	queued  map[string]bool // keys that the driver's requests have waited for
 }
 
 func name(i int) string { return fmt.Sprint("m", i) }
@@ -200,7 +201,7 @@ func (w *town) start(i int) (*house, error) {
 		return nil, err
 	}
 	prog.Env = []string{memberEnv + "=" + string(text)}
-	h := &house{w: w, i: i, process: process, waiting: make(map[int]chan report)}
+	h := &house{w: w, i: i, process: process, waiting: make(map[int]chan report), queued: make(map[string]bool)}
 	if h.log, err = os.OpenFile(filepath.Join(w.base, name(i)+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
 		return nil, err
 	}
@@ -244,6 +245,8 @@ func (h *house) heard(line []byte) {
 		h.w.mu.Unlock()
 	case "failed":
 		h.failed = r.Detail
+	case "queued":
+		h.queued[r.Key] = true
 	}
 }
 
@@ -277,6 +280,13 @@ func (h *house) begin(c command) func() (report, error) {
 			return report{}, fmt.Errorf("%s does not answer: %w", h.process, context.DeadlineExceeded)
 		}
 	}
+}
+
+// waits reports whether a request of the driver for a key has waited in the queue.
+func (h *house) waits(key string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.queued[key]
 }
 
 func (h *house) ask(do, key string, wait time.Duration) (report, error) {

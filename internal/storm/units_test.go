@@ -3,6 +3,7 @@
 package storm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -258,6 +259,81 @@ func (h held) Token() fence.Token            { return fence.Token(h.token) }
 func (h held) Err() error                    { return nil }
 func (h held) Context() context.Context      { return context.Background() }
 func (h held) Release(context.Context) error { return nil }
+
+// The record says that a request waited once the client has told its grant, before or after the
+// call's return, and only of a request that did not begin anew.
+func TestOnlyGrantedRequestsAreKnownToHaveWaited(t *testing.T) {
+	type ctxs struct{ call, other context.Context }
+	for _, c := range []struct {
+		name   string
+		tell   func(t *locks.Trace, x ctxs, returns func())
+		waited bool
+		again  bool
+	}{
+		{"told before the return", func(t *locks.Trace, x ctxs, returns func()) {
+			t.Queued(x.call, locks.LockEvent{})
+			t.Acquired(x.call, locks.LockEvent{})
+			returns()
+		}, true, false},
+		{"told after the return", func(t *locks.Trace, x ctxs, returns func()) {
+			t.Queued(x.call, locks.LockEvent{})
+			returns()
+			t.Acquired(x.call, locks.LockEvent{})
+		}, true, false},
+		{"not told", func(t *locks.Trace, x ctxs, returns func()) {
+			t.Queued(x.call, locks.LockEvent{})
+			returns()
+		}, false, false},
+		{"begun anew", func(t *locks.Trace, x ctxs, returns func()) {
+			t.Queued(x.call, locks.LockEvent{})
+			t.Retrying(x.call, locks.LockEvent{})
+			t.Acquired(x.call, locks.LockEvent{})
+			returns()
+		}, false, true},
+		{"somebody else's", func(t *locks.Trace, x ctxs, returns func()) {
+			t.Queued(x.other, locks.LockEvent{})
+			t.Acquired(x.other, locks.LockEvent{})
+			returns()
+		}, false, false},
+	} {
+		var at int64
+		var out bytes.Buffer
+		p := &program{rec: history.NewWriter(func() int64 { at++; return at }, &out)}
+		k := &caller{p: p, c: &client{name: "c"}}
+		op := &history.Op{Kind: history.Acquire, Keys: []string{"k"}}
+		k.begin(op)
+		trace := p.trace("c")
+		call, _ := trace.Acquiring(k.ctx(t.Context()), locks.LockEvent{})
+		if mine, _ := trace.Acquiring(t.Context(), locks.LockEvent{}); mine != nil {
+			t.Error("a call of nobody has a record")
+		}
+		c.tell(trace, ctxs{call, t.Context()}, func() { k.end(op, nil) })
+		h, err := history.Read(&out)
+		if err != nil || len(h.Ops) != 1 {
+			t.Fatalf("%s: %d ops, %v", c.name, len(h.Ops), err)
+		}
+		if o := h.Ops[0]; (o.Queued != 0) != c.waited || o.Retried != c.again || o.Outcome != history.Done {
+			t.Errorf("%s: %+v", c.name, o)
+		}
+	}
+}
+
+// A run whose faults of disks have hit no write is none of sick disks. A full disk may have room
+// for all writes of a run.
+func TestFaultsOfDisksMustHit(t *testing.T) {
+	for _, c := range []struct {
+		made, idle string
+		fails      bool
+	}{
+		{"", "", false}, {"sync slow", "", false}, {"", "sync slow", true}, {"disk fails", "sync slow", false}, {"disk full", "sync fails", true},
+		{"kill", "disk full", false},
+	} {
+		r := &result{Faults: map[string]int{c.made: 1}, Idle: map[string]int{c.idle: 1}}
+		if err := r.idleDisks(); (err != nil) != c.fails {
+			t.Errorf("made %q, idle %q: %v", c.made, c.idle, err)
+		}
+	}
+}
 
 // A process that the runtime has ended is a violation, unless memory was taken from it.
 func TestCrashesAreFound(t *testing.T) {

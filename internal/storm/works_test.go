@@ -44,7 +44,7 @@ func (p *program) startWork(ctx context.Context) {
 // that bounds its calls of the library; releases are not bounded by ctx's end.
 func (k *caller) loop(ctx context.Context, slower int, f func(ctx context.Context)) {
 	for k.sleep(ctx, k.p.s.Pace*time.Duration(slower)) {
-		bounded, cancel := context.WithTimeout(ctx, k.within(k.p.s.TTL/2, 3*k.p.s.TTL))
+		bounded, cancel := context.WithTimeout(k.ctx(ctx), k.within(k.p.s.TTL/2, 3*k.p.s.TTL))
 		f(bounded)
 		cancel()
 	}
@@ -240,10 +240,13 @@ func (k *caller) downgrade(ctx context.Context, op *history.Op, g **grant, l *lo
 	(*g).change(func(h *history.Hold) { h.From = from })
 }
 
-// permits takes some permits of a key of three.
+// permits is the capacity of the key of permits.
+const permits = 3
+
+// permits takes some permits of a key.
 func (k *caller) permits(ctx context.Context) {
 	k.loop(ctx, 2, func(ctx context.Context) {
-		op := &history.Op{Kind: history.Acquire, Keys: []string{"p0"}, Mode: history.Permits, N: 1 + k.r.IntN(2), Of: 3}
+		op := &history.Op{Kind: history.Acquire, Keys: []string{"p0"}, Mode: history.Permits, N: 1 + k.r.IntN(permits-1), Of: permits}
 		g, err := k.acquire(ctx, op, locks.Permits(op.N, op.Of))
 		if err != nil {
 			return
