@@ -26,9 +26,10 @@
 //   - Ambushes: the run reads the committed log, and strikes at the moment of an entry of
 //     some kind, so that its answers are lost.
 //   - Aimed ones: the run notes which states of the protocol came about: the leader's, the
-//     session's, and that of the network between them. testdata/states.txt lists the
-//     reachable triples; one phase in three is aimed at a triple that has not been seen. A
-//     run of six simulated hours fails if it has seen less than 95 % of them.
+//     session's, and that of the network between them. Processes are asked whether they lead,
+//     and every fault counts until its end. testdata/states.txt lists the reachable triples;
+//     one phase in three is aimed at a triple that has not been seen. A run of six simulated
+//     hours fails if it has seen less than 95 % of them.
 //
 // At the end all faults are over. Every call from before returns within a bound; each key that
 // was in use is granted once more, somebody leads and every shard has an owner; the clients

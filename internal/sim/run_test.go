@@ -138,7 +138,7 @@ func (w *town) live(p plan) result {
 		w.epoch = i / 2
 		w.mu.Unlock()
 		w.rec.Mark("phase", "", s.phase.name)
-		a := &act{w, rand.New(rand.NewPCG(s.seed, 3))}
+		a := &act{w: w, r: rand.New(rand.NewPCG(s.seed, 3))}
 		s.phase.run(a)
 		if s.mends {
 			w.heal()
@@ -235,7 +235,7 @@ func (w *town) finish() {
 	for range 60 {
 		<-time.After(time.Second)
 		empty := true
-		w.log.view(func(m *machine.State, _ time.Time) {
+		w.log.view(func(m *machine.State, _ term) {
 			n := m.Counts()
 			empty = n.Sessions+n.Grants == 0 // a lost lock's delay outlives its session
 		})

@@ -24,7 +24,8 @@ func (w *town) occupy(p *process) {
 	}
 	for i := range clients {
 		name := fmt.Sprintf("%s.c%d", p.name, i)
-		opts := locks.Options{Name: fmt.Sprint("c", p.site.i), Trace: w.trace(fmt.Sprint("member-", p.site.i), fmt.Sprint("c", p.site.i))}
+		own := fmt.Sprint([]string{"c", "d"}[i], p.site.i) // the coverage tells clients of a process by their names
+		opts := locks.Options{Name: own, Trace: w.trace(p, own)}
 		if i == clients-1 && r.IntN(3) == 0 {
 			opts.TTL = max(w.shape.ttl/2, 300*time.Millisecond)
 		}
@@ -91,7 +92,7 @@ func (c *caller) use(g *grip) {
 		c.w.write(c.p, key, token)
 	}
 	if c.one(12) {
-		c.drop(g, fmt.Sprint("c", c.r.IntN(c.w.shape.members)))
+		c.drop(g, fmt.Sprint([]string{"c", "c", "d"}[c.r.IntN(3)], c.r.IntN(c.w.shape.members)))
 	} else {
 		c.drop(g, "")
 	}
