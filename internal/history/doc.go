@@ -38,6 +38,7 @@
 //	shards       a shard has one owner, and moves are few                   shards.go
 //	fence        a write passes exactly when its token is high enough       fenced.go
 //	loss         a context ends before the next grant, or soon after a stop loss.go
+//	pause        who stood still too long is not told "held" again          loss.go
 //	liveness     after the last fault each call returns in time             liveness.go
 //	clean        nothing is left at the end                                 liveness.go
 //

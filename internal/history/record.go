@@ -163,6 +163,10 @@ type Limits struct {
 	// then, until the context of a lost lock has ended (Hold.Done).
 	Told int64 `json:"told,omitempty"`
 
+	// Trust bounds for how long a lock is held without a word of the cluster: a holder whose
+	// process stood still for longer is never told again that it holds.
+	Trust int64 `json:"trust,omitempty"`
+
 	// Settle is how long after the latest Mark a shard may still begin to run elsewhere.
 	Settle int64 `json:"settle,omitempty"`
 

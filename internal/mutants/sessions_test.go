@@ -260,4 +260,9 @@ var sessionMutants = []mutant{
 		file: "locks/trust.go", old: "		j.slept += max(0, d)", new: "		j.slept += 0 * max(0, d)",
 		pkg: "locks", run: "Jump|Sleep|Slept",
 	},
+	{
+		name: "Err reads no clock", promise: stoppedFinds, breaks: "Err is right at once after a stop, before any timer has fired",
+		file: "locks/lock.go", old: "left := l.g.s.trustLeft(l.g.s.c.now())", new: "left := time.Second",
+		pkg: "locks", run: "Err|Pause|Remaining", also: []string{"sim"},
+	},
 }

@@ -50,22 +50,30 @@ func (w *town) freeze(s *site) {
 	})
 }
 
-// thaw has it go on.
+// thaw has it go on. Two times of three each holder asks at once whether its locks are held,
+// before the process does anything else; else it learns from the ends of contexts.
 func (w *town) thaw(s *site) {
 	if !w.isFrozen(s) {
 		return
 	}
-	w.mu.Lock()
-	s.frozen = false
-	paused, p := s.paused, s.now
-	w.mu.Unlock()
-	s.clock.Thaw() // first: a message must not be judged by the time of the freeze
-	if !paused {
-		w.net.Thaw(s.ip)
-	}
+	p := w.running(s)
 	if p != nil {
 		w.rec.Mark(history.Thaw, p.name, "")
 	}
+	s.clock.Thaw() // first: a message must not be judged by the time of the freeze
+	w.mu.Lock()
+	s.frozen = false
+	w.thaws++
+	asks := w.thaws%3 > 0
+	w.mu.Unlock()
+	if p != nil && asks {
+		w.grips.askAll(p)
+	}
+	w.changeNet(func() {
+		if !s.paused {
+			w.net.Thaw(s.ip)
+		}
+	})
 }
 
 func (w *town) isFrozen(s *site) bool {

@@ -167,9 +167,9 @@ func (a *act) beatMeetsEnd() {
 }
 
 // margin is the difference between the TTL and the trust of a holder.
-func (a *act) margin() time.Duration {
-	return min(a.ttl()/100+100*time.Millisecond, a.ttl()/4)
-}
+func (a *act) margin() time.Duration { return margin(a.ttl()) }
+
+func margin(ttl time.Duration) time.Duration { return min(ttl/100+100*time.Millisecond, ttl/4) }
 
 // friend returns a member whose vote the others do not need, or nil.
 func (a *act) friend(leader *site) *site {

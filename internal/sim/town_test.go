@@ -43,6 +43,7 @@ type town struct {
 
 	mu     sync.Mutex
 	faults int
+	thaws  int
 	leads  lead              // the newest
 	seen   []string          // the clusters that processes have entered, the newest last
 	led    map[*process]bool // processes that may lead
@@ -267,7 +268,7 @@ func (w *town) over(p *process, how string) {
 	w.mu.Lock()
 	p.ended = true
 	w.mu.Unlock()
-	w.grips.dead(w, p)
+	w.grips.dead(p)
 	w.rec.Mark(history.Kill, p.name, how)
 	w.rec.End(p.name)
 	p.cancel()
