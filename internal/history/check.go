@@ -37,7 +37,7 @@ func Check(h History) []Violation {
 func Judge(h History) (found []Violation, undecided int) {
 	h.sort()
 	for _, check := range []func(*History) []Violation{
-		overlaps, tokens, order, deadSessions, grantedOnce, once, shards, fenced, told, paused, lively, clean,
+		overlaps, tokens, order, deadSessions, grantedOnce, once, shards, resized, waiters, watched, fenced, told, paused, lively, clean,
 	} {
 		found = append(found, check(&h)...)
 	}

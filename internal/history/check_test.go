@@ -155,6 +155,7 @@ func TestARecordingIsReadBack(t *testing.T) {
 		r.Run(Run{ID: "r", Kind: RunOnce, Process: "q", From: 3})
 		r.End("q")
 		r.Run(Run{ID: "r", Kind: RunOnce, Process: "q", From: 3, To: 4}) // seen by nobody
+		r.Show(Show{Watch: "w", Process: "p", Kind: ShowHolder, Key: "k", Token: 7, At: 4})
 		r.Write(Write{Resource: "x", Token: 7, OK: true})
 		r.Fact(Fact{Index: 1, Kind: Granted})
 		r.Left(Remains{What: "grants"})

@@ -129,6 +129,8 @@ func classify(err error) (history.Outcome, string) {
 		return history.Refused, history.ErrDeadlock
 	case errors.Is(err, locks.ErrCapacity):
 		return history.Refused, history.ErrCapacity
+	case errors.Is(err, locks.ErrTooManyWaiters):
+		return history.Refused, history.ErrWaiters
 	case errors.Is(err, locks.ErrChanged):
 		return history.Refused, history.ErrChanged
 	case errors.Is(err, locks.ErrTooOld), errors.Is(err, locks.ErrFutureToken):

@@ -121,22 +121,27 @@ func TestALongRunMustSeeNearlyAllStates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const enough = int(longRun / mostCalmed)
+	const enough, often = int(longRun / mostCalmed), leastRare * int(longRun/time.Hour)
 	for _, test := range []struct {
 		claim  string
 		under  time.Duration
 		faults int
 		seen   int
+		rare   int
 		fails  int
 	}{
-		{"a long run", longRun, enough, len(list), 0},
-		{"all but a few states", longRun, enough, len(list) - len(list)/20, 0},
-		{"too few states", longRun, enough, len(list) - len(list)/20 - 1, 1},
-		{"too few faults", longRun, enough - 1, len(list), 1},
-		{"a short run", longRun - 1, 0, 0, 0},
+		{"a long run", longRun, enough, len(list), often, 0},
+		{"all but a few states", longRun, enough, len(list) - len(list)/20, often, 0},
+		{"too few states", longRun, enough, len(list) - len(list)/20 - 1, often, 1},
+		{"too few faults", longRun, enough - 1, len(list), often, 1},
+		{"too few of each rare thing", longRun, enough, len(list), often - 1, len(rareThings)},
+		{"a short run", longRun - 1, 0, 0, 0, 0},
 	} {
 		y := newTally()
 		y.under, y.faults = test.under, test.faults
+		for _, x := range rareThings {
+			y.rare[x] = test.rare
+		}
 		for _, x := range list[:test.seen] {
 			y.seen[x]++
 		}

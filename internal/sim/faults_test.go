@@ -67,7 +67,10 @@ func (w *town) thaw(s *site) {
 	asks := w.thaws%3 > 0
 	w.mu.Unlock()
 	if p != nil && asks {
-		w.grips.askAll(p)
+		n := w.grips.askAll(p)
+		w.mu.Lock()
+		w.questions += n
+		w.mu.Unlock()
 	}
 	w.changeNet(func() {
 		if !s.paused {

@@ -109,11 +109,13 @@ func (x *grips) dead(p *process) {
 	}
 }
 
-// askAll asks for each grip of a process whether it is held.
-func (x *grips) askAll(p *process) {
-	for _, g := range x.of(p) {
+// askAll asks for each grip of a process whether it is held, and returns how many there are.
+func (x *grips) askAll(p *process) int {
+	mine := x.of(p)
+	for _, g := range mine {
 		g.word()
 	}
+	return len(mine)
 }
 
 // word asks the library whether the grant is held, and records a yes.

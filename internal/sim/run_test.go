@@ -83,6 +83,7 @@ type result struct {
 	under      time.Duration // simulated, with faults
 	grants     int
 	faults     int
+	questions  int // of holders after a stop
 	coverage   map[triple]int
 }
 
@@ -162,7 +163,7 @@ func (w *town) live(p plan) result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	res.history, res.violations = w.rec.History(), w.broken
-	res.grants, res.faults, res.coverage = w.grips.n, w.faults, w.cover.seen
+	res.grants, res.faults, res.questions, res.coverage = w.grips.n, w.faults, w.questions, w.cover.seen
 	return res
 }
 

@@ -41,16 +41,21 @@ type town struct {
 	calm  context.Context
 	rest  context.CancelFunc // ends calm
 
-	mu     sync.Mutex
-	faults int
-	thaws  int
-	leads  lead              // the newest
-	seen   []string          // the clusters that processes have entered, the newest last
-	led    map[*process]bool // processes that may lead
-	parted map[pair]bool     // by partitions
-	boots  map[uint64]*process
+	mu        sync.Mutex
+	faults    int
+	thaws     int
+	questions int               // of holders after a thaw
+	leads     lead              // the newest
+	seen      []string          // the clusters that processes have entered, the newest last
+	led       map[*process]bool // processes that may lead
+	parted    map[pair]bool     // by partitions
+	boots     map[uint64]*process
 
 	working map[string]int // the works of Elect and Spread that run, by key
+	elected map[uint64]string
+	shards  int              // of the group, as told
+	spreads map[*process]int // the number in the present call
+	sights  map[sight]state
 	epoch   int
 	grants  int
 	waits   map[*pending]int64  // calls that have not returned, by their Call
@@ -106,7 +111,7 @@ func (n network) Host() host.Host { return n.at }
 
 // newTown lays out the sites. The bubble's clock, made unique, is the history's.
 func newTown(t testing.TB, s shape) *town {
-	w := &town{t: t, shape: s, began: time.Now(), net: simnet.New(s.seed), grips: newGrips(), guard: make(map[string]*guard), led: make(map[*process]bool), parted: make(map[pair]bool), boots: make(map[uint64]*process), working: make(map[string]int), waits: make(map[*pending]int64)}
+	w := &town{t: t, shape: s, began: time.Now(), net: simnet.New(s.seed), grips: newGrips(), guard: make(map[string]*guard), led: make(map[*process]bool), parted: make(map[pair]bool), boots: make(map[uint64]*process), working: make(map[string]int), elected: make(map[uint64]string), shards: shards, spreads: make(map[*process]int), sights: make(map[sight]state), waits: make(map[*pending]int64)}
 	var mu sync.Mutex
 	var last int64
 	start := time.Now().Add(-time.Second)
