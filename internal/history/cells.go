@@ -42,7 +42,7 @@ var cellModel = porcupine.NondeterministicModel{
 
 // cells checks that the values that callers read, watched and replaced are those of one cell
 // per key: no update is lost, and none is told that was not made.
-func cells(h *History) (found []Violation, undecided int) {
+func cells(h *History) (found []Violation, made Searches) {
 	byKey := make(map[string][]*Op)
 	for i := range h.Ops {
 		o := &h.Ops[i]
@@ -69,9 +69,10 @@ func cells(h *History) (found []Violation, undecided int) {
 		if h.succeeded(all.from, all.to) {
 			continue // the cell may have gone back
 		}
+		made.All++
 		switch porcupine.CheckOperationsTimeout(cellModel.ToModel(), ops, h.patience()) {
 		case porcupine.Unknown:
-			undecided++
+			made.Undecided++
 		case porcupine.Illegal:
 			v := Violation{Check: "cells", Key: key, At: byKey[key][0].Call}
 			counts := 0
@@ -86,7 +87,7 @@ func cells(h *History) (found []Violation, undecided int) {
 			found = append(found, v)
 		}
 	}
-	return found, undecided
+	return found, made
 }
 
 func (h *History) patience() time.Duration {

@@ -197,6 +197,6 @@ type Limits struct {
 
 	// Patience bounds the search for an order of the calls of one component, in
 	// nanoseconds of the judging process; 0 is 2 s. A search that takes longer finds
-	// nothing, and Undecided counts it.
+	// nothing, and Searches.Undecided counts it.
 	Patience int64 `json:"patience,omitempty"`
 }

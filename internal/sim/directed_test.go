@@ -54,7 +54,7 @@ func TestClocksBeyondTheBoundAreFoundOut(t *testing.T) {
 		a.w.isolate(a.w.sites[3+a.r.IntN(2)])
 		a.wait(2 * a.ttl())
 	}}
-	res := play(t, repeat(s, cut, 3))
+	res := play(t, repeat(s, cut, 6))
 	for _, v := range res.violations {
 		if v.Check == "exclusion" {
 			return
@@ -114,6 +114,18 @@ type failures struct {
 }
 
 func (f *failures) Errorf(string, ...any) { f.n++ }
+
+// A run whose searches have too often come to nothing fails.
+func TestARunMustBeDecided(t *testing.T) {
+	for undecided, fails := range map[int]int{1: 0, 2: 1} {
+		y := newTally()
+		y.add(result{searches: history.Searches{All: 100, Undecided: undecided}})
+		f := &failures{TB: t}
+		if y.judge(f); f.n != fails {
+			t.Errorf("%v: fails %d times and not %d", y.searches, f.n, fails)
+		}
+	}
+}
 
 // A long run fails if it has seen too little, or was too calm.
 func TestALongRunMustSeeNearlyAllStates(t *testing.T) {

@@ -65,8 +65,9 @@
 // time for a search for a shorter plan. A run uses one core: several processes, each with
 // GOMAXPROCS=1, do more than one process with several. The end of TestSim prints how many
 // seconds were simulated for each second of CPU time, and how many grants, calls and faults an
-// hour had. A violation comes with the seed, the plan and the history around it. The order of
-// goroutines is not part of a seed: play a seed several times.
+// hour had. TestSim fails if more than one search for an order of calls in a thousand, and one
+// more, ran out of time. A violation comes with the seed, the plan and the history around it.
+// The order of goroutines is not part of a seed: play a seed several times.
 //
 // # What is not simulated
 //

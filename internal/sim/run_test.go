@@ -79,7 +79,7 @@ type result struct {
 	plan       plan
 	history    history.History
 	violations []history.Violation
-	undecided  int
+	searches   history.Searches
 	under      time.Duration // simulated, with faults
 	grants     int
 	faults     int
@@ -101,9 +101,9 @@ func play(t *testing.T, p plan) (res result) {
 		// Goroutines of third parties end some time after they were told to stop.
 		<-time.After(time.Minute)
 	})
-	found, undecided := history.Judge(res.history)
+	found, made := history.Judge(res.history)
 	res.violations = append(res.violations, found...)
-	res.undecided = undecided
+	res.searches = made
 	return res
 }
 

@@ -10,12 +10,13 @@ import (
 
 // A tally adds the runs of many seeds up.
 type tally struct {
-	cpu                                     time.Duration // of the process, before the first run
-	under                                   time.Duration // simulated, with faults
-	grants, calls, faults, undecided, seeds int
-	bad                                     int // seeds with violations
-	seen                                    map[triple]int
-	rare                                    map[string]int // what callers do seldom, by its name
+	cpu                          time.Duration // of the process, before the first run
+	under                        time.Duration // simulated, with faults
+	grants, calls, faults, seeds int
+	searches                     history.Searches
+	bad                          int // seeds with violations
+	seen                         map[triple]int
+	rare                         map[string]int // what callers do seldom, by its name
 }
 
 func newTally() *tally {
@@ -52,7 +53,8 @@ func (r result) rare() map[string]int {
 func (y *tally) add(res result) {
 	y.seeds++
 	y.under += res.under
-	y.grants, y.calls, y.faults, y.undecided = y.grants+res.grants, y.calls+len(res.history.Ops), y.faults+res.faults, y.undecided+res.undecided
+	y.grants, y.calls, y.faults = y.grants+res.grants, y.calls+len(res.history.Ops), y.faults+res.faults
+	y.searches = y.searches.Add(res.searches)
 	for x, n := range res.coverage {
 		y.seen[x] += n
 	}
@@ -87,9 +89,9 @@ func (y *tally) String() string {
 		rare += fmt.Sprintf("%.0f %s, ", hourly(y.rare[x]), x)
 	}
 	return fmt.Sprintf("%d seeds, %.2f simulated hours in %.0f s of CPU time, which is %.0f s a second; "+
-		"%.0f grants, %.0f calls, %s%.0f faults an hour; %d of %d states; %d undecided, %d bad seeds",
+		"%.0f grants, %.0f calls, %s%.0f faults an hour; %d of %d states; %v, %d bad seeds",
 		y.seeds, y.under.Hours(), cpu.Seconds(), y.under.Seconds()/max(cpu.Seconds(), 0.001),
-		hourly(y.grants), hourly(y.calls), rare, hourly(y.faults), of-len(missing), of, y.undecided, y.bad)
+		hourly(y.grants), hourly(y.calls), rare, hourly(y.faults), of-len(missing), of, y.searches, y.bad)
 }
 
 // The bounds of a long run.
@@ -100,8 +102,12 @@ const (
 	leastRare  = 5                // of each of rareThings an hour
 )
 
-// judge fails a long run that has seen too few states, or had too few faults.
+// judge fails a run with too many undecided searches, and a long one that has seen too few
+// states, or had too few faults or rare things.
 func (y *tally) judge(t testing.TB) {
+	if !y.searches.Enough() {
+		t.Errorf("%v, and of a run of their length too many", y.searches)
+	}
 	if y.under < longRun {
 		return
 	}
