@@ -265,4 +265,9 @@ var sessionMutants = []mutant{
 		file: "locks/lock.go", old: "left := l.g.s.trustLeft(l.g.s.c.now())", new: "left := time.Second",
 		pkg: "locks", run: "Err|Pause|Remaining", also: []string{"sim"},
 	},
+	{
+		name: "observers keep the first leader", promise: noSilence, breaks: "Observe yields each new leader",
+		file: "locks/observe.go", old: "return e.Client == o.Client && e.Node == o.Node && e.Self == o.Self && e.Token == o.Token &&", new: "return o.Token != 0 &&",
+		pkg: "locks", run: "Observe", also: []string{"sim"},
+	},
 }
