@@ -11,7 +11,7 @@ import (
 // A cellStep is a call on a cell.
 type cellStep struct {
 	op    *Op
-	maybe bool // an Update of unknown outcome
+	maybe bool // a change of unknown outcome
 }
 
 var cellModel = porcupine.NondeterministicModel{
@@ -19,6 +19,10 @@ var cellModel = porcupine.NondeterministicModel{
 	Step: func(state, input, _ any) []any {
 		value, step := state.(string), input.(cellStep)
 		switch {
+		case step.op.Kind == SetValue && step.maybe:
+			return []any{value, step.op.Value}
+		case step.op.Kind == SetValue:
+			return []any{step.op.Value}
 		case step.op.Kind == Get:
 			if step.op.Value != value {
 				return nil
@@ -36,14 +40,19 @@ var cellModel = porcupine.NondeterministicModel{
 	Equal: func(a, b any) bool { return a == b },
 }
 
-// cells checks that the values that callers read and replaced are those of one cell per
-// key: no update is lost, and none is told that was not made.
-func cells(h *History) (found []Violation, undecided int) {
+// cells checks that the values that callers read, watched and replaced are those of one cell
+// per key: no update is lost, and none is told that was not made.
+func cells(h *History) (found []Violation, made Searches) {
 	byKey := make(map[string][]*Op)
 	for i := range h.Ops {
 		o := &h.Ops[i]
-		if o.Kind == Update && o.Outcome != Refused || o.Kind == Get && o.Outcome == Done {
+		if (o.Kind == Update || o.Kind == SetValue) && o.Outcome != Refused || o.Kind == Get && o.Outcome == Done {
 			byKey[o.Keys[0]] = append(byKey[o.Keys[0]], o)
+		}
+	}
+	for i := range h.Shows {
+		if x := &h.Shows[i]; x.Kind == ShowValue {
+			byKey[x.Key] = append(byKey[x.Key], &Op{ID: x.Watch, Kind: Get, Value: x.Value, Call: x.After, Return: x.At, Outcome: Done})
 		}
 	}
 	for _, key := range sortedKeys(byKey) {
@@ -60,16 +69,17 @@ func cells(h *History) (found []Violation, undecided int) {
 		if h.succeeded(all.from, all.to) {
 			continue // the cell may have gone back
 		}
+		made.All++
 		switch porcupine.CheckOperationsTimeout(cellModel.ToModel(), ops, h.patience()) {
 		case porcupine.Unknown:
-			undecided++
+			made.Undecided++
 		case porcupine.Illegal:
 			v := Violation{Check: "cells", Key: key, At: byKey[key][0].Call}
 			counts := 0
 			for _, o := range byKey[key] {
 				v.Until = max(v.Until, o.Return)
 				v.IDs = append(v.IDs, o.ID)
-				if o.Outcome == Done && o.Kind == Update {
+				if o.Outcome == Done && o.Kind != Get {
 					counts++
 				}
 			}
@@ -77,7 +87,7 @@ func cells(h *History) (found []Violation, undecided int) {
 			found = append(found, v)
 		}
 	}
-	return found, undecided
+	return found, made
 }
 
 func (h *History) patience() time.Duration {

@@ -32,22 +32,45 @@ func Check(h History) []Violation {
 	return found
 }
 
-// Judge is Check, and returns how many components of the history were too large for a
-// search of Limits.Patience.
-func Judge(h History) (found []Violation, undecided int) {
+// Searches counts the searches for an order of calls: one for the calls about some keys that
+// no other calls meet.
+type Searches struct {
+	All       int
+	Undecided int // took longer than Limits.Patience, and found nothing
+}
+
+// mostUndecided is the share of searches that may be undecided: one of so many, and one more.
+const mostUndecided = 1000
+
+// Enough reports whether so many searches were decided that those without a result hide
+// little.
+func (s Searches) Enough() bool { return (s.Undecided-1)*mostUndecided <= s.All }
+
+// Add returns the sum of both counts.
+func (s Searches) Add(o Searches) Searches {
+	return Searches{s.All + o.All, s.Undecided + o.Undecided}
+}
+
+func (s Searches) String() string {
+	return fmt.Sprintf("%d of %d searches undecided", s.Undecided, s.All)
+}
+
+// Judge is Check, and counts the searches. The caller reports those that are undecided, and
+// fails a run without Enough others.
+func Judge(h History) (found []Violation, made Searches) {
 	h.sort()
 	for _, check := range []func(*History) []Violation{
-		overlaps, tokens, order, deadSessions, grantedOnce, once, shards, fenced, told, lively, served, clean,
+		overlaps, tokens, order, deadSessions, grantedOnce, once, shards, resized, waiters, watched, fenced, told, paused, lively, served, clean,
 	} {
 		found = append(found, check(&h)...)
 	}
-	for _, check := range []func(*History) ([]Violation, int){locking, cells} {
-		more, skipped := check(&h)
+	for _, check := range []func(*History) ([]Violation, Searches){locking, cells} {
+		more, n := check(&h)
 		found = append(found, more...)
-		undecided += skipped
+		made = made.Add(n)
 	}
 	slices.SortStableFunc(found, func(a, b Violation) int { return compare(a.At, b.At) })
-	return found, undecided
+	return found, made
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

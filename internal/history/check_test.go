@@ -107,6 +107,11 @@ func TestLossAndLivenessAreChecked(t *testing.T) {
 		s.Limits.Told = 3
 		return s
 	}
+	stood := func(valid, freeze, thaw int64) *story {
+		s := tell().get("a", "k", 1, 2, 5).held("a", valid, Lost).mark(freeze, Freeze, "pa").mark(thaw, Thaw, "pa")
+		s.Limits.Trust = 10
+		return s
+	}
 	live := func(ret int64, call int64) *story {
 		s := tell().mark(50, Heal, "").get("a", "k", call, ret, 5, queued(1)).mark(1000, "end", "")
 		s.Limits.Live = 20
@@ -139,6 +144,10 @@ func TestLossAndLivenessAreChecked(t *testing.T) {
 		{"told late after a stop", "", lost(22).mark(5, Freeze, "pa").mark(20, Thaw, "pa")},
 		{"told too late after a stop", "loss", lost(25).mark(5, Freeze, "pa").mark(20, Thaw, "pa")},
 		{"killed before", "", lost(0).mark(5, Kill, "pa")},
+		{"held after a short stop", "", stood(16, 5, 15)},
+		{"held before a long stop", "", stood(4, 5, 16)},
+		{"held after a long stop", "pause", stood(17, 5, 16)},
+		{"granted after a long stop", "", tell().mark(5, Freeze, "pa").mark(30, Thaw, "pa").get("a", "k", 1, 31, 5).held("a", 32, Lost)},
 		{"answered in time", "", live(69, 10)},
 		{"answered late", "liveness", live(71, 10)},
 		{"not answered", "liveness", live(0, 10)},
@@ -166,6 +175,7 @@ func TestARecordingIsReadBack(t *testing.T) {
 		r.Run(Run{ID: "r", Kind: RunOnce, Process: "q", From: 3})
 		r.End("q")
 		r.Run(Run{ID: "r", Kind: RunOnce, Process: "q", From: 3, To: 4}) // seen by nobody
+		r.Show(Show{Watch: "w", Process: "p", Kind: ShowHolder, Key: "k", Token: 7, At: 4})
 		r.Write(Write{Resource: "x", Token: 7, OK: true})
 		r.Fact(Fact{Index: 1, Kind: Granted})
 		r.Left(Remains{What: "grants"})

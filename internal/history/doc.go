@@ -2,9 +2,9 @@
 // a cluster that keeps its promises can have shown that.
 //
 // A [History] has the calls ([Op]), the grants as their holders saw them ([Hold]), the
-// functions that ran ([Run]), the writes at a fenced resource ([Write]), the committed log
-// as far as the recorder can read one ([Fact]), the faults ([Mark]) and the remains at the
-// end ([Left]). A [Recorder] collects them, in memory or as lines of JSON, which [Read]
+// functions that ran ([Run]), the states that watches yielded ([Show]), the writes at a
+// fenced resource ([Write]), the committed log as far as the recorder can read one ([Fact]),
+// the faults ([Mark]) and the remains at the end ([Left]). A [Recorder] collects them, in memory or as lines of JSON, which [Read]
 // reads back: lines of several processes may be joined in any order, as long as all stamps
 // are of one clock. [Check] returns the [Violation] list, empty for a sound history.
 //
@@ -36,8 +36,12 @@
 //	sessions     nothing is granted to a session after its end              sessions.go
 //	once         a function of Once ran once, and all callers agree         once.go
 //	shards       a shard has one owner, and moves are few                   shards.go
+//	resize       works of two numbers of shards never overlap               shards.go
+//	waiters      MaxWaiters refuses, and admits, by the queue               waiters.go
+//	watch        no watch goes back, or names a holder that is none         watches.go
 //	fence        a write passes exactly when its token is high enough       fenced.go
 //	loss         a context ends before the next grant, or soon after a stop loss.go
+//	pause        who stood still too long is not told "held" again          loss.go
 //	liveness     after the last fault each call returns in time, and in     liveness.go
 //	             the calm each key is granted and each shard owned
 //	clean        nothing is left at the end                                 liveness.go

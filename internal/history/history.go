@@ -14,6 +14,7 @@ type History struct {
 	Ops    []Op
 	Holds  []Hold
 	Runs   []Run
+	Shows  []Show
 	Writes []Write
 	Facts  []Fact
 	Marks  []Mark
@@ -26,6 +27,7 @@ type line struct {
 	Op     *Op      `json:"op,omitempty"`
 	Hold   *Hold    `json:"hold,omitempty"`
 	Run    *Run     `json:"run,omitempty"`
+	Show   *Show    `json:"show,omitempty"`
 	Write  *Write   `json:"write,omitempty"`
 	Fact   *Fact    `json:"fact,omitempty"`
 	Mark   *Mark    `json:"mark,omitempty"`
@@ -54,6 +56,9 @@ func (h *History) WriteTo(w io.Writer) (n int64, err error) {
 	}
 	for i := range h.Runs {
 		put(line{Run: &h.Runs[i]})
+	}
+	for i := range h.Shows {
+		put(line{Show: &h.Shows[i]})
 	}
 	for i := range h.Writes {
 		put(line{Write: &h.Writes[i]})
@@ -119,6 +124,8 @@ func (h *History) add(l line, ids map[string]int) {
 		h.Holds = put(h.Holds, *l.Hold, "hold "+l.Hold.ID, ids)
 	case l.Run != nil:
 		h.Runs = put(h.Runs, *l.Run, "run "+l.Run.ID, ids)
+	case l.Show != nil:
+		h.Shows = append(h.Shows, *l.Show)
 	case l.Write != nil:
 		h.Writes = append(h.Writes, *l.Write)
 	case l.Fact != nil:
@@ -145,6 +152,7 @@ func (h *History) sort() {
 	slices.SortStableFunc(h.Ops, func(a, b Op) int { return compare(a.Call, b.Call) })
 	slices.SortStableFunc(h.Holds, func(a, b Hold) int { return compare(a.From, b.From) })
 	slices.SortStableFunc(h.Runs, func(a, b Run) int { return compare(a.From, b.From) })
+	slices.SortStableFunc(h.Shows, func(a, b Show) int { return compare(a.At, b.At) })
 	slices.SortStableFunc(h.Marks, func(a, b Mark) int { return compare(a.At, b.At) })
 	slices.SortStableFunc(h.Writes, func(a, b Write) int { return compare(a.N, b.N) })
 	slices.SortStableFunc(h.Facts, func(a, b Fact) int {

@@ -17,7 +17,7 @@ import (
 // holder was told that it holds: the session expires no earlier. If a later grant in
 // conflict is on record, the step lies before that call's return; otherwise the step may
 // never happen. Histories are split by keys, so that a search stays short.
-func locking(h *History) (found []Violation, undecided int) {
+func locking(h *History) (found []Violation, made Searches) {
 	var ops []*Op
 	var claims []claim
 	for i := range h.Ops {
@@ -49,15 +49,13 @@ func locking(h *History) (found []Violation, undecided int) {
 		}
 	}
 	for _, i := range sortedKeys(groups) {
-		v, ok := groups[i].check()
+		v, n := groups[i].check()
 		if v != nil {
 			found = append(found, *v)
 		}
-		if !ok {
-			undecided++
-		}
+		made = made.Add(n)
 	}
-	return found, undecided
+	return found, made
 }
 
 // A component is the calls about some keys that no other calls meet.
@@ -88,7 +86,7 @@ type granted struct {
 	changes []*Op
 }
 
-func (c *component) check() (violation *Violation, decided bool) {
+func (c *component) check() (*Violation, Searches) {
 	c.collect()
 	for _, o := range c.ops {
 		c.request(o)
@@ -100,13 +98,15 @@ func (c *component) check() (violation *Violation, decided bool) {
 		c.free(g)
 	}
 	if len(c.grants) == 0 {
-		return nil, true
+		return nil, Searches{}
 	}
-	result := porcupine.CheckOperationsTimeout(lockModel(c), c.steps, c.h.patience())
-	if result != porcupine.Illegal {
-		return nil, result == porcupine.Ok
+	switch porcupine.CheckOperationsTimeout(lockModel(c), c.steps, c.h.patience()) {
+	case porcupine.Unknown:
+		return nil, Searches{1, 1}
+	case porcupine.Illegal:
+		return c.explain(), Searches{1, 0}
 	}
-	return c.explain(), true
+	return nil, Searches{1, 0}
 }
 
 // explain describes a component that no order of its steps explains.

@@ -1,6 +1,10 @@
 package history
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+	"time"
+)
 
 func TestModelOfAMutex(t *testing.T) {
 	judge(t, []verdict{
@@ -89,4 +93,35 @@ func TestModelOfACell(t *testing.T) {
 		{"a stale read", "cells", update(tell(), "a", 1, 2, "", "1").call(Get, "g", "c", 3, 4, 0, told1(""))},
 		{"a read beside", "", update(tell(), "a", 1, 5, "", "1").call(Get, "g", "c", 3, 4, 0, told1(""))},
 	})
+}
+
+// A search that takes too long finds nothing and is counted, and too many of them are not
+// enough to trust.
+func TestASearchOutOfPatienceIsUndecided(t *testing.T) {
+	s := tell()
+	s.Limits.Patience = int64(20 * time.Millisecond)
+	for i := range 24 { // any of these may have been made, in any order, and none explains the read
+		v := fmt.Sprint(i)
+		s.call(SetValue, "set"+v, "c", 1, 0, 0, told1(v), unknown)
+	}
+	s.call(Get, "get", "c", 1, 2, 0, told1("24"))
+	s.call(Get, "other", "d", 1, 2, 0, told1(""))
+	if found, made := Judge(s.History); len(found) != 0 || made != (Searches{2, 1}) {
+		t.Errorf("%v, and found %v", made, found)
+	}
+	for _, test := range []struct {
+		Searches
+		enough bool
+	}{
+		{Searches{0, 0}, true},
+		{Searches{1, 1}, true},
+		{Searches{999, 2}, false},
+		{Searches{1000, 2}, true},
+		{Searches{5000, 6}, true},
+		{Searches{5999, 7}, false},
+	} {
+		if test.Enough() != test.enough {
+			t.Errorf("%v is enough: %v", test.Searches, !test.enough)
+		}
+	}
 }

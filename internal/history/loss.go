@@ -44,6 +44,29 @@ func told(h *History) (found []Violation) {
 	return found
 }
 
+// paused checks that a holder whose process has stood still for longer than Limits.Trust is
+// never told again that it holds: the first question after the stop is answered right.
+func paused(h *History) (found []Violation) {
+	if h.Limits.Trust == 0 {
+		return nil
+	}
+	stops := newStops(h)
+	for i := range h.Holds {
+		x := &h.Holds[i]
+		for _, w := range stops.frozen[x.Process] {
+			if x.From < w[0] && x.Valid > w[1] && w[1]-w[0] > h.Limits.Trust {
+				found = append(found, Violation{
+					Check: "pause", Key: x.Keys[0], At: x.Valid, IDs: []string{x.ID},
+					Text: fmt.Sprintf("%s was told that it holds token %d, %s after it had stood still for %s",
+						x.Client, x.Token, seconds(x.Valid-w[1]), seconds(w[1]-w[0])),
+				})
+				break
+			}
+		}
+	}
+	return found
+}
+
 // next returns the first later grant in conflict with x, by return.
 func next(later []*Hold, x *Hold) (first *Hold) {
 	for n, y := range later {

@@ -17,10 +17,10 @@ const (
 	EndSession  Kind = "end session" // of the client Value
 	Ask         Kind = "ask"
 	SetValue    Kind = "set"    // of Keys[0], to Value, under the grant of the op Grant
-	Get         Kind = "get"    // of the cell Keys[0]: Value
+	Get         Kind = "get"    // of the value of Keys[0], alone or with a grant: Value
 	Update      Kind = "update" // of the cell Keys[0], from Old to Value
 	Once        Kind = "once"   // under the id Keys[0]: Value is the result
-	Resize      Kind = "resize" // of the shards of Keys[0], to N
+	Resize      Kind = "resize" // of the shards of the group Keys[0], from Of to N
 )
 
 // Mode is how a key is held.
@@ -58,6 +58,7 @@ const (
 	ErrHeld       = "held"       // Try: somebody else holds, or waits, or keeps the key
 	ErrDeadlock   = "deadlock"   //
 	ErrCapacity   = "capacity"   // the request does not fit the capacity
+	ErrWaiters    = "waiters"    // MaxWaiters: as many wait already
 	ErrChanged    = "changed"    // IfToken: the key was granted since
 	ErrTooOld     = "too old"    // IfToken: forgotten
 	ErrLost       = "lost"       // the lock or its session
@@ -88,12 +89,13 @@ type Op struct {
 	Keys     []string `json:"keys,omitempty"`
 	Mode     Mode     `json:"mode,omitempty"` // of Acquire and Try; "" is Exclusive
 	N        int      `json:"n,omitempty"`    // permits wanted, or the new capacity or number
-	Of       int      `json:"of,omitempty"`   // the capacity that a request for permits names
+	Of       int      `json:"of,omitempty"`   // the capacity that a request for permits names, or the number to resize from
 	Tree     bool     `json:"tree,omitempty"`
 	Owner    string   `json:"owner,omitempty"` // Reentrant: locks of one Client and Owner share a grant
 	If       uint64   `json:"if,omitempty"`    // IfToken
 	Cond     bool     `json:"cond,omitempty"`  // If counts
 	Priority int      `json:"priority,omitempty"`
+	Most     int      `json:"most,omitempty"`   // the option MaxWaiters
 	Delay    int64    `json:"delay,omitempty"`  // the option Delay
 	Lazy     bool     `json:"lazy,omitempty"`   // of Acquire and Try: the release takes effect some time after its Return
 	Sticky   bool     `json:"sticky,omitempty"` // of Acquire and Try

@@ -50,6 +50,11 @@ func (h *History) Print(w io.Writer, v Violation, before, after int64) error {
 			}
 		}
 	}
+	for i := range h.Shows {
+		if x := &h.Shows[i]; about([]string{x.Key}, x.Watch) {
+			add(x.At, "%s %s shows %q, token %d", x.Process, x.Watch, x.Value, x.Token)
+		}
+	}
 	for i := range h.Facts {
 		f := &h.Facts[i]
 		if len(f.Keys) == 0 || about(f.Keys, "") {
@@ -125,6 +130,7 @@ func (o *Op) options() string {
 	word(o.Tree, "tree")
 	word(o.Owner != "", "owner %s", o.Owner)
 	word(o.Cond, "if %d", o.If)
+	word(o.Most != 0, "behind fewer than %d", o.Most)
 	word(o.Priority != 0, "priority %d", o.Priority)
 	word(o.Lazy, "lazy")
 	word(o.Sticky, "sticky")

@@ -55,6 +55,7 @@ type Run struct {
 	Call    string `json:"call,omitempty"` // names the running call of Elect or Spread
 	Key     string `json:"key"`            // the id of Once; the key of the shard or election
 	Token   uint64 `json:"token,omitempty"`
+	Of      int    `json:"of,omitempty"` // the number of shards that the call names
 	From    int64  `json:"from"`
 	To      int64  `json:"to,omitempty"` // 0: the process ended, or the record
 	Result  string `json:"result,omitempty"`
@@ -66,6 +67,27 @@ const (
 	RunOnce  = "once"
 	RunLead  = "lead"
 	RunShard = "shard"
+)
+
+// Show is one state that a sequence of Cell.Watch, Client.Watch or Observe has yielded.
+type Show struct {
+	Watch   string `json:"watch"` // names the sequence
+	Process string `json:"process"`
+	Kind    string `json:"kind"`
+	Key     string `json:"key"`
+	Value   string `json:"value,omitempty"` // ShowValue: a number that each change makes larger; "" is 0
+	Token   uint64 `json:"token,omitempty"` // ShowHolder: 0 for none
+
+	// After is taken before the sequence asked for the state: before its beginning, or when
+	// the body has returned from the state before. At is taken when the body begins.
+	After int64 `json:"after"`
+	At    int64 `json:"at"`
+}
+
+// Kinds of shows.
+const (
+	ShowValue  = "value"
+	ShowHolder = "holder"
 )
 
 // Write is an access to a fenced resource. The lines of one Resource stand in the order in
@@ -167,6 +189,10 @@ type Limits struct {
 	// then, until the context of a lost lock has ended (Hold.Done).
 	Told int64 `json:"told,omitempty"`
 
+	// Trust bounds for how long a lock is held without a word of the cluster: a holder whose
+	// process stood still for longer is never told again that it holds.
+	Trust int64 `json:"trust,omitempty"`
+
 	// Keys must be granted, and Works, which are keys of elections and shards, must have an
 	// owner, between the last Heal and the mark Calm.
 	Keys  []string `json:"keys,omitempty"`
@@ -181,6 +207,6 @@ type Limits struct {
 
 	// Patience bounds the search for an order of the calls of one component, in
 	// nanoseconds of the judging process; 0 is 2 s. A search that takes longer finds
-	// nothing, and Undecided counts it.
+	// nothing, and Searches.Undecided counts it.
 	Patience int64 `json:"patience,omitempty"`
 }

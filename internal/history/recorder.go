@@ -65,6 +65,9 @@ func (r *Recorder) Hold(h Hold) { r.put(line{Hold: &h}, h.Process) }
 // Run records a run: at its beginning and at its end.
 func (r *Recorder) Run(x Run) { r.put(line{Run: &x}, x.Process) }
 
+// Show records a state that a watch has yielded.
+func (r *Recorder) Show(x Show) { r.put(line{Show: &x}, x.Process) }
+
 // Write records a write at the resource.
 func (r *Recorder) Write(w Write) { r.put(line{Write: &w}, "") }
 
@@ -117,7 +120,7 @@ func (r *Recorder) History() History {
 	defer r.mu.Unlock()
 	h := r.h
 	h.Ops, h.Holds, h.Runs = clone(h.Ops), clone(h.Holds), clone(h.Runs)
-	h.Writes, h.Facts, h.Marks, h.Left = clone(h.Writes), clone(h.Facts), clone(h.Marks), clone(h.Left)
+	h.Writes, h.Facts, h.Marks, h.Left, h.Shows = clone(h.Writes), clone(h.Facts), clone(h.Marks), clone(h.Left), clone(h.Shows)
 	h.sort()
 	return h
 }

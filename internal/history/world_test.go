@@ -92,8 +92,8 @@ type verdict struct {
 func judge(t *testing.T, verdicts []verdict) {
 	t.Helper()
 	for _, v := range verdicts {
-		found, undecided := Judge(v.story.History)
-		if undecided != 0 {
+		found, made := Judge(v.story.History)
+		if made.Undecided != 0 {
 			t.Errorf("%s: undecided", v.claim)
 		}
 		by := make(map[string]bool)

@@ -106,12 +106,12 @@ var processMutants = []mutant{
 	},
 	{
 		name: "a session without its key", promise: safe, breaks: "a stream acts for a session only after the session's key was shown on it",
-		file: "internal/term/authority.go", old: "case !has || st.Node != s.Node", new: "case has != has || st.Node != s.Node",
+		file: "internal/term/authority.go", old: "|| !has && !lacked:", new: "|| lacked && !has:",
 		pkg: "internal/term", run: "Stolen|NobodyElse",
 	},
 	{
 		name: "a stolen key", promise: safe, breaks: "a stream acts for the sessions of its own process alone",
-		file: "internal/term/authority.go", old: "case !has || st.Node != s.Node || st.Boot != s.Boot:", new: "case !has || st.Node == \"\":",
+		file: "internal/term/authority.go", old: "case st.Node != s.Node || st.Boot != s.Boot || !has && !lacked:", new: "case !has && !lacked:",
 		pkg: "internal/term", run: "Stolen",
 	},
 	{

@@ -267,4 +267,14 @@ var sessionMutants = []mutant{
 		file: "locks/trust.go", old: "		j.slept += max(0, d)", new: "		j.slept += 0 * max(0, d)",
 		pkg: "locks", run: "Jump|Sleep|Slept",
 	},
+	{
+		name: "Err reads no clock", promise: stoppedFinds, breaks: "Err is right at once after a stop, before any timer has fired",
+		file: "locks/lock.go", old: "left := l.g.s.trustLeft(l.g.s.c.now())", new: "left := time.Second",
+		pkg: "locks", run: "Err|Pause|Remaining", also: []string{"sim"},
+	},
+	{
+		name: "observers keep the first leader", promise: noSilence, breaks: "Observe yields each new leader",
+		file: "locks/observe.go", old: "return e.Client == o.Client && e.Node == o.Node && e.Self == o.Self && e.Token == o.Token &&", new: "return o.Token != 0 &&",
+		pkg: "locks", run: "Observe", also: []string{"sim"},
+	},
 }

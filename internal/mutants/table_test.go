@@ -44,4 +44,9 @@ var tableMutants = []mutant{
 		file: "internal/machine/deadlock_needs.go", old: "	return int(r.permits) + int(w.N) - int(r.capacity)", new: "	return 1",
 		pkg: "internal/machine", run: "Script|Deadlocks",
 	},
+	{
+		name: "one waiter too many", promise: fair, breaks: "a request with MaxWaiters does not wait behind so many",
+		file: "internal/machine/queue.go", old: "len(r.queue) >= limit", new: "len(r.queue) > limit",
+		pkg: "internal/machine", run: "Scripts", also: []string{"sim"},
+	},
 }

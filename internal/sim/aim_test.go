@@ -35,7 +35,7 @@ func states() (list []triple, err error) {
 // aim is a phase that brings a triple about, more often than chance does.
 func aim(want triple) phase {
 	return phase{"aim at " + want.String(), func(a *act) {
-		s := a.any(a.leader())
+		s := a.victim(want.net)
 		if s == nil {
 			return
 		}
@@ -46,12 +46,14 @@ func aim(want triple) phase {
 		}
 		ask := func() {}
 		switch want.session {
+		case sessionIdle:
+			a.idle(s)
 		case sessionEnding:
 			a.bulk(s)
 		case sessionRecalled:
 			ask = a.keepSticky(s)
 		}
-		if want.leader == leadFresh && a.r.IntN(2) == 0 {
+		if want.leader == leadFresh && want.session != sessionEnding && a.r.IntN(2) == 0 {
 			a.follow(want.leader)
 		}
 		a.afflict(s, first)
@@ -65,11 +67,17 @@ func aim(want triple) phase {
 			a.follow(want.leader)
 			a.wait(a.ttl() / 4)
 		case sessionEnding:
+			if want.leader != leadGone {
+				a.follow(want.leader) // the slices take moments: they must be this leader's
+			}
 			ending := a.w.log.next(history.Ending)
 			if first == netWhole || first == netSlow {
 				a.revoke(s) // else it goes on
 			}
 			a.await(ending, 2*a.ttl())
+			if want.leader == leadGone {
+				a.follow(want.leader)
+			}
 		case sessionRecalled:
 			contended := a.w.log.next("contended")
 			ask()
@@ -77,15 +85,32 @@ func aim(want triple) phase {
 		default:
 			a.wait(a.upTo(a.ttl() / 3))
 		}
-		if want.session != sessionTrustless {
+		if want.session != sessionTrustless && want.session != sessionEnding {
 			a.follow(want.leader)
 		}
 		if first != want.net {
 			a.w.mendNetOf(s)
 			a.afflict(s, want.net)
 		}
+		a.w.cover.soon()
 		a.wait(a.upTo(a.ttl()))
+		a.write()
 	}}
+}
+
+// victim returns a site that does not lead; one whose process may be killed, if it shall be.
+func (a *act) victim(n netState) *site {
+	leader := a.leader()
+	s := a.any(leader)
+	if n != netDead || s == nil {
+		return s
+	}
+	for _, i := range a.r.Perm(len(a.w.sites)) {
+		if o := a.w.sites[i]; o != leader && a.w.running(o) != nil && a.quorum(o) {
+			return o
+		}
+	}
+	return s
 }
 
 // afflict gives a site the state of its network.
@@ -104,7 +129,7 @@ func (a *act) afflict(s *site, n netState) {
 	case netFrozen:
 		a.w.freeze(s)
 	case netDead:
-		if s = a.mayKill(s); s != nil {
+		if a.quorum(s) {
 			a.w.crash(s)
 		}
 	}
@@ -136,17 +161,53 @@ func (a *act) follow(l leaderState) {
 				a.w.crash(leader)
 			}
 		}
-	case leadRival:
+	case leadRival: // with a write that hangs raft does not see that its lease is over
+		queued := a.w.log.next(history.Queued)
+		a.hang(leader)
+		a.await(queued, 200*time.Millisecond)
+		a.wait(100 * time.Millisecond)
 		a.w.isolate(leader)
 		a.await(next, 5*time.Second)
 	}
 }
 
+// hang has the writes of a site hang until write is called. Waits of the act end before that
+// member retires for its disk.
+func (a *act) hang(s *site) {
+	if p := a.w.running(s); p != nil {
+		a.w.hang(s)
+		a.disk, a.until = p.disk, time.Now().Add(longestHang)
+	}
+}
+
+// write has the writes that hang go on.
+func (a *act) write() {
+	if a.disk != nil {
+		a.disk.Heal()
+		a.disk = nil
+	}
+}
+
+// longestHang is less than a member with a hung disk goes on voting.
+const longestHang = 8 * time.Second
+
+// idle has a caller on a site that has a session and wants nothing.
+func (a *act) idle(s *site) {
+	p := a.w.running(s)
+	if p == nil || a.w.isFrozen(s) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if l, err := a.w.client(p, locks.Options{Name: "idler"}).Acquire(ctx, fmt.Sprint("idle-", p.name)); err == nil {
+		_ = l.Release(ctx)
+	}
+}
+
 // revoke has an operator end the sessions of a site's callers.
 func (a *act) revoke(s *site) {
-	p := a.w.running(s)
 	other := a.any(s)
-	if p == nil || other == nil || a.w.isFrozen(other) {
+	if other == nil || a.w.isFrozen(other) {
 		return
 	}
 	operator := a.w.client(a.w.running(other), locks.Options{Name: "operator"})
@@ -203,7 +264,8 @@ func (a *act) bulk(s *site) {
 	if p == nil || a.w.isFrozen(s) {
 		return
 	}
-	client := a.w.client(p, locks.Options{Name: "bulk"})
+	// With a short TTL a silent session ends while the next leader is fresh.
+	client := a.w.client(p, locks.Options{Name: "bulk", TTL: max(a.ttl()/2, 300*time.Millisecond)})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	for i := range 2 {
@@ -214,13 +276,6 @@ func (a *act) bulk(s *site) {
 		if _, err := client.AcquireAll(ctx, keys); err != nil {
 			return
 		}
-	}
-}
-
-// mendNetOf heals the network of one site, where that can be told from the others'.
-func (w *town) mendNetOf(s *site) {
-	if w.netOf(s) != netWhole {
-		w.mendNet()
 	}
 }
 

@@ -51,14 +51,14 @@ type opKey struct{}
 type pending struct{ op *history.Op }
 
 // trace returns the Trace of a client: it tells when a request waits in the queue.
-func (w *town) trace(member, client string) *locks.Trace {
+func (w *town) trace(p *process, client string) *locks.Trace {
 	change := func(ctx context.Context, f func(*history.Op)) {
-		if p, ok := ctx.Value(opKey{}).(*pending); ok {
-			w.note(p, f)
+		if call, ok := ctx.Value(opKey{}).(*pending); ok {
+			w.note(call, f)
 		}
 	}
 	return &locks.Trace{
-		SessionLost: func(_ context.Context, why locks.Reason) { w.cover.lost(member, client, why) },
+		SessionLost: func(_ context.Context, why locks.Reason) { w.cover.lost(holder{p, client}, why) },
 		Queued: func(ctx context.Context, _ locks.LockEvent) {
 			change(ctx, func(o *history.Op) {
 				if o.Queued == 0 && o.Return == 0 {
@@ -129,6 +129,8 @@ func classify(err error) (history.Outcome, string) {
 		return history.Refused, history.ErrDeadlock
 	case errors.Is(err, locks.ErrCapacity):
 		return history.Refused, history.ErrCapacity
+	case errors.Is(err, locks.ErrTooManyWaiters):
+		return history.Refused, history.ErrWaiters
 	case errors.Is(err, locks.ErrChanged):
 		return history.Refused, history.ErrChanged
 	case errors.Is(err, locks.ErrTooOld), errors.Is(err, locks.ErrFutureToken):

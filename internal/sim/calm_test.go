@@ -41,20 +41,16 @@ func (w *town) serves() {
 		}
 	}
 	visits.Wait()
-	at := w.rec.Now()
-	for until := time.Now().Add(limit); len(w.idle()) > 0 && time.Now().Before(until); at = w.rec.Now() {
-		<-time.After(100 * time.Millisecond)
+	var missing []string
+	for until := time.Now().Add(limit); time.Now().Before(until); <-time.After(100 * time.Millisecond) {
+		at := w.rec.Now()
+		if missing = w.idle(); len(missing) == 0 {
+			w.rec.MarkAt(at, history.Calm, "", "")
+			w.shown()
+			return
+		}
 	}
-	w.rec.MarkAt(at, history.Calm, "", "")
-}
-
-// works returns the keys of Elect and Spread.
-func works() []string {
-	keys := []string{"elect"}
-	for i := range shards {
-		keys = append(keys, fmt.Sprintf("group/%d", i))
-	}
-	return keys
+	w.breaks("liveness", "%v after the last fault not everything has one that works on it: %v", limit, missing)
 }
 
 // visit takes half of the keys of the last stretch under faults, and of the calm.
@@ -89,11 +85,33 @@ func (c *caller) visit(limit time.Duration) {
 	}
 }
 
-// idle returns the works of Elect and Spread that nobody has now.
+// idle returns the works of Elect and Spread that nobody has now, and those of shards beyond the
+// number.
 func (w *town) idle() (missing []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(works(), func(key string) bool { return w.working[key] > 0 })
+	want := func(key string, n int) {
+		if w.working[key] != n {
+			missing = append(missing, fmt.Sprintf("%s: %d", key, w.working[key]))
+		}
+	}
+	want("elect", 1)
+	of := 0
+	for _, s := range w.sites {
+		if n := w.spreads[s.now]; s.now != nil && of != 0 && n != of {
+			missing = append(missing, fmt.Sprintf("%s: one of %d shards, and others of %d", s.now.name, n, of))
+		} else if s.now != nil {
+			of = n
+		}
+	}
+	for i := range mostShards {
+		n := 0
+		if i < of {
+			n = 1
+		}
+		want(fmt.Sprintf("%s/%d", group, i), n)
+	}
+	return missing
 }
 
 // worksOn counts the works that run.

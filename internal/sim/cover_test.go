@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,8 +13,9 @@ import (
 )
 
 // The coverage of a run: the triples of a leader's state, a session's state and the state of
-// the network to the session's member that came about at one moment. A sample is taken ten
-// times a second, or 40 times in a TTL, and at each entry that begins a short state.
+// the network between the two that came about at one moment. A sample is taken ten times a
+// second, or 40 times in a TTL, and at each entry that begins a short state. A sample counts
+// only states of that moment: a moment at which they cannot be told is left out.
 
 // leaderState is the leader's part of a triple.
 type leaderState uint8
@@ -22,8 +24,8 @@ const (
 	leadFounding leaderState = iota // nothing is granted yet
 	leadFresh                       // for less than a TTL
 	leadSettled
-	leadGone  // dead, frozen or cut off, and nobody has followed
-	leadRival // an earlier leader that does not know is at large
+	leadGone  // leads no more, or not a majority, or stands still, and nobody has followed
+	leadRival // an earlier leader does not know yet
 )
 
 var leaderNames = []string{"founding", "fresh", "settled", "gone", "rival"}
@@ -39,17 +41,12 @@ const (
 	sessionMarked                 // silent
 	sessionRevoked                // by an operator
 	sessionEnding                 // in slices
-	sessionTrustless              // open, while its holder no longer trusts its locks
+	sessionTrustless              // open, while its living holder no longer trusts its locks
 )
 
 var sessionNames = []string{"idle", "holds", "waits", "recalled", "marked", "revoked", "ending", "trustless"}
 
 var netNames = []string{netWhole: "whole", netSlow: "slow", netIn: "deaf", netOut: "mute", netCut: "cut", netPaused: "paused", netFrozen: "frozen", netDead: "dead"}
-
-const (
-	netFrozen netState = 6
-	netDead   netState = 7
-)
 
 // A triple is a state of the protocol.
 type triple struct {
@@ -87,19 +84,26 @@ type coverage struct {
 	mu       sync.Mutex
 	seen     map[triple]int
 	opened   map[machine.SessionID]time.Time
-	distrust map[string]time.Time // by member and client: when its latest session lost its trust
+	distrust map[holder]time.Time // when the latest session lost its trust
+}
+
+// A holder is a client of a process.
+type holder struct {
+	p      *process
+	client string
 }
 
 func newCoverage(w *town) *coverage {
-	return &coverage{w: w, now: make(chan struct{}, 1), seen: make(map[triple]int), opened: make(map[machine.SessionID]time.Time), distrust: make(map[string]time.Time)}
+	return &coverage{w: w, now: make(chan struct{}, 1), seen: make(map[triple]int), opened: make(map[machine.SessionID]time.Time), distrust: make(map[holder]time.Time)}
 }
 
 // lost notes that a client no longer trusts its session.
-func (c *coverage) lost(member, client string, why locks.Reason) {
+func (c *coverage) lost(h holder, why locks.Reason) {
 	if why == locks.QuorumUnreachable || why == locks.ProcessPaused {
 		c.mu.Lock()
-		c.distrust[member+client] = time.Now()
+		c.distrust[h] = time.Now()
 		c.mu.Unlock()
+		c.soon()
 	}
 }
 
@@ -127,33 +131,92 @@ func (c *coverage) soon() {
 }
 
 func (c *coverage) sample() {
-	nets := make(map[string]netState)
-	for _, s := range c.w.sites {
-		nets[fmt.Sprint("member-", s.i)] = c.w.netOf(s)
+	w := c.w
+	w.mu.Lock()
+	now := w.leads
+	var living []*process
+	for p := range w.led {
+		if p.ended {
+			delete(w.led, p)
+		} else if p.node != nil {
+			living = append(living, p)
+		}
 	}
-	c.w.log.view(func(m *machine.State, started time.Time) {
-		leader := c.w.leader(m, started)
-		recalled := recalledSessions(m)
+	w.mu.Unlock()
+	var votes []string // by the newest leader's account
+	leads, rival := false, false
+	for _, p := range living {
+		told, still := opinion(p)
+		switch {
+		case p == now.by:
+			votes, leads = told, still
+		case still:
+			rival = true
+		default:
+			w.mu.Lock()
+			delete(w.led, p)
+			w.mu.Unlock()
+		}
+	}
+	w.log.view(func(m *machine.State, begun term) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if now.by == nil || w.leads != now || begun.number != now.term {
+			return // another leader follows at this moment
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		leader := w.leader(m, begun, leads && w.reaches(now.by, votes), rival)
+		recalled := recalledSessions(m)
 		m.Sessions(func(st machine.SessionStatus) bool {
 			if c.opened[st.ID].IsZero() {
 				c.opened[st.ID] = time.Now()
 			}
-			c.seen[triple{leader, c.session(st, recalled), nets[st.Node]}]++
+			if p := w.boots[st.Boot]; p != nil {
+				c.seen[triple{leader, c.session(st, p, recalled), w.netBetween(p, leader)}]++
+			}
 			return true
 		})
 	})
 }
 
-// session returns the state of a session. The caller holds mu.
-func (c *coverage) session(st machine.SessionStatus, recalled map[machine.SessionID]bool) sessionState {
+// opinion returns whether a process leads, and who votes, by its own account.
+func opinion(p *process) (votes []string, leads bool) {
+	for _, m := range p.node.Members() {
+		if m.Voter {
+			votes = append(votes, m.Name)
+		}
+		leads = leads || m.Leader && m.Self
+	}
+	return votes, leads
+}
+
+// reaches reports whether a leader runs, and hears a majority of the voters and is heard by
+// them. The caller holds mu.
+func (w *town) reaches(p *process, votes []string) bool {
+	if p.ended || p.site.frozen || p.site.paused {
+		return false
+	}
+	n := 0
+	for _, s := range w.sites {
+		if s.now == nil || !slices.Contains(votes, s.now.node.Name()) {
+			continue
+		}
+		if s == p.site || !s.frozen && !s.paused && !w.cut(s, p.site) && !w.cut(p.site, s) {
+			n++
+		}
+	}
+	return n > len(votes)/2
+}
+
+// session returns the state of a session of p. The caller holds mu, and the town's.
+func (c *coverage) session(st machine.SessionStatus, p *process, recalled map[machine.SessionID]bool) sessionState {
 	switch {
 	case st.Ending:
 		return sessionEnding
 	case st.Revoked:
 		return sessionRevoked
-	case c.opened[st.ID].Before(c.distrust[st.Node+st.Client]):
+	case !p.ended && c.opened[st.ID].Before(c.distrust[holder{p, st.Client}]):
 		return sessionTrustless
 	case st.Silent:
 		return sessionMarked
@@ -180,42 +243,35 @@ func recalledSessions(m *machine.State) map[machine.SessionID]bool {
 	return list
 }
 
-// netOf returns the state of a site's network and process.
-func (w *town) netOf(s *site) netState {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case s.now == nil:
-		return netDead
-	case s.frozen:
-		return netFrozen
+// netBetween returns the state of a process, and of the network between that process and the
+// leader; or most of the other members, if the leader is gone. The caller holds mu.
+func (w *town) netBetween(p *process, l leaderState) netState {
+	to := []*site{w.leads.by.site}
+	if l == leadGone {
+		to = w.others(p.site)
 	}
-	return s.net
+	switch {
+	case p.ended:
+		return netDead
+	case p.site.frozen:
+		return netFrozen
+	case to[0] == p.site:
+		return netWhole
+	}
+	return w.between(p.site, to...)
 }
 
-// leader returns the leader's state by the newest committed term and the faults.
-func (w *town) leader(m *machine.State, started time.Time) leaderState {
-	if !m.Lifted() {
+// leader returns the state of the newest leader. leads says that the leader knows so and
+// reaches a majority. The caller holds mu.
+func (w *town) leader(m *machine.State, begun term, leads, rival bool) leaderState {
+	switch {
+	case !m.Lifted():
 		return leadFounding
-	}
-	w.mu.Lock()
-	now, rivals := w.leads, w.rivals
-	var rival bool
-	for term, p := range rivals {
-		if term < now.term && p.site.now == p && p != now.by && (p.site.frozen || p.site.net == netCut || p.site.net == netPaused || time.Since(now.at) < time.Second) {
-			rival = true
-		}
-	}
-	w.mu.Unlock()
-	if now.by == nil {
-		return leadGone
-	}
-	switch n := w.netOf(now.by.site); {
-	case w.running(now.by.site) != now.by, n == netFrozen, n == netCut, n == netPaused, n == netDead:
+	case !leads:
 		return leadGone
 	case rival:
 		return leadRival
-	case time.Since(started) < w.shape.ttl:
+	case time.Since(begun.at) < w.shape.ttl:
 		return leadFresh
 	}
 	return leadSettled

@@ -54,7 +54,7 @@ func TestClocksBeyondTheBoundAreFoundOut(t *testing.T) {
 		a.w.isolate(a.w.sites[3+a.r.IntN(2)])
 		a.wait(2 * a.ttl())
 	}}
-	res := play(t, repeat(s, cut, 3))
+	res := play(t, repeat(s, cut, 6))
 	for _, v := range res.violations {
 		if v.Check == "exclusion" {
 			return
@@ -115,28 +115,45 @@ type failures struct {
 
 func (f *failures) Errorf(string, ...any) { f.n++ }
 
+// A run whose searches have too often come to nothing fails.
+func TestARunMustBeDecided(t *testing.T) {
+	for undecided, fails := range map[int]int{1: 0, 2: 1} {
+		y := newTally()
+		y.add(result{searches: history.Searches{All: 100, Undecided: undecided}})
+		f := &failures{TB: t}
+		if y.judge(f); f.n != fails {
+			t.Errorf("%v: fails %d times and not %d", y.searches, f.n, fails)
+		}
+	}
+}
+
 // A long run fails if it has seen too little, or was too calm.
 func TestALongRunMustSeeNearlyAllStates(t *testing.T) {
 	list, err := states()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const enough = int(longRun / mostCalmed)
+	const enough, often = int(longRun / mostCalmed), leastRare * int(longRun/time.Hour)
 	for _, test := range []struct {
 		claim  string
 		under  time.Duration
 		faults int
 		seen   int
+		rare   int
 		fails  int
 	}{
-		{"a long run", longRun, enough, len(list), 0},
-		{"all but a few states", longRun, enough, len(list) - len(list)/20, 0},
-		{"too few states", longRun, enough, len(list) - len(list)/20 - 1, 1},
-		{"too few faults", longRun, enough - 1, len(list), 1},
-		{"a short run", longRun - 1, 0, 0, 0},
+		{"a long run", longRun, enough, len(list), often, 0},
+		{"all but a few states", longRun, enough, len(list) - len(list)/20, often, 0},
+		{"too few states", longRun, enough, len(list) - len(list)/20 - 1, often, 1},
+		{"too few faults", longRun, enough - 1, len(list), often, 1},
+		{"too few of each rare thing", longRun, enough, len(list), often - 1, len(rareThings)},
+		{"a short run", longRun - 1, 0, 0, 0, 0},
 	} {
 		y := newTally()
 		y.under, y.faults = test.under, test.faults
+		for _, x := range rareThings {
+			y.rare[x] = test.rare
+		}
 		for _, x := range list[:test.seen] {
 			y.seen[x]++
 		}

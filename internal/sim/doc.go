@@ -6,8 +6,9 @@
 // complete Join, with secrets, a short log with snapshots, clocks of different rates and
 // offsets) and a list of phases. The members are real nodes on simulated networks, clocks and
 // disks, in one bubble of testing/synctest. Every member has callers, which use locks in every
-// mode and option, sets, trees, owners, conditions, cells, Once, Elect and Spread, break each
-// other's locks, end each other's sessions, and write to resources that compare tokens.
+// mode and option, sets, trees, owners, conditions, cells, values of locks, Once, Elect and
+// Spread, watch and observe keys, resize the group of shards, break each other's locks, end each
+// other's sessions, and write to resources that compare tokens.
 //
 // Nine towns of ten are light: one caller in each process works with locks, beside the one that
 // leads and the one that works on shards. The others have four. Faults bring the states of the
@@ -26,13 +27,16 @@
 //   - Ambushes: the run reads the committed log, and strikes at the moment of an entry of
 //     some kind, so that its answers are lost.
 //   - Aimed ones: the run notes which states of the protocol came about: the leader's, the
-//     session's, and that of the network between them. testdata/states.txt lists the
-//     reachable triples; one phase in three is aimed at a triple that has not been seen. A
-//     run of six simulated hours fails if it has seen less than 95 % of them.
+//     session's, and that of the network between them. Processes are asked whether they lead,
+//     and every fault counts until its end. testdata/states.txt lists the reachable triples;
+//     one phase in three is aimed at a triple that has not been seen. A run of six simulated
+//     hours fails if it has seen less than 95 % of them, or if its callers have hardly ever
+//     done one of the rare things that a judge is there for.
 //
 // At the end all faults are over. Every call from before returns within a bound; each key that
-// was in use is granted once more, somebody leads and every shard has an owner; the clients
-// close, and the table is empty.
+// was in use is granted once more, somebody leads, exactly the shards of the last number have
+// owners, and within ten seconds every process is shown the latest value of a common cell and
+// the name of the one that leads; the clients close, and the table is empty.
 //
 // # What a run judges
 //
@@ -61,8 +65,9 @@
 // time for a search for a shorter plan. A run uses one core: several processes, each with
 // GOMAXPROCS=1, do more than one process with several. The end of TestSim prints how many
 // seconds were simulated for each second of CPU time, and how many grants, calls and faults an
-// hour had. A violation comes with the seed, the plan and the history around it. The order of
-// goroutines is not part of a seed: play a seed several times.
+// hour had. TestSim fails if more than one search for an order of calls in a thousand, and one
+// more, ran out of time. A violation comes with the seed, the plan and the history around it.
+// The order of goroutines is not part of a seed: play a seed several times.
 //
 // # What is not simulated
 //

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -87,21 +88,34 @@ func (x *grips) remove(g *grip) {
 	}
 }
 
-// dead notes that the process of some grips is killed.
-func (x *grips) dead(w *town, p *process) {
+// of returns the grips of a process.
+func (x *grips) of(p *process) (mine []*grip) {
 	x.mu.Lock()
-	var mine []*grip
+	defer x.mu.Unlock()
 	for _, all := range x.all {
 		for g := range all {
-			if g.p == p {
+			if g.p == p && !slices.Contains(mine, g) {
 				mine = append(mine, g)
 			}
 		}
 	}
-	x.mu.Unlock()
-	for _, g := range mine {
+	return mine
+}
+
+// dead notes that the process of some grips is killed.
+func (x *grips) dead(p *process) {
+	for _, g := range x.of(p) {
 		g.end(history.Killed, "")
 	}
+}
+
+// askAll asks for each grip of a process whether it is held, and returns how many there are.
+func (x *grips) askAll(p *process) int {
+	mine := x.of(p)
+	for _, g := range mine {
+		g.word()
+	}
+	return len(mine)
 }
 
 // word asks the library whether the grant is held, and records a yes.

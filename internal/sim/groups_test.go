@@ -10,8 +10,13 @@ import (
 	"github.com/wardmote/wardmote/locks"
 )
 
-// shards is the number of shards of the group.
-const shards = 6
+// The numbers of shards of the group: the first one, and the others.
+const (
+	shards     = 6
+	mostShards = 8
+)
+
+const group = "group"
 
 // lead stands for election until the process ends.
 func (c *caller) lead() {
@@ -24,22 +29,63 @@ func (c *caller) lead() {
 	c.ends("Elect", err)
 }
 
-// spread works on shards until the process ends.
+// spread works on shards until the process ends, by the number that the cluster has.
 func (c *caller) spread() {
-	const name = "group"
-	call := c.w.rec.NewID("spread")
-	c.w.rec.Mark(history.Joins, call, name)
-	var opts []locks.SpreadOption
-	if c.one(3) {
-		opts = append(opts, locks.Drain(c.upTo(c.w.shape.ttl/4).Truncate(time.Millisecond)))
+	for n := c.w.numberOfShards(0); c.ctx.Err() == nil; {
+		call := c.w.rec.NewID("spread")
+		c.w.rec.Mark(history.Joins, call, group)
+		var opts []locks.SpreadOption
+		if c.one(3) {
+			opts = append(opts, locks.Drain(c.upTo(c.w.shape.ttl/4).Truncate(time.Millisecond)))
+		}
+		c.w.mu.Lock()
+		c.w.spreads[c.p] = n
+		c.w.mu.Unlock()
+		err := c.client.Spread(c.ctx, group, n, func(ctx context.Context, shard int, l *locks.Lock) error {
+			key := fmt.Sprintf("%s/%d", group, shard)
+			c.term(ctx, history.Run{Kind: history.RunShard, Key: key, Call: call, Of: n}, l, time.Hour)
+			return nil
+		}, opts...)
+		c.w.rec.Mark(history.Leaves, call, group)
+		var other *locks.ShardsError
+		if !errors.As(err, &other) || other.Have == n {
+			c.ends("Spread", err)
+			return
+		}
+		n = c.w.numberOfShards(other.Have)
 	}
-	err := c.client.Spread(c.ctx, name, shards, func(ctx context.Context, shard int, l *locks.Lock) error {
-		key := fmt.Sprintf("%s/%d", name, shard)
-		c.term(ctx, history.Run{Kind: history.RunShard, Key: key, Call: call}, l, time.Hour)
-		return nil
-	}, opts...)
-	c.w.rec.Mark(history.Leaves, call, name)
-	c.ends("Spread", err)
+}
+
+// numberOfShards returns the number of shards as the town knows, after n has been told, unless
+// n is 0.
+func (w *town) numberOfShards(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n > 0 {
+		w.shards = n
+	}
+	return w.shards
+}
+
+// resize changes the number of shards, under faults only: in the calm there is a last number.
+func (c *caller) resize() {
+	from, to := c.w.numberOfShards(0), mostShards-2*c.r.IntN(3)
+	if from == to || c.w.calm.Err() != nil {
+		return
+	}
+	p, ctx := c.begin(history.Op{Kind: history.Resize, Keys: []string{group}, Of: from, N: to})
+	ctx, cancel := context.WithTimeout(ctx, c.patience())
+	defer cancel()
+	err := c.client.Resize(ctx, group, from, to)
+	// An earlier copy of a refused request may have been granted.
+	c.finish(p, err, nil)
+	var other *locks.ShardsError
+	switch {
+	case err == nil:
+		c.w.numberOfShards(to)
+	case errors.As(err, &other):
+		c.w.numberOfShards(other.Have)
+	}
 }
 
 // ends checks the end of a long call.
@@ -56,6 +102,9 @@ func (c *caller) term(ctx context.Context, run history.Run, l *locks.Lock, d tim
 	c.w.rec.Run(run)
 	c.w.worksOn(run.Key, 1)
 	defer c.w.worksOn(run.Key, -1)
+	if run.Kind == history.RunLead {
+		defer c.w.leading(run.Token, fmt.Sprintf("member-%d s%d", c.p.site.i, c.p.site.i))()
+	}
 	g := c.w.grasp(c.p, run.ID, l, history.Hold{Client: c.name, Keys: []string{l.Key()}}, run.From)
 	c.w.write(c.p, l.Key(), l.Token())
 	end := time.NewTimer(d)
@@ -85,4 +134,16 @@ func (c *caller) term(ctx context.Context, run history.Run, l *locks.Lock, d tim
 	run.To = c.w.rec.Now()
 	c.w.rec.Run(run)
 	g.end(history.Released, "")
+}
+
+// leading notes that somebody leads under a token, until the result is called.
+func (w *town) leading(token uint64, who string) (end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.elected[token] = who
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.elected, token)
+	}
 }

@@ -79,10 +79,11 @@ type result struct {
 	plan       plan
 	history    history.History
 	violations []history.Violation
-	undecided  int
+	searches   history.Searches
 	under      time.Duration // simulated, with faults
 	grants     int
 	faults     int
+	questions  int // of holders after a stop
 	coverage   map[triple]int
 }
 
@@ -100,9 +101,9 @@ func play(t *testing.T, p plan) (res result) {
 		// Goroutines of third parties end some time after they were told to stop.
 		<-time.After(time.Minute)
 	})
-	found, undecided := history.Judge(res.history)
+	found, made := history.Judge(res.history)
 	res.violations = append(res.violations, found...)
-	res.undecided = undecided
+	res.searches = made
 	return res
 }
 
@@ -138,7 +139,7 @@ func (w *town) live(p plan) result {
 		w.epoch = i / 2
 		w.mu.Unlock()
 		w.rec.Mark("phase", "", s.phase.name)
-		a := &act{w, rand.New(rand.NewPCG(s.seed, 3))}
+		a := &act{w: w, r: rand.New(rand.NewPCG(s.seed, 3))}
 		s.phase.run(a)
 		if s.mends {
 			w.heal()
@@ -162,7 +163,7 @@ func (w *town) live(p plan) result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	res.history, res.violations = w.rec.History(), w.broken
-	res.grants, res.faults, res.coverage = w.grips.n, w.faults, w.cover.seen
+	res.grants, res.faults, res.questions, res.coverage = w.grips.n, w.faults, w.questions, w.cover.seen
 	return res
 }
 
@@ -220,7 +221,9 @@ func (s shape) limits() history.Limits {
 	if s.complete {
 		live += time.Minute
 	}
-	return history.Limits{Live: int64(live), Told: int64(time.Millisecond), Works: works()}
+	// By the slowest clock, since a beat that is confirmed later was sent before a freeze.
+	trust := time.Duration(float64(s.ttl-margin(s.ttl)) / (1 - s.spread))
+	return history.Limits{Live: int64(live), Told: int64(time.Millisecond), Trust: int64(trust + time.Millisecond)}
 }
 
 // finish closes all clients and checks that the table is empty afterwards: at the latest
@@ -235,7 +238,7 @@ func (w *town) finish() {
 	for range 60 {
 		<-time.After(time.Second)
 		empty := true
-		w.log.view(func(m *machine.State, _ time.Time) {
+		w.log.view(func(m *machine.State, _ term) {
 			n := m.Counts()
 			empty = n.Sessions+n.Grants == 0 // a lost lock's delay outlives its session
 		})

@@ -25,9 +25,15 @@ type shadow struct {
 	keys    map[request][]string
 	granted map[machine.Token][]string
 	by      map[machine.Token]request
-	started time.Time // the newest term
+	begun   term
 	trouble error
 	hooks   map[string]func(history.Fact) // by the kind of the fact; called once, without mu
+}
+
+// A term is the newest one by the log.
+type term struct {
+	number uint64
+	at     time.Time // its first entry
 }
 
 // A request is named by its session and its seq there.
@@ -131,7 +137,7 @@ func (s *shadow) tell(index uint64, n *int, c machine.Command, o machine.Outcome
 	}
 	switch c := c.(type) {
 	case machine.LeaderStart:
-		s.started = time.Now()
+		s.begun = term{c.Term, time.Now()}
 		fact(history.Leads, machine.SessionID{}, func(f *history.Fact) { f.Term = c.Term })
 	case machine.Open:
 		if o.Code == machine.OK {
@@ -197,17 +203,17 @@ func (s *shadow) next(kind string) <-chan history.Fact {
 }
 
 // view runs f on the table.
-func (s *shadow) view(f func(m *machine.State, started time.Time)) {
+func (s *shadow) view(f func(m *machine.State, begun term)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.over {
-		f(s.m, s.started)
+		f(s.m, s.begun)
 	}
 }
 
 // left tells the record what is left in the table.
 func (s *shadow) left() {
-	s.view(func(m *machine.State, _ time.Time) {
+	s.view(func(m *machine.State, _ term) {
 		if err := m.Check(); err != nil {
 			s.w.breaks("log", "at the end: %v", err)
 		}

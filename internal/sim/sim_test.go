@@ -43,10 +43,13 @@ func TestSeed(t *testing.T) {
 	t.Log(p.replay())
 	began := time.Now()
 	res := play(t, p)
-	t.Logf("%v\n%v under faults, %d grants, %d faults, %d triples, %d undecided, %d ops, in %v", res.plan, res.under, res.grants, res.faults, len(res.coverage), res.undecided, len(res.history.Ops), time.Since(began))
+	t.Logf("%v\n%v under faults, %d grants, %d faults, %d triples, %v, %d ops, in %v", res.plan, res.under, res.grants, res.faults, len(res.coverage), res.searches, len(res.history.Ops), time.Since(began))
 	if len(res.violations) > 0 {
 		describe(t, res)
 	}
+	all := newTally()
+	all.add(res)
+	all.judge(t)
 }
 
 // TestSim plays fresh seeds for the time in WARDMOTE_SIM, such as 10m or 2h, and appends
@@ -101,13 +104,14 @@ type line struct {
 	Faults     int      `json:"faults"`
 	Coverage   []string `json:"coverage"`
 	Violations []string `json:"violations"`
+	Searches   int      `json:"searches"`
 	Undecided  int      `json:"undecided"`
 	Plan       string   `json:"plan,omitempty"` // WARDMOTE_SIM_PLAN, if there are violations
 }
 
 // line returns the line of a run of the plan p, of which r may show a shorter one.
 func (r result) line(p plan) line {
-	l := line{Suite: "sim", Seed: r.plan.shape.seed, Hours: r.under.Hours(), Grants: r.grants, Faults: r.faults, Undecided: r.undecided, Violations: []string{}}
+	l := line{Suite: "sim", Seed: r.plan.shape.seed, Hours: r.under.Hours(), Grants: r.grants, Faults: r.faults, Searches: r.searches.All, Undecided: r.searches.Undecided, Violations: []string{}}
 	for x := range r.coverage {
 		l.Coverage = append(l.Coverage, x.String())
 	}

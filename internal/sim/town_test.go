@@ -41,13 +41,21 @@ type town struct {
 	calm  context.Context
 	rest  context.CancelFunc // ends calm
 
-	mu     sync.Mutex
-	faults int
-	leads  lead     // the newest
-	seen   []string // the clusters that processes have entered, the newest last
-	rivals map[uint64]*process
+	mu        sync.Mutex
+	faults    int
+	thaws     int
+	questions int               // of holders after a thaw
+	leads     lead              // the newest
+	seen      []string          // the clusters that processes have entered, the newest last
+	led       map[*process]bool // processes that may lead
+	parted    map[pair]bool     // by partitions
+	boots     map[uint64]*process
 
 	working map[string]int // the works of Elect and Spread that run, by key
+	elected map[uint64]string
+	shards  int              // of the group, as told
+	spreads map[*process]int // the number in the present call
+	sights  map[sight]state
 	epoch   int
 	grants  int
 	waits   map[*pending]int64  // calls that have not returned, by their Call
@@ -71,21 +79,9 @@ type site struct {
 	starts int
 	now    *process // nil: none
 	gone   chan struct{}
-	net    netState
 	frozen bool
+	troubles
 }
-
-// netState is a fault of a site's network, for coverage and for people.
-type netState uint8
-
-const (
-	netWhole netState = iota
-	netSlow
-	netIn  // messages to the site are lost
-	netOut // messages of the site are lost
-	netCut
-	netPaused
-)
 
 // A process is one life of a member.
 type process struct {
@@ -95,6 +91,7 @@ type process struct {
 	disk   *host.Disk
 	failed bool   // its store has failed: it votes no more
 	member string // of this cluster; under town.mu
+	ended  bool   // nobody sees anything of it any more; under town.mu
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -114,7 +111,7 @@ func (n network) Host() host.Host { return n.at }
 
 // newTown lays out the sites. The bubble's clock, made unique, is the history's.
 func newTown(t testing.TB, s shape) *town {
-	w := &town{t: t, shape: s, began: time.Now(), net: simnet.New(s.seed), grips: newGrips(), guard: make(map[string]*guard), rivals: make(map[uint64]*process), working: make(map[string]int), waits: make(map[*pending]int64)}
+	w := &town{t: t, shape: s, began: time.Now(), net: simnet.New(s.seed), grips: newGrips(), guard: make(map[string]*guard), led: make(map[*process]bool), parted: make(map[pair]bool), boots: make(map[uint64]*process), working: make(map[string]int), elected: make(map[uint64]string), shards: shards, spreads: make(map[*process]int), sights: make(map[sight]state), waits: make(map[*pending]int64)}
 	var mu sync.Mutex
 	var last int64
 	start := time.Now().Add(-time.Second)
@@ -177,8 +174,9 @@ func (w *town) start(s *site) *process {
 		w.breaks("start", "%s: %v", name, err)
 		return nil
 	}
-	p.node = node
+	boot := node.Report().Own.Boot
 	w.mu.Lock()
+	p.node, w.boots[boot] = node, p
 	s.now, s.gone = p, make(chan struct{})
 	w.mu.Unlock()
 	w.rec.Mark(history.Start, name, "")
@@ -196,7 +194,7 @@ func (w *town) event(p *process, e cluster.Event) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.rivals[e.Term] = p
+	w.led[p] = true
 	if e.Term > w.leads.term {
 		w.leads = lead{e.Term, p, time.Now()}
 	}
@@ -252,13 +250,13 @@ func (w *town) kill(s *site) {
 	if p == nil {
 		return
 	}
-	w.ended(p, "killed")
+	w.over(p, "killed")
 	w.net.Crash(s.ip)
 	s.clock.Thaw()
 	p.disk.Heal()
 	w.mu.Lock()
 	gone := s.gone
-	s.now, s.frozen, s.net = nil, false, w.netAfterKill(s)
+	s.now, s.frozen, s.paused = nil, false, false // cuts stay, a pause does not
 	w.mu.Unlock()
 	w.stops.Go(func() {
 		defer close(gone)
@@ -270,17 +268,12 @@ func (w *town) kill(s *site) {
 	})
 }
 
-// netAfterKill is the network of a killed site: cuts stay, a pause does not.
-func (w *town) netAfterKill(s *site) netState {
-	if s.net == netPaused {
-		return netWhole
-	}
-	return s.net
-}
-
-// ended notes that the callers of p see nothing from now on.
-func (w *town) ended(p *process, how string) {
-	w.grips.dead(w, p)
+// over notes that the callers of p see nothing from now on.
+func (w *town) over(p *process, how string) {
+	w.mu.Lock()
+	p.ended = true
+	w.mu.Unlock()
+	w.grips.dead(p)
 	w.rec.Mark(history.Kill, p.name, how)
 	w.rec.End(p.name)
 	p.cancel()
@@ -313,7 +306,7 @@ func (w *town) stop(s *site, leave bool) {
 		if err := end(); err != nil && !leave && !errors.Is(err, net.ErrClosed) {
 			w.breaks("stop", "%s: %v", p.name, err)
 		}
-		w.ended(p, "stopped")
+		w.over(p, "stopped")
 	})
 }
 

@@ -24,7 +24,8 @@ func (w *town) occupy(p *process) {
 	}
 	for i := range clients {
 		name := fmt.Sprintf("%s.c%d", p.name, i)
-		opts := locks.Options{Name: fmt.Sprint("c", p.site.i), Trace: w.trace(fmt.Sprint("member-", p.site.i), fmt.Sprint("c", p.site.i))}
+		own := fmt.Sprint([]string{"c", "d"}[i], p.site.i) // the coverage tells clients of a process by their names
+		opts := locks.Options{Name: own, Trace: w.trace(p, own)}
 		if i == clients-1 && r.IntN(3) == 0 {
 			opts.TTL = max(w.shape.ttl/2, 300*time.Millisecond)
 		}
@@ -38,6 +39,10 @@ func (w *town) occupy(p *process) {
 	c := &caller{w: w, p: p, client: client, name: p.name + ".s", id: p.name + ".s", ctx: p.ctx, r: rand.New(&sharedSource{pcg: rand.NewPCG(r.Uint64(), 2)})}
 	w.calls.Go(c.lead)
 	w.calls.Go(c.spread)
+	c.follow()
+	looker := *c
+	looker.id, looker.r = c.id+"/look", rand.New(rand.NewPCG(r.Uint64(), 6))
+	w.calls.Go(looker.look)
 }
 
 // A sharedSource is drawn from by the works of a caller, which run side by side.
@@ -64,16 +69,21 @@ func (c *caller) run() {
 	works := []func(*caller){
 		(*caller).mutex, (*caller).mutex, (*caller).mutex, (*caller).sticky, (*caller).sticky,
 		(*caller).readers, (*caller).readers, (*caller).permits, (*caller).permits, (*caller).related, (*caller).related,
-		(*caller).again, (*caller).conditional, (*caller).cell, (*caller).cell, (*caller).once, (*caller).nested, (*caller).operate,
+		(*caller).again, (*caller).conditional, (*caller).cell, (*caller).cell, (*caller).valued, (*caller).values, (*caller).once, (*caller).nested, (*caller).operate,
 	}
 	for c.ctx.Err() == nil {
 		works[c.r.IntN(len(works))](c)
-		pause := time.NewTimer(c.upTo(c.w.shape.ttl / 4))
-		select {
-		case <-pause.C:
-		case <-c.ctx.Done():
-		}
-		pause.Stop()
+		c.pause(c.upTo(c.w.shape.ttl / 4))
+	}
+}
+
+// pause waits, until the process ends at most.
+func (c *caller) pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.ctx.Done():
 	}
 }
 
@@ -91,7 +101,7 @@ func (c *caller) use(g *grip) {
 		c.w.write(c.p, key, token)
 	}
 	if c.one(12) {
-		c.drop(g, fmt.Sprint("c", c.r.IntN(c.w.shape.members)))
+		c.drop(g, fmt.Sprint([]string{"c", "c", "d"}[c.r.IntN(3)], c.r.IntN(c.w.shape.members)))
 	} else {
 		c.drop(g, "")
 	}
@@ -121,6 +131,10 @@ func (c *caller) lazy(a *ask) *ask {
 
 func (c *caller) mutex() {
 	a := c.lazy(c.try(want(c.key(fmt.Sprint("m", c.r.IntN(2))))))
+	if a.op.Kind == history.Acquire && c.one(2) {
+		n := 1 + c.r.IntN(2)
+		a.with(func(o *history.Op) { o.Most = n }, locks.MaxWaiters(n))
+	}
 	if c.one(20) {
 		d := c.w.shape.ttl / 2
 		a = want(c.key("delayed")).with(func(o *history.Op) { o.Delay = int64(d) }, locks.Delay(d.Truncate(time.Millisecond)))
@@ -305,6 +319,9 @@ func (c *caller) nested() {
 // cell counts up a cell, and reads it.
 func (c *caller) cell() {
 	key := c.key("cell")
+	if c.one(6) {
+		key = confKey
+	}
 	x := c.client.Cell(key)
 	if c.one(3) {
 		p, ctx := c.begin(history.Op{Kind: history.Get, Keys: []string{key}})
@@ -371,6 +388,10 @@ func (c *caller) once() {
 
 // operate does what operators do.
 func (c *caller) operate() {
+	if c.one(4) {
+		c.resize()
+		return
+	}
 	key := c.key([]string{"m0", "m1", "rw", "st", "t"}[c.r.IntN(5)])
 	ctx, cancel := context.WithTimeout(c.ctx, c.upTo(2*c.w.shape.ttl))
 	defer cancel()

@@ -169,8 +169,8 @@ func judge(h history.History, r *result) []history.Violation {
 		}
 	}
 	r.Stopped, r.Running = listOverlaps(&h, still)
-	found, undecided := history.Judge(h)
-	r.Undecided = undecided
+	found, made := history.Judge(h)
+	r.Undecided = made.Undecided
 	return found
 }
 
