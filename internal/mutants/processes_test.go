@@ -111,7 +111,7 @@ var processMutants = []mutant{
 	},
 	{
 		name: "a stolen key", promise: safe, breaks: "a stream acts for the sessions of its own process alone",
-		file: "internal/term/authority.go", old: "case st.Node != s.Node || st.Boot != s.Boot || !has && !lacked:", new: "case !has && !lacked:",
+		file: "internal/term/authority.go", old: "case st.Node != s.Node || st.Boot != s.Boot || !has && !lacked:", new: "case st.Boot == 0 || !has && !lacked:",
 		pkg: "internal/term", run: "Stolen",
 	},
 	{

@@ -363,6 +363,24 @@ func TestOnlyLeadersProposeLeadersCommands(t *testing.T) {
 	})
 }
 
+// A key that was shown before its session was open is of no use to another process either.
+func TestALockIsNotStolenByAKeyShownEarly(t *testing.T) {
+	onHeist(t, func(h *heist) {
+		thief := h.enter("n2", 7)
+		h.show(thief, key(1))
+		h.show(h.victim, key(1))
+		h.must(h.victim, machine.Open{Session: sid(1), Client: "v", Node: "n1", Boot: 5, TTL: uint64(ttl / time.Millisecond)})
+		token := h.must(h.victim, machine.Acquire{Session: sid(1), Seq: 1, Key: "early"}).Token
+		if o, code := thief.propose(machine.Release{Session: sid(1), Token: token}); code != wire.CodeStranger {
+			h.t.Errorf("a release by another process: %+v, %v", o, code)
+		}
+		id := sid(1)
+		if f := thief.ask(wire.Beat, id[:]); f.Code != wire.CodeStranger {
+			h.t.Errorf("a beat by another process: %v", f.Code)
+		}
+	})
+}
+
 // Messages that no honest member sends are answered as bad, and cost nobody else
 // anything.
 func TestOddMessagesOnAStreamDoNothing(t *testing.T) {
