@@ -513,6 +513,51 @@ func TestFramesOfRaftComeInTurns(t *testing.T) {
 	})
 }
 
+// A slow frame of a member at another address is not ended by one whose address would then have
+// more, however fast others come and stall.
+func TestASlowLeaderIsNotEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := New(nil), make(chan struct{})
+		far, third := netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("10.0.0.4")
+		held := func(name string, ip netip.Addr, over *bool) *Hold {
+			var h *Hold
+			h, ok := b.Share(name, ip).TakeEntries(EntriesOfMember, true, stop, func() {
+				*over = true
+				go h.Give()
+			})
+			if !ok {
+				t.Fatal("no room")
+			}
+			h.Came(EntriesOfMember - 1)
+			return h
+		}
+		var leader, a1, b1, b2 bool
+		held("a", one, &a1)
+		held("a", two, &b1)
+		held("b", two, &b2)
+		slow := held("leader", far, &leader)
+		wait := func(name string, ip netip.Addr) chan bool {
+			done := make(chan bool, 1)
+			go func() { _, ok := b.Share(name, ip).TakeEntries(EntriesOfMember, true, stop, func() {}); done <- ok }()
+			return done
+		}
+		wait("b", one)
+		time.Sleep(3 * timing.FrameYields)
+		if leader || a1 || b1 == b2 {
+			t.Errorf("gave way: leader %v, %v, %v, %v; want one of the fullest address", leader, a1, b1, b2)
+		}
+		if got := wait("c", third); !<-got {
+			t.Error("an address with nothing gets nothing")
+		}
+		if leader {
+			t.Error("the leader's frame gives way although addresses have more")
+		}
+		slow.Complete()
+		slow.Give()
+		close(stop)
+	})
+}
+
 // A nil share has no bounds.
 func TestNoShareHasNoBounds(t *testing.T) {
 	var none *Share

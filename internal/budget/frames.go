@@ -31,8 +31,10 @@ const leastRate = 128 << 10
 //     come. So however many frames of a few addresses and members wait, the frame of another
 //     one gets the next bytes given back.
 //
-// Frames of raft are few and large, and fewer fit, so there a frame that is not complete after timing.FrameYields
-// gives way, at any rate, to the frame of a member that has nothing under way.
+// Frames of raft are few and large, and fewer fit, so there a frame that is not complete after
+// timing.FrameYields gives way at any rate to the frame of a member that has nothing under way: but only
+// if its address has at least as many bytes as the other would then have, and at one address
+// its member. The frames of the address with the most go first, and then of the member.
 //
 // Nobody reads frames while this process stands still, and then each of them looks slow. So
 // a frame must be slow in the time since the look began, too: for as long as frames wait,
@@ -58,6 +60,9 @@ func newPool(all, address, member int) *pool {
 		taken: newSums(), leaving: newSums(), promised: newSums(), arriving: make(map[*Hold]struct{}),
 	}
 }
+
+// mostLatest bounds the members whose latest grant is remembered.
+const mostLatest = 4096
 
 // Hold is the part of the budget that a frame has taken. A nil Hold is none.
 type Hold struct {
@@ -229,7 +234,9 @@ func (p *pool) grant() {
 		}
 		p.taken.add(h.share.payer, h.n)
 		p.grants++
-		p.latest[h.share.payer] = p.grants
+		if p.latest[h.share.payer] = p.grants; len(p.latest) > mostLatest {
+			clear(p.latest)
+		}
 		h.promise(false)
 		p.waiting.Remove(next)
 		p.arriving[h] = struct{}{}
@@ -254,7 +261,11 @@ func (p *pool) press(h *Hold) {
 	h.pressed = now
 	at := h.share.payer
 	var give []*Hold
-	slow := p.slow(now, p.few && p.taken.members[at] == 0)
+	slow := p.slow(now)
+	if p.few && p.taken.members[at] == 0 {
+		fullest := p.fullest(now, h)
+		slow = append(fullest, slices.DeleteFunc(slow, func(o *Hold) bool { return slices.Contains(fullest, o) })...)
+	}
 	for _, b := range []struct {
 		full   int // bytes
 		of     func(*sums) int
@@ -307,15 +318,39 @@ func (p *pool) look(now time.Time) {
 	p.looked = now
 }
 
-// slow returns the frames that come below leastRate, or at any rate, the slowest first.
-func (p *pool) slow(now time.Time, anyRate bool) []*Hold {
+// fullest returns the frames that give way to h at any rate.
+func (p *pool) fullest(now time.Time, h *Hold) (list []*Hold) {
+	of := func(o *Hold) (address, member int) {
+		return p.taken.addresses[o.share.payer.ip], p.taken.members[o.share.payer]
+	}
+	address, member := of(h)
+	for o := range p.arriving {
+		ofAddress, own := of(o)
+		fuller := ofAddress >= address+h.n
+		if o.share.payer.ip == h.share.payer.ip {
+			fuller = own >= member+h.n
+		}
+		if fuller && now.Sub(o.since) >= timing.FrameYields {
+			list = append(list, o)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Hold) int {
+		ofA, ownA := of(a)
+		ofB, ownB := of(b)
+		return cmp.Or(cmp.Compare(ofB, ofA), cmp.Compare(ownB, ownA), a.since.Compare(b.since))
+	})
+	return list
+}
+
+// slow returns the frames that come below leastRate, the slowest first.
+func (p *pool) slow(now time.Time) []*Hold {
 	rates := make(map[*Hold]float64)
 	var slow []*Hold
 	for o := range p.arriving {
 		held, come := now.Sub(o.since), o.come.Load()
 		rate := float64(come) / held.Seconds()
 		looked := min(held, now.Sub(p.begun))
-		if held >= timing.FrameYields && (anyRate || rate < leastRate && float64(come-o.mark) < looked.Seconds()*leastRate) {
+		if held >= timing.FrameYields && rate < leastRate && float64(come-o.mark) < looked.Seconds()*leastRate {
 			slow, rates[o] = append(slow, o), rate
 		}
 	}

@@ -26,6 +26,9 @@ const receiveBuffer = 4 << 10
 
 var errNotTaken = errors.New("raft takes no request")
 
+// tooMuch is told of a frame for which there was no room, or that gave way to another one.
+const tooMuch = "too many bytes of raft's messages under way"
+
 // frames has buffers for frames of up to judge.Unasked bytes: a stream keeps none between two
 // requests.
 var frames = sync.Pool{New: func() any { return new([]byte) }}
@@ -57,6 +60,9 @@ func (t *transport) serveOne(in *incoming, answers chan raft.RPCResponse, late *
 	defer in.done()
 	frame, err := judge.ReadRequest(in, *buf, in.room)
 	if err != nil {
+		if in.held.Over() {
+			budget.Of(in.conn).Refused(tooMuch)
+		}
 		t.noteUnread(in.from, err)
 		return false
 	}
@@ -107,7 +113,7 @@ func (in *incoming) room(n int) error {
 	held, ok := share.TakeEntries(n, in.t.knows(in.from.Name), ctx.Done(), func() { in.conn.SetReadDeadline(time.Unix(1, 0)) })
 	if !ok {
 		if in.t.stream.open.Err() == nil {
-			share.Refused("too many bytes of raft's messages under way")
+			share.Refused(tooMuch)
 		}
 		return os.ErrDeadlineExceeded
 	}

@@ -161,7 +161,7 @@ func (k *Link) attach(ctx context.Context, r *reply, up *remote) (attached, unre
 		if i == 0 {
 			requests[0].Proof = k.cfg.Signer.Prove(up.bound)
 		}
-		f, err := k.show(ctx, up, &requests[i], i > 0)
+		f, err := k.show(ctx, up, &requests[i], i > 0 && len(requests[i].Keys) > 0)
 		many := len(requests[i].Keys)+len(requests[i].New) > maxShown
 		if err != nil {
 			if many { // it may wait at the leader behind those of others

@@ -116,7 +116,7 @@ var processMutants = []mutant{
 	},
 	{
 		name: "a session in another's name", promise: safe, breaks: "a process opens sessions in its own name alone",
-		file: "internal/term/authority.go", old: "if !has || c.Node != s.Node || c.Boot != s.Boot {", new: "if !has {",
+		file: "internal/term/authority.go", old: "case c.Node != s.Node || c.Boot != s.Boot || open && (", new: "case open && (",
 		pkg: "internal/term", run: "AnothersName",
 	},
 	{

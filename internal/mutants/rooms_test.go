@@ -61,7 +61,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "open sessions wait for the room of others", promise: hardToKill, breaks: "a process acts for its open sessions, whatever others show",
-		file: "internal/term/authority.go", old: "in == &k.open && k.first {", new: "false {",
+		file: "internal/term/authority.go", old: "k.beyond, k.sweep = true, min(k.sweep, k.open.len())", new: "k.open.delete(id)",
 		pkg: "internal/term", run: "OpenSessions",
 	},
 	{
@@ -86,13 +86,28 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "large frames of raft never give way", promise: hardToKill, breaks: "a leader's frame comes in turn",
-		file: "internal/budget/frames.go", old: "(anyRate || rate < leastRate", new: "(rate < leastRate",
+		file: "internal/budget/frames.go", old: "if p.few && p.taken", new: "if !p.few && p.taken",
 		pkg: "internal/budget", run: "RaftComeInTurns",
 	},
 	{
 		name: "the first to come is served", promise: fair, breaks: "the member whose turn was longest ago comes first",
 		file: "internal/budget/frames.go", old: "own, int(p.latest[h.share.payer])}", new: "0, 0}",
 		pkg: "internal/budget", run: "RaftComeInTurns",
+	},
+	{
+		name: "streams without number keep open sessions", promise: safe, breaks: "a process keeps keys beyond the bound on few streams",
+		file: "internal/term/authority.go", old: "	if n <= mostBeyond {", new: "	if n > 0 {",
+		pkg: "internal/term", run: "OpenSessions",
+	},
+	{
+		name: "a key that found no room is gone", promise: hardToKill, breaks: "a key is shown again once its session is open",
+		file: "internal/term/authority.go", old: "	case !has:\n		return lost", new: "	case !has:\n		return gone",
+		pkg: "internal/term", run: "IsShownAgain",
+	},
+	{
+		name: "the emptiest address gives way", promise: hardToKill, breaks: "a frame gives way for one of an address with less",
+		file: "internal/budget/frames.go", old: "cmp.Compare(ofB, ofA)", new: "cmp.Compare(ofA, ofB)",
+		pkg: "internal/budget", run: "SlowLeader",
 	},
 	// Frames.
 	{
@@ -107,7 +122,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "slow frames keep the budget", promise: safe, breaks: "a slow frame gives way to a waiting one",
-		file: "internal/budget/frames.go", old: "if held >= timing.FrameYields && (", new: "if held >= time.Hour && (",
+		file: "internal/budget/frames.go", old: "if held >= timing.FrameYields && rate", new: "if held >= time.Hour && rate",
 		pkg: "internal/budget", run: "ASlowFrame",
 	},
 	{

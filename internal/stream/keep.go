@@ -26,7 +26,6 @@ func (s *Stream) Keep(n int) bool {
 	}
 	if !s.share.Count(budget.Kept, beyondLeast(k.bytes), beyondLeast(n)) && n > k.bytes {
 		s.share.Count(budget.Kept, beyondLeast(n), beyondLeast(k.bytes))
-		s.share.Refused("too many session keys")
 		return false
 	}
 	k.bytes = n

@@ -35,6 +35,7 @@ const (
 	stranger                 // the session belongs to another process, or the key was not shown
 	gone                     // the subscriber has quit, or the term has ended
 	crowded                  // an Open, and the leader has no room for the key: see shown
+	lost                     // the process's own, but the key was shown when there was no room: it is to be shown again
 )
 
 // shown is what a subscriber has shown of sessions, guarded by Term.mu.
@@ -42,15 +43,16 @@ const (
 // The sessions are counted as bytes of the peer's, but for keysTogether of each set: so many
 // keys a stream may show whatever others do. While the bound is full, a key of a session that
 // is not open is not kept, and its Open is refused as CodeBusy. A key of an open session of
-// the subscriber's own process is kept all the same, on the first streams of the process:
-// each such session has a place in the table, and the table bounds them.
+// the subscriber's own process is always kept: without it the session would be lost. The table
+// bounds these sessions, and displace the streams on which they are kept beyond the bound.
 type shown struct {
 	open  sessionSet // were open when the key was shown or used
 	fresh sessionSet // were not; at most wire.MaxAttach
 	left  sessionSet // open, but detached by their owner; at most wire.MaxAttach
 	sweep int        // with so many in open, the ended ones are forgotten
 
-	first  bool                 // open sessions have room beyond the bound
+	joined uint64               // the number of the Join
+	beyond bool                 // open has keys beyond the bound
 	lacked bool                 // a key found no room: what was not kept is no theft
 	keep   func(bytes int) bool // Subscriber.Keep
 	kept   int                  // bytes
@@ -61,14 +63,14 @@ type sessionSet = fitMap[machine.SessionID, struct{}]
 const (
 	keysTogether = 256 // are counted together
 	keyBytes     = 64
-	firstStreams = 4 // of a process
+	mostBeyond   = 4 // streams of a process with keys beyond the bound
 )
 
-func newShown(keep func(bytes int) bool, first bool) *shown {
+func newShown(keep func(bytes int) bool, joined uint64) *shown {
 	if keep == nil {
 		keep = func(int) bool { return true }
 	}
-	return &shown{sweep: wire.MaxAttach, keep: keep, first: first}
+	return &shown{sweep: wire.MaxAttach, keep: keep, joined: joined}
 }
 
 // counted returns how many keys of a set count.
@@ -86,37 +88,33 @@ func (k *shown) count() bool {
 	return true
 }
 
-// remember adds a session to a set, and reports false if there is no room.
+// remember adds a session to fresh or left, and reports false if there is no room.
 func (k *shown) remember(in *sessionSet, id machine.SessionID) bool {
 	if in.has(id) {
 		return true
 	}
+	if in.len() >= wire.MaxAttach {
+		return false
+	}
 	peak, before := in.peak, counted(in)
 	in.set(id, struct{}{})
-	if counted(in) == before || k.count() || in == &k.open && k.first {
+	if counted(in) == before || k.count() {
 		return true
 	}
 	in.delete(id)
 	in.peak = min(in.peak, peak)
-	k.lacked = true
 	return false
 }
 
-// forget removes a session from all sets but one.
-func (k *shown) forget(id machine.SessionID, but *sessionSet) {
-	before := k.kept
-	for _, in := range []*sessionSet{&k.open, &k.fresh, &k.left} {
-		if in != but {
-			in.delete(id)
-		}
-	}
-	if before > 0 {
+// drop removes a session from a set.
+func (k *shown) drop(from *sessionSet, id machine.SessionID) {
+	before := counted(from)
+	if from.delete(id); counted(from) < before {
 		k.count()
 	}
 }
 
-// hasRoom reports whether the key of one more session that is not open may have been kept,
-// and would be now.
+// hasRoom reports whether the key of a session that is not open was kept if it was shown.
 func (k *shown) hasRoom() bool { return !k.lacked && k.fresh.len() < wire.MaxAttach }
 
 func (k *shown) has(id machine.SessionID) bool { return k.open.has(id) || k.fresh.has(id) }
@@ -125,16 +123,48 @@ func (k *shown) has(id machine.SessionID) bool { return k.open.has(id) || k.fres
 // under way beside the Detach, of a session that could not be closed: for the owner
 // such a session is over, and the request is no theft.
 func (k *shown) leave(id machine.SessionID, open bool) {
-	k.forget(id, &k.left)
-	if open && k.left.len() < wire.MaxAttach {
+	k.drop(&k.open, id)
+	k.drop(&k.fresh, id)
+	if open {
 		k.remember(&k.left, id)
 	}
 }
 
-// opened notes that the session of a shown key is open, and reports false if there is no room.
-func (k *shown) opened(id machine.SessionID) bool {
-	k.forget(id, &k.open)
-	return k.remember(&k.open, id)
+// opened notes that the session of a shown key is open, and the process's own.
+func (k *shown) opened(id machine.SessionID) {
+	k.drop(&k.fresh, id)
+	k.drop(&k.left, id)
+	if k.open.has(id) {
+		return
+	}
+	before := counted(&k.open)
+	k.open.set(id, struct{}{})
+	if counted(&k.open) > before && !k.count() {
+		// The bound does not see these any more: the ended ones must not pile up.
+		k.beyond, k.sweep = true, min(k.sweep, k.open.len())
+	}
+}
+
+// displace returns a stream that must end, nil if none must: the oldest of the process, if too
+// many of its streams have keys beyond the bound. The newest is the one that its member uses.
+// The caller holds t.mu.
+func (t *Term) displace(s *Subscriber) (oldest *Subscriber) {
+	if k := t.subscribers[s]; k == nil || !k.beyond {
+		return nil
+	}
+	n := 0
+	for o, k := range t.subscribers {
+		if o.Node != s.Node || o.Boot != s.Boot || !k.beyond || o.Stop == nil {
+			continue
+		}
+		if n++; oldest == nil || k.joined < t.subscribers[oldest].joined {
+			oldest = o
+		}
+	}
+	if n <= mostBeyond {
+		return nil
+	}
+	return oldest
 }
 
 // sweepShown forgets the ended sessions that s has shown, when there are many. An ended session stays
@@ -162,8 +192,11 @@ func (t *Term) sweepShown(s *Subscriber) {
 	for _, id := range ids {
 		k.open.delete(id)
 	}
-	k.count()
-	k.sweep = max(wire.MaxAttach, 2*k.open.len())
+	least := wire.MaxAttach
+	if k.beyond = !k.count(); k.beyond {
+		least = 2 * keysTogether
+	}
+	k.sweep = max(least, 2*k.open.len())
 }
 
 // show notes the keys shown by s, of sessions to be opened if fresh, and returns the
@@ -190,8 +223,8 @@ func (t *Term) show(s *Subscriber, keys []machine.SessionKey, fresh bool) (ids [
 		t.mu.Unlock()
 		return nil, true // the answer is the end of the stream
 	}
-	room := k.show(ids, open, own)
-	if !room && k.fresh.len() <= 2*keysTogether { // so few are looked at quickly
+	shown := k.show(ids, open, own)
+	if shown < len(ids) && k.fresh.len() <= 2*keysTogether { // so few are looked at quickly
 		t.mu.Unlock()
 		t.openFresh(s)
 		t.mu.Lock()
@@ -199,10 +232,22 @@ func (t *Term) show(s *Subscriber, keys []machine.SessionKey, fresh bool) (ids [
 			t.mu.Unlock()
 			return nil, true
 		}
-		room = k.show(ids, open, own)
+		shown += k.show(ids[shown:], open[shown:], own[shown:])
+	}
+	room := shown == len(ids)
+	k.lacked = k.lacked || !room
+	if !room {
+		k.showOpen(ids[shown:], own[shown:])
 	}
 	sweep := k.open.len() >= k.sweep
+	displaced := t.displace(s)
 	t.mu.Unlock()
+	if !room {
+		t.cfg.Refused.Note(refused.Flood, s.Node, "too many session keys")
+	}
+	if displaced != nil {
+		displaced.Stop()
+	}
 	if sweep {
 		t.sweepShown(s)
 	}
@@ -237,20 +282,28 @@ func (t *Term) openFresh(s *Subscriber) {
 	}
 }
 
-// show notes the sessions of shown keys, those that are open if they are the process's own.
-// room is false if there were too many.
-func (k *shown) show(ids []machine.SessionID, open, own []bool) (room bool) {
-	room = true
+// show notes the sessions of shown keys, those that are open if they are the process's own. It
+// returns for how many, from the first, there was room.
+func (k *shown) show(ids []machine.SessionID, open, own []bool) int {
 	for i, id := range ids {
 		switch {
-		case open[i]:
-			room = (!own[i] || k.opened(id)) && room
-		case k.has(id):
-		case k.fresh.len() >= wire.MaxAttach || !k.remember(&k.fresh, id):
-			room = false
+		case own[i]:
+			k.opened(id)
+		case open[i], k.has(id):
+		case !k.remember(&k.fresh, id):
+			return i
 		}
 	}
-	return room
+	return len(ids)
+}
+
+// showOpen is show for the open sessions alone.
+func (k *shown) showOpen(ids []machine.SessionID, own []bool) {
+	for i, id := range ids {
+		if own[i] {
+			k.opened(id)
+		}
+	}
 }
 
 // acts returns the standing of s to an open session. The events of the session are
@@ -284,7 +337,7 @@ func (t *Term) takes(s *Subscriber, id machine.SessionID, counted bool) standing
 	case st.Node != s.Node || st.Boot != s.Boot || !has && !lacked:
 		return stranger
 	case !has:
-		return gone // for want of room: the member attaches again
+		return lost
 	}
 	n := 0
 	if !counted {
@@ -297,10 +350,7 @@ func (t *Term) takes(s *Subscriber, id machine.SessionID, counted bool) standing
 		t.mu.Unlock()
 		return gone
 	}
-	if !k.opened(id) {
-		t.mu.Unlock()
-		return gone
-	}
+	k.opened(id)
 	sweep := k.open.len() >= k.sweep
 	t.sessions[id] = s
 	t.mu.Unlock()
@@ -345,16 +395,17 @@ func (t *Term) mayOpen(s *Subscriber, c machine.Open) standing {
 	if k == nil {
 		return gone
 	}
-	if _, open := t.session(c.Session); !has && full && !open {
-		return crowded // the key was shown, and may be shown again once others have opened
-	}
-	if !has || c.Node != s.Node || c.Boot != s.Boot {
+	switch st, open := t.session(c.Session); {
+	case c.Node != s.Node || c.Boot != s.Boot || open && (st.Node != s.Node || st.Boot != s.Boot):
 		return stranger
+	case has:
+		return owner
+	case full && open:
+		return lost
+	case full:
+		return crowded // the key was shown, and may be shown again once there is room
 	}
-	if st, open := t.session(c.Session); open && (st.Node != s.Node || st.Boot != s.Boot) {
-		return stranger
-	}
-	return owner
+	return stranger
 }
 
 // mayForget returns the standing of s to the earlier process named by a Forget. Only a later

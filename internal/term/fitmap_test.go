@@ -1,6 +1,11 @@
 package term
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/wire"
+)
 
 // A map that was large takes little once it is small.
 func TestAMapFollowsItsSize(t *testing.T) {
@@ -23,6 +28,24 @@ func TestAMapFollowsItsSize(t *testing.T) {
 		}
 		if f.len() != left || f.peak > max(leastPeak, 4*left+4) {
 			t.Errorf("%d of 1,000 are left, with memory for %d", f.len(), f.peak)
+		}
+	}
+}
+
+// Open sessions that no bound counts are looked through for ended ones early, and those within
+// the bound late.
+func TestSessionsBeyondTheBoundAreSweptEarly(t *testing.T) {
+	for _, room := range []bool{true, false} {
+		asked := 0
+		k := newShown(func(int) bool { asked++; return room }, 1)
+		for i := range 2 * keysTogether {
+			k.opened(machine.SessionID{byte(i), byte(i >> 8)})
+		}
+		if early := k.sweep < wire.MaxAttach; k.beyond == room || early == room || k.open.len() != 2*keysTogether {
+			t.Errorf("with room %v: beyond %v, swept at %d, %d kept", room, k.beyond, k.sweep, k.open.len())
+		}
+		if asked > 2 {
+			t.Errorf("the bound was asked %d times", asked)
 		}
 	}
 }

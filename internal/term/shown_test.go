@@ -98,9 +98,8 @@ func TestLeftSessionsAreCounted(t *testing.T) {
 	})
 }
 
-// Open sessions find room on the first streams of their process although others have filled the
-// bound, and on a later stream the process is told to attach again. Nobody keeps the key of
-// another process's session.
+// Open sessions find room although others have filled the bound, on a few streams of their process: the
+// oldest one ends for a further one. Nobody keeps the key of another process's session.
 func TestOpenSessionsFindRoom(t *testing.T) {
 	onHeist(t, func(h *heist) {
 		t := h.t
@@ -123,10 +122,10 @@ func TestOpenSessionsFindRoom(t *testing.T) {
 		for i := range 600 {
 			own = append(own, machine.SessionKey{199, byte(i), byte(i >> 8)})
 		}
-		first := h.enter("n2", 7)
+		streams := []*peer{h.enter("n2", 7)}
 		for _, key := range own { // one after the other: each finds the room of the stream
-			h.show(first, key)
-			h.must(first, machine.Open{Session: key.ID(), Client: "t", Node: "n2", Boot: 7, TTL: uint64(ttl / time.Millisecond)})
+			h.show(streams[0], key)
+			h.must(streams[0], machine.Open{Session: key.ID(), Client: "t", Node: "n2", Boot: 7, TTL: uint64(ttl / time.Millisecond)})
 		}
 		beat := func(p *peer, key machine.SessionKey) wire.Code {
 			id := key.ID()
@@ -134,18 +133,32 @@ func TestOpenSessionsFindRoom(t *testing.T) {
 		}
 		for i := range 5 {
 			p := h.enter("n2", 7)
+			streams = append(streams, p)
 			if c := attach(p, own, nil); c != wire.CodeOK {
 				t.Errorf("stream %d of the process attaches with %v", i+2, c)
 			}
-			want := wire.CodeOK
-			if i >= 3 {
-				want = wire.CodeNotLeader
+			for _, key := range []machine.SessionKey{own[0], own[len(own)-1]} {
+				if c := beat(p, key); c != wire.CodeOK {
+					t.Errorf("a beat on stream %d of the process: %v", i+2, c)
+				}
 			}
-			if c := beat(p, own[len(own)-1]); c != want {
-				t.Errorf("a beat on stream %d of the process: %v, want %v", i+2, c, want)
+		}
+		synctest.Wait()
+		for i, p := range streams {
+			select {
+			case <-p.served:
+				if i > 1 {
+					t.Errorf("stream %d of the process has ended", i+1)
+				}
+			default:
+				if i <= 1 {
+					t.Errorf("stream %d of the process goes on", i+1)
+				}
 			}
-			if c := beat(p, own[0]); c != wire.CodeOK {
-				t.Errorf("a beat of the first session on stream %d: %v", i+2, c)
+		}
+		for i, p := range streams[2:] {
+			if c := beat(p, own[500]); c != wire.CodeOK {
+				t.Errorf("a beat on stream %d of the last four: %v", i+1, c)
 			}
 		}
 		thief := h.enter("n5", 7)
@@ -159,6 +172,55 @@ func TestOpenSessionsFindRoom(t *testing.T) {
 		}
 		if open, fresh := h.Term().Shown("n5"); open+fresh != 0 {
 			t.Errorf("%d keys of another's sessions are kept", open+fresh)
+		}
+	})
+}
+
+// A key that found no room is asked for again once its session is open, and that is no theft.
+func TestAKeyIsShownAgain(t *testing.T) {
+	onHeist(t, func(h *heist) {
+		t := h.t
+		h.budget = budget.New(nil)
+		var many []machine.SessionKey
+		for i := range wire.MaxAttach {
+			many = append(many, machine.SessionKey{199, byte(i), byte(i >> 8)})
+		}
+		for _, name := range []string{"n3", "n4"} {
+			for range 9 {
+				h.enter(name, 7).ask(wire.Attach, wire.Marshal(&wire.AttachRequest{New: many}))
+			}
+		}
+		p, other := h.enter("n2", 7), h.enter("n2", 7)
+		h.show(p, many[:256]...)
+		late := many[600]
+		id := late.ID()
+		if f := p.ask(wire.Attach, wire.Marshal(&wire.AttachRequest{New: []machine.SessionKey{late}})); f.Code != wire.CodeBusy {
+			t.Fatalf("shown beyond the bound: %v", f.Code)
+		}
+		open := machine.Open{Session: id, Client: "t", Node: "n2", Boot: 7, TTL: 3000}
+		h.show(other, late)
+		h.must(other, open)
+		refusals := h.refused.Counts()[refused.Session]
+		for name, ask := range map[string]func() wire.Code{
+			"a beat":    func() wire.Code { return p.ask(wire.Beat, id[:]).Code },
+			"a request": func() wire.Code { _, c := p.propose(machine.Acquire{Session: id, Seq: 1, Key: "late"}); return c },
+			"its Open":  func() wire.Code { _, c := p.propose(open); return c },
+			"another one": func() wire.Code {
+				_, c := p.propose(machine.Open{Session: h.id, Client: "t", Node: "n2", Boot: 7, TTL: 3000})
+				return c
+			},
+		} {
+			if c := ask(); c != wire.CodeStranger {
+				t.Errorf("%s without the key: %v", name, c)
+			}
+		}
+		_ = p.Notify(wire.Detach, id[:])
+		if n := h.refused.Counts()[refused.Session] - refusals; n != 1 {
+			t.Errorf("%d refusals were counted, want that of another's session", n)
+		}
+		h.show(p, late)
+		if f := p.ask(wire.Beat, id[:]); f.Code != wire.CodeOK {
+			t.Errorf("a beat after the key was shown again: %v", f.Code)
 		}
 	})
 }

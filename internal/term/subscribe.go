@@ -58,13 +58,8 @@ func (t *Term) Join(s *Subscriber) bool {
 	if t.closed {
 		return false
 	}
-	streams := 0
-	for o := range t.subscribers {
-		if o.Node == s.Node && o.Boot == s.Boot {
-			streams++
-		}
-	}
-	t.subscribers[s] = newShown(s.Keep, streams < firstStreams)
+	t.joins++
+	t.subscribers[s] = newShown(s.Keep, t.joins)
 	return true
 }
 
@@ -137,8 +132,8 @@ func (t *Term) bequeath(s *Subscriber, ids []machine.SessionID, heirs []*Subscri
 // Attach has s act for the sessions of the keys, routes the events of the open
 // sessions to s, and tells s every event possibly missed: the grants not marked as
 // seen by the session, and the ends of sessions. The fresh keys are of sessions to be
-// opened: s is not told that they are not open. Ok is false if s has shown too many
-// fresh keys, or if too many ends of sessions or events told again wait: then nothing is
+// opened: s is not told that they are not open. Ok is false if there is no
+// room for the fresh keys, or if too many ends of sessions or events told again wait: then nothing is
 // told.
 func (t *Term) Attach(s *Subscriber, keys, fresh []machine.SessionKey) (ok bool) {
 	return t.attach(s, keys, fresh, func() {})
@@ -194,10 +189,11 @@ func (t *Term) Show(s *Subscriber, fresh ...machine.SessionKey) { t.Attach(s, ni
 // Detach ends the part of s in a session: the events go nowhere, and further requests
 // of s for the session are answered as if the session were not open.
 func (t *Term) Detach(s *Subscriber, id machine.SessionID) {
-	_, open := t.session(id)
+	st, open := t.session(id)
 	t.mu.Lock()
 	k := t.subscribers[s]
 	has := k != nil && k.has(id)
+	lacked := k != nil && k.lacked && st.Node == s.Node && st.Boot == s.Boot
 	if has {
 		k.leave(id, open)
 	}
@@ -205,7 +201,7 @@ func (t *Term) Detach(s *Subscriber, id machine.SessionID) {
 		delete(t.sessions, id)
 	}
 	t.mu.Unlock()
-	if k == nil || has {
+	if k == nil || has || lacked {
 		return
 	}
 	if open {
@@ -256,7 +252,7 @@ func (t *Term) tell(e machine.Event) {
 
 // Beat takes a keepalive of a session of s. done gets CodeOK once a round begun
 // after the call has confirmed the leader, CodeNoSession if the session is not
-// open, CodeStranger if the session is not of s, and CodeNotLeader if the leader may have
+// open, CodeStranger if the session is not of s, or s is to show its key once more, and CodeNotLeader if the leader may have
 // been replaced.
 func (t *Term) Beat(s *Subscriber, id machine.SessionID, done func(wire.Code)) {
 	switch t.acts(s, id) {
@@ -268,6 +264,8 @@ func (t *Term) Beat(s *Subscriber, id machine.SessionID, done func(wire.Code)) {
 		t.confirmThen(wire.CodeNoSession, done)
 	case gone:
 		done(wire.CodeNotLeader)
+	case lost:
+		done(wire.CodeStranger)
 	default:
 		t.refuse(s, "beat for a session of another process")
 		done(wire.CodeStranger)
@@ -282,7 +280,7 @@ func (t *Term) Beat(s *Subscriber, id machine.SessionID, done func(wire.Code)) {
 // to their TTL; CodeBad, no client proposes such a command; CodeStranger, the session is
 // not of s; CodeDenied, Config.Deny has refused, for the reason in the outcome's Value;
 // CodeVersion, some voter may not read the command yet; CodeBusy, too many commands
-// wait, or too many sessions of s are about to open, or the command was taken back;
+// wait, or there was no room for the key of a session to be opened, or the command was taken back;
 // CodeNotLeader, this node does not lead.
 //
 // The result is the command's place for TakeBack; 0: it waits nowhere.
@@ -337,6 +335,9 @@ func (t *Term) propose(s *Subscriber, cmd machine.Command, frame []byte, done fu
 		return 0
 	case crowded:
 		done(machine.Outcome{}, wire.CodeBusy)
+		return 0
+	case lost:
+		done(machine.Outcome{}, wire.CodeStranger)
 		return 0
 	case stranger:
 		t.refuse(s, "a command for a session of another process")

@@ -101,6 +101,7 @@ type Term struct {
 	mu          sync.Mutex
 	sessions    map[machine.SessionID]*Subscriber // gets the events of a session
 	subscribers map[*Subscriber]*shown
+	joins       uint64 // so far
 	voters      voterNews
 	described   map[member.Process]member.Metadata // by name and boot; without an entry: attached in no stream, or silent about itself
 	attachments wakeup.One                         // described has changed
