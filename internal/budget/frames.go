@@ -264,7 +264,11 @@ func (p *pool) press(h *Hold) {
 	slow := p.slow(now)
 	if p.few && p.taken.members[at] == 0 {
 		fullest := p.fullest(now, h)
-		slow = append(fullest, slices.DeleteFunc(slow, func(o *Hold) bool { return slices.Contains(fullest, o) })...)
+		first := make(map[*Hold]bool)
+		for _, o := range fullest {
+			first[o] = true
+		}
+		slow = append(fullest, slices.DeleteFunc(slow, func(o *Hold) bool { return first[o] })...)
 	}
 	for _, b := range []struct {
 		full   int // bytes
@@ -320,10 +324,12 @@ func (p *pool) look(now time.Time) {
 
 // fullest returns the frames that give way to h at any rate.
 func (p *pool) fullest(now time.Time, h *Hold) (list []*Hold) {
-	of := func(o *Hold) (address, member int) {
-		return p.taken.addresses[o.share.payer.ip], p.taken.members[o.share.payer]
+	of := func(o *Hold) (address, member int) { // but for frames that give way already
+		at := o.share.payer
+		return p.taken.addresses[at.ip] - p.leaving.addresses[at.ip], p.taken.members[at] - p.leaving.members[at]
 	}
-	address, member := of(h)
+	at := h.share.payer
+	address, member := p.taken.addresses[at.ip]+p.promised.addresses[at.ip], p.taken.members[at]+p.promised.members[at]
 	for o := range p.arriving {
 		ofAddress, own := of(o)
 		fuller := ofAddress >= address+h.n

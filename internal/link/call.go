@@ -27,11 +27,11 @@ type request struct {
 	frees   bool              // nothing but freeing keys: see hears
 }
 
-// errStranger: the leader has twice refused a request for a session of this process.
+// errStranger: the leader has again and again refused a request for a session of this process.
 var errStranger = errors.New("link: the leader takes the session for another process's")
 
 // callFor is call for a request of a session. Memory, if not nil, has verdicts to be used again. A leader that refuses the
-// request is shown the session's key once more, and asked again: the session must not
+// request is shown the session's key once more, and asked again, mostShows times: the session must not
 // be lost because the leader has not taken the key, for whatever reason. A leader that
 // has no room for the key says CodeBusy, and is shown the key with each attempt.
 //
@@ -40,7 +40,7 @@ var errStranger = errors.New("link: the leader takes the session for another pro
 // the session is attached, every upstream of calls has its key.
 func callFor[T any](ctx context.Context, k *Link, req request, memory *sync.Pool, try func(upstream, func(T, wire.Code)) (cancel func())) (T, wire.Code, error) {
 	session := req.session
-	unknown, again, crowded := false, false, false
+	unknown, crowded, shown := false, false, 0
 	fail := func(err error) (T, wire.Code, error) {
 		var zero T
 		return zero, 0, &replica.Error{Unknown: unknown, Err: err}
@@ -73,8 +73,11 @@ func callFor[T any](ctx context.Context, k *Link, req request, memory *sync.Pool
 		case wire.CodeVersion:
 			return fail(replica.ErrVersion)
 		case wire.CodeStranger:
-			if !again && k.showAgain(up, session) {
-				again = true
+			if shown < mostShows && k.showAgain(up, session) {
+				if shown++; shown > 1 { // the leader had no room for the request that shows the key
+					k.pause(ctx, jitter(backoff), changed)
+					backoff = min(2*backoff, timing.MostBackoff(k.TTL()))
+				}
 				continue
 			}
 			if !k.over(session) { // else detached meanwhile: see above

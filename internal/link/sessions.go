@@ -150,6 +150,10 @@ func (k *Link) deliver(e machine.Event) {
 // never refused either.
 const maxShown = 256
 
+// mostShows is how often a leader that takes a request for a stranger's is shown the session's key
+// once more: it may have no room for the request that shows the key, either.
+const mostShows = 5
+
 // attachRequests returns the requests that show the keys, at least one, of most keys each.
 func attachRequests(term uint64, keys, fresh []machine.SessionKey, most int) (requests []wire.AttachRequest) {
 	for more := true; more; more = len(keys)+len(fresh) > 0 {

@@ -51,7 +51,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "left sessions are not counted", promise: safe, breaks: "what a stream has the leader remember is counted",
-		file: "internal/term/authority.go", old: "counted(&k.fresh) + counted(&k.left)", new: "counted(&k.fresh)",
+		file: "internal/term/shown.go", old: "counted(&k.fresh) + counted(&k.left)", new: "counted(&k.fresh)",
 		pkg: "internal/term", run: "LeftSessions",
 	},
 	{
@@ -61,12 +61,12 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "open sessions wait for the room of others", promise: hardToKill, breaks: "a process acts for its open sessions, whatever others show",
-		file: "internal/term/authority.go", old: "k.beyond, k.sweep = true, min(k.sweep, k.open.len())", new: "k.open.delete(id)",
+		file: "internal/term/shown.go", old: "k.beyond, k.sweep = true, min(k.sweep, k.open.len())", new: "k.open.delete(id)",
 		pkg: "internal/term", run: "OpenSessions",
 	},
 	{
 		name: "a key without room is a theft", promise: safe, breaks: "an honest member is told to wait",
-		file: "internal/term/authority.go", old: "return !k.lacked && k.fresh", new: "return k.fresh",
+		file: "internal/term/shown.go", old: "return !k.lacked && k.fresh", new: "return k.fresh",
 		pkg: "internal/term", run: "WithoutRoom",
 	},
 	{
@@ -96,8 +96,13 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "streams without number keep open sessions", promise: safe, breaks: "a process keeps keys beyond the bound on few streams",
-		file: "internal/term/authority.go", old: "	if n <= mostBeyond {", new: "	if n > 0 {",
+		file: "internal/term/shown.go", old: "	if n <= mostBeyond {", new: "	if n > 0 {",
 		pkg: "internal/term", run: "OpenSessions",
+	},
+	{
+		name: "a namesake ends streams", promise: hardToKill, breaks: "a stream gives way to its own process's",
+		file: "internal/term/shown.go", old: "k.signer != own.signer || ", new: "",
+		pkg: "internal/term", run: "GiveWay",
 	},
 	{
 		name: "a key that found no room is gone", promise: hardToKill, breaks: "a key is shown again once its session is open",

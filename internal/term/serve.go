@@ -161,6 +161,7 @@ func (m *memberStream) attach(q *stream.Request) {
 			return
 		}
 		m.proof = req.Proof
+		m.term.proved(m.subscriber, req.Proof.Signer)
 	}
 	if req.Dir != nil && !m.dirShown {
 		m.dirShown = true // one look at a signature for each stream

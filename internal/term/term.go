@@ -245,6 +245,7 @@ func (t *Term) tick() {
 			now := t.table.Clock.Now()
 			timer.Reset(t.cfg.Grid.Next(now, timing.KeeperTick))
 			t.keeper.tick(now)
+			t.sweepBeyond(now)
 			t.endings.next()
 			if t.cfg.Log.Stalled() > timing.StoreStalled {
 				t.doubtNow()

@@ -49,3 +49,33 @@ func TestSessionsBeyondTheBoundAreSweptEarly(t *testing.T) {
 		}
 	}
 }
+
+// For a newer stream of a process its own oldest one ends, and no stream of another process that
+// has taken the name; each once.
+func TestStreamsGiveWayToTheirOwnProcess(t *testing.T) {
+	tm := &Term{subscribers: make(map[*Subscriber]*shown)}
+	join := func(signer string) *Subscriber {
+		s := &Subscriber{Node: "n2", Boot: 7, Stop: func() {}}
+		tm.joins++
+		tm.subscribers[s] = &shown{joined: tm.joins, signer: signer, beyond: true}
+		return s
+	}
+	join("victim")
+	var posers []*Subscriber
+	for range mostBeyond + 3 {
+		posers = append(posers, join("poser"))
+	}
+	last := posers[len(posers)-1]
+	for i := range 3 {
+		if got := tm.displace(last); got != posers[i] {
+			t.Errorf("displaced %p, want %p, the poser's stream %d", got, posers[i], i+1)
+		}
+	}
+	if got := tm.displace(last); got != nil {
+		t.Errorf("displaced %p, want none", got)
+	}
+	tm.subscribers[last].beyond = false
+	if got := tm.displace(last); got != nil {
+		t.Errorf("a stream within the bound displaced %p", got)
+	}
+}
