@@ -519,10 +519,11 @@ func TestASlowLeaderIsNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, stop := New(nil), make(chan struct{})
 		far, third := netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("10.0.0.4")
-		held := func(name string, ip netip.Addr, over *bool) *Hold {
+		held := func(name string, ip netip.Addr, over *atomic.Bool) *Hold {
 			var h *Hold
-			h, ok := b.Share(name, ip).TakeEntries(EntriesOfMember, true, stop, func() {
-				*over = true
+			var ok bool
+			h, ok = b.Share(name, ip).TakeEntries(EntriesOfMember, true, stop, func() {
+				over.Store(true)
 				go h.Give()
 			})
 			if !ok {
@@ -531,7 +532,7 @@ func TestASlowLeaderIsNotEnded(t *testing.T) {
 			h.Came(EntriesOfMember - 1)
 			return h
 		}
-		var leader, a1, b1, b2 bool
+		var leader, a1, b1, b2 atomic.Bool
 		held("a", one, &a1)
 		held("a", two, &b1)
 		held("b", two, &b2)
@@ -543,13 +544,13 @@ func TestASlowLeaderIsNotEnded(t *testing.T) {
 		}
 		wait("b", one)
 		time.Sleep(3 * timing.FrameYields)
-		if leader || a1 || b1 == b2 {
-			t.Errorf("gave way: leader %v, %v, %v, %v; want one of the fullest address", leader, a1, b1, b2)
+		if leader.Load() || a1.Load() || b1.Load() == b2.Load() {
+			t.Errorf("gave way: leader %v, %v, %v, %v; want one of the fullest address", leader.Load(), a1.Load(), b1.Load(), b2.Load())
 		}
 		if got := wait("c", third); !<-got {
 			t.Error("an address with nothing gets nothing")
 		}
-		if leader {
+		if leader.Load() {
 			t.Error("the leader's frame gives way although addresses have more")
 		}
 		slow.Complete()

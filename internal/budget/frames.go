@@ -330,6 +330,9 @@ func (p *pool) fullest(now time.Time, h *Hold) (list []*Hold) {
 	}
 	at := h.share.payer
 	address, member := p.taken.addresses[at.ip]+p.promised.addresses[at.ip], p.taken.members[at]+p.promised.members[at]
+	if h.promised {
+		address, member = address-h.n, member-h.n
+	}
 	for o := range p.arriving {
 		ofAddress, own := of(o)
 		fuller := ofAddress >= address+h.n

@@ -40,7 +40,7 @@ var errStranger = errors.New("link: the leader takes the session for another pro
 // the session is attached, every upstream of calls has its key.
 func callFor[T any](ctx context.Context, k *Link, req request, memory *sync.Pool, try func(upstream, func(T, wire.Code)) (cancel func())) (T, wire.Code, error) {
 	session := req.session
-	unknown, crowded, shown := false, false, 0
+	unknown, crowded, shown, shownTo := false, false, 0, upstream(nil)
 	fail := func(err error) (T, wire.Code, error) {
 		var zero T
 		return zero, 0, &replica.Error{Unknown: unknown, Err: err}
@@ -73,11 +73,14 @@ func callFor[T any](ctx context.Context, k *Link, req request, memory *sync.Pool
 		case wire.CodeVersion:
 			return fail(replica.ErrVersion)
 		case wire.CodeStranger:
-			if shown < mostShows && k.showAgain(up, session) {
-				if shown++; shown > 1 { // the leader had no room for the request that shows the key
-					k.pause(ctx, jitter(backoff), changed)
-					backoff = min(2*backoff, timing.MostBackoff(k.TTL()))
-				}
+			if up != shownTo {
+				shown, shownTo = 0, up
+			}
+			if shown++; shown > 1 && shown <= mostShows { // it may have no room for the request that shows the key
+				k.pause(ctx, jitter(backoff), changed)
+				backoff = min(2*backoff, timing.MostBackoff(k.TTL()))
+			}
+			if shown <= mostShows && k.showAgain(up, session) {
 				continue
 			}
 			if !k.over(session) { // else detached meanwhile: see above

@@ -100,6 +100,11 @@ var roomMutants = []mutant{
 		pkg: "internal/term", run: "OpenSessions",
 	},
 	{
+		name: "a sweep gives nothing back", promise: safe, breaks: "what is forgotten is not counted",
+		file: "internal/term/shown.go", old: "	if !k.count() {\n", new: "	if k.beyond && !k.count() {\n",
+		pkg: "internal/term", run: "SweepIsCounted",
+	},
+	{
 		name: "a namesake ends streams", promise: hardToKill, breaks: "a stream gives way to its own process's",
 		file: "internal/term/shown.go", old: "k.signer != own.signer || ", new: "",
 		pkg: "internal/term", run: "GiveWay",

@@ -39,7 +39,7 @@ type sessionSet = fitMap[machine.SessionID, struct{}]
 const (
 	keysTogether = 256 // are counted together
 	keyBytes     = 64
-	mostBeyond   = 4 // streams of a signer of session keys with keys beyond the bound
+	mostBeyond   = 4 // streams of a process with keys beyond the bound
 )
 
 func newShown(keep func(bytes int) bool, joined uint64) *shown {
@@ -123,7 +123,7 @@ func (k *shown) opened(id machine.SessionID) {
 
 // displace returns a stream that must end, nil if none must: the oldest of the process, if too
 // many of its streams have keys beyond the bound. A process is known by the key that seals its
-// session keys: whoever takes its name has another one. The caller holds t.mu.
+// session keys, with TLS: whoever takes its name and boot has another one. The caller holds t.mu.
 func (t *Term) displace(s *Subscriber) (oldest *Subscriber) {
 	own := t.subscribers[s]
 	if own == nil || !own.beyond {
@@ -131,7 +131,7 @@ func (t *Term) displace(s *Subscriber) (oldest *Subscriber) {
 	}
 	n := 0
 	for o, k := range t.subscribers {
-		if o.Node != s.Node || k.signer != own.signer || !k.beyond || k.displaced || o.Stop == nil {
+		if o.Node != s.Node || o.Boot != s.Boot || k.signer != own.signer || !k.beyond || k.displaced || o.Stop == nil {
 			continue
 		}
 		if n++; oldest == nil || k.joined < t.subscribers[oldest].joined {
@@ -150,12 +150,14 @@ func (t *Term) displace(s *Subscriber) (oldest *Subscriber) {
 func (t *Term) sweepBeyond(now time.Time) {
 	t.mu.Lock()
 	var next *Subscriber
+	var first *shown
 	for s, k := range t.subscribers {
-		if k.beyond && now.Sub(k.swept) >= timing.SweepBeyond {
-			k.swept, k.sweep = now, 0
-			next = s
-			break
+		if k.beyond && now.Sub(k.swept) >= timing.SweepBeyond && (first == nil || k.swept.Before(first.swept)) {
+			next, first = s, k
 		}
+	}
+	if next != nil {
+		first.swept, first.sweep = now, 0
 	}
 	t.mu.Unlock()
 	if next != nil {
@@ -198,7 +200,7 @@ func (t *Term) sweepShown(s *Subscriber) {
 		k.open.delete(id)
 	}
 	least := wire.MaxAttach
-	if k.beyond && !k.count() {
+	if !k.count() {
 		least = 2 * keysTogether
 	}
 	k.sweep = max(least, 2*k.open.len())

@@ -61,6 +61,7 @@ func TestStreamsGiveWayToTheirOwnProcess(t *testing.T) {
 		return s
 	}
 	join("victim")
+	tm.subscribers[&Subscriber{Node: "n2", Boot: 6, Stop: func() {}}] = &shown{signer: "poser", beyond: true}
 	var posers []*Subscriber
 	for range mostBeyond + 3 {
 		posers = append(posers, join("poser"))
@@ -77,5 +78,28 @@ func TestStreamsGiveWayToTheirOwnProcess(t *testing.T) {
 	tm.subscribers[last].beyond = false
 	if got := tm.displace(last); got != nil {
 		t.Errorf("a stream within the bound displaced %p", got)
+	}
+}
+
+// A sweep gives back the bytes of what it forgets.
+func TestASweepIsCounted(t *testing.T) {
+	at := func(k *shown, n int) {
+		for i := range n {
+			k.opened(machine.SessionID{byte(i), byte(i >> 8)})
+		}
+	}
+	kept := 0
+	tm := &Term{table: &Table{}, subscribers: make(map[*Subscriber]*shown)}
+	tm.table.m = machine.New()
+	s := &Subscriber{Keep: func(n int) bool { kept = n; return true }}
+	k := newShown(s.Keep, 1)
+	tm.subscribers[s] = k
+	at(k, wire.MaxAttach)
+	if kept == 0 {
+		t.Fatal("nothing is counted")
+	}
+	tm.sweepShown(s)
+	if k.open.len() != 0 || kept != 0 {
+		t.Errorf("%d sessions are kept, %d bytes are counted", k.open.len(), kept)
 	}
 }

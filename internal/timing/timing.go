@@ -53,7 +53,7 @@ const (
 	KeeperTick     = 100 * time.Millisecond // the keeper looks for sessions that are due
 	ProcessStalled = 500 * time.Millisecond // a tick so late shows that this process did not run
 	ConfirmRound   = time.Second            // one round that confirms the leader's term
-	SweepBeyond    = 5 * time.Second        // ended sessions that no bound counts are forgotten so often
+	SweepBeyond    = 5 * time.Second        // ended sessions that no bound counts are forgotten so often at most
 	BeatsTogether  = 10 * time.Millisecond  // from one round for beats alone to the next
 	EndDelayAgain  = time.Second            // pause after the end of a delay could not be proposed
 	PlanQuiet      = 200 * time.Millisecond // a group's first plan, and its balance, wait until no caller came for so long
