@@ -22,7 +22,7 @@ import (
 
 // receiveBuffer is the read buffer of an accepted stream. What is larger goes to its frame
 // directly; thousands of idle streams cost little.
-const receiveBuffer = 4 << 10
+const receiveBuffer = 8 << 10
 
 var errNotTaken = errors.New("raft takes no request")
 

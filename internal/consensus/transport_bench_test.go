@@ -12,13 +12,18 @@ import (
 	"github.com/wardmote/wardmote/internal/judge"
 )
 
-// One exchange of 16 entries of 256 bytes over loopback: over this package's transport
-// and over raft's own, which it replaces.
+// One exchange of 16 entries of 256 bytes over loopback, or of 64 of 2 KiB: over this package's
+// transport and over raft's own, which it replaces.
 func BenchmarkAppendEntries(b *testing.B) {
+	b.Run("4KiB", func(b *testing.B) { benchmarkAppendEntries(b, 16, 256) })
+	b.Run("128KiB", func(b *testing.B) { benchmarkAppendEntries(b, 64, 2<<10) })
+}
+
+func benchmarkAppendEntries(b *testing.B, entries, size int) {
 	id := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n1#1"), Addr: []byte("n1#1")}
 	args := &raft.AppendEntriesRequest{RPCHeader: id, Term: 5, PrevLogEntry: 7, PrevLogTerm: 5, LeaderCommitIndex: 7}
-	for i := range 16 {
-		args.Entries = append(args.Entries, &raft.Log{Index: 8 + uint64(i), Term: 5, Data: make([]byte, 256), AppendedAt: time.Now()})
+	for i := range entries {
+		args.Entries = append(args.Entries, &raft.Log{Index: 8 + uint64(i), Term: 5, Data: make([]byte, size), AppendedAt: time.Now()})
 	}
 	listen := func(b *testing.B) net.Listener {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,7 +41,7 @@ func BenchmarkAppendEntries(b *testing.B) {
 
 	b.Run("own", func(b *testing.B) {
 		l := listen(b)
-		far := &transport{consume: make(chan raft.RPC), done: make(chan struct{})}
+		far := &transport{consume: make(chan raft.RPC), done: make(chan struct{}), stream: newStream("n2#1", nil, nil)}
 		quiet := judgeFor(far)
 		go answer(far.consume)
 		go func() {
@@ -100,6 +105,7 @@ type follower struct{ judge.Raft }
 func (follower) ID() string                    { return "n2#1" }
 func (follower) Standing() (uint64, string)    { return 5, "n1#1" }
 func (follower) CommitIndex() uint64           { return 7 }
+func (follower) Base() (index, term uint64)    { return 0, 0 }
 func (follower) TermAt(uint64) (uint64, bool)  { return 5, true }
 func (follower) Latest() raft.Configuration    { return raft.Configuration{} }
 func (follower) Committed() raft.Configuration { return raft.Configuration{} }

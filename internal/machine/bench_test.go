@@ -143,7 +143,7 @@ func largestGroup(tb testing.TB) (*State, []Move) {
 	s := founded()
 	for i := range MaxCallers {
 		id := SessionID{1, byte(i), byte(i >> 8)}
-		s.Apply(Open{Session: id, Client: fmt.Sprint("client ", i), Node: "node", TTL: 1000})
+		s.Apply(Open{Session: id, Client: fmt.Sprint("client ", i), Node: fmt.Sprint("node ", i%4), TTL: 1000})
 		apply(tb, s, Enlist{Session: id, Seq: 1, Group: "g", Shards: MaxShards, Weight: 1}, OK)
 	}
 	moves := make([]Move, MaxShards)

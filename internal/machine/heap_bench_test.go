@@ -67,7 +67,8 @@ func BenchmarkHeapOfOthers(b *testing.B) {
 	const n = 50_000
 	holder, many := SessionID{1}, func(i int) SessionID { return SessionID{2, byte(i / 10_000)} }
 	open := func(s *State, id SessionID) {
-		apply(b, s, Open{Session: id, Client: "client", Node: "node", TTL: 1000}, OK)
+		// As many members as the quotas of one want.
+		apply(b, s, Open{Session: id, Client: "client", Node: fmt.Sprint("node ", (id[1]+id[2])%8), TTL: 1000}, OK)
 	}
 	for _, bench := range []struct {
 		name  string

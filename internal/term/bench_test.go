@@ -1,6 +1,7 @@
 package term_test
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -110,7 +111,7 @@ func BenchmarkPlanOfTheLargestGroup(b *testing.B) {
 	}
 	id := func(i int) machine.SessionID { return machine.SessionID{2, byte(i), byte(i >> 8)} }
 	for i := range machine.MaxCallers {
-		decide(machine.Open{Session: id(i), Client: "c", Node: "n", TTL: tm.Bound()})
+		decide(machine.Open{Session: id(i), Client: "c", Node: fmt.Sprint("n", i%4), TTL: tm.Bound()})
 		decide(machine.Enlist{Session: id(i), Seq: 1, Group: "g", Shards: machine.MaxShards, Weight: 1})
 	}
 	orphans := func() uint32 {

@@ -35,7 +35,7 @@ func BenchmarkFirstPlanOfTheLargestGroup(b *testing.B) {
 		}
 		id := func(i int) machine.SessionID { return machine.SessionID{2, byte(i), byte(i >> 8)} }
 		for i := range machine.MaxCallers {
-			apply("open", machine.Open{Session: id(i), Client: fmt.Sprint("client-", i), Node: "n", TTL: 3000})
+			apply("open", machine.Open{Session: id(i), Client: fmt.Sprint("client-", i), Node: fmt.Sprint("n", i%4), TTL: 3000})
 			apply("enlist", machine.Enlist{Session: id(i), Seq: 1, Group: "g", Shards: machine.MaxShards, Weight: 1})
 		}
 		var st machine.GroupStatus
