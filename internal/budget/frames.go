@@ -32,9 +32,10 @@ const leastRate = 128 << 10
 //     one gets the next bytes given back.
 //
 // Frames of raft are few and large, and fewer fit, so there a frame that is not complete after
-// timing.FrameYields gives way at any rate to the frame of a member that has nothing under way: but only
-// if its address has at least as many bytes as the other would then have, and at one address
-// its member. The frames of the address with the most go first, and then of the member.
+// timing.FrameYields gives way at any rate to the frame of a member that has nothing under
+// way: but only if its address has at least as many bytes as the other would then have, and at
+// one address its member. The frames of the address with the most go first, and then of the
+// member.
 //
 // Nobody reads frames while this process stands still, and then each of them looks slow. So
 // a frame must be slow in the time since the look began, too: for as long as frames wait,

@@ -31,8 +31,8 @@ type request struct {
 var errStranger = errors.New("link: the leader takes the session for another process's")
 
 // callFor is call for a request of a session. Memory, if not nil, has verdicts to be used again. A leader that refuses the
-// request is shown the session's key once more, and asked again, mostShows times: the session must not
-// be lost because the leader has not taken the key, for whatever reason. A leader that
+// request is shown the session's key once more, and asked again, mostShows times: the session
+// must not be lost because the leader has not taken the key, for whatever reason. A leader that
 // has no room for the key says CodeBusy, and is shown the key with each attempt.
 //
 // A request for a detached session stays here: a leader that was not shown the key would

@@ -353,9 +353,9 @@ func (ws *watches) next(done bool) *watch {
 }
 
 // The work of the goroutine that answers, in looks: a look that tells nothing takes a
-// microsecond, and an answer takes as long for each answerPart bytes. A turn is one large answer, or some dozens
-// of small ones. Between two looks at what has changed, which take time for each watch of a
-// change, come some turns, and more if many watches were seen in the last of them.
+// microsecond mostly, and an answer takes as long for each answerPart bytes. A turn is one large
+// answer, or some dozens of small ones. Between two looks at what has changed, which take time
+// for each watch of a change, come some turns, and more if many watches were seen in the last.
 const (
 	answerPart  = 256
 	workPerTurn = 64

@@ -49,7 +49,7 @@ func (w *workshop) command(ctx context.Context, s suite, j job) *exec.Cmd {
 	switch {
 	case j.Target != "":
 		pkg = j.Package
-		args = []string{"-test.run", "^" + j.Target + "$", "-test.fuzz", "^" + j.Target + "$", "-test.fuzztime", s.slice.String(),
+		args = []string{"-test.run", "^" + j.Target + "$", "-test.fuzz", "^" + j.Target + "$", "-test.fuzztime", s.slice.String(), "-test.fuzzminimizetime", "1s",
 			"-test.parallel", "1", "-test.fuzzcachedir", filepath.Join(w.dir, "inputs")}
 	case s.source:
 		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off", "-timeout", s.limit.String(), "-v", "-run", s.run, "./" + pkg}, s.args...)...)
