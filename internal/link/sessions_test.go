@@ -8,6 +8,7 @@ import (
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
+	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -58,6 +59,44 @@ func TestTheKeyIsShownAgainToALeaderThatRefuses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A leader may have no room for the request that shows the key, for a while: the key is shown
+// again, and anew to the next leader.
+func TestTheKeyIsShownUntilThereIsRoom(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.host("a", 5)
+		a.setAnswer(forgetful(a, key(1), 1+mostShows, wire.CodeStranger))
+		s.attach(key(1), func(machine.Event) {})
+		s.gossip("a", leads(5))
+		s.attachedTo("a")
+		if err := s.k.Beat(s.within(time.Minute), sid(1)); err != nil {
+			t.Error(err)
+		}
+		if got := a.received(); len(got) != 1+mostShows {
+			t.Errorf("sent %v", got)
+		}
+	})
+}
+
+// A leader without room for the keys of sessions to be opened alone attaches all others, and is not left.
+func TestSessionsToBeOpenedKeepNoOthersOut(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		for i := range maxShown {
+			s.attach(machine.SessionKey{byte(i), byte(i >> 8), 1}, func(machine.Event) {})
+		}
+		for i := range maxShown {
+			s.k.Claim(machine.SessionKey{byte(i), byte(i >> 8), 2})
+		}
+		a := s.host("a", 5)
+		a.small, a.crowded = maxShown, 1000
+		began := time.Now()
+		s.gossip("a", leads(5))
+		s.attachedTo("a")
+		if took, dials := time.Since(began), s.dialled(); took > timing.Dial/2 || dials != "a" {
+			t.Errorf("attached after %v, and dialled %s", took, dials)
+		}
+	})
 }
 
 // A leader that refuses a session for good is asked a few times, ever more slowly, and the refusal

@@ -110,6 +110,16 @@ var roomMutants = []mutant{
 		pkg: "internal/term", run: "GiveWay",
 	},
 	{
+		name: "a key is shown again once", promise: hardToKill, breaks: "a key is shown until there is room",
+		file: "internal/link/call.go", old: "if shown <= mostShows && k.showAgain", new: "if shown <= 1 && k.showAgain",
+		pkg: "internal/link", run: "UntilThereIsRoom",
+	},
+	{
+		name: "keys to be opened keep all out", promise: hardToKill, breaks: "open sessions attach to a leader without room for more",
+		file: "internal/link/ask.go", old: "if f.Code == wire.CodeBusy && i > 0 && len(requests[i].Keys) == 0 {", new: "if f.Code == wire.CodeBusy && i < 0 {",
+		pkg: "internal/link", run: "KeepNoOthersOut",
+	},
+	{
 		name: "a key that found no room is gone", promise: hardToKill, breaks: "a key is shown again once its session is open",
 		file: "internal/term/authority.go", old: "	case !has:\n		return lost", new: "	case !has:\n		return gone",
 		pkg: "internal/term", run: "IsShownAgain",

@@ -199,8 +199,8 @@ func (t *Term) session(id machine.SessionID) (st machine.SessionStatus, open boo
 
 // mayOpen returns the standing of s to a session that s wants to open: owner, if s has
 // shown the key, the Open names the process of s, and no other process has opened the
-// session; crowded, if s may have shown the key without effect. The table bounds the sessions
-// of a member: see machine.MaxNodeSessions.
+// session; crowded, if s may have shown the key without effect, and lost, if the session is
+// open by now. The table bounds the sessions of a member: see machine.MaxNodeSessions.
 func (t *Term) mayOpen(s *Subscriber, c machine.Open) standing {
 	t.mu.Lock()
 	k := t.subscribers[s]
