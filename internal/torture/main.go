@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ type options struct {
 	hours     float64
 	dir       string
 	only      string
+	targets   string
 	processes int
 	slice     time.Duration
 	coverage  float64
@@ -35,6 +37,7 @@ func main() {
 	flag.Float64Var(&o.hours, "hours", 1, "look for so long, by the host's clock")
 	flag.StringVar(&o.dir, "dir", "torture-results", "the directory of the results")
 	flag.StringVar(&o.only, "only", "", "comma-separated names of the suites to run; all without it")
+	flag.StringVar(&o.targets, "targets", "", "a regular expression: of the fuzz targets, run these; all without it")
 	flag.IntVar(&o.processes, "processes", runtime.NumCPU(), "run so many suites at a time")
 	flag.DurationVar(&o.slice, "slice", 0, "let a run of a simulation or a storm last so long; 0: as long as its suite has it")
 	flag.Float64Var(&o.coverage, "coverage", 0, "fail if a simulation has seen less of its situations, in percent")
@@ -188,7 +191,7 @@ func (w *workshop) prepare(ctx context.Context, o options) (*rota, error) {
 	for _, s := range r.suites {
 		switch {
 		case s.name == "fuzz":
-			if err := w.findTargets(ctx, r, dirty); err != nil {
+			if err := w.findTargets(ctx, r, o.targets, dirty); err != nil {
 				return nil, err
 			}
 		case !s.source:
@@ -200,8 +203,12 @@ func (w *workshop) prepare(ctx context.Context, o options) (*rota, error) {
 	return r, nil
 }
 
-// findTargets builds the packages with fuzz targets, and lists the targets.
-func (w *workshop) findTargets(ctx context.Context, r *rota, dirty bool) error {
+// findTargets builds the packages with fuzz targets, and lists the targets that match.
+func (w *workshop) findTargets(ctx context.Context, r *rota, pattern string, dirty bool) error {
+	wanted, err := regexp.Compile(pattern)
+	if err != nil {
+		return fmt.Errorf("-targets: %w", err)
+	}
 	files, err := output(ctx, w.root, "git", "grep", "-lE", "^func Fuzz", "--", "*_test.go")
 	if err != nil {
 		return err
@@ -221,8 +228,13 @@ func (w *workshop) findTargets(ctx context.Context, r *rota, dirty bool) error {
 			return err
 		}
 		for name := range strings.FieldsSeq(list) {
-			r.targets = append(r.targets, target{name, pkg})
+			if wanted.MatchString(name) {
+				r.targets = append(r.targets, target{name, pkg})
+			}
 		}
+	}
+	if len(r.targets) == 0 {
+		return fmt.Errorf("-targets %q matches no fuzz target", pattern)
 	}
 	return nil
 }
