@@ -80,7 +80,7 @@ var rooms = roomRule{
 		"contrib", // adapters that need a third party, each with its own go.mod
 		"deploy",  // manifests and their tests, with a go.mod of their own
 		"docs",
-		"bin", // not in git
+		"bin", "dist", "torture-results", // not in git
 	},
 	because: "the house has these rooms and no others; ARCHITECTURE.md says what each is for",
 }

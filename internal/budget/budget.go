@@ -198,7 +198,8 @@ func (b *Budget) Share(name string, ip netip.Addr) *Share {
 
 // Count counts the requests of a class under way on this connection: their bytes change from
 // before to now. It reports false if a request that begins must be refused: a bound is full,
-// beyond the connection's least. The caller counts a refused request until its answer.
+// beyond the connection's least. The caller counts a refused request until its answer; what is
+// refused of Kept is not counted.
 func (s *Share) Count(c Class, before, now int) bool {
 	more := max(0, now-RequestsLeast) - max(0, before-RequestsLeast)
 	if s == nil || more == 0 {
@@ -216,8 +217,10 @@ func (s *Share) Count(c Class, before, now int) bool {
 		count(&b.beats, 2)
 		return fits
 	case Kept:
-		count(&b.kept, 2)
-		return fits
+		if count(&b.kept, 2); !fits && more > 0 {
+			b.kept.add(s.payer, -more)
+		}
+		return fits || more < 0
 	case Lasting:
 		count(&b.lasting, 2)
 	}

@@ -560,6 +560,28 @@ func TestASlowLeaderIsNotEnded(t *testing.T) {
 }
 
 // A nil share has no bounds.
+// What is kept beyond a bound is refused and not counted, so it takes no room from what fits.
+func TestKeptBytesThatDoNotFitAreNotCounted(t *testing.T) {
+	b := New(nil)
+	s := b.Share("a", one)
+	const most = RequestsLeast + RequestsPerMember/2
+	for _, step := range []struct {
+		before, now int
+		ok          bool
+	}{
+		{0, most - 1, true}, {most - 1, most + 1, false}, {most - 1, most, true}, {most, most + 1, false}, {most, 100, true}, {100, most, true},
+	} {
+		held := b.Held()
+		ok := s.Count(Kept, step.before, step.now)
+		if got := b.Held() - held; ok != step.ok || !ok && got != 0 {
+			t.Errorf("from %d to %d: %v, and %d more are held", step.before, step.now, ok, got)
+		}
+	}
+	if got := b.Held(); got != RequestsPerMember/2 {
+		t.Errorf("%d bytes are held", got)
+	}
+}
+
 func TestNoShareHasNoBounds(t *testing.T) {
 	var none *Share
 	h, ok := none.Take(1, nil, nil)

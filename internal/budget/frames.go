@@ -256,10 +256,10 @@ func (p *pool) press(h *Hold) {
 	}
 	now := time.Now()
 	p.look(now)
-	if now.Sub(p.begun) < timing.FrameYields || now.Sub(h.pressed) < timing.FrameYields {
+	if now.Sub(p.begun) < timing.FrameYields || !p.few && now.Sub(h.pressed) < timing.FrameYields {
 		return
 	}
-	h.pressed = now
+	h.pressed = now // of few frames, the next one's turn may have gone to another
 	at := h.share.payer
 	var give []*Hold
 	slow := p.slow(now)

@@ -121,7 +121,7 @@ var processMutants = []mutant{
 	},
 	{
 		name: "a living process forgotten", promise: oneHolder, breaks: "nobody ends the sessions of a process that is attached",
-		file: "internal/term/authority.go", old: "if o.Node == c.Node && o.Boot == c.Boot {", new: "if false {",
+		file: "internal/term/authority.go", old: "if len(t.streams[member.Process{Name: c.Node, Boot: c.Boot}]) > 0 {", new: "if len(t.streams[member.Process{Name: c.Node, Boot: c.Boot}]) < 0 {",
 		pkg: "internal/term", run: "Forgotten",
 	},
 	{

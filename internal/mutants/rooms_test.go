@@ -105,6 +105,21 @@ var roomMutants = []mutant{
 		pkg: "internal/term", run: "SweepIsCounted",
 	},
 	{
+		name: "a namesake's events count", promise: hardToKill, breaks: "a process is refused for its own events alone",
+		file: "internal/term/retell.go", old: "if own != nil && k.signer == own.signer {", new: "if own != nil && k.keep != nil == (own.keep != nil) {",
+		pkg: "internal/term", run: "AnothersStreams",
+	},
+	{
+		name: "an old stream inherits", promise: noSilence, breaks: "of several streams the newest gets the events",
+		file: "internal/term/subscribe.go", old: "cmp.Compare(others[b].joined, others[a].joined)", new: "cmp.Compare(others[a].joined, others[b].joined)",
+		pkg: "internal/term", run: "NewestStreamInherits",
+	},
+	{
+		name: "refused keys are counted", promise: hardToKill, breaks: "what finds no room takes none from others",
+		file: "internal/budget/budget.go", old: "			b.kept.add(s.payer, -more)\n", new: "",
+		pkg: "internal/budget", run: "Kept",
+	},
+	{
 		name: "a namesake ends streams", promise: hardToKill, breaks: "a stream gives way to its own process's",
 		file: "internal/term/shown.go", old: "k.signer != own.signer || ", new: "",
 		pkg: "internal/term", run: "GiveWay",

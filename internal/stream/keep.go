@@ -24,8 +24,7 @@ func (s *Stream) Keep(n int) bool {
 	if k.over {
 		return true
 	}
-	if !s.share.Count(budget.Kept, beyondLeast(k.bytes), beyondLeast(n)) && n > k.bytes {
-		s.share.Count(budget.Kept, beyondLeast(n), beyondLeast(k.bytes))
+	if !s.share.Count(budget.Kept, beyondLeast(k.bytes), beyondLeast(n)) {
 		return false
 	}
 	k.bytes = n

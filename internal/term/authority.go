@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -49,34 +50,23 @@ func (t *Term) show(s *Subscriber, keys []machine.SessionKey, fresh bool) (ids [
 	for i, key := range keys {
 		ids[i] = key.ID()
 	}
-	open, own := make([]bool, len(ids)), make([]bool, len(ids))
-	t.table.View(func(m *machine.State) {
-		for i, id := range ids {
-			node, boot, opened := m.OpenedBy(id)
-			open[i], own[i] = opened, opened && node == s.Node && boot == s.Boot
+	room, looked := true, false
+	for rest := ids; len(rest) > 0; {
+		shown, more := t.showSome(s, rest[:min(len(rest), sessionsAtOnce)], room)
+		switch rest = rest[shown:]; {
+		case !more:
+		case looked:
+			room = false
+		default:
+			t.openFresh(s) // some may be open by now, and make room
+			looked = true
 		}
-	})
+	}
 	t.mu.Lock()
 	k := t.subscribers[s]
 	if k == nil {
 		t.mu.Unlock()
 		return nil, true // the answer is the end of the stream
-	}
-	shown := k.show(ids, open, own)
-	if shown < len(ids) && k.fresh.len() <= 2*keysTogether { // so few are looked at quickly
-		t.mu.Unlock()
-		t.openFresh(s)
-		t.mu.Lock()
-		if t.subscribers[s] != k {
-			t.mu.Unlock()
-			return nil, true
-		}
-		shown += k.show(ids[shown:], open[shown:], own[shown:])
-	}
-	room := shown == len(ids)
-	k.lacked = k.lacked || !room
-	if !room {
-		k.showOpen(ids[shown:], own[shown:])
 	}
 	sweep := k.open.len() >= k.sweep
 	displaced := t.displace(s)
@@ -96,12 +86,39 @@ func (t *Term) show(s *Subscriber, keys []machine.SessionKey, fresh bool) (ids [
 	return ids, true
 }
 
-// openFresh notes the sessions that have been opened since their keys were shown.
+// showSome notes the sessions of shown keys and returns for how many, from the first; more
+// says that there was no room for the next. Without room it notes those alone that are open, and the
+// process's own.
+func (t *Term) showSome(s *Subscriber, ids []machine.SessionID, room bool) (shown int, more bool) {
+	open, own := make([]bool, len(ids)), make([]bool, len(ids))
+	t.table.View(func(m *machine.State) {
+		for i, id := range ids {
+			node, boot, opened := m.OpenedBy(id)
+			open[i], own[i] = opened, opened && node == s.Node && boot == s.Boot
+		}
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch k := t.subscribers[s]; {
+	case k == nil:
+		return len(ids), false
+	case !room:
+		k.lacked = true
+		k.showOpen(ids, own)
+		return len(ids), false
+	default:
+		shown = k.show(ids, open, own)
+		return shown, shown < len(ids)
+	}
+}
+
+// openFresh notes the sessions that have been opened since their keys were shown, if few were:
+// others wait meanwhile.
 func (t *Term) openFresh(s *Subscriber) {
 	t.mu.Lock()
 	k := t.subscribers[s]
 	var ids []machine.SessionID
-	if k != nil {
+	if k != nil && k.fresh.len() <= 2*keysTogether {
 		ids = slices.Collect(maps.Keys(k.fresh.m))
 	}
 	t.mu.Unlock()
@@ -241,10 +258,8 @@ func (t *Term) mayForget(s *Subscriber, c machine.Forget) wire.Code {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for o := range t.subscribers {
-		if o.Node == c.Node && o.Boot == c.Boot {
-			return wire.CodeBusy // its stream may be about to end
-		}
+	if len(t.streams[member.Process{Name: c.Node, Boot: c.Boot}]) > 0 {
+		return wire.CodeBusy // one may be about to end
 	}
 	return wire.CodeOK
 }

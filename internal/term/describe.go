@@ -17,28 +17,16 @@ func (t *Term) describe(s *Subscriber, meta member.Metadata) {
 	defer t.attachments.Wake()
 	defer t.mu.Unlock()
 	if s.Mere && s.Shared {
-		for o := range t.subscribers {
-			if o.Node == s.Node && o.Boot == s.Boot && !o.Mere {
+		for o := range t.streamsOf(s) {
+			if !o.Mere {
 				return
 			}
 		}
 		meta = member.Metadata{Version: meta.Version, Cluster: meta.Cluster}
 	}
 	if _, joined := t.subscribers[s]; joined {
-		t.described[member.Process{Name: s.Node, Boot: s.Boot}] = meta
+		t.described[s.process()] = meta
 	}
-}
-
-// undescribe forgets the description of a process with its last stream. The caller
-// holds t.mu and has removed the stream.
-func (t *Term) undescribe(name string, boot uint64) {
-	for o := range t.subscribers {
-		if o.Node == name && o.Boot == boot {
-			return
-		}
-	}
-	delete(t.described, member.Process{Name: name, Boot: boot})
-	t.attachments.Wake()
 }
 
 // Described returns the description that a process has given of itself, on a stream

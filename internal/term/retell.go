@@ -1,6 +1,10 @@
 package term
 
-import "github.com/wardmote/wardmote/internal/machine"
+import (
+	"slices"
+
+	"github.com/wardmote/wardmote/internal/machine"
+)
 
 // This file bounds the events that are told again. A subscriber to which a session's events
 // move is told every grant that the session has not seen. A process that attaches to one
@@ -8,7 +12,8 @@ import "github.com/wardmote/wardmote/internal/machine"
 // each grant, again and again. So the events of this kind that are not on their way yet
 // are counted by process: while any wait, and more than maxRetold would, no further
 // session moves. The subscriber asks again. A process without such events is told all,
-// however many.
+// however many. Whoever takes the name and boot of another process has another signer,
+// with TLS, and its events do not count against that process.
 
 // maxRetold bounds the events of a process, some 200 bytes each. A stream that is alone
 // may have more.
@@ -22,9 +27,9 @@ func (t *Term) mayRetell(s *Subscriber, n int) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	waiting := 0
-	for o := range t.subscribers {
-		if o.Node == s.Node && o.Boot == s.Boot {
+	own, waiting := t.subscribers[s], 0
+	for o, k := range t.streamsOf(s) {
+		if own != nil && k.signer == own.signer {
 			waiting += int(o.retold.Load())
 		}
 	}
@@ -60,18 +65,21 @@ func (t *Term) retell(s *Subscriber, events []machine.Event) {
 // events are not made for that: a process may ask for a million of them, again and again,
 // and be refused each time.
 func (t *Term) missed(s *Subscriber, ids []machine.SessionID) (n int) {
-	t.mu.Lock()
-	moving := make([]machine.SessionID, 0, len(ids))
-	for _, id := range ids {
-		if t.sessions[id] != s {
-			moving = append(moving, id)
+	moving := make([]machine.SessionID, 0, min(len(ids), sessionsAtOnce))
+	for some := range slices.Chunk(ids, sessionsAtOnce) {
+		moving = moving[:0]
+		t.mu.Lock()
+		for _, id := range some {
+			if t.sessions[id] != s {
+				moving = append(moving, id)
+			}
 		}
+		t.mu.Unlock()
+		t.table.View(func(m *machine.State) {
+			for _, id := range moving {
+				n += m.Pends(id)
+			}
+		})
 	}
-	t.mu.Unlock()
-	t.table.View(func(m *machine.State) {
-		for _, id := range moving {
-			n += m.Pends(id)
-		}
-	})
 	return n
 }

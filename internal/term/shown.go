@@ -130,8 +130,8 @@ func (t *Term) displace(s *Subscriber) (oldest *Subscriber) {
 		return nil
 	}
 	n := 0
-	for o, k := range t.subscribers {
-		if o.Node != s.Node || o.Boot != s.Boot || k.signer != own.signer || !k.beyond || k.displaced || o.Stop == nil {
+	for o, k := range t.streamsOf(s) {
+		if k.signer != own.signer || !k.beyond || k.displaced || o.Stop == nil {
 			continue
 		}
 		if n++; oldest == nil || k.joined < t.subscribers[oldest].joined {

@@ -4,8 +4,13 @@ import (
 	"testing"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/wire"
 )
+
+func newIdleTerm() *Term {
+	return &Term{subscribers: make(map[*Subscriber]*shown), streams: make(map[member.Process]map[*Subscriber]*shown)}
+}
 
 // A map that was large takes little once it is small.
 func TestAMapFollowsItsSize(t *testing.T) {
@@ -53,15 +58,15 @@ func TestSessionsBeyondTheBoundAreSweptEarly(t *testing.T) {
 // For a newer stream of a process its own oldest one ends, and no stream of another process that
 // has taken the name; each once.
 func TestStreamsGiveWayToTheirOwnProcess(t *testing.T) {
-	tm := &Term{subscribers: make(map[*Subscriber]*shown)}
+	tm := newIdleTerm()
 	join := func(signer string) *Subscriber {
 		s := &Subscriber{Node: "n2", Boot: 7, Stop: func() {}}
 		tm.joins++
-		tm.subscribers[s] = &shown{joined: tm.joins, signer: signer, beyond: true}
+		tm.add(s, &shown{joined: tm.joins, signer: signer, beyond: true})
 		return s
 	}
 	join("victim")
-	tm.subscribers[&Subscriber{Node: "n2", Boot: 6, Stop: func() {}}] = &shown{signer: "poser", beyond: true}
+	tm.add(&Subscriber{Node: "n2", Boot: 6, Stop: func() {}}, &shown{signer: "poser", beyond: true})
 	var posers []*Subscriber
 	for range mostBeyond + 3 {
 		posers = append(posers, join("poser"))
@@ -81,6 +86,26 @@ func TestStreamsGiveWayToTheirOwnProcess(t *testing.T) {
 	}
 }
 
+// Whoever takes the name and boot of a process does not have that process refused: events that
+// wait for other signers do not count.
+func TestEventsOfAnothersStreamsDoNotCount(t *testing.T) {
+	tm := newIdleTerm()
+	join := func(signer string, waiting int64) *Subscriber {
+		s := &Subscriber{Node: "n2", Boot: 7, Later: func(func() machine.Event) {}}
+		s.retold.Store(waiting)
+		tm.add(s, &shown{signer: signer})
+		return s
+	}
+	join("poser", 2*maxRetold)
+	victim := join("victim", 0)
+	if !tm.mayRetell(victim, 2*maxRetold) {
+		t.Error("a process is refused for a poser's events")
+	}
+	if tm.mayRetell(join("victim", 0), 1) || tm.mayRetell(join("poser", 0), 1) {
+		t.Error("a process's events on its own streams do not count")
+	}
+}
+
 // A sweep gives back the bytes of what it forgets.
 func TestASweepIsCounted(t *testing.T) {
 	at := func(k *shown, n int) {
@@ -89,11 +114,11 @@ func TestASweepIsCounted(t *testing.T) {
 		}
 	}
 	kept := 0
-	tm := &Term{table: &Table{}, subscribers: make(map[*Subscriber]*shown)}
-	tm.table.m = machine.New()
+	tm := newIdleTerm()
+	tm.table = &Table{m: machine.New()}
 	s := &Subscriber{Keep: func(n int) bool { kept = n; return true }}
 	k := newShown(s.Keep, 1)
-	tm.subscribers[s] = k
+	tm.add(s, k)
 	at(k, wire.MaxAttach)
 	if kept == 0 {
 		t.Fatal("nothing is counted")

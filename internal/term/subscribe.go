@@ -1,12 +1,14 @@
 package term
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -50,6 +52,11 @@ type Subscriber struct {
 	told     announcement // told last; guarded by telling
 }
 
+func (s *Subscriber) process() member.Process { return member.Process{Name: s.Node, Boot: s.Boot} }
+
+// streamsOf returns the subscribers of the process of s. The caller holds t.mu.
+func (t *Term) streamsOf(s *Subscriber) map[*Subscriber]*shown { return t.streams[s.process()] }
+
 // Join adds a subscriber. Join reports false, and adds nothing, if the term has
 // ended.
 func (t *Term) Join(s *Subscriber) bool {
@@ -59,8 +66,17 @@ func (t *Term) Join(s *Subscriber) bool {
 		return false
 	}
 	t.joins++
-	t.subscribers[s] = newShown(s.Keep, t.joins)
+	t.add(s, newShown(s.Keep, t.joins))
 	return true
+}
+
+func (t *Term) add(s *Subscriber, k *shown) {
+	t.subscribers[s] = k
+	p := s.process()
+	if t.streams[p] == nil {
+		t.streams[p] = make(map[*Subscriber]*shown)
+	}
+	t.streams[p][s] = k
 }
 
 // Members returns the number of members attached, this node included.
@@ -74,34 +90,38 @@ func (t *Term) Members() int {
 // another subscriber of the same process that has shown their keys, if there is one.
 // A member in search of the leader attaches on several streams at once and keeps one;
 // the routes are with the stream that attached last, which may be one that is given up.
-// Left to that stream, they would be lost until the session's next beat.
+// Left to that stream, they would be lost until the session's next beat. Of several the last is
+// taken: an old one may be dead.
 func (t *Term) Quit(s *Subscriber) {
 	t.quitDenials(s)
 	t.mu.Lock()
 	k := t.subscribers[s]
 	delete(t.subscribers, s)
-	t.undescribe(s.Node, s.Boot)
-	var heirs []*Subscriber
-	for o := range t.subscribers {
-		if o.Node == s.Node && o.Boot == s.Boot {
-			heirs = append(heirs, o)
-		}
+	others := t.streamsOf(s)
+	delete(others, s)
+	heirs := slices.SortedFunc(maps.Keys(others), func(a, b *Subscriber) int {
+		return cmp.Compare(others[b].joined, others[a].joined)
+	})
+	if len(others) == 0 {
+		delete(t.streams, s.process())
+		delete(t.described, s.process())
+		t.attachments.Wake()
 	}
 	t.mu.Unlock()
 	if k == nil {
 		return // the term has ended
 	}
 	// Nobody else changes k from here on. Every session routed to s is in k.open.
-	for ids := range slices.Chunk(slices.Collect(maps.Keys(k.open.m)), quitStep) {
+	for ids := range slices.Chunk(slices.Collect(maps.Keys(k.open.m)), sessionsAtOnce) {
 		for _, l := range t.bequeath(s, ids, heirs) {
 			t.acts(l.heir, l.id)
 		}
 	}
 }
 
-// quitStep is the number of sessions that Quit looks at in one hold of Term.mu, for which
-// raft's goroutine may wait with an event.
-const quitStep = 256
+// sessionsAtOnce is the largest number of a stream's sessions that are looked at in one hold of
+// Term.mu, for which raft's goroutine may wait with events.
+const sessionsAtOnce = 256
 
 // legacy is a session with its next subscriber.
 type legacy struct {
@@ -226,27 +246,6 @@ func (t *Term) AnnounceBound(ttl uint64) {
 		if s.Bound != nil {
 			s.Bound(wire.AttachAnswer{Term: t.cfg.Term, TTL: ttl})
 		}
-	}
-}
-
-// tell tells an event to the subscriber of the session. A session without a
-// subscriber is told when the member attaches.
-func (t *Term) tell(e machine.Event) {
-	t.mu.Lock()
-	if t.closed {
-		t.mu.Unlock()
-		return // the member is told by the next leader
-	}
-	s := t.sessions[e.Session]
-	if e.Kind == machine.EventEnding {
-		e.Kind = machine.EventEnded // the rest of the end is of no interest to the client
-	}
-	if e.Kind == machine.EventEnded {
-		delete(t.sessions, e.Session)
-	}
-	t.mu.Unlock()
-	if s != nil {
-		s.Event(e)
 	}
 }
 

@@ -181,6 +181,35 @@ func TestTheRoutesOfAStreamGivenUpGoToTheProcessesOtherStream(t *testing.T) {
 	})
 }
 
+// Of several streams the newest inherits the routes: an older one may be dead, unknown to the
+// leader, and a grant told there is seen with the session's next beat.
+func TestTheNewestStreamInheritsTheRoutes(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.open(1)
+		s.open(2)
+		tm := s.Term()
+		streams := make([]*recorder, 8)
+		for i := range streams {
+			streams[i] = newRecorder()
+			tm.Join(&streams[i].Subscriber)
+		}
+		for _, r := range streams {
+			tm.Attach(&r.Subscriber, keys(1), nil)
+			r.told()
+		}
+		for i := len(streams) - 1; i > 0; i-- {
+			key := fmt.Sprint("k", i)
+			tm.Quit(&streams[i].Subscriber)
+			s.acquire(1, uint64(i), key)
+			want := fmt.Sprintf("7 1 %s", key)
+			s.acquire(2, uint64(i), key)
+			if got := streams[i-1].told(); !strings.HasSuffix(got, want) {
+				t.Errorf("stream %d is told %q without its successor, want %q", i-1, got, want)
+			}
+		}
+	})
+}
+
 func TestASubscriberIsStoppedWithTheTerm(t *testing.T) {
 	onStage(t, func(s *stage) {
 		old := s.Term()

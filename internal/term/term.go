@@ -101,13 +101,15 @@ type Term struct {
 	mu          sync.Mutex
 	sessions    map[machine.SessionID]*Subscriber // gets the events of a session
 	subscribers map[*Subscriber]*shown
-	joins       uint64 // so far
+	streams     map[member.Process]map[*Subscriber]*shown // the subscribers of each process
+	joins       uint64                                    // so far
 	voters      voterNews
 	described   map[member.Process]member.Metadata // by name and boot; without an entry: attached in no stream, or silent about itself
 	attachments wakeup.One                         // described has changed
 	ready       map[*func(wire.Code)]struct{}      // wait for Lift
 	closed      bool
 
+	news    []news       // of the entry that is being applied; raft's goroutine alone
 	held    atomic.Int64 // bytes of answers waiting for a round
 	denied  atomic.Int64 // events of sessions that are not open, not on their way yet
 	lifting atomic.Bool  // a Lift is in flight or done
@@ -133,6 +135,7 @@ func New(cfg Config) *Term {
 		table:       cfg.Table,
 		sessions:    make(map[machine.SessionID]*Subscriber),
 		subscribers: make(map[*Subscriber]*shown),
+		streams:     make(map[member.Process]map[*Subscriber]*shown),
 		described:   make(map[member.Process]member.Metadata),
 		ready:       make(map[*func(wire.Code)]struct{}),
 		attachments: wakeup.NewOne(),
@@ -182,7 +185,7 @@ func (t *Term) Stop() {
 	t.mu.Lock()
 	t.closed = true
 	subscribers, ready := t.subscribers, t.ready
-	t.subscribers, t.ready = nil, nil
+	t.subscribers, t.streams, t.ready = nil, nil, nil
 	t.mu.Unlock()
 	t.keeper.stop()
 	t.cancel()
@@ -304,9 +307,10 @@ func (t *Term) applied(a applied) {
 			t.endings.add(e.Session)
 		}
 		if e.Session != (machine.SessionID{}) {
-			t.tell(e)
+			t.news = append(t.news, news{event: e})
 		}
 	}
+	t.tellNews()
 	for i, c := range a.commands {
 		if a.outcomes[i].Code != machine.OK {
 			continue
