@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -190,6 +191,9 @@ func (s *Stream) writeLoop() {
 				return
 			case <-s.wake:
 			}
+			// The caller that has queued a frame and waits gives its processor to this goroutine at
+			// once. If others are ready to run, they may have frames for the same write.
+			runtime.Gosched()
 			continue
 		}
 		s.conn.SetWriteDeadline(time.Now().Add(timing.StreamWrite))
