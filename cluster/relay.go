@@ -54,5 +54,5 @@ func (n *Node) dialMember(ctx context.Context, to member.Process, via string) (l
 		_ = c.Close()
 		return link.Way{}, err
 	}
-	return link.Way{Conn: c, Name: c.Remote.Name, Voter: c.Proved.Voter, Bound: bound, Renew: c.Renew()}, nil
+	return link.Way{Conn: c, Name: c.Remote.Name, Named: n.certs != nil && c.Proved.Name != "", Voter: c.Proved.Voter, Bound: bound, Renew: c.Renew()}, nil
 }

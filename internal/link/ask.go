@@ -77,7 +77,7 @@ func (k *Link) put(ctx context.Context, r *reply) {
 	r.name, r.voter = way.Name, way.Voter
 	up := newRemote(k.TTL, k.look.Wake, a.at.via)
 	up.summary = func(s wire.Summary, sent time.Time) { k.takeSummary(up, s, sent) }
-	up.renew, up.cluster, up.bound, up.dir = way.Renew, cluster, way.Bound, k.cfg.Dir
+	up.named, up.renew, up.cluster, up.bound, up.dir = way.Named, way.Renew, cluster, way.Bound, k.cfg.Dir
 	up.stream = stream.New(way.Conn, func(q *stream.Request) { k.handle(up, q) })
 	up.stream.Start()
 	if k.negotiate(ctx, r, up) {

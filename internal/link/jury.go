@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/timing"
@@ -42,7 +43,9 @@ import (
 // the liar. A liar that counts in each majority can elect two leaders as well, and no
 // rule among members is safe from that liar.
 //
-// A leader found false is not attached to for a while, longer each time. A false
+// A leader found false is not attached to for a while, longer each time: by its name, or, where
+// others can take the name, at its address. The jury tells names: whoever takes the name of
+// the true leader, and its term, is not found out. A false
 // leader that is a voter can make a member without raft, until the jury has spoken,
 // believe in locks that are not held. No protocol among members helps against such a
 // voter: the tokens of fencing do. The false leader cannot touch the locks of
@@ -111,7 +114,7 @@ func (f *finder) hearVoter(a *ask, h wire.Hint) {
 	f.link.lowerTerm(highest)
 	if attached {
 		f.jury.against = true
-		f.ban(f.before.Name, fmt.Sprintf("a leader of term %d, and a majority of the voters is in term %d at most, or has another leader", term, highest))
+		f.ban(f.before, up.named, fmt.Sprintf("a leader of term %d, and a majority of the voters is in term %d at most, or has another leader", term, highest))
 	}
 }
 
@@ -262,7 +265,7 @@ func (f *finder) judgeRival() *reply {
 			return nil
 		}
 		if c == wire.CodeOK && !elected {
-			f.ban(rv.reply.name, fmt.Sprintf("a leader of term %d, and the leader of a lower term is confirmed by a majority", rv.reply.up.term))
+			f.ban(rv.reply.leader(), rv.reply.up.named, fmt.Sprintf("a leader of term %d, and the leader of a lower term is confirmed by a majority", rv.reply.up.term))
 			f.failed(rv.reply.ask)
 			f.restAt(rv.reply.ask)
 			f.dropRival()
@@ -299,15 +302,27 @@ const maxBans = 64
 
 // ban keeps this member from a leader found false, for timing.DirectAgain and then
 // twice as long each time.
-func (f *finder) ban(name, why string) {
-	f.link.cfg.Self.Refused.Note(refused.Claim, name, why)
-	b := f.bans[name]
+func (f *finder) ban(leader member.Process, named bool, why string) {
+	f.link.cfg.Self.Refused.Note(refused.Claim, leader.Name, why)
+	p := bannee(leader, named)
+	b := f.bans[p]
 	b.pause = min(max(2*b.pause, timing.DirectAgain), timing.DirectMost)
 	b.until = time.Now().Add(b.pause)
 	if len(f.bans) >= maxBans {
 		clear(f.bans)
 	}
-	f.bans[name] = b
+	f.bans[p] = b
 }
 
-func (f *finder) banned(name string) bool { return time.Now().Before(f.bans[name].until) }
+func (f *finder) banned(leader member.Process, named bool) bool {
+	return time.Now().Before(f.bans[bannee(leader, named)].until)
+}
+
+// bannee returns what is banned with a false leader: a proven name anywhere, and any other name
+// at that address. Elsewhere it is of a member that had its name taken.
+func bannee(leader member.Process, named bool) member.Process {
+	if named {
+		return member.Process{Name: leader.Name}
+	}
+	return member.Process{Name: leader.Name, Addr: leader.Addr}
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
 	"github.com/wardmote/wardmote/internal/timing"
@@ -110,6 +111,39 @@ func TestAFalseLeaderIsLeftOnTheVotersWord(t *testing.T) {
 			t.Errorf("told %q", got)
 		}
 	})
+}
+
+// Where members share a secret, a false leader takes the name of an honest voter. The voter is
+// attached to as soon as it is elected. A proven name is banned at every address.
+func TestAFalseLeaderHasNobodyElseBanned(t *testing.T) {
+	for _, named := range []bool{false, true} {
+		onStage(t, func(t *testing.T, s *stage) {
+			a, b, c := s.cluster5()
+			s.gossip("a", leads(5), votes)
+			s.gossip("b", votes)
+			s.attachedTo("a")
+			poser := s.host("x", 6)
+			poser.name, poser.named, b.named = "b", named, named
+			poser.setAnswer(confirms)
+			s.set(func() {
+				s.members = append(s.members, member.Sighting{Process: member.Process{Name: "b", Boot: 2, Addr: "x"}, Meta: member.Metadata{Voter: true, Leads: 6}, Alive: true})
+			})
+			s.gossiped.Wake()
+			time.Sleep(5 * time.Minute)
+			s.attachedTo("a")
+			if n := len(s.sortedDials("x")); n < 3 {
+				t.Fatalf("the false leader was dialled %d times", n)
+			}
+			a.crash()
+			c.tell("b", 7)
+			b.serve(7)
+			time.Sleep(2 * time.Second)
+			s.settle()
+			if name, _, _ := s.k.Leader(); (name == "b") == named {
+				t.Errorf("with proven names %v: attached to %q", named, name)
+			}
+		})
+	}
 }
 
 // A false leader has gone, and its term stays neither with known voters nor, in the

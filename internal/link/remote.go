@@ -19,6 +19,7 @@ type remote struct {
 	cluster machine.ClusterID // of this member before the dial
 	notices notices
 
+	named bool            // see Way
 	bound []byte          // binds the proof of the session keys to the stream; nil without TLS
 	dir   *wire.DirKey    // of this member's directory; nil: it has none
 	via   string          // the relaying voter's address; "": the stream is direct

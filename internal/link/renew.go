@@ -16,6 +16,7 @@ import (
 type Way struct {
 	Conn  net.Conn
 	Name  string          // of the member found there
+	Named bool            // a certificate of the user's proves the name; others may take one that is not proved
 	Voter bool            // the stream proves that the member has the voter role
 	Bound []byte          // binds a proof to the TLS stream: see port.Conn.Binding; nil without TLS
 	Renew <-chan struct{} // closed when the stream should be replaced; nil: never

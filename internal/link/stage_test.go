@@ -223,7 +223,7 @@ func (s *stage) dial(ctx context.Context, to member.Process, via string) (Way, e
 	h.accept(far)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Way{Conn: near, Name: h.name, Voter: !h.mere, Bound: []byte("stream to " + h.name), Renew: h.renew}, nil
+	return Way{Conn: near, Name: h.name, Named: h.named, Voter: !h.mere, Bound: []byte("stream to " + h.name), Renew: h.renew}, nil
 }
 
 // A host is another member. Its address is its name.
@@ -250,6 +250,7 @@ type host struct {
 	mute      bool          // or not at all
 	full      bool          // answers each question for the leader Busy
 	mere      bool          // its streams prove no voter role
+	named     bool          // they prove its name
 	renew     chan struct{} // of new streams; nil: never closed
 }
 

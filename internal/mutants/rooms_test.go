@@ -120,6 +120,11 @@ var roomMutants = []mutant{
 		pkg: "internal/budget", run: "Kept",
 	},
 	{
+		name: "a name is banned for a poser", promise: hardToKill, breaks: "a false leader keeps no member from an honest one",
+		file: "internal/link/jury.go", old: "	if named {\n", new: "	if named || !named {\n",
+		pkg: "internal/link", run: "HasNobodyElseBanned",
+	},
+	{
 		name: "a namesake ends streams", promise: hardToKill, breaks: "a stream gives way to its own process's",
 		file: "internal/term/shown.go", old: "k.signer != own.signer || ", new: "",
 		pkg: "internal/term", run: "GiveWay",
