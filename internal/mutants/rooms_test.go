@@ -120,6 +120,11 @@ var roomMutants = []mutant{
 		pkg: "internal/budget", run: "Kept",
 	},
 	{
+		name: "ends by session alone", promise: fair, breaks: "one member's ends cost the others no more than their turn",
+		file: "internal/term/ending.go", old: "	e.addLocked(id, node)\n", new: "	e.addLocked(id, node[:0])\n",
+		pkg: "internal/term", run: "MembersTakeTurnsInEnding",
+	},
+	{
 		name: "a name is banned for a poser", promise: hardToKill, breaks: "a false leader keeps no member from an honest one",
 		file: "internal/link/jury.go", old: "	if named {\n", new: "	if named || !named {\n",
 		pkg: "internal/link", run: "HasNobodyElseBanned",

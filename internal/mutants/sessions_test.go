@@ -138,12 +138,12 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "waiters that were put off wait for the ends of sessions", promise: fair, breaks: "every second slice is for waiters that were put off",
-		file: "internal/term/ending.go", old: "case e.late && !(wasLate && len(e.queue) > 0):", new: "case e.late && (len(e.queue) == 0 || wasLate && false):",
+		file: "internal/term/ending.go", old: "case e.late && !(wasLate && len(e.turns) > 0):", new: "case e.late && (len(e.turns) == 0 || wasLate && false):",
 		pkg: "internal/term", run: "Freed|TakeTurns",
 	},
 	{
 		name: "sessions wait for waiters that were put off", promise: fair, breaks: "every second slice is for the ends of sessions",
-		file: "internal/term/ending.go", old: "case e.late && !(wasLate && len(e.queue) > 0):", new: "case e.late && (wasLate || true):",
+		file: "internal/term/ending.go", old: "case e.late && !(wasLate && len(e.turns) > 0):", new: "case e.late && (wasLate || true):",
 		pkg: "internal/term", run: "Freed|TakeTurns",
 	},
 	{
@@ -228,7 +228,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "a closed revoked session forgotten", promise: exactlyOnce, breaks: "a session that ends behind its last waits is sliced too",
-		file: "internal/term/ending.go", old: "o.Code != machine.Unfinished && !e.isUnfinished(end.Session) {", new: "o.Code != machine.Unfinished {",
+		file: "internal/term/ending.go", old: "e.passLocked(o.Code == machine.Unfinished || e.isUnfinished(end.Session))", new: "e.passLocked(o.Code == machine.Unfinished)",
 		pkg: "internal/term", run: "ClosedWithASlice",
 	},
 	{

@@ -1,7 +1,6 @@
 package term
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -12,9 +11,9 @@ import (
 // endings proposes the slices in which large sessions end, and in which the waiters are granted
 // that a step has put off: see machine.EndSlice and machine.AdmitSlice.
 //
-// One slice is in flight at a time, of all sessions together. Ending sessions take turns, and
-// every second slice is for waiters that were put off: they must not wait for the ends of
-// thousands of sessions. So an entry has one slice at most beside the commands of clients, and beats never
+// One slice is in flight at a time, of all sessions together. Members take turns, and so do the
+// ending sessions of each: a member may end thousands, and another one's Close must not wait for them. Every
+// second slice is for waiters that were put off, for the same reason. So an entry has one slice at most beside the commands of clients, and beats never
 // wait for more than that: they do not wait for the table at all, once their session is
 // routed.
 //
@@ -29,7 +28,8 @@ type endings struct {
 	t *Term
 
 	mu    sync.Mutex
-	queue []machine.SessionID                // unfinished, in turn
+	turns []string                           // members with unfinished sessions, the next one first
+	of    map[string][]machine.SessionID     // the sessions of each, in turn
 	known map[machine.SessionID][]func(bool) // the same; and who waits for the end
 	pasts map[machine.Forget][]func(bool)    // who waits for all sessions of a past, beside those of a walk
 	late  bool                               // waiters are put off
@@ -39,18 +39,27 @@ type endings struct {
 }
 
 func newEndings(t *Term) *endings {
-	return &endings{t: t, known: make(map[machine.SessionID][]func(bool)), pasts: make(map[machine.Forget][]func(bool))}
+	return &endings{
+		t: t, of: make(map[string][]machine.SessionID), known: make(map[machine.SessionID][]func(bool)),
+		pasts: make(map[machine.Forget][]func(bool)),
+	}
 }
 
 // begin takes what is unfinished in the table.
 func (e *endings) begin() {
-	var list []machine.SessionID
+	var list []machine.SessionStatus
 	late := false
-	e.t.table.View(func(m *machine.State) { list, late = m.Unfinished(), m.HasPutOff() })
+	e.t.table.View(func(m *machine.State) {
+		late = m.HasPutOff()
+		for _, id := range m.Unfinished() {
+			st, _ := m.Session(id)
+			list = append(list, st)
+		}
+	})
 	e.mu.Lock()
 	e.late = e.late || late
-	for _, id := range list {
-		e.addLocked(id)
+	for _, st := range list {
+		e.addLocked(st.ID, st.Node)
 	}
 	e.mu.Unlock()
 }
@@ -58,11 +67,18 @@ func (e *endings) begin() {
 // add notes that a session is unfinished. Raft's goroutine calls add, with the table at
 // the entry.
 func (e *endings) add(id machine.SessionID) {
-	if !e.isUnfinished(id) {
+	unfinished, node := false, ""
+	e.t.table.View(func(m *machine.State) {
+		if unfinished = m.IsUnfinished(id); unfinished {
+			st, _ := m.Session(id)
+			node = st.Node
+		}
+	})
+	if !unfinished {
 		return // a revoked session without waiters, or gone with the same entry
 	}
 	e.mu.Lock()
-	e.addLocked(id)
+	e.addLocked(id, node)
 	e.mu.Unlock()
 	e.next() // queues a command, no more
 }
@@ -75,11 +91,15 @@ func (e *endings) putOff() {
 	e.next()
 }
 
-func (e *endings) addLocked(id machine.SessionID) {
-	if _, known := e.known[id]; !known && !e.ended {
-		e.known[id] = nil
-		e.queue = append(e.queue, id)
+func (e *endings) addLocked(id machine.SessionID, node string) {
+	if _, known := e.known[id]; known || e.ended {
+		return
 	}
+	e.known[id] = nil
+	if len(e.of[node]) == 0 {
+		e.turns = append(e.turns, node)
+	}
+	e.of[node] = append(e.of[node], id)
 }
 
 func (e *endings) isUnfinished(id machine.SessionID) bool {
@@ -106,10 +126,10 @@ func (e *endings) nextLocked() machine.Command {
 	switch {
 	case e.busy || e.ended:
 		return nil
-	case e.late && !(wasLate && len(e.queue) > 0):
+	case e.late && !(wasLate && len(e.turns) > 0):
 		return machine.AdmitSlice{}
-	case len(e.queue) > 0:
-		return machine.EndSlice{Session: e.queue[0]}
+	case len(e.turns) > 0:
+		return machine.EndSlice{Session: e.of[e.turns[0]][0]}
 	}
 	return nil
 }
@@ -124,11 +144,8 @@ func (e *endings) decided(slice machine.Command, o machine.Outcome, c wire.Code)
 		if end, ok := slice.(machine.EndSlice); !ok {
 			e.late = view(e.t.table, (*machine.State).HasPutOff)
 		} else {
-			e.queue = append(e.queue[1:], end.Session)
 			// A revoked session without waiters may have begun to end in the same entry.
-			if o.Code != machine.Unfinished && !e.isUnfinished(end.Session) {
-				waiting = e.dropLocked(end.Session)
-			}
+			waiting = e.passLocked(o.Code == machine.Unfinished || e.isUnfinished(end.Session))
 		}
 	}
 	e.mu.Unlock()
@@ -140,11 +157,24 @@ func (e *endings) decided(slice machine.Command, o machine.Outcome, c wire.Code)
 	}
 }
 
-// dropLocked forgets a session, and returns who waits for its end.
-func (e *endings) dropLocked(id machine.SessionID) (waiting []func(bool)) {
-	waiting = e.known[id]
-	delete(e.known, id)
-	e.queue = slices.DeleteFunc(e.queue, func(other machine.SessionID) bool { return other == id })
+// passLocked ends the turn of the next session, and of its member. Unless the session is
+// unfinished, it is forgotten, and passLocked returns who waits for its end.
+func (e *endings) passLocked(unfinished bool) (waiting []func(bool)) {
+	node := e.turns[0]
+	id, rest := e.of[node][0], e.of[node][1:]
+	if unfinished {
+		rest = append(rest, id)
+	} else {
+		waiting = e.known[id]
+		delete(e.known, id)
+	}
+	e.turns = e.turns[1:]
+	if len(rest) == 0 {
+		delete(e.of, node)
+		return waiting
+	}
+	e.of[node] = rest
+	e.turns = append(e.turns, node)
 	return waiting
 }
 
@@ -269,7 +299,7 @@ func (e *endings) stop() {
 	e.mu.Lock()
 	e.ended = true
 	known := e.known
-	e.known, e.queue = nil, nil
+	e.known, e.of, e.turns = nil, nil, nil
 	e.mu.Unlock()
 	for _, waiting := range known {
 		for _, done := range waiting {

@@ -172,6 +172,65 @@ func TestAFreedTreeIsGrantedInSlices(t *testing.T) {
 	}
 }
 
+// A member that ends many large sessions has another's wait for one slice at a time, also at a
+// leader that finds them in its table.
+func TestMembersTakeTurnsInEnding(t *testing.T) {
+	for _, anew := range []bool{false, true} {
+		onStage(t, func(s *stage) {
+			s.SetCheck(false)
+			const crowd = 12
+			for i := range byte(crowd + 1) {
+				node := "m"
+				if i == crowd {
+					node = "v"
+				}
+				s.Must(machine.Open{Session: sid(i + 1), Client: "c", Node: node, TTL: 3000})
+				for j := range 3 {
+					s.Must(machine.Acquire{Session: sid(i + 1), Seq: uint64(j + 1), Keys: many(1000*(3*int(i)+j), machine.MaxSlice)})
+				}
+			}
+			s.Proposals()
+			s.HoldEntries()
+			for i := range byte(crowd + 1) {
+				s.Must(machine.Close{Session: sid(i + 1)})
+			}
+			if anew {
+				s.Decide(termtest.Dropped)
+				s.ReleaseEntries()
+				synctest.Wait()
+				s.Proposals()
+				s.Lead()
+			} else {
+				s.ReleaseEntries()
+			}
+			synctest.Wait()
+			var ends []int
+			for _, p := range s.Proposals() {
+				if c, ok := p.Command.(machine.EndSlice); ok {
+					ends = append(ends, int(number(c.Session)))
+				}
+			}
+			of := func(n int) (at []int) {
+				for i, id := range ends {
+					if id == n {
+						at = append(at, i)
+					}
+				}
+				return at
+			}
+			if v := of(crowd + 1); len(ends) != 2*(crowd+1) || len(v) != 2 || v[0] > 2 || v[1] > 4 {
+				t.Errorf("with another leader %v: the member's slices are %v of %d: %v", anew, v, len(ends), ends)
+			}
+			if last := of(crowd); len(last) != 2 || last[0] > crowd+2 {
+				t.Errorf("the last session of the crowd ends in the slices %v", last)
+			}
+			if n := s.Counts(); n.Sessions != 0 || n.Ending != 0 {
+				t.Errorf("left %+v", n)
+			}
+		})
+	}
+}
+
 // Neither waiters that were put off nor ending sessions wait for all of the others.
 func TestSlicesTakeTurns(t *testing.T) {
 	onStage(t, func(s *stage) {
