@@ -120,6 +120,11 @@ var roomMutants = []mutant{
 		pkg: "internal/budget", run: "Kept",
 	},
 	{
+		name: "held answers of all together", promise: fair, breaks: "one member's answers leave room for those of others",
+		file: "internal/term/heldanswers.go", old: "	h.of[member] += n\n", new: "	h.of[member] += n / 1000\n",
+		pkg: "internal/term", run: "AnswersThatWait",
+	},
+	{
 		name: "ends by session alone", promise: fair, breaks: "one member's ends cost the others no more than their turn",
 		file: "internal/term/ending.go", old: "	e.addLocked(id, node)\n", new: "	e.addLocked(id, node[:0])\n",
 		pkg: "internal/term", run: "MembersTakeTurnsInEnding",

@@ -12,6 +12,7 @@ import (
 const (
 	MaxViews      = maxViews
 	MaxHeld       = maxHeld
+	MaxHeldOfOne  = maxHeldOfMember
 	MaxMetas      = metaRoom
 	MaxProposals  = maxProposals
 	MaxLane       = maxLane
@@ -39,8 +40,17 @@ func (p Proposer) NoteApplied(cost, commands int, took time.Duration) {
 // Most returns the bound of the next entry's cost.
 func (p Proposer) Most() int { return p.most }
 
+// ReadFor is Read for a member.
+func (t *Term) ReadFor(member string, q replica.Query, done func(replica.Answer, wire.Code)) {
+	read(t, member, q, whole[replica.Answer], done)
+}
+
 // Held returns the bytes of answers waiting for a round.
-func (t *Term) Held() int64 { return t.held.Load() }
+func (t *Term) Held() int64 {
+	t.held.mu.Lock()
+	defer t.held.mu.Unlock()
+	return int64(t.held.all)
+}
 
 // EndsAwaited returns how many calls wait for the end of a session.
 func (t *Term) EndsAwaited() (n int) {

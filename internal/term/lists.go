@@ -10,19 +10,19 @@ import (
 // Values answers q from the table, once a round begun after the reading has confirmed
 // the leader: see Read. It never waits for a change.
 func (t *Term) Values(q replica.ValuesQuery, done func(replica.ValuesPage, wire.Code)) (cancel func()) {
-	return values(t, q, whole[replica.ValuesPage], done)
+	return values(t, "", q, whole[replica.ValuesPage], done)
 }
 
-// values is Values with the answer in another form.
-func values[B any](t *Term, q replica.ValuesQuery, form func(*replica.ValuesPage) (B, int), done func(B, wire.Code)) (cancel func()) {
-	if t.held.Load() > maxHeld-wire.MaxFrame {
-		fail(done)(wire.CodeBusy) // before the answer costs anything
+// values is Values for a member, "" for this node, with the answer in another form.
+func values[B any](t *Term, from string, q replica.ValuesQuery, form func(*replica.ValuesPage) (B, int), done func(B, wire.Code)) (cancel func()) {
+	if t.held.full(from) {
+		fail(done)(wire.CodeBusy)
 		return func() {}
 	}
 	var a replica.ValuesPage
 	t.table.View(func(m *machine.State) { a.Values, a.More = m.Values(q.Prefix, q.From, q.Limit, replica.MaxPageBytes) })
 	b, size := form(&a)
-	answerAfterRound(t, b, size, done)
+	answerAfterRound(t, from, b, size, done)
 	return func() {}
 }
 
@@ -36,7 +36,7 @@ func (t *Term) Sessions(q replica.SessionsQuery, done func(replica.SessionsPage,
 func sessions[B any](t *Term, from string, q replica.SessionsQuery, form func(*replica.SessionsPage) (B, int), done func(B, wire.Code)) (cancel func()) {
 	answer := func(a replica.SessionsPage) {
 		b, size := form(&a)
-		answerAfterRound(t, b, size, done)
+		answerAfterRound(t, from, b, size, done)
 	}
 	if q.Gone {
 		return t.watches.add(&watch{
@@ -52,7 +52,7 @@ func sessions[B any](t *Term, from string, q replica.SessionsQuery, form func(*r
 			fail: fail(done),
 		})
 	}
-	if t.held.Load() > maxHeld-wire.MaxFrame {
+	if t.held.full(from) {
 		fail(done)(wire.CodeBusy)
 		return func() {}
 	}
@@ -101,7 +101,7 @@ func (m *memberStream) values(q *stream.Request) {
 		return
 	}
 	m.startRead(q, func(answer func([]byte, wire.Code)) func() {
-		return values(m.term, query, encoded[replica.ValuesPage], answer)
+		return values(m.term, m.node, query, encoded[replica.ValuesPage], answer)
 	})
 }
 

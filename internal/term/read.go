@@ -5,10 +5,6 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// maxHeld bounds the encoded bytes of the answers waiting for a round. A
-// round may take a second, and a member can ask for much with few bytes.
-const maxHeld = 64 << 20
-
 // Read answers q from the table, once a round begun after the reading has
 // confirmed the leader. With q.Version set, the reading waits until the version
 // differs; cancel ends the waiting. done gets CodeOK and the answer,
@@ -21,7 +17,7 @@ func (t *Term) Read(q replica.Query, done func(replica.Answer, wire.Code)) (canc
 // read is Read for a member, "" for this node, with the answer in another form.
 func read[B any](t *Term, from string, q replica.Query, form func(*replica.Answer) (B, int), done func(B, wire.Code)) (cancel func()) {
 	if q.Version == 0 || t.table.version(q) != q.Version {
-		readNow(t, q, form, done)
+		readNow(t, from, q, form, done)
 		return func() {}
 	}
 	return t.watches.add(&watch{
@@ -32,7 +28,7 @@ func read[B any](t *Term, from string, q replica.Query, form func(*replica.Answe
 			if t.table.version(q) == q.Version {
 				return nil
 			}
-			return func() int { return readNow(t, q, form, done) }
+			return func() int { return readNow(t, from, q, form, done) }
 		},
 		fail: fail(done),
 	})
@@ -47,15 +43,15 @@ func fail[B any](done func(B, wire.Code)) func(wire.Code) {
 }
 
 // readNow answers q, and returns the size of the answer.
-func readNow[B any](t *Term, q replica.Query, form func(*replica.Answer) (B, int), done func(B, wire.Code)) (size int) {
-	if t.held.Load() > maxHeld-wire.MaxFrame {
-		fail(done)(wire.CodeBusy) // before the answer costs anything
+func readNow[B any](t *Term, from string, q replica.Query, form func(*replica.Answer) (B, int), done func(B, wire.Code)) (size int) {
+	if t.held.full(from) {
+		fail(done)(wire.CodeBusy)
 		return 0
 	}
 	a := t.table.answer(q)
 	t.keeper.describe(a.Status.Holders)
 	b, size := fitAnswer(&a, form)
-	answerAfterRound(t, b, size, done)
+	answerAfterRound(t, from, b, size, done)
 	return size
 }
 
@@ -69,7 +65,7 @@ func (t *Term) Scan(q replica.Scan, done func(replica.Scanned, wire.Code)) (canc
 func scan[B any](t *Term, from string, q replica.Scan, form func(*replica.Scanned) (B, int), done func(B, wire.Code)) (cancel func()) {
 	a := t.table.scan(q, q.Limit)
 	if q.Since == 0 || tells(a) {
-		scanned(t, q, a, form, done)
+		scanned(t, from, q, a, form, done)
 		return func() {}
 	}
 	return t.watches.add(&watch{
@@ -82,7 +78,7 @@ func scan[B any](t *Term, from string, q replica.Scan, form func(*replica.Scanne
 				q.Since = a.Version
 				return nil
 			}
-			return func() int { return scanned(t, q, a, form, done) }
+			return func() int { return scanned(t, from, q, a, form, done) }
 		},
 		fail: fail(done),
 	})
@@ -95,8 +91,8 @@ func tells(a replica.Scanned) bool { return len(a.Keys) > 0 || a.Lost || a.More 
 // fewer keys says "more". After q.Since, fewer keys also mean an earlier version,
 // so the table is read again with the smaller limit; a single key always fits. It returns the
 // size of the answer.
-func scanned[B any](t *Term, q replica.Scan, a replica.Scanned, form func(*replica.Scanned) (B, int), done func(B, wire.Code)) int {
-	if t.held.Load() > maxHeld-wire.MaxFrame {
+func scanned[B any](t *Term, from string, q replica.Scan, a replica.Scanned, form func(*replica.Scanned) (B, int), done func(B, wire.Code)) int {
+	if t.held.full(from) {
 		fail(done)(wire.CodeBusy)
 		return 0
 	}
@@ -111,7 +107,7 @@ func scanned[B any](t *Term, q replica.Scan, a replica.Scanned, form func(*repli
 		}
 		b, size := form(&a)
 		if size <= wire.MaxBody {
-			answerAfterRound(t, b, size, done)
+			answerAfterRound(t, from, b, size, done)
 			return size
 		}
 		read := len(a.Keys)
@@ -125,16 +121,15 @@ func scanned[B any](t *Term, q replica.Scan, a replica.Scanned, form func(*repli
 }
 
 // answerAfterRound calls done with an answer of size bytes once a round begun after
-// now has confirmed the leader, and counts the bytes as held until then. CodeBusy
+// now has confirmed the leader, and counts the bytes as held for the member until then. CodeBusy
 // if too much is held.
-func answerAfterRound[B any](t *Term, answer B, size int, done func(B, wire.Code)) {
-	if t.held.Add(int64(size)) > maxHeld {
-		t.held.Add(-int64(size))
+func answerAfterRound[B any](t *Term, from string, answer B, size int, done func(B, wire.Code)) {
+	if !t.held.add(from, size) {
 		fail(done)(wire.CodeBusy)
 		return
 	}
 	t.Confirm(func(ok bool) {
-		defer t.held.Add(-int64(size))
+		defer t.held.giveBack(from, size)
 		if ok {
 			done(answer, wire.CodeOK)
 		} else {

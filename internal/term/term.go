@@ -109,8 +109,8 @@ type Term struct {
 	ready       map[*func(wire.Code)]struct{}      // wait for Lift
 	closed      bool
 
-	news    []news       // of the entry that is being applied; raft's goroutine alone
-	held    atomic.Int64 // bytes of answers waiting for a round
+	news    []news // of the entry that is being applied; raft's goroutine alone
+	held    heldAnswers
 	denied  atomic.Int64 // events of sessions that are not open, not on their way yet
 	lifting atomic.Bool  // a Lift is in flight or done
 
