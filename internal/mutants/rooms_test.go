@@ -120,6 +120,11 @@ var roomMutants = []mutant{
 		pkg: "internal/budget", run: "Kept",
 	},
 	{
+		name: "goodbyes beside suspects", promise: hardToKill, breaks: "a forged goodbye is found out, whoever else may have ended",
+		file: "internal/proof/prover.go", old: "if _, known := p.farewells[m.Process]; !known {", new: "if _, known := p.farewells[m.Process]; !known && len(p.suspects) < maxSuspects {",
+		pkg: "internal/proof", run: "GoodbyeIsLookedAt",
+	},
+	{
 		name: "held answers of all together", promise: fair, breaks: "one member's answers leave room for those of others",
 		file: "internal/term/heldanswers.go", old: "	h.of[member] += n\n", new: "	h.of[member] += n / 1000\n",
 		pkg: "internal/term", run: "AnswersThatWait",

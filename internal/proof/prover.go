@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"syscall"
 	"time"
@@ -46,17 +47,17 @@ type Prover struct {
 	look    wakeup.One
 	changed wakeup.All
 
-	mu       sync.Mutex
-	kernel   *kernel
-	suspects map[member.Process]suspicion
-	rested   map[member.Process]bool // examined in vain: not a suspect by gossip any more
+	mu        sync.Mutex
+	kernel    *kernel
+	suspects  map[member.Process]suspicion // at most maxSuspects
+	farewells map[member.Process]suspicion // members that said goodbye: do they answer still?
+	rested    map[member.Process]bool      // examined in vain: not a suspect by gossip any more
 }
 
 // suspicion is a process that may have ended.
 type suspicion struct {
-	due      time.Time // of the next dial
-	dialing  bool
-	farewell bool // the process has said goodbye: does it answer still?
+	due     time.Time // of the next dial
+	dialing bool
 }
 
 const (
@@ -67,7 +68,7 @@ const (
 
 // New returns a Prover without any knowledge.
 func New(cfg Config) *Prover {
-	return &Prover{cfg: cfg, look: wakeup.NewOne(), kernel: newKernel(), suspects: make(map[member.Process]suspicion), rested: make(map[member.Process]bool)}
+	return &Prover{cfg: cfg, look: wakeup.NewOne(), kernel: newKernel(), suspects: make(map[member.Process]suspicion), farewells: make(map[member.Process]suspicion), rested: make(map[member.Process]bool)}
 }
 
 // Ended reports whether the process has ended for certain. False means: unknown.
@@ -92,8 +93,8 @@ func (p *Prover) Goodbye(name string, id uint64) {
 			continue
 		}
 		p.mu.Lock()
-		if s := p.suspects[m.Process]; !s.farewell && (s.due != (time.Time{}) || len(p.suspects) < maxSuspects) {
-			p.suspects[m.Process] = suspicion{due: time.Now().Add(timing.GoodbyeDoubt), farewell: true}
+		if _, known := p.farewells[m.Process]; !known {
+			p.farewells[m.Process] = suspicion{due: time.Now().Add(timing.GoodbyeDoubt)}
 		}
 		p.mu.Unlock()
 	}
@@ -105,7 +106,7 @@ func (p *Prover) verify(ctx context.Context, s member.Process) {
 	who, err := p.dial(ctx, s)
 	b := boot{s.Name, s.Boot}
 	p.mu.Lock()
-	delete(p.suspects, s)
+	delete(p.farewells, s)
 	forged := err == nil && who.Name == s.Name && who.Boot == s.Boot && p.kernel.lives(b)
 	p.mu.Unlock()
 	if forged {
@@ -199,8 +200,8 @@ func (p *Prover) Run(ctx context.Context) {
 	}
 }
 
-// dialDue dials each due suspect, and returns the time until the next suspect
-// is.
+// dialDue dials each due suspect, and each that has said goodbye and is due, and returns the time
+// until the next is.
 func (p *Prover) dialDue(ctx context.Context, dials *sync.WaitGroup) time.Duration {
 	members := p.cfg.Members()
 	p.mu.Lock()
@@ -210,28 +211,33 @@ func (p *Prover) dialDue(ctx context.Context, dials *sync.WaitGroup) time.Durati
 			p.suspect(s)
 		}
 	}
+	maps.DeleteFunc(p.suspects, func(s member.Process, _ suspicion) bool { return p.kernel.ended[boot{s.Name, s.Boot}] })
+	return min(
+		begin(p.farewells, func(s member.Process) { dials.Go(func() { p.verify(ctx, s) }) }),
+		begin(p.suspects, func(s member.Process) {
+			newer := newest(members, s.Name)
+			dials.Go(func() { p.examine(ctx, s, newer) })
+		}))
+}
+
+// begin has those of a list dialled that are due, maxDials at a time, and returns the time until the
+// next is.
+func begin(list map[member.Process]suspicion, dial func(member.Process)) time.Duration {
 	now, next, busy := time.Now(), time.Hour, 0
-	for _, s := range p.suspects {
-		if s.dialing {
+	for _, at := range list {
+		if at.dialing {
 			busy++
 		}
 	}
-	for s, at := range p.suspects {
+	for s, at := range list {
 		switch {
-		case p.kernel.ended[boot{s.Name, s.Boot}] && !at.farewell:
-			delete(p.suspects, s)
 		case at.dialing:
 		case at.due.After(now):
 			next = min(next, at.due.Sub(now))
 		case busy < maxDials:
 			busy++
-			p.suspects[s] = suspicion{dialing: true, farewell: at.farewell}
-			if at.farewell {
-				dials.Go(func() { p.verify(ctx, s) })
-				continue
-			}
-			newer := newest(members, s.Name)
-			dials.Go(func() { p.examine(ctx, s, newer) })
+			list[s] = suspicion{dialing: true}
+			dial(s)
 		}
 	}
 	return next

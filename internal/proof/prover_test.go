@@ -272,6 +272,30 @@ func TestAGoodbyeOfALivingProcessIsTakenBack(t *testing.T) {
 	})
 }
 
+// However many others may have ended, and although the process is being dialled for another reason,
+// a forged goodbye is found out in time.
+func TestAGoodbyeIsLookedAtBesideManySuspects(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.gossip("a", 1, "h:1")
+		s.run("a", 1, "h:1")
+		s.set(func() { s.deaf["h:1"] = true })
+		s.p.Suspect(member.Process{Name: "a", Boot: 1, Addr: "h:1"})
+		for i := range 2 * maxSuspects {
+			name, addr := fmt.Sprint("s", i), fmt.Sprintf("s%d:1", i)
+			s.set(func() { s.deaf[addr] = true })
+			s.p.Suspect(member.Process{Name: name, Boot: 1, Addr: addr})
+		}
+		synctest.Wait()
+		s.p.Goodbye("a", 1)
+		s.set(func() { delete(s.deaf, "h:1") })
+		time.Sleep(timing.GoodbyeDoubt + time.Second)
+		synctest.Wait()
+		if s.p.Ended("a", 1) {
+			t.Error("a forged goodbye stays")
+		}
+	})
+}
+
 // Processes that prove no name restart at their addresses: their earlier processes are
 // not dialled again and again, and leave room for others.
 func TestAClaimedSuccessorIsDialledOnce(t *testing.T) {
