@@ -1,9 +1,11 @@
 package identity
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -251,15 +253,32 @@ func (s *Store) Update(change func(*Record)) error {
 func (s *Store) Durable() bool { return s.path != "" }
 
 // RememberPeers keeps up to 64 addresses for a start without a working Join, and
-// does nothing in memory.
+// does nothing in memory. Of more addresses it keeps one of each host, then a second one, and so
+// on: the processes of one host leave room for the others.
 func (s *Store) RememberPeers(addrs []string) error {
-	addrs = slices.Clone(addrs)
-	slices.Sort(addrs)
+	addrs = byTurns(addrs)
 	addrs = addrs[:min(len(addrs), maxPeers)]
+	slices.Sort(addrs)
 	if s.path == "" || slices.Equal(addrs, s.Get().Peers) {
 		return nil
 	}
 	return s.Update(func(r *Record) { r.Peers = addrs })
+}
+
+// byTurns returns the addresses with the first of each host before the second of any.
+func byTurns(addrs []string) []string {
+	addrs = slices.Sorted(slices.Values(addrs))
+	turn, of := make(map[string]int), make(map[string]int)
+	for _, addr := range addrs {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			host = addr
+		}
+		turn[addr] = of[host]
+		of[host]++
+	}
+	slices.SortStableFunc(addrs, func(a, b string) int { return cmp.Compare(turn[a], turn[b]) })
+	return addrs
 }
 
 // Close gives the directory back. The record can still be read. A second Close

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,32 @@ func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	close(disk)
 	if err := <-stored; err != nil || s.Get().Token != 7 {
 		t.Errorf("stored %d, %v", s.Get().Token, err)
+	}
+}
+
+// The processes of one host do not take the places of all other addresses, however low theirs are.
+func TestAHostLeavesPlacesToOtherPeers(t *testing.T) {
+	s, err := Open(t.TempDir(), "a", "test", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	want := []string{"10.0.0.2:7000", "10.0.0.3:7000", "10.0.0.3:7001", "[::1]:7000", "c.example:7000"}
+	addrs := slices.Clone(want)
+	for i := range 2 * maxPeers {
+		addrs = append(addrs, fmt.Sprintf("10.0.0.1:%d", 7000+i))
+	}
+	if err := s.RememberPeers(addrs); err != nil {
+		t.Fatal(err)
+	}
+	got := s.Get().Peers
+	if len(got) != maxPeers || !slices.IsSorted(got) {
+		t.Errorf("%d addresses: %q", len(got), got)
+	}
+	for _, addr := range want {
+		if !slices.Contains(got, addr) {
+			t.Errorf("%s is forgotten", addr)
+		}
 	}
 }
 
