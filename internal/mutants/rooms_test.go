@@ -376,8 +376,23 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "servers removed by gossip", promise: safe, breaks: "a server reads no format but by its own word",
-		file: "internal/voters/view.go", old: "if own, ok := sc.own(m); ok && m.Boot >= described {", new: "if own := m.Meta; m.Boot >= described {",
+		file: "internal/voters/view.go", old: "if own, ok := sc.own(m); ok && own.Generation == generation && m.Boot", new: "if own := m.Meta; m.Boot",
 		pkg: "internal/voters", run: "ServersAreSeen",
+	},
+	{
+		name: "servers removed by a mere namesake", promise: safe, breaks: "a server reads no format but by the word of a process with its store",
+		file: "internal/voters/view.go", old: "ok && own.Generation == generation && m.Boot", new: "ok && m.Boot",
+		pkg: "internal/voters", run: "ServersAreSeen",
+	},
+	{
+		name: "a mere namesake hides a candidate", promise: safe, breaks: "a later process without the voter role takes no candidate's place",
+		file: "internal/voters/view.go", old: "		if m.Meta.Generation != 0 {\n", new: "		if m.Name != \"\" {\n",
+		pkg: "internal/voters", run: "ServersAreSeen",
+	},
+	{
+		name: "a mere namesake ends a departure", promise: safe, breaks: "a later process without the voter role ends no departure",
+		file: "internal/voters/depart.go", old: "ok && own.Generation >= generation {", new: "ok && own.Generation >= 0*generation {",
+		pkg: "internal/voters", run: "NamesakeEndsNoDeparture",
 	},
 	{
 		name: "claims are dialled for ever", promise: safe, breaks: "a later process that is never shown is not dialled again and again",
