@@ -192,7 +192,8 @@ func (r *Runner) concerns(s member.Sighting) bool {
 // maxAsked. Each member of another cluster is due at every look. A process beside
 // another one of its name or address is asked too: a forged newer boot would hide the
 // true one. Gossip's dead are asked before a founding and before a silence is believed:
-// a death is a word like any other.
+// a death is a word like any other. A member that proposes nothing asks them too: the
+// others need its word that they are silent.
 func (r *Runner) doubtful() (out []member.Sighting) {
 	all := r.cfg.Members.All()
 	r.known.see(all, r.concerns)
@@ -203,7 +204,7 @@ func (r *Runner) doubtful() (out []member.Sighting) {
 			addrs[s.Addr]++
 		}
 	}
-	dead := r.value.Load() == nil || r.word() == wire.WordSilence
+	dead := r.value.Load() == nil || r.cfg.AssumeGone > 0
 	asked := make(map[member.Process]time.Time)
 	for _, s := range all {
 		if r.cfg.Self.Is(s.Process) || r.ended(s.Process) {

@@ -395,6 +395,11 @@ var roomMutants = []mutant{
 		pkg: "internal/voters", run: "NamesakeEndsNoDeparture",
 	},
 	{
+		name: "thin members ask no dead", promise: hardToKill, breaks: "a member that proposes nothing asks the dead before it believes their silence",
+		file: "internal/founding/heard.go", old: "r.value.Load() == nil || r.cfg.AssumeGone > 0\n", new: "r.value.Load() == nil || r.word() == wire.WordSilence\n",
+		pkg: "internal/founding", run: "AThinMemberHoldsNo",
+	},
+	{
 		name: "claims are dialled for ever", promise: safe, breaks: "a later process that is never shown is not dialled again and again",
 		file: "internal/proof/prover.go", old: "newer.Boot > s.Boot && p.shown(newer) ||", new: "newer.Boot > s.Boot ||",
 		pkg: "internal/proof", run: "AClaimedSuccessor",
