@@ -395,6 +395,31 @@ var roomMutants = []mutant{
 		pkg: "internal/voters", run: "NamesakeEndsNoDeparture",
 	},
 	{
+		name: "a mere namesake in a voter's place", promise: oneHolder, breaks: "a later process without the voter role takes no voter's place in a founding",
+		file: "internal/founding/heard.go", old: "case r.cfg.Self.Is(s.Process), a.lately() && !a.mere:", new: "case r.cfg.Self.Is(s.Process), a.lately():",
+		pkg: "internal/founding", run: "MereNamesakeTakesNo|MereNamesakeHoldsNo",
+	},
+	{
+		name: "a guest stands for a voter", promise: oneHolder, breaks: "a voter that runs without the voter role is named as gone",
+		file: "internal/founding/operator.go", old: "		case r.guest(group[at]):\n", new: "		case false:\n",
+		pkg: "internal/founding", run: "RunsOnWithoutTheRole",
+	},
+	{
+		name: "a mere namesake supersedes", promise: oneHolder, breaks: "a later process without the voter role hides no claim and ends no silence",
+		file: "internal/founding/heard.go", old: "!a.heard.IsZero() && !a.mere || r.guest(earlier)\n", new: "!a.heard.IsZero() || r.guest(earlier)\n",
+		pkg: "internal/founding", run: "MereNamesakeHidesNo",
+	},
+	{
+		name: "a silence beside a namesake", promise: oneHolder, breaks: "a later process without the voter role in the group is no silence of the voter",
+		file: "internal/founding/group.go", old: "q.Boot == p.Boot || r.supersedes(q, p)", new: "q.Boot >= p.Boot",
+		pkg: "internal/founding", run: "MereNamesakeIsNoSilence",
+	},
+	{
+		name: "a restart not asked", promise: hardToKill, breaks: "a restart during a silence begins no new wait",
+		file: "internal/founding/heard.go", old: "if s.Alive || dead && s.Meta.InCluster() {", new: "if s.Alive {",
+		pkg: "internal/founding", run: "ARestartBegins",
+	},
+	{
 		name: "thin members ask no dead", promise: hardToKill, breaks: "a member that proposes nothing asks the dead before it believes their silence",
 		file: "internal/founding/heard.go", old: "r.value.Load() == nil || r.cfg.AssumeGone > 0\n", new: "r.value.Load() == nil || r.word() == wire.WordSilence\n",
 		pkg: "internal/founding", run: "AThinMemberHoldsNo",
