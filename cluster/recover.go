@@ -17,7 +17,8 @@ import (
 type RecoverOptions struct {
 	// Gone names the members lost for good: the process has ended and, if there was
 	// a Dir, the disk is lost or will not be used again. A process started anew
-	// under such a name is no concern, and joins the successor. A wrong name breaks
+	// under such a name is no concern, and joins the successor. So name a voter, too,
+	// that has been started anew without the voter role. A wrong name breaks
 	// the guarantees of locks: a living member called gone may grant beside the
 	// successor. Wipe disks named as gone: if a majority of such disks comes back
 	// while no member of the successor is in reach, the old cluster grants again.

@@ -98,7 +98,7 @@ func (r *Runner) checkSilence(group []member.Process) string {
 		return fmt.Sprintf("no leader has answered for %v, Recovery.AssumeGone is %v", r.silence().Truncate(time.Second), r.cfg.AssumeGone)
 	}
 	for _, s := range r.cfg.Members.All() {
-		if !s.Meta.InCluster() || r.ended(s.Process) || replaced(group, s.Process) {
+		if !s.Meta.InCluster() || r.ended(s.Process) || r.replaced(group, s.Process) {
 			continue
 		}
 		if s.Alive || time.Since(s.Since) < r.cfg.AssumeGone {
@@ -114,7 +114,9 @@ func (r *Runner) checkSilence(group []member.Process) string {
 	return ""
 }
 
-// replaced reports whether the group has a process, or a later one of its name.
-func replaced(group []member.Process, p member.Process) bool {
-	return slices.ContainsFunc(group, func(q member.Process) bool { return q.Name == p.Name && q.Boot >= p.Boot })
+// replaced reports whether the group has a process, or a later one that supersedes it.
+func (r *Runner) replaced(group []member.Process, p member.Process) bool {
+	return slices.ContainsFunc(group, func(q member.Process) bool {
+		return q.Name == p.Name && q.Boot == p.Boot || r.supersedes(q, p)
+	})
 }

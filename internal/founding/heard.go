@@ -43,6 +43,12 @@ import (
 // A process that answers on its own stream as a member of a cluster holds a founding
 // back for as long as it answers. A claim with a handshake behind it is the word of a
 // member, whose cluster may grant elsewhere.
+//
+// A process without the voter role takes the place of no process that may have the role.
+// Many may own its certificate, and run it under a voter's name with a later boot. An
+// honest voter can be started anew without the role, too. Then the dead voter stands
+// where any dead voter stands, though its name runs: its claim ends with its answers, its
+// silence counts from its death, and an operator names it as gone.
 
 // acquaintance is the knowledge of a process from its own stream.
 type acquaintance struct {
@@ -192,18 +198,22 @@ func (r *Runner) concerns(s member.Sighting) bool {
 // maxAsked. Each member of another cluster is due at every look. A process beside
 // another one of its name or address is asked too: a forged newer boot would hide the
 // true one. Gossip's dead are asked before a founding and before a silence is believed:
-// a death is a word like any other.
+// a death is a word like any other. A member that proposes nothing asks them too: the
+// others need its word that they are silent. A later process of a dead one's name is
+// asked, because it supersedes the dead one by its answer alone.
 func (r *Runner) doubtful() (out []member.Sighting) {
 	all := r.cfg.Members.All()
 	r.known.see(all, r.concerns)
+	dead := r.value.Load() == nil || r.cfg.AssumeGone > 0
 	names, addrs := make(map[string]int), make(map[string]int)
 	for _, s := range all {
-		if s.Alive {
+		if s.Alive || dead && s.Meta.InCluster() {
 			names[s.Name]++
+		}
+		if s.Alive {
 			addrs[s.Addr]++
 		}
 	}
-	dead := r.value.Load() == nil || r.word() == wire.WordSilence
 	asked := make(map[member.Process]time.Time)
 	for _, s := range all {
 		if r.cfg.Self.Is(s.Process) || r.ended(s.Process) {
@@ -281,10 +291,13 @@ func (r *Runner) who(ctx context.Context, p member.Process) (who wire.WhoAnswer,
 }
 
 // best returns one process of each key, sorted by name: heard processes before others,
-// and then the newest.
+// among them those with the voter role, and then the newest.
 func (r *Runner) best(all []member.Sighting, key func(member.Sighting) string) (out []member.Sighting) {
 	rank := func(s member.Sighting) int {
-		if a, _ := r.known.get(s.Process); a.lately() || r.cfg.Self.Is(s.Process) {
+		switch a, _ := r.known.get(s.Process); {
+		case r.cfg.Self.Is(s.Process), a.lately() && !a.mere:
+			return 2
+		case a.lately():
 			return 1
 		}
 		return 0
@@ -296,6 +309,16 @@ func (r *Runner) best(all []member.Sighting, key func(member.Sighting) string) (
 		}
 	}
 	return slices.SortedFunc(maps.Values(of), member.Compare)
+}
+
+// supersedes reports whether a process takes the place of an earlier one of its name: it
+// has answered with the voter role, or the earlier one has none either.
+func (r *Runner) supersedes(later, earlier member.Process) bool {
+	if later.Name != earlier.Name || later.Boot <= earlier.Boot {
+		return false
+	}
+	a, _ := r.known.get(later)
+	return r.cfg.Self.Is(later) || !a.heard.IsZero() && !a.mere || r.guest(earlier)
 }
 
 func nameOf(s member.Sighting) string { return s.Name }

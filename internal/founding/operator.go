@@ -39,6 +39,13 @@ import (
 // is left out too, with a line in the log. The price: an honest guest that cannot end its
 // locks within a ballot may trust them for the TTL that it was told, if that is longer than
 // the TTL that any other member of the group was told.
+//
+// Nor does a guest stand for a voter of its name, even as the only living process of the
+// name. Many may own its certificate, and a voter that is started anew without the role
+// brings neither its vote nor its log. The operator names that voter as gone, as after any
+// other end of a voter. The price: the guest of the name is named with it and takes no part,
+// like a guest left out, and no more does a guest beside a living voter of its name. It
+// joins the successor afterwards.
 
 // recovery is a running Recover.
 type recovery struct {
@@ -158,7 +165,8 @@ func (r *Runner) guest(p member.Process) bool {
 }
 
 // withoutRefusing takes the guests that do not take part out of the group of a founding
-// on an operator's word, once they may be left out. Takes reports a part taken.
+// on an operator's word, once they may be left out. Takes reports a part taken. The group
+// stays complete: checkOperator has counted no guest for a voter.
 func (r *Runner) withoutRefusing(w wire.Word, group []member.Process, takes func(name string) bool) (left []member.Process) {
 	r.mu.Lock()
 	may := w == wire.WordOperator && r.recover != nil && time.Since(r.recover.began) > timing.GhostQuiet
@@ -217,9 +225,13 @@ func (r *Runner) checkOperator(group []member.Process) string {
 		}
 	}
 	for _, name := range known {
-		in := slices.ContainsFunc(group, func(p member.Process) bool { return p.Name == name })
-		if !in && !slices.Contains(gone, name) {
+		at := slices.IndexFunc(group, func(p member.Process) bool { return p.Name == name })
+		switch {
+		case slices.Contains(gone, name):
+		case at < 0:
 			return fmt.Sprintf("%s was a member, does not take part, and is not named as gone", name)
+		case r.guest(group[at]):
+			return fmt.Sprintf("%s was a member that may vote, %s runs without the voter role, and is not named as gone", name, name)
 		}
 	}
 	return ""

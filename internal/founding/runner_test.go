@@ -39,6 +39,7 @@ type moot struct {
 	lost func(t wire.Type, to string) bool // further messages to lose; nil: none
 
 	forged func() []member.Sighting // further sightings of everybody; nil: none
+	posers []*process               // later processes of names, without the voter role: see poses
 
 	dead   map[*process]time.Time // since when
 	burial time.Duration          // a dead process is listed as alive for so long
@@ -77,6 +78,10 @@ func inMoot(t *testing.T, f func(m *moot)) {
 		f(m)
 		for _, p := range m.processes() {
 			m.kill(p.self.Name)
+		}
+		for _, p := range m.posers {
+			p.stop()
+			<-p.done
 		}
 	})
 }
@@ -184,6 +189,11 @@ func (m *moot) reach(from string, to member.Process) *process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.alive[to.Name]
+	for _, o := range m.posers {
+		if o.self.Is(to) {
+			p = o
+		}
+	}
 	if to.Name == "" {
 		for _, o := range m.alive {
 			if o.self.Addr == to.Addr {
@@ -214,6 +224,9 @@ func (p *process) All() (all []member.Sighting) {
 		if !p.moot.cut[[2]string{p.self.Name, name}] {
 			add(o, true, time.Time{})
 		}
+	}
+	for _, o := range p.moot.posers {
+		add(o, true, time.Time{})
 	}
 	for o, died := range p.moot.dead {
 		add(o, time.Since(died) < p.moot.burial, died)

@@ -16,7 +16,8 @@ import (
 
 // living returns the processes that live as far as this member can tell, sorted by
 // name: of each name one process, the newest of those that have answered this member
-// lately, or else the newest, and none that is proved to have ended.
+// lately, with the voter role if one has, or else the newest, and none that is proved to
+// have ended.
 // Gossip alone is not enough: gossip takes a killed process for alive for several
 // seconds, and each of these seconds the process would claim its dead cluster.
 func (r *Runner) living() []member.Sighting { return r.best(r.listed(), nameOf) }
@@ -34,8 +35,8 @@ func (r *Runner) ended(p member.Process) bool {
 // claimants returns the claims of living processes to be in other clusters than this
 // member's own, sorted by name, as far as the claims count: see heard.go. A process
 // that gossip takes for dead claims if it has answered lately. An earlier
-// process of a name counts until a later one has answered: gossip alone can invent
-// the later one.
+// process of a name counts until a later one has answered and supersedes it: gossip alone
+// can invent the later one.
 func (r *Runner) claimants() (out []claim) {
 	own, all := r.Cluster(), r.cfg.Members.All()
 	for _, s := range all {
@@ -43,7 +44,7 @@ func (r *Runner) claimants() (out []claim) {
 		if id == (machine.ClusterID{}) || id == own || r.cfg.Self.Is(s.Process) || r.ended(s.Process) || !s.Alive && !heard {
 			continue
 		}
-		if !slices.ContainsFunc(all, func(o member.Sighting) bool { return o.Name == s.Name && o.Boot > s.Boot && r.shown(o) }) {
+		if !slices.ContainsFunc(all, func(o member.Sighting) bool { return r.supersedes(o.Process, s.Process) && r.shown(o) }) {
 			out = append(out, claim{s.Process, id, heard})
 		}
 	}

@@ -245,6 +245,28 @@ func TestSilenceAllowsASuccessorOnlyWhereItIsSet(t *testing.T) {
 	})
 }
 
+// A thin member proposes nothing on a silence, and takes part in the founding: it asks the
+// dead, too, before it believes their silence.
+func TestAThinMemberHoldsNoFoundingOnASilence(t *testing.T) {
+	inMoot(t, func(m *moot) {
+		patient := func(c *Config) { c.AssumeGone = 20 * time.Second }
+		old := m.formed(abc, patient)
+		for _, name := range []string{"d", "e"} {
+			m.start(name, nil, patient, func(c *Config) { c.InitialSize, c.Thin = 0, true })
+		}
+		time.Sleep(5 * time.Second)
+		m.start("f", nil, patient, func(c *Config) { c.InitialSize = 0 }) // nobody has had to ask it
+		time.Sleep(5 * time.Second)
+		for _, name := range []string{"a", "b", "f"} {
+			m.kill(name)
+		}
+		time.Sleep(2 * time.Minute)
+		if m.cluster() == old {
+			t.Errorf("not founded: %s", m.alive["c"].Progress())
+		}
+	})
+}
+
 func TestRecoverAsksForEveryKnownMember(t *testing.T) {
 	inMoot(t, func(m *moot) {
 		old := m.formed(abc)

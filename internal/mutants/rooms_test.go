@@ -396,8 +396,53 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "servers removed by gossip", promise: safe, breaks: "a server reads no format but by its own word",
-		file: "internal/voters/view.go", old: "if own, ok := sc.own(m); ok && m.Boot >= described {", new: "if own := m.Meta; m.Boot >= described {",
+		file: "internal/voters/view.go", old: "if own, ok := sc.own(m); ok && own.Generation == generation && m.Boot", new: "if own := m.Meta; m.Boot",
 		pkg: "internal/voters", run: "ServersAreSeen",
+	},
+	{
+		name: "servers removed by a mere namesake", promise: safe, breaks: "a server reads no format but by the word of a process with its store",
+		file: "internal/voters/view.go", old: "ok && own.Generation == generation && m.Boot", new: "ok && m.Boot",
+		pkg: "internal/voters", run: "ServersAreSeen",
+	},
+	{
+		name: "a mere namesake hides a candidate", promise: safe, breaks: "a later process without the voter role takes no candidate's place",
+		file: "internal/voters/view.go", old: "		if m.Meta.Generation != 0 {\n", new: "		if m.Name != \"\" {\n",
+		pkg: "internal/voters", run: "ServersAreSeen",
+	},
+	{
+		name: "a mere namesake ends a departure", promise: safe, breaks: "a later process without the voter role ends no departure",
+		file: "internal/voters/depart.go", old: "ok && own.Generation >= generation {", new: "ok && own.Generation >= 0*generation {",
+		pkg: "internal/voters", run: "NamesakeEndsNoDeparture",
+	},
+	{
+		name: "a mere namesake in a voter's place", promise: oneHolder, breaks: "a later process without the voter role takes no voter's place in a founding",
+		file: "internal/founding/heard.go", old: "case r.cfg.Self.Is(s.Process), a.lately() && !a.mere:", new: "case r.cfg.Self.Is(s.Process), a.lately():",
+		pkg: "internal/founding", run: "MereNamesakeTakesNo|MereNamesakeHoldsNo",
+	},
+	{
+		name: "a guest stands for a voter", promise: oneHolder, breaks: "a voter that runs without the voter role is named as gone",
+		file: "internal/founding/operator.go", old: "		case r.guest(group[at]):\n", new: "		case false:\n",
+		pkg: "internal/founding", run: "RunsOnWithoutTheRole",
+	},
+	{
+		name: "a mere namesake supersedes", promise: oneHolder, breaks: "a later process without the voter role hides no claim and ends no silence",
+		file: "internal/founding/heard.go", old: "!a.heard.IsZero() && !a.mere || r.guest(earlier)\n", new: "!a.heard.IsZero() || r.guest(earlier)\n",
+		pkg: "internal/founding", run: "MereNamesakeHidesNo",
+	},
+	{
+		name: "a silence beside a namesake", promise: oneHolder, breaks: "a later process without the voter role in the group is no silence of the voter",
+		file: "internal/founding/group.go", old: "q.Boot == p.Boot || r.supersedes(q, p)", new: "q.Boot >= p.Boot",
+		pkg: "internal/founding", run: "MereNamesakeIsNoSilence",
+	},
+	{
+		name: "a restart not asked", promise: hardToKill, breaks: "a restart during a silence begins no new wait",
+		file: "internal/founding/heard.go", old: "if s.Alive || dead && s.Meta.InCluster() {", new: "if s.Alive {",
+		pkg: "internal/founding", run: "ARestartBegins",
+	},
+	{
+		name: "thin members ask no dead", promise: hardToKill, breaks: "a member that proposes nothing asks the dead before it believes their silence",
+		file: "internal/founding/heard.go", old: "r.value.Load() == nil || r.cfg.AssumeGone > 0\n", new: "r.value.Load() == nil || r.word() == wire.WordSilence\n",
+		pkg: "internal/founding", run: "AThinMemberHoldsNo",
 	},
 	{
 		name: "claims are dialled for ever", promise: safe, breaks: "a later process that is never shown is not dialled again and again",

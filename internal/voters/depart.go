@@ -15,22 +15,28 @@ import (
 // farewell. Done is called once, on any goroutine:
 //
 //   - with CodeOK when the configuration does not list the member's raft ID, or
-//     when a newer process of the name runs, because the asking process then has
-//     no part in the cluster;
+//     when a newer process of the name runs with this store or a later one, because
+//     the asking process then has no part in the cluster;
 //   - with CodeNo when the voter says that it stays;
 //   - with CodeNotLeader after Stop, or when the member asks again.
 //
 // Depart does not block.
 func (r *Reconciler) Depart(name string, boot uint64, done func(wire.Code)) {
 	var id string
+	var generation uint64
 	for _, s := range r.Raft.Servers() {
-		if n, _, _ := member.ParseRaftID(s.ID); n == name {
-			id = s.ID
+		if n, g, _ := member.ParseRaftID(s.ID); n == name {
+			id, generation = s.ID, g
 		}
 	}
 	if id != "" { // mostly no voter asks, and a look at all members is long
 		for _, m := range r.Members() {
-			if _, ok := r.own(m); ok && m.Alive && m.Name == name && m.Boot > boot {
+			if m.Name != name || m.Boot <= boot || !m.Alive {
+				continue
+			}
+			// A newer process that describes no store may be a stranger under a shared
+			// certificate. Beside it the voter itself is asked, as always.
+			if own, ok := r.own(m); ok && own.Generation >= generation {
 				id = ""
 			}
 		}

@@ -315,6 +315,31 @@ func TestAnEarlierProcessCannotHaveItsSuccessorReplaced(t *testing.T) {
 	})
 }
 
+// A later process without the voter role has no part in the voter of its name, and ends
+// no departure: the voter that leaves is still in the configuration.
+func TestAMereNamesakeEndsNoDeparture(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.vote("b", "c")
+		s.join("b", 2)
+		s.join("c", 3)
+		s.die("b") // c cannot go beside b
+		s.set(func() { s.said[member.Process{Name: "c", Boot: 9}] = posed })
+		s.join("c", 9, generation(9))
+		answers := make(chan wire.Code, 1)
+		s.r.Depart("c", 3, func(c wire.Code) { answers <- c })
+		time.Sleep(5 * time.Second)
+		if len(answers) > 0 {
+			t.Fatalf("answered %v, and the voters are %s", <-answers, s.voters())
+		}
+		s.join("d", 4)
+		s.reach("b")
+		if c := <-answers; c != wire.CodeOK {
+			t.Errorf("answered %v", c)
+		}
+		s.takes(time.Minute, "a#1 b#1 d#1")
+	})
+}
+
 // Every waiting member is answered: the earlier request when a second request
 // comes, the rest when the term ends.
 func TestEveryDepartureIsAnswered(t *testing.T) {

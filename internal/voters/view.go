@@ -46,13 +46,17 @@ func (sc *scene) view() (servers []server, candidates []member.Sighting) {
 		taken[name] = taken[name] || !s.proved
 		servers = append(servers, s)
 	}
-	newest := make(map[string]uint64) // boots of the latest living attached processes, by name
+	newest := make(map[string]uint64) // boots of the latest living attached processes with a store, by name
 	for _, m := range sc.sightings {
 		var ok bool
 		if m.Meta, ok = sc.own(m); !ok || !m.Alive {
 			continue
 		}
-		newest[m.Name] = max(newest[m.Name], m.Boot)
+		if m.Meta.Generation != 0 {
+			// A process without the voter role under a certificate of many describes no
+			// store: it may be a stranger to the name, and takes nobody's place.
+			newest[m.Name] = max(newest[m.Name], m.Boot)
+		}
 		if !taken[m.Name] && sc.mayVote(m) {
 			candidates = append(candidates, m)
 		}
@@ -93,7 +97,7 @@ func (sc *scene) look(line member.Server, name string, generation uint64) server
 		case m.Meta.Generation == generation:
 			known = true
 			s.zone = m.Meta.Zone
-			if own, ok := sc.own(m); ok && m.Boot >= described {
+			if own, ok := sc.own(m); ok && own.Generation == generation && m.Boot >= described {
 				described, older = m.Boot, own.ReadsFormat() < sc.format
 			}
 			if m.Alive && !sc.ended(m.Name, m.Boot) {

@@ -54,6 +54,10 @@ func durable(s *member.Sighting)            { s.Meta.Durable = true }
 func thin(s *member.Sighting)               { s.Meta.Thin = true }
 func newer(s *member.Sighting)              { s.Meta.Version++ }
 
+// posed is what the leader keeps of the description that a process without the voter role
+// gives of itself under a certificate of many: see internal/term.
+var posed = member.Metadata{Version: member.ProtocolVersion, Cluster: ours}
+
 func (s server) String() string {
 	out := s.id
 	for _, f := range []struct {
@@ -92,6 +96,17 @@ func TestServersAreSeenByRaftGossipAndProof(t *testing.T) {
 	}
 	inDir := func(sc *scene) { sc.durable = true }
 	never := func(sc *scene) { sc.contact = func(string) member.Contact { return member.Contact{} } }
+	poses := func(boot uint64) func(*scene) {
+		return func(sc *scene) {
+			said := sc.own
+			sc.own = func(m member.Sighting) (member.Metadata, bool) {
+				if m.Boot == boot {
+					return posed, true
+				}
+				return said(m)
+			}
+		}
+	}
 	for _, tt := range []struct {
 		claim      string
 		change     func(*scene)
@@ -247,6 +262,12 @@ func TestServersAreSeenByRaftGossipAndProof(t *testing.T) {
 			servers:   "b#1 alive up ready",
 		},
 		{
+			claim:     "and no process without the voter role is its latest one",
+			change:    with(poses(9), func(sc *scene) { sc.config[0].Voter, sc.format = false, newest }),
+			sightings: []member.Sighting{seen("b", 2), seen("b", 9)},
+			servers:   "b#1 alive up ready",
+		},
+		{
 			claim:     "a voter that does not read the format stays",
 			change:    func(sc *scene) { sc.format = newest },
 			sightings: []member.Sighting{seen("b", 2, format(older))},
@@ -268,6 +289,18 @@ func TestServersAreSeenByRaftGossipAndProof(t *testing.T) {
 			change:     func(sc *scene) { sc.config = nil },
 			sightings:  []member.Sighting{seen("x", 7), seen("y", 5), seen("z", 6)},
 			candidates: "y/5, z/6, x/7",
+		},
+		{
+			claim:      "the latest process of a name is the candidate",
+			change:     func(sc *scene) { sc.config = nil },
+			sightings:  []member.Sighting{seen("c", 3), seen("c", 9, generation(9))},
+			candidates: "c/9",
+		},
+		{
+			claim:      "a later process without the voter role takes no candidate's place",
+			change:     with(poses(9), func(sc *scene) { sc.config = nil }),
+			sightings:  []member.Sighting{seen("c", 3), seen("c", 9, generation(9))},
+			candidates: "c/3",
 		},
 		{
 			claim:  "a candidate lives, stays, may vote, is in this cluster, has a store like the leader's, and reads the format",
