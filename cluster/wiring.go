@@ -64,7 +64,7 @@ func (n *Node) servePort() {
 			serve(c)
 		})
 	}
-	handle(port.KindGossip, func(c *port.Conn) { n.gossip.Accept(c, c.Remote.Name) })
+	handle(port.KindGossip, func(c *port.Conn) { n.gossip.Accept(c, c.Remote.Name, c.Host()) })
 	handle(port.KindPackets, func(c *port.Conn) { n.gossip.AcceptPackets(c) })
 	n.port.HandlePackets(n.gossip.Packet)
 	handle(port.KindMember, n.serveMember)

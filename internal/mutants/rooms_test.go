@@ -397,8 +397,18 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "two names fill the line", promise: fair, breaks: "the streams of a name take a part of the line alone",
-		file: "internal/gossip/guard.go", old: " || g.names[name].waiting >= maxWaitingPerName {", new: " {",
+		file: "internal/gossip/guard.go", old: " || g.names[name].waiting >= maxWaitingPerName\n", new: "\n",
 		pkg: "internal/gossip", run: "NamesLeavePlaces",
+	},
+	{
+		name: "a host reads all streams of gossip", promise: fair, breaks: "the streams of a host leave places free",
+		file: "internal/gossip/guard.go", old: "g.hosts[host].active >= maxStreams-g.active", new: "g.active >= maxStreams",
+		pkg: "internal/gossip", run: "AHostLeavesPlaces",
+	},
+	{
+		name: "a host fills the line", promise: fair, breaks: "the streams of a host take a part of the line alone",
+		file: "internal/gossip/guard.go", old: "g.hosts[host].waiting >= maxWaiting-g.waiting", new: "g.waiting >= maxWaiting",
+		pkg: "internal/gossip", run: "AHostLeavesPlaces",
 	},
 	{
 		name: "any number of members", promise: safe, breaks: "any number of members gives a period",

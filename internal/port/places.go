@@ -122,7 +122,11 @@ func (l *places) forget(c *Conn) {
 }
 
 // claimant is the claimant of an accepted connection.
-func (c *Conn) claimant() claimant { return claimant{c.Hello.From.Name, c.raw.(*tracked).ip} }
+func (c *Conn) claimant() claimant { return claimant{c.Hello.From.Name, c.Host()} }
+
+// Host is the host of the other side of an accepted connection, as the package's function
+// Host has it.
+func (c *Conn) Host() netip.Addr { return c.raw.(*tracked).ip }
 
 // makeRoom reports whether c gets a place, and which connections give way for it: in
 // each scope that is full, one that says nothing, of the name and address with the
