@@ -406,6 +406,11 @@ var roomMutants = []mutant{
 		pkg: "internal/gossip", run: "AHostLeavesPlaces",
 	},
 	{
+		name: "a host takes all relays", promise: hardToKill, breaks: "a member that is cut off from the leader finds a relay, whatever another host takes",
+		file: "internal/port/places.go", old: "entry(l.relaysAt, at.ip), relaysPerIP,", new: "entry(l.relaysAt, at.ip), maxRelays,",
+		pkg: "internal/port", run: "AHostLeavesRelays",
+	},
+	{
 		name: "a host fills the line", promise: fair, breaks: "the streams of a host take a part of the line alone",
 		file: "internal/gossip/guard.go", old: "g.hosts[host].waiting >= maxWaiting-g.waiting", new: "g.waiting >= maxWaiting",
 		pkg: "internal/gossip", run: "AHostLeavesPlaces",
