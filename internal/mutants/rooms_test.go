@@ -272,8 +272,13 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "the largest of all ends", promise: fair, breaks: "of the address and the member with the most a connection ends",
-		file: "internal/budget/queue.go", old: "return o.share.payer == member }", new: "return o.share.payer != payer{} }",
+		file: "internal/budget/queue.go", old: "r[1], r[2] = b.queued.members[o.share.payer], bytes", new: "r[2] = bytes",
 		pkg: "internal/budget", run: "TheFullestConnection",
+	},
+	{
+		name: "a namesake fills the queues", promise: fair, breaks: "a member that reads gets large answers, whatever streams in its name or at its address do not read",
+		file: "internal/budget/queue.go", old: "now.Sub(o.since) >= timing.Unread", new: "now.Sub(o.since) >= timing.Unread<<20",
+		pkg: "internal/budget", run: "TheUnread",
 	},
 	{
 		name: "delayed frames at half price", promise: safe, breaks: "a delayed frame counts what it takes",
