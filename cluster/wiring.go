@@ -84,7 +84,7 @@ func (n *Node) serveMember(c *port.Conn) {
 		_ = c.Close()
 		return
 	}
-	g.Shared, g.Mere = n.certs != nil && c.Proved.Name == "", !c.Proved.Voter
+	g.From, g.Shared, g.Mere = c.From(), n.certs != nil && c.Proved.Name == "", !c.Proved.Voter
 	term.ServeMember(c, c.Hello.From.Name, c.Hello.From.Boot, g)
 }
 

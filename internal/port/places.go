@@ -131,8 +131,23 @@ func (l *places) forget(c *Conn) {
 func (c *Conn) claimant() claimant { return claimant{c.Hello.From.Name, c.Host()} }
 
 // Host is the host of the other side of an accepted connection, as the package's function
-// Host has it.
-func (c *Conn) Host() netip.Addr { return c.raw.(*tracked).ip }
+// Host has it; the zero Addr, if this side has dialled. A relayed connection comes from the
+// host that relays.
+func (c *Conn) Host() (ip netip.Addr) {
+	if t, accepted := c.raw.(*tracked); accepted {
+		ip = t.ip
+	}
+	return ip
+}
+
+// From names the other side in a refusal: many processes can claim a name, and the host is
+// where an operator finds the one.
+func (c *Conn) From() string {
+	if ip := c.Host(); ip.IsValid() {
+		return c.Hello.From.Name + " at " + ip.String()
+	}
+	return c.Remote.Name
+}
 
 // makeRoom reports whether c gets a place, and which connections give way for it: in
 // each scope that is full, one that says nothing, of the name and address with the
