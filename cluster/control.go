@@ -15,7 +15,7 @@ import (
 // here, and ask through stream.Peers.
 func (n *Node) serveControl(c *port.Conn) {
 	slow := n.newSlowly(c)
-	waiting := &roundQuestions{node: n, name: c.Remote.Name}
+	waiting := &roundQuestions{node: n, from: c.From()}
 	s := stream.New(c, func(q *stream.Request) {
 		if !n.admitsControl(c, q.Type) {
 			q.Answer(wire.CodeBad, nil)
@@ -27,7 +27,7 @@ func (n *Node) serveControl(c *port.Conn) {
 		case wire.Vouch:
 			n.answerVouch(q, waiting)
 		case wire.Lineage:
-			n.answerLineage(c.Hello.From, q)
+			n.answerLineage(c, q)
 		case wire.Who:
 			own := n.gossip.Described()
 			q.Answer(wire.CodeOK, wire.Marshal(&wire.WhoAnswer{

@@ -34,7 +34,7 @@ func (n *Node) admitsControl(c *port.Conn, t wire.Type) bool {
 	if !needsVoter(t) || c.Proved.Voter {
 		return true
 	}
-	n.self.Refused.Note(refused.Role, c.Remote.Name, "a voter's request of a member without the voter role")
+	n.self.Refused.Note(refused.Role, c.From(), "a voter's request of a member without the voter role")
 	return false
 }
 
@@ -93,7 +93,7 @@ const maxConfirmed = 64
 // roundQuestions counts the requests of one control stream that wait for a round.
 type roundQuestions struct {
 	node *Node
-	name string // of the peer
+	from string // the peer, in a refusal
 	n    atomic.Int32
 }
 
@@ -105,7 +105,7 @@ func (c *roundQuestions) begin(q *stream.Request) bool {
 	}
 	c.n.Add(-1)
 	q.Answer(wire.CodeBusy, nil)
-	c.node.self.Refused.Note(refused.Flood, c.name, "too many control requests that wait for a round")
+	c.node.self.Refused.Note(refused.Flood, c.from, "too many control requests that wait for a round")
 	return false
 }
 
@@ -116,12 +116,13 @@ func (c *roundQuestions) end() { c.n.Add(-1) }
 type slowly struct {
 	node  *Node
 	name  string        // of the peer
+	from  string        // the peer, in a refusal
 	under chan struct{} // a value for each request under way
 	wg    sync.WaitGroup
 }
 
 func (n *Node) newSlowly(c *port.Conn) *slowly {
-	return &slowly{node: n, name: c.Remote.Name, under: make(chan struct{}, maxSlowOfStream)}
+	return &slowly{node: n, name: c.Remote.Name, from: c.From(), under: make(chan struct{}, maxSlowOfStream)}
 }
 
 // run calls answer on a new goroutine, or answers CodeBusy if too many requests are
@@ -143,7 +144,7 @@ func (s *slowly) run(q *stream.Request, answer func()) {
 	default:
 	}
 	q.Answer(wire.CodeBusy, nil)
-	s.node.self.Refused.Note(refused.Flood, s.name, "too many control requests under way")
+	s.node.self.Refused.Note(refused.Flood, s.from, "too many control requests under way")
 }
 
 // wait returns when all requests have been answered.

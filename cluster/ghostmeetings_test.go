@@ -116,7 +116,9 @@ func TestNobodyAsksAboutClustersInAnotherName(t *testing.T) {
 	n := inNoCluster(t)
 	n.meetings = newMeetings()
 	near, far := net.Pipe()
-	served := stream.New(far, func(q *stream.Request) { n.answerLineage(port.Peer{Name: "guest", Boot: 3}, q) })
+	served := stream.New(far, func(q *stream.Request) {
+		n.answerLineage(&port.Conn{Hello: port.Hello{From: port.Peer{Name: "guest", Boot: 3}}}, q)
+	})
 	asker := stream.New(near, func(*stream.Request) {})
 	served.Start()
 	asker.Start()

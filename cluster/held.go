@@ -3,9 +3,11 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/timing"
 )
 
@@ -38,7 +40,24 @@ func (n *Node) heldBy() string {
 	if !ok {
 		return ""
 	}
-	return p.Name + " at " + cmp.Or(p.Addr, "an unknown address")
+	text := p.Name + " at " + cmp.Or(p.Addr, "an unknown address")
+	n.meetings.mu.Lock()
+	defer n.meetings.mu.Unlock()
+	at := n.meetings.list[member.Process{Name: p.Name, Boot: p.Boot}]
+	if listens, _ := netip.ParseAddrPort(p.Addr); at != nil && at.host.IsValid() && port.Host(listens.Addr()) != at.host {
+		text += ", by a stream from " + at.host.String() + ","
+	}
+	return text
+}
+
+// cameFrom notes the host of a stream of a process that was met. The process says itself at
+// which address it listens, and its name and that address may be a member's.
+func (m *meetings) cameFrom(p port.Peer, host netip.Addr) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at := m.list[member.Process{Name: p.Name, Boot: p.Boot}]; at != nil && host.IsValid() {
+		at.host = port.Host(host)
+	}
 }
 
 // meetingWindow is how long a process counts after its last sign of life.

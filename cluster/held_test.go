@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/port"
 	"github.com/wardmote/wardmote/internal/timing"
 )
@@ -26,7 +27,7 @@ func TestAProcessThatHoldsTheFirstGrantIsTold(t *testing.T) {
 		}
 		says(20 * time.Second)
 		h := n.Health(b.within(time.Second))
-		if h.Granting || !strings.Contains(h.Reason, "liar at an unknown address says that it is in another cluster") || h.Next == "" {
+		if h.Granting || !strings.Contains(h.Reason, "liar at an unknown address, by a stream from 192.0.2.1, says that it is in another cluster") || h.Next == "" {
 			t.Errorf("Health: granting %v, %q, %q", h.Granting, h.Reason, h.Next)
 		}
 		if len(h.Conflicts) != 0 {
@@ -39,6 +40,13 @@ func TestAProcessThatHoldsTheFirstGrantIsTold(t *testing.T) {
 		}
 		if lines := slices.DeleteFunc(l.above(slog.LevelWarn), func(s string) bool { return !strings.Contains(s, "no lock is granted") }); len(lines) == 0 {
 			t.Errorf("the log has nothing: %q", l.above(slog.LevelWarn))
+		}
+		// The liar may claim the address of a member, and cannot stand there.
+		for at, want := range map[string]string{"10.0.0.9:7000": "liar at 10.0.0.9:7000, by a stream from 192.0.2.1,", "192.0.2.1:7000": "liar at 192.0.2.1:7000"} {
+			n.meetings.met(member.Process{Name: "liar", Boot: 7}, at, true)
+			if got := n.heldBy(); got != want {
+				t.Errorf("held by %q, want %q", got, want)
+			}
 		}
 		time.Sleep(time.Minute)
 		if h = n.Health(b.within(time.Second)); !h.Granting || h.Reason != "" || len(h.Conflicts) != 0 {

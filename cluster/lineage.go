@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -90,6 +91,7 @@ func settle(own, other wire.LineageOf) verdictOn {
 // cluster is dialled meanwhile, and dials by itself: see package founding.
 type meeting struct {
 	with    member.Process // Addr "": not known
+	host    netip.Addr     // of the latest stream from it; zero: there was none
 	shown   bool           // else the word of others is all
 	first   time.Time      // the first sign of life
 	contact time.Time      // the last sign of life
@@ -280,20 +282,22 @@ func (n *Node) lineage() wire.LineageOf {
 
 // answerLineage answers a member of another cluster, and notes the meeting. A process
 // asks for itself alone: the preamble of the stream names it.
-func (n *Node) answerLineage(from port.Peer, q *stream.Request) {
+func (n *Node) answerLineage(c *port.Conn, q *stream.Request) {
+	from := c.Hello.From
 	var req wire.LineageRequest
 	if wire.Unmarshal(q.Body, &req) != nil || req.From.Founding == nil || founding.Check(*req.From.Founding) != nil {
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
 	if req.From.Name != from.Name || req.From.Boot != from.Boot {
-		n.self.Refused.Note(refused.Claim, from.Name, "a question about clusters in the name of another process")
+		n.self.Refused.Note(refused.Claim, c.From(), "a question about clusters in the name of another process")
 		q.Answer(wire.CodeBad, nil)
 		return
 	}
 	q.Answer(wire.CodeOK, wire.Marshal(&wire.LineageAnswer{From: n.lineage()}))
 	if own := n.founding.Value(); own != nil && own.Cluster != req.From.Founding.Cluster {
 		n.meetings.met(member.Process{Name: from.Name, Boot: from.Boot}, req.From.Addr, true)
+		n.meetings.cameFrom(from, c.Host())
 	}
 }
 
@@ -309,6 +313,9 @@ func (n *Node) foreign(h port.Hello, addr string, dialled bool) {
 		n.meetings.met(p, addr, true)
 	default:
 		n.meetings.met(p, "", true)
+		if at, err := netip.ParseAddrPort(addr); err == nil {
+			n.meetings.cameFrom(h.From, at.Addr())
+		}
 	}
 }
 

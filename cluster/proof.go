@@ -82,7 +82,7 @@ func (n *Node) answerGoodbye(c *port.Conn, q *stream.Request) {
 	from := c.Hello.From
 	switch {
 	case c.Claimed():
-		n.self.Refused.Note(refused.Role, from.Name, "a goodbye under a certificate without a name and without the voter role")
+		n.self.Refused.Note(refused.Role, c.From(), "a goodbye under a certificate without a name and without the voter role")
 		q.Answer(wire.CodeNo, nil)
 	case wire.Unmarshal(q.Body, &bye) != nil:
 		q.Answer(wire.CodeBad, nil)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,6 +164,16 @@ func TestNobodyActsForAnothersSession(t *testing.T) {
 				}
 				if n := b.leader().self.Refused.Counts()[refused.Session]; n < 20 {
 					b.t.Errorf("%d refusals are counted", n)
+				}
+				// The name may be the victim's: an operator looks for the thief at its host.
+				var hosts []string
+				for i := range b.thiefs {
+					hosts = append(hosts, b.host(fmt.Sprint("thief", i+1)))
+				}
+				for _, r := range b.leader().self.Refused.Totals() {
+					if _, host, _ := strings.Cut(r.From, " at "); r.Kind == refused.Session && !slices.Contains(hosts, host) {
+						b.t.Errorf("refused %q, and the thieves are at %v", r.From, hosts)
+					}
 				}
 			})
 		})

@@ -64,7 +64,7 @@ func (n *Node) servePort() {
 			serve(c)
 		})
 	}
-	handle(port.KindGossip, func(c *port.Conn) { n.gossip.Accept(c, c.Remote.Name) })
+	handle(port.KindGossip, func(c *port.Conn) { n.gossip.Accept(c, c.Remote.Name, c.Host()) })
 	handle(port.KindPackets, func(c *port.Conn) { n.gossip.AcceptPackets(c) })
 	n.port.HandlePackets(n.gossip.Packet)
 	handle(port.KindMember, n.serveMember)
@@ -84,7 +84,7 @@ func (n *Node) serveMember(c *port.Conn) {
 		_ = c.Close()
 		return
 	}
-	g.Shared, g.Mere = n.certs != nil && c.Proved.Name == "", !c.Proved.Voter
+	g.From, g.Shared, g.Mere = c.From(), n.certs != nil && c.Proved.Name == "", !c.Proved.Voter
 	term.ServeMember(c, c.Hello.From.Name, c.Hello.From.Boot, g)
 }
 

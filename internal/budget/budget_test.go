@@ -671,3 +671,57 @@ func TestTheFullestConnectionIsCrowded(t *testing.T) {
 		t.Error("more than half of a bound is not much")
 	}
 }
+
+// A member that reads has large answers, although streams in its own name, or under other names
+// at its address, have filled a bound and read nothing. These streams end first, also for
+// more of their own.
+func TestTheUnreadGiveWayToTheRead(t *testing.T) {
+	for name, x := range map[string]struct {
+		streams, names, kib int
+	}{
+		"half of a member's":       {63, 1, 130},
+		"half of a member's, many": {256, 1, 64},
+		"a member's":               {64, 1, 256},
+		"half of an address's":     {256, 256, 64},
+		"an address's":             {512, 256, 64},
+		"an address's, few":        {16, 4, 2048},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := New(nil)
+				ended := 0
+				var posers []*Queue
+				for i := range x.streams {
+					name := "m1"
+					if x.names > 1 {
+						name = fmt.Sprint("mallory", i%x.names)
+					}
+					q := b.Share(name, one).Queue(func() { ended++ })
+					if !q.Set(QueueBytes(x.kib << 10)) {
+						t.Fatal("the bound is smaller")
+					}
+					posers = append(posers, q)
+				}
+				time.Sleep(timing.Unread)
+				reads := b.Share("m1", one).Queue(func() { t.Error("the stream that is read has ended") })
+				for _, kib := range []int{200, 1024, 4096} {
+					n := QueueBytes(kib << 10)
+					if reads.Crowded(n) {
+						t.Errorf("an answer of %d KiB must wait", kib)
+					}
+					if !reads.Set(n) {
+						t.Errorf("an answer of %d KiB does not fit", kib)
+					}
+					time.Sleep(timing.Unread / 2) // as long as a slow link takes
+					for _, q := range posers {
+						q.Set(b.queues[q] + QueuedLeast)
+					}
+					if left := len(posers) - ended; b.queued.addresses[one] > QueuedPerAddress || left == 0 {
+						t.Errorf("%d streams are left", left)
+					}
+					reads.Set(0)
+				}
+			})
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -355,12 +356,12 @@ func TestStreamsAreBounded(t *testing.T) {
 	inTown(t, func(w *town) {
 		a := w.start("10.0.0.1", "a", keyed(keyOf(1)), counted)
 		time.Sleep(time.Second)
-		open := func(name string) net.Conn {
+		open := func(name string, host byte) net.Conn {
 			here, there := net.Pipe()
-			go a.Accept(here, name)
+			go a.Accept(here, name, hostIP(host))
 			return there
 		}
-		c := open("m")
+		c := open("m", 0)
 		_, _ = c.Write([]byte{0xff, 0xff, 0xff, 0xff})
 		if _, err := c.Read(make([]byte, 1)); err == nil {
 			// memberlist answers with the error
@@ -369,7 +370,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		time.Sleep(2 * timing.GossipTCP)
 		var silent []net.Conn
 		for i := range maxStreams + maxWaiting + 20 {
-			silent = append(silent, open(fmt.Sprint("m", i/3)))
+			silent = append(silent, open(fmt.Sprint("m", i/3), byte(i/3)))
 		}
 		synctest.Wait()
 		if n := a.cfg.Self.Refused.Counts()[refused.Flood]; n != 20 {
@@ -390,11 +391,14 @@ func TestStreamsAreBounded(t *testing.T) {
 		g := a.transport.guard
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if g.active != 0 || len(g.names) != 0 || g.waiting != 0 {
+		if g.active != 0 || len(g.names)+len(g.hosts) != 0 || g.waiting != 0 {
 			t.Errorf("%d places are taken, of %v, %d wait", g.active, g.names, g.waiting)
 		}
 	})
 }
+
+// hostIP returns a host of many.
+func hostIP(i byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 1, i}) }
 
 // Two names cannot fill the line for places.
 func TestNamesLeavePlacesInTheLine(t *testing.T) {
@@ -404,7 +408,7 @@ func TestNamesLeavePlacesInTheLine(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, name := range []string{"x", "y"} {
 			for range 80 { // the port lets so many in
-				wg.Go(func() { g.enter(name, done) })
+				wg.Go(func() { g.enter(name, hostIP(1), done) })
 			}
 		}
 		synctest.Wait()
@@ -412,14 +416,51 @@ func TestNamesLeavePlacesInTheLine(t *testing.T) {
 			t.Errorf("%d wait", n)
 		}
 		for i := range maxStreams - 2*maxStreamsPerName {
-			if g.enter(fmt.Sprint("honest", i), done) == nil {
+			if g.enter(fmt.Sprint("honest", i), hostIP(byte(10+i)), done) == nil {
 				t.Errorf("refused, with %d of %d places taken and %d waiting", g.active, maxStreams, g.waiting)
 			}
 		}
 		close(done)
 		wg.Wait()
-		if g.waiting != 0 || g.names["x"] != (streamsOfName{active: maxStreamsPerName}) {
+		if g.waiting != 0 || g.names["x"] != (streamsOf{active: maxStreamsPerName}) {
 			t.Errorf("%d wait, %v", g.waiting, g.names)
+		}
+	})
+}
+
+// A host that takes many names leaves the streams of other hosts places, and room in the line:
+// none waits for longer than for a place that is freed.
+func TestAHostLeavesPlacesInTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard()
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer close(done)
+		for i := range 20 {
+			for range maxStreamsPerName + maxWaitingPerName {
+				wg.Go(func() {
+					if g.enter(fmt.Sprint("mallory", i), hostIP(1), done) != nil {
+						<-done
+					}
+				})
+			}
+		}
+		synctest.Wait()
+		var leaves []func()
+		for i := 0; g.active < maxStreams; i++ {
+			leave := g.enter(fmt.Sprint("honest", i), hostIP(byte(10+i)), done)
+			if leave == nil {
+				t.Fatalf("refused, with %d of %d places taken and %d waiting", g.active, maxStreams, g.waiting)
+			}
+			leaves = append(leaves, leave)
+		}
+		if len(leaves) < maxStreams/2 {
+			t.Fatalf("%d places for others", len(leaves))
+		}
+		time.AfterFunc(timing.GossipTurn/2, leaves[0])
+		if g.enter("late", hostIP(2), done) == nil {
+			t.Errorf("refused, with %d of %d places taken and %d waiting", g.active, maxStreams, g.waiting)
 		}
 	})
 }

@@ -47,8 +47,9 @@
 //   - memberlist sees no bytes but of the messages that members send, with true
 //     lengths. A stream is read to at most maxMessage bytes, which hold the largest
 //     list of members, and memory grows with the bytes that have come. At most 16
-//     accepted streams are read at once, 4 for a name; memberlist alone would take
-//     20 MiB from each of 128, and room for a million members for a number.
+//     accepted streams are read at once, 4 for a name, and of a host as many as it leaves
+//     free; memberlist alone would take 20 MiB from each of 128, and room for a million
+//     members for a number.
 //   - At most maxKnown processes are known, the living and the lately dead; at most
 //     maxUnproven of the living are unproven: see "Ghosts". Names, addresses and
 //     descriptions that no member has are refused.

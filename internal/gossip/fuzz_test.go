@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 	"testing"
@@ -122,7 +123,7 @@ func FuzzStream(f *testing.F) {
 		here, there := net.Pipe()
 		defer there.Close()
 		_ = there.SetDeadline(time.Now().Add(time.Second))
-		go g.Accept(here, "x")
+		go g.Accept(here, "x", netip.Addr{})
 		go func() {
 			_, _ = there.Write(b)
 			_ = there.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // an answer, or memberlist waits for more

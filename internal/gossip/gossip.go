@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -294,10 +295,12 @@ func (g *Gossip) SetKeys(keys [][]byte) error {
 	return r.install(keys)
 }
 
-// Accept takes over a stream that a member of the name has dialled. Accept blocks
-// until memberlist is ready for the stream. The stream is closed after Stop, and if
+// Accept takes over a stream that a member of the name has dialled from the host. Accept
+// blocks until memberlist is ready for the stream. The stream is closed after Stop, and if
 // too many streams are read already.
-func (g *Gossip) Accept(conn net.Conn, name string) { g.transport.accept(conn, name) }
+func (g *Gossip) Accept(conn net.Conn, name string, host netip.Addr) {
+	g.transport.accept(conn, name, host)
+}
 
 // Packet takes a packet received at the given time, and keeps b. Packet does not
 // block: if too many packets wait, the packet is dropped. A packet that no key opens

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -240,7 +241,8 @@ func (p *endpointPort) serve(g *Gossip) {
 							g.Called(caller.Name, caller.Boot)
 						}
 					}
-					g.Accept(conn, conn.RemoteAddr().String())
+					from, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
+					g.Accept(conn, from.String(), from.Addr())
 				}
 			})
 		}
@@ -518,7 +520,7 @@ func TestAFailedStartLeavesNothingBehind(t *testing.T) {
 				t.Errorf("started at %q with a short key or a bad address", cfg.Self.Addr)
 			}
 			here, there := net.Pipe()
-			g.Accept(here, "m")
+			g.Accept(here, "m", netip.Addr{})
 			if _, err := there.Read(make([]byte, 1)); err == nil {
 				t.Error("a stream was taken after the failure")
 			}

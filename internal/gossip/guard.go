@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -15,7 +16,10 @@ import (
 
 // Bounds of the streams of gossip that other members have dialled. A stream holds
 // at most maxMessage bytes, and for as long as one exchange takes, so all streams
-// together hold less than 50 MiB. A member of many streams leaves places to others.
+// together hold less than 50 MiB. A member of many streams leaves places to others. So
+// does a host, of which a holder of a secret is all the members: a host has at most as many
+// places as are free, so alone half of them, and they are enough for members that share an
+// address, since an exchange is short.
 const (
 	maxStreams        = 16  // read at once
 	maxStreamsPerName = 4   // of them from members of one name
@@ -28,46 +32,52 @@ type guard struct {
 	mu      sync.Mutex
 	active  int
 	waiting int
-	names   map[string]streamsOfName // names without streams have no entry
-	freed   chan struct{}            // closed and made anew when a place is freed
+	names   map[string]streamsOf // names without streams have no entry
+	hosts   map[netip.Addr]streamsOf
+	freed   chan struct{} // closed and made anew when a place is freed
 }
 
-// streamsOfName counts the streams from members of one name.
-type streamsOfName struct{ active, waiting int }
+// streamsOf counts the streams from members of one name, or from one host.
+type streamsOf struct{ active, waiting int }
 
 func newGuard() *guard {
-	return &guard{names: make(map[string]streamsOfName), freed: make(chan struct{})}
+	return &guard{names: make(map[string]streamsOf), hosts: make(map[netip.Addr]streamsOf), freed: make(chan struct{})}
 }
 
 // enter takes a free place, or waits for one, for timing.GossipTurn at most, or until
 // done. Enter returns nil if there is none; else the caller must call leave.
-func (g *guard) enter(name string, done <-chan struct{}) (leave func()) {
+func (g *guard) enter(name string, host netip.Addr, done <-chan struct{}) (leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.full(name) && !g.wait(name, done) {
+	if g.full(name, host) && !g.wait(name, host, done) {
 		return nil
 	}
-	g.count(name, 1, 0)
-	return sync.OnceFunc(func() { g.leave(name) })
+	g.count(name, host, 1, 0)
+	return sync.OnceFunc(func() { g.leave(name, host) })
 }
 
-// full reports whether a stream from a member of the name has no place. The caller holds
-// g.mu.
-func (g *guard) full(name string) bool {
-	return g.active >= maxStreams || g.names[name].active >= maxStreamsPerName
+// full reports whether a stream from a member of the name at the host has no place. The
+// caller holds g.mu.
+func (g *guard) full(name string, host netip.Addr) bool {
+	return g.hosts[host].active >= maxStreams-g.active || g.names[name].active >= maxStreamsPerName
+}
+
+// lineFull is full, of the places in the line.
+func (g *guard) lineFull(name string, host netip.Addr) bool {
+	return g.hosts[host].waiting >= maxWaiting-g.waiting || g.names[name].waiting >= maxWaitingPerName
 }
 
 // wait waits until there is a place, and reports whether there is one. The caller holds
 // g.mu, which is free during the wait.
-func (g *guard) wait(name string, done <-chan struct{}) bool {
-	if g.waiting >= maxWaiting || g.names[name].waiting >= maxWaitingPerName {
+func (g *guard) wait(name string, host netip.Addr, done <-chan struct{}) bool {
+	if g.lineFull(name, host) {
 		return false
 	}
-	g.count(name, 0, 1)
-	defer g.count(name, 0, -1)
+	g.count(name, host, 0, 1)
+	defer g.count(name, host, 0, -1)
 	patience := time.NewTimer(timing.GossipTurn)
 	defer patience.Stop()
-	for g.full(name) {
+	for g.full(name, host) {
 		freed, over := g.freed, false
 		g.mu.Unlock()
 		select {
@@ -86,21 +96,26 @@ func (g *guard) wait(name string, done <-chan struct{}) bool {
 }
 
 // count adds to the counts of streams. The caller holds g.mu.
-func (g *guard) count(name string, active, waiting int) {
-	n := g.names[name]
-	n.active += active
-	n.waiting += waiting
+func (g *guard) count(name string, host netip.Addr, active, waiting int) {
 	g.active += active
 	g.waiting += waiting
-	if g.names[name] = n; n == (streamsOfName{}) {
-		delete(g.names, name)
+	countIn(g.names, name, active, waiting)
+	countIn(g.hosts, host, active, waiting)
+}
+
+func countIn[K comparable](of map[K]streamsOf, k K, active, waiting int) {
+	n := of[k]
+	n.active += active
+	n.waiting += waiting
+	if of[k] = n; n == (streamsOf{}) {
+		delete(of, k)
 	}
 }
 
-func (g *guard) leave(name string) {
+func (g *guard) leave(name string, host netip.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.count(name, -1, 0)
+	g.count(name, host, -1, 0)
 	close(g.freed)
 	g.freed = make(chan struct{})
 }

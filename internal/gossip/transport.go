@@ -73,16 +73,16 @@ func newTransport(cfg Config) *portTransport {
 	return t
 }
 
-// accept gives memberlist a stream from a member of the name when there is a place
-// for it, or closes the stream: after close, and if there is none for long.
-func (t *portTransport) accept(conn net.Conn, name string) {
+// accept gives memberlist a stream from a member of the name at the host when there is a
+// place for it, or closes the stream: after close, and if there is none for long.
+func (t *portTransport) accept(conn net.Conn, name string, host netip.Addr) {
 	if t.bad != nil || t.open.Err() != nil {
 		conn.Close()
 		return
 	}
-	leave := t.guard.enter(name, t.open.Done())
+	leave := t.guard.enter(name, host, t.open.Done())
 	if leave == nil {
-		t.refused.Note(refused.Flood, name, "too many gossip streams at once")
+		t.refused.Note(refused.Flood, name+" at "+host.String(), "too many gossip streams at once")
 		conn.Close()
 		return
 	}

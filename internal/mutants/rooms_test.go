@@ -292,8 +292,13 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "the largest of all ends", promise: fair, breaks: "of the address and the member with the most a connection ends",
-		file: "internal/budget/queue.go", old: "return o.share.payer == member }", new: "return o.share.payer != payer{} }",
+		file: "internal/budget/queue.go", old: "r[1], r[2] = b.queued.members[o.share.payer], bytes", new: "r[2] = bytes",
 		pkg: "internal/budget", run: "TheFullestConnection",
+	},
+	{
+		name: "a namesake fills the queues", promise: fair, breaks: "a member that reads gets large answers, whatever streams in its name or at its address do not read",
+		file: "internal/budget/queue.go", old: "now.Sub(o.since) >= timing.Unread", new: "now.Sub(o.since) >= timing.Unread<<20",
+		pkg: "internal/budget", run: "TheUnread",
 	},
 	{
 		name: "delayed frames at half price", promise: safe, breaks: "a delayed frame counts what it takes",
@@ -462,8 +467,23 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "two names fill the line", promise: fair, breaks: "the streams of a name take a part of the line alone",
-		file: "internal/gossip/guard.go", old: " || g.names[name].waiting >= maxWaitingPerName {", new: " {",
+		file: "internal/gossip/guard.go", old: " || g.names[name].waiting >= maxWaitingPerName\n", new: "\n",
 		pkg: "internal/gossip", run: "NamesLeavePlaces",
+	},
+	{
+		name: "a host reads all streams of gossip", promise: fair, breaks: "the streams of a host leave places free",
+		file: "internal/gossip/guard.go", old: "g.hosts[host].active >= maxStreams-g.active", new: "g.active >= maxStreams",
+		pkg: "internal/gossip", run: "AHostLeavesPlaces",
+	},
+	{
+		name: "a host takes all relays", promise: hardToKill, breaks: "a member that is cut off from the leader finds a relay, whatever another host takes",
+		file: "internal/port/places.go", old: "entry(l.relaysAt, at.ip), relaysPerIP,", new: "entry(l.relaysAt, at.ip), maxRelays,",
+		pkg: "internal/port", run: "AHostLeavesRelays",
+	},
+	{
+		name: "a host fills the line", promise: fair, breaks: "the streams of a host take a part of the line alone",
+		file: "internal/gossip/guard.go", old: "g.hosts[host].waiting >= maxWaiting-g.waiting", new: "g.waiting >= maxWaiting",
+		pkg: "internal/gossip", run: "AHostLeavesPlaces",
 	},
 	{
 		name: "any number of members", promise: safe, breaks: "any number of members gives a period",

@@ -63,7 +63,7 @@ func (p *Port) admit(c *Conn, hash [16]byte, ip netip.Addr) (Status, func(*Conn)
 		return StatusWrongDestination, nil
 	}
 	if h.Kind == KindRaft && !c.Proved.Voter {
-		p.cfg.Refused.Note(refused.Role, h.From.Name, noVoter)
+		p.cfg.Refused.Note(refused.Role, c.From(), noVoter)
 		return StatusNoVoter, nil
 	}
 	p.mu.Lock()
@@ -100,7 +100,7 @@ func (p *Port) takePlace(c *Conn) Status {
 		if len(victims) > 0 {
 			detail = "too many connections: idle ones closed"
 		}
-		p.cfg.Refused.Note(refused.Flood, c.Hello.From.Name+" at "+c.claimant().ip.String(), detail)
+		p.cfg.Refused.Note(refused.Flood, c.From(), detail)
 	}
 	return status
 }

@@ -15,7 +15,8 @@ const (
 	maxConns        = 4096 // in all
 	maxConnsPerIP   = 1024 // from one address: hosts behind a proxy share theirs
 	maxConnsPerName = 64   // from members of one name
-	maxRelays       = 256  // of KindRelay: each costs a connection onwards
+	maxRelays       = 256  // of KindRelay: each costs a connection onwards,
+	relaysPerIP     = 64   // and from one address: other members that are cut off find one
 	maxNewcomers    = 1024 // from processes that Config.Known does not know,
 	newcomersPerIP  = 256  // and from one address
 
@@ -28,6 +29,7 @@ const (
 type places struct {
 	all         scope
 	relays      scope
+	relaysAt    map[netip.Addr]*scope
 	newcomers   scope
 	newcomersAt map[netip.Addr]*scope
 	perIP       map[netip.Addr]*scope
@@ -49,7 +51,7 @@ type claimant struct {
 }
 
 func newPlaces() places {
-	return places{perIP: make(map[netip.Addr]*scope), perName: make(map[string]*scope), newcomersAt: make(map[netip.Addr]*scope), perClaimant: make(map[claimant]int)}
+	return places{perIP: make(map[netip.Addr]*scope), perName: make(map[string]*scope), newcomersAt: make(map[netip.Addr]*scope), relaysAt: make(map[netip.Addr]*scope), perClaimant: make(map[claimant]int)}
 }
 
 // capped is a scope with its bounds and its members.
@@ -68,7 +70,9 @@ func (l *places) scopes(c *Conn) []capped {
 		{entry(l.perName, at.name), maxConnsPerName, spareConnsPerName, func(d *Conn) bool { return d.claimant().name == at.name }},
 	}
 	if c.Hello.Kind == KindRelay {
-		scopes = append(scopes, capped{&l.relays, maxRelays, 0, func(d *Conn) bool { return d.Hello.Kind == KindRelay }})
+		scopes = append(scopes,
+			capped{&l.relays, maxRelays, 0, func(d *Conn) bool { return d.Hello.Kind == KindRelay }},
+			capped{entry(l.relaysAt, at.ip), relaysPerIP, 0, func(d *Conn) bool { return d.Hello.Kind == KindRelay && d.claimant().ip == at.ip }})
 	}
 	if c.newcomer {
 		scopes = append(scopes,
@@ -116,13 +120,34 @@ func (l *places) forget(c *Conn) {
 	if l.perName[at.name].size == 0 {
 		delete(l.perName, at.name)
 	}
-	if s := l.newcomersAt[at.ip]; s != nil && s.size == 0 {
-		delete(l.newcomersAt, at.ip)
+	for _, m := range []map[netip.Addr]*scope{l.newcomersAt, l.relaysAt} {
+		if s := m[at.ip]; s != nil && s.size == 0 {
+			delete(m, at.ip)
+		}
 	}
 }
 
 // claimant is the claimant of an accepted connection.
-func (c *Conn) claimant() claimant { return claimant{c.Hello.From.Name, c.raw.(*tracked).ip} }
+func (c *Conn) claimant() claimant { return claimant{c.Hello.From.Name, c.Host()} }
+
+// Host is the host of the other side of an accepted connection, as the package's function
+// Host has it; the zero Addr, if this side has dialled. A relayed connection comes from the
+// host that relays.
+func (c *Conn) Host() (ip netip.Addr) {
+	if t, accepted := c.raw.(*tracked); accepted {
+		ip = t.ip
+	}
+	return ip
+}
+
+// From names the other side in a refusal: many processes can claim a name, and the host is
+// where an operator finds the one.
+func (c *Conn) From() string {
+	if ip := c.Host(); ip.IsValid() {
+		return c.Hello.From.Name + " at " + ip.String()
+	}
+	return c.Remote.Name
+}
 
 // makeRoom reports whether c gets a place, and which connections give way for it: in
 // each scope that is full, one that says nothing, of the name and address with the

@@ -3,10 +3,14 @@ package port
 import (
 	"bytes"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/wardmote/wardmote/transport"
 )
 
 // A tap keeps the bytes that a relay reads.
@@ -92,8 +96,8 @@ func TestRelaysAreBounded(t *testing.T) {
 		via.Serve()
 		var open []*Conn
 		for i := range maxRelays {
-			// Each name has a limit of its own.
-			a := w.open(t, 1, func(c *Config) { c.Self.Name = string(rune('a' + i/32)) })
+			// Each name has a limit of its own, and each host.
+			a := w.open(t, 4+i/32, func(c *Config) { c.Self.Name = string(rune('a' + i/32)) })
 			defer a.Close()
 			c, err := a.DialVia(t.Context(), via.Addr(), b.Addr(), KindMember, Peer{})
 			if err != nil {
@@ -124,6 +128,52 @@ func TestRelaysAreBounded(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		t.Errorf("no room came back: %v", err)
+	})
+}
+
+// A host that takes many names leaves relays to other hosts: a member that is cut off from the
+// leader keeps its sessions.
+func TestAHostLeavesRelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := transport.NewMemory(1)
+		w := memoryWorld(m)
+		via, mallory := w.open(t, 3), w.listen(t, 4)
+		defer closeAll(via, mallory)
+		via.Handle(KindRelay, echo) // as a far end that answers
+		via.Serve()
+		relays := func(e transport.Endpoint, name string) (n int) {
+			for range maxConnsPerName {
+				c, err := e.Dial(t.Context(), via.Addr())
+				check(t, err)
+				_, _ = c.Write(appendHello(nil, Hello{Kind: KindRelay, Cluster: "test", From: Peer{name, 6}}))
+				if got, err := readAnswer(c); err != nil || got.status != StatusOK {
+					_ = c.Close()
+					continue
+				}
+				n++
+				_, _ = c.Write([]byte{1}) // a silent one would give way
+			}
+			return n
+		}
+		got := 0
+		for i := range maxRelays / maxConnsPerName {
+			got += relays(mallory, fmt.Sprint("mallory", i))
+		}
+		if got != relaysPerIP {
+			t.Errorf("a host has %d of %d relays", got, maxRelays)
+		}
+		for i := range maxRelays/relaysPerIP - 1 {
+			e, err := m.Host(fmt.Sprintf("10.0.1.%d", i)).Listen(":0")
+			check(t, err)
+			defer e.Close()
+			if n := relays(e, fmt.Sprint("honest", i)); n != maxConnsPerName {
+				t.Errorf("host %d has %d relays", i, n)
+			}
+		}
+		closeAll(via, mallory)
+		if n := len(via.places.relaysAt); n != 0 {
+			t.Errorf("places at %d addresses are left", n)
+		}
 	})
 }
 

@@ -72,7 +72,7 @@ func (t *Term) show(s *Subscriber, keys []machine.SessionKey, fresh bool) (ids [
 	displaced := t.displace(s)
 	t.mu.Unlock()
 	if !room {
-		t.cfg.Refused.Note(refused.Flood, s.Node, "too many session keys")
+		t.cfg.Refused.Note(refused.Flood, s.from(), "too many session keys")
 	}
 	if displaced != nil {
 		displaced.Stop()
@@ -268,7 +268,7 @@ func (t *Term) mayForget(s *Subscriber, c machine.Forget) wire.Code {
 func (t *Term) refuse(s *Subscriber, request string) {
 	from := ""
 	if s != nil {
-		from = s.Node
+		from = s.from()
 	}
 	t.cfg.Refused.Note(refused.Session, from, request)
 }

@@ -25,7 +25,8 @@ type Guide struct {
 	// without raft.
 	Heard func() time.Time
 
-	// Shared and Mere are those of the asking member's Subscriber.
+	// From, Shared and Mere are those of the asking member's Subscriber.
+	From         string
 	Shared, Mere bool
 
 	// Bound is the binding of the asking member's TLS stream; nil without TLS. Under TLS

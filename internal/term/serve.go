@@ -132,7 +132,7 @@ func (m *memberStream) handle(q *stream.Request) {
 			return
 		}
 		if m.guide.Shared && m.guide.Mere { // nobody knows which process asks, and no voter does
-			m.term.cfg.Refused.Note(refused.Role, m.node, "a vote is given up under a certificate without a name and without the voter role")
+			m.term.cfg.Refused.Note(refused.Role, m.subscriber.from(), "a vote is given up under a certificate without a name and without the voter role")
 			q.Answer(wire.CodeBad, nil)
 			return
 		}
@@ -205,7 +205,7 @@ func (m *memberStream) join(seen uint64) bool {
 		return false
 	}
 	s := &Subscriber{
-		Node: m.node, Boot: m.boot, Shared: m.guide.Shared, Mere: m.guide.Mere,
+		Node: m.node, Boot: m.boot, From: m.guide.From, Shared: m.guide.Shared, Mere: m.guide.Mere,
 		Event: func(e machine.Event) {
 			m.stream.Push(func() wire.Frame { return wire.Frame{Type: wire.Event, Body: machine.AppendEvent(nil, e)} })
 		},

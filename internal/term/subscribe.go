@@ -17,6 +17,7 @@ import (
 type Subscriber struct {
 	Node string // the member and its process: as proved by its stream
 	Boot uint64
+	From string // names the subscriber's stream in a refusal, with its host; "": Node does
 
 	// Dir is the directory whose key the subscriber has shown. Zero: none, and the
 	// subscriber forgets no process.
@@ -53,6 +54,8 @@ type Subscriber struct {
 }
 
 func (s *Subscriber) process() member.Process { return member.Process{Name: s.Node, Boot: s.Boot} }
+
+func (s *Subscriber) from() string { return cmp.Or(s.From, s.Node) }
 
 // streamsOf returns the subscribers of the process of s. The caller holds t.mu.
 func (t *Term) streamsOf(s *Subscriber) map[*Subscriber]*shown { return t.streams[s.process()] }

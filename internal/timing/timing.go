@@ -110,6 +110,7 @@ const (
 	StreamAge    = 24 * time.Hour         // a connection lives for at most so long: certificates expire and are revoked
 	RenewWithin  = 10 * time.Second       // a connection at its end has so long to be replaced
 	StaleSecret  = 30 * time.Second       // a connection under another secret than the newest is renewed
+	Unread       = time.Second            // a peer that leaves bytes unread for so long loses its stream before one that reads
 	StreamWrite  = 10 * time.Second       // one write; a slower peer loses the stream
 	Dial         = 2 * time.Second        // one dial, and one question to another member
 	DialNext     = 100 * time.Millisecond // from one dial of a raft ID to the dial of its next possible holder
