@@ -11,8 +11,9 @@ import (
 //
 // A bound that is full ends a connection of the address with the most, and not the connection
 // that asks for more: one with bytes that are unread for timing.Unread, if there is any, and of
-// several such the one with the most, of the member with the most. So a member that reads pays
-// for no other that does not, though the other has the same name or address.
+// several such the one with the most, of the member with the most. So a member that reads all but
+// QueuedLeast once in that time pays for no other that does not, though the other has the same
+// name or address.
 type Queue struct {
 	share *Share
 	end   func()

@@ -195,7 +195,7 @@ func (r *Runner) concerns(s member.Sighting) bool {
 }
 
 // doubtful returns the processes to be asked now, the longest unasked first, at most
-// maxAsked. Each member of another cluster is due at every look. A process beside
+// maxAsked, half of them such that hold a founding back or take part in it. Each member of another cluster is due at every look. A process beside
 // another one of its name or address is asked too: a forged newer boot would hide the
 // true one. Gossip's dead are asked before a founding and before a silence is believed:
 // a death is a word like any other. A member that proposes nothing asks them too: the
@@ -207,7 +207,7 @@ func (r *Runner) doubtful() (out []member.Sighting) {
 	dead := r.value.Load() == nil || r.cfg.AssumeGone > 0
 	names, addrs := make(map[string]int), make(map[string]int)
 	for _, s := range all {
-		if s.Alive || dead && s.Meta.InCluster() {
+		if s.Alive || dead && s.Meta.InCluster() && !r.ended(s.Process) {
 			names[s.Name]++
 		}
 		if s.Alive {
@@ -229,7 +229,15 @@ func (r *Runner) doubtful() (out []member.Sighting) {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b member.Sighting) int { return asked[a.Process].Compare(asked[b.Process]) })
-	return out[:min(len(out), maxAsked)]
+	var first, others []member.Sighting
+	for _, s := range out {
+		if s.Alive && len(first) < maxAsked/2 && r.concerns(s) {
+			first = append(first, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	return append(first, others[:min(len(others), maxAsked-len(first))]...)
 }
 
 // maxAsked bounds the processes asked at a time.

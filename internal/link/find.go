@@ -49,7 +49,7 @@ type finder struct {
 	claims  map[string]claim // leaders told by others, by address
 	jury    jury
 	rival   *rival // nil: none
-	bans    map[member.Process]ban
+	bans    map[bannee]ban
 
 	up      upstream          // as installed; nil: none
 	served  time.Time         // of the latest attachment
@@ -72,7 +72,7 @@ type rest struct {
 func newFinder(k *Link) *finder {
 	return &finder{
 		link: k, replies: make(chan reply), since: time.Now(),
-		asks: make(map[place]*ask), rests: make(map[place]rest), claims: make(map[string]claim), bans: make(map[member.Process]ban),
+		asks: make(map[place]*ask), rests: make(map[place]rest), claims: make(map[string]claim), bans: make(map[bannee]ban),
 	}
 }
 
@@ -279,7 +279,7 @@ func (f *finder) take(r reply) *reply {
 	}
 	k.learnFrom(r.hint)
 	f.hearVoter(a, r.hint)
-	if r.up != nil && f.better(&r) && !f.banned(r.leader(), r.up.named) {
+	if r.up != nil && f.better(&r) && !f.isBanned(r.banned()) {
 		if f.challenge(r) {
 			return nil
 		}

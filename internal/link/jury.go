@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/refused"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/timing"
@@ -44,7 +43,7 @@ import (
 // rule among members is safe from that liar.
 //
 // A leader found false is not attached to for a while, longer each time: by its name, or, where
-// others can take the name, at its address. The jury tells names: whoever takes the name of
+// others can take the name, where it was found. The jury tells names: whoever takes the name of
 // the true leader, and its term, is not found out. A false
 // leader that is a voter can make a member without raft, until the jury has spoken,
 // believe in locks that are not held. No protocol among members helps against such a
@@ -114,7 +113,7 @@ func (f *finder) hearVoter(a *ask, h wire.Hint) {
 	f.link.lowerTerm(highest)
 	if attached {
 		f.jury.against = true
-		f.ban(f.before, up.named, fmt.Sprintf("a leader of term %d, and a majority of the voters is in term %d at most, or has another leader", term, highest))
+		f.ban(banned(f.before.Name, place{f.before.Addr, up.via}, up.named), fmt.Sprintf("a leader of term %d, and a majority of the voters is in term %d at most, or has another leader", term, highest))
 	}
 }
 
@@ -212,7 +211,9 @@ func (f *finder) challenge(r reply) bool {
 	}
 	rv := &rival{reply: r, verdict: make(chan wire.Code, 1), due: time.Now().Add(timing.Suspect(f.link.TTL()))}
 	f.rival = rv
-	f.jury.voices[r.ask.at.addr] = voice{r.up.term, r.name}
+	if r.ask.at.via == "" { // a relay can answer for any address
+		f.jury.voices[r.ask.at.addr] = voice{r.up.term, r.name}
+	}
 	for _, addr := range f.jury.members {
 		if f.jury.voices[addr].term < r.up.term {
 			delete(f.jury.voices, addr) // of before the election, maybe
@@ -265,7 +266,7 @@ func (f *finder) judgeRival() *reply {
 			return nil
 		}
 		if c == wire.CodeOK && !elected {
-			f.ban(rv.reply.leader(), rv.reply.up.named, fmt.Sprintf("a leader of term %d, and the leader of a lower term is confirmed by a majority", rv.reply.up.term))
+			f.ban(rv.reply.banned(), fmt.Sprintf("a leader of term %d, and the leader of a lower term is confirmed by a majority", rv.reply.up.term))
 			f.failed(rv.reply.ask)
 			f.restAt(rv.reply.ask)
 			f.dropRival()
@@ -302,27 +303,32 @@ const maxBans = 64
 
 // ban keeps this member from a leader found false, for timing.DirectAgain and then
 // twice as long each time.
-func (f *finder) ban(leader member.Process, named bool, why string) {
-	f.link.cfg.Self.Refused.Note(refused.Claim, leader.Name, why)
-	p := bannee(leader, named)
-	b := f.bans[p]
+func (f *finder) ban(who bannee, why string) {
+	f.link.cfg.Self.Refused.Note(refused.Claim, who.name, why)
+	b := f.bans[who]
 	b.pause = min(max(2*b.pause, timing.DirectAgain), timing.DirectMost)
 	b.until = time.Now().Add(b.pause)
 	if len(f.bans) >= maxBans {
 		clear(f.bans)
 	}
-	f.bans[p] = b
+	f.bans[who] = b
 }
 
-func (f *finder) banned(leader member.Process, named bool) bool {
-	return time.Now().Before(f.bans[bannee(leader, named)].until)
+func (f *finder) isBanned(who bannee) bool { return time.Now().Before(f.bans[who].until) }
+
+// bannee is what is banned with a false leader: a proven name anywhere, and any other name at
+// the place where it was found. Elsewhere the name is of a member that had it taken: a false
+// leader may have the leader's own address, behind a relay that lies.
+type bannee struct {
+	name string
+	at   place // zero: anywhere
 }
 
-// bannee returns what is banned with a false leader: a proven name anywhere, and any other name
-// at that address. Elsewhere it is of a member that had its name taken.
-func bannee(leader member.Process, named bool) member.Process {
+func banned(name string, at place, named bool) bannee {
 	if named {
-		return member.Process{Name: leader.Name}
+		return bannee{name: name}
 	}
-	return member.Process{Name: leader.Name, Addr: leader.Addr}
+	return bannee{name, at}
 }
+
+func (r *reply) banned() bannee { return banned(r.name, r.ask.at, r.up.named) }

@@ -146,6 +146,52 @@ func TestAFalseLeaderHasNobodyElseBanned(t *testing.T) {
 	}
 }
 
+// A process with the voter role that lies as a relay has a member refuse no honest leader at its own
+// address, and is no voice of the jury.
+func TestALyingRelayHasNobodyBanned(t *testing.T) {
+	for _, hints := range [][]string{{"a"}, {"a", "b"}} {
+		onStage(t, func(t *testing.T, s *stage) {
+			a, _, _ := s.cluster5()
+			s.gossip("a", leads(5), votes)
+			s.attachedTo("a")
+			liar, poser := s.host("liar", 0), s.host("x", 6)
+			liar.votes = true
+			poser.name = "a"
+			poser.setAnswer(confirms)
+			s.set(func() {
+				s.liars = map[string]*host{"liar": poser}
+				s.voters = append(s.voters, "liar")
+				s.unreachable["b"], s.unreachable["c"] = true, true // so the liar is asked
+			})
+			s.gossip("liar", votes)
+			for i := range 1200 {
+				if i%20 == 0 {
+					liar.mu.Lock()
+					liar.hint, liar.told = hints[i/20%len(hints)], 6
+					liar.mu.Unlock()
+					liar.release()
+				}
+				time.Sleep(250 * time.Millisecond)
+				if name, at, _ := s.k.Leader(); name != "a" || at != "a" || s.k.Term() != 5 {
+					t.Fatalf("after %d looks attached to %q at %q in term %d", i, name, at, s.k.Term())
+				}
+			}
+			poser.mu.Lock()
+			attached := len(poser.attaches)
+			poser.mu.Unlock()
+			if attached < 3 {
+				t.Fatalf("the false leader was attached to %d times", attached)
+			}
+			a.crash() // its streams end, and it goes on
+			time.Sleep(2 * time.Second)
+			s.attachedTo("a")
+			if got := s.k.Term(); got != 5 {
+				t.Errorf("attached in term %d", got)
+			}
+		})
+	}
+}
+
 // A false leader has gone, and its term stays neither with known voters nor, in the
 // end, without: only one voter is in reach.
 func TestATermThatNobodyElectedIsForgotten(t *testing.T) {

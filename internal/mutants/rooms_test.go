@@ -135,6 +135,31 @@ var roomMutants = []mutant{
 		pkg: "internal/term", run: "MembersTakeTurnsInEnding",
 	},
 	{
+		name: "goodbyes pile up", promise: hardToKill, breaks: "the goodbyes of processes that nobody knows are forgotten",
+		file: "internal/proof/prover.go", old: "			p.forgetFarewells(members)\n", new: "",
+		pkg: "internal/proof", run: "PileUpNowhere",
+	},
+	{
+		name: "goodbyes of the dead come first", promise: hardToKill, breaks: "a living process's goodbye is looked at first",
+		file: "internal/proof/prover.go", old: "begin(p.farewells, alive(members), ", new: "begin(p.farewells, nil, ",
+		pkg: "internal/proof", run: "PileUpNowhere",
+	},
+	{
+		name: "founders behind namesakes", promise: hardToKill, breaks: "who takes part in a founding is asked first",
+		file: "internal/founding/heard.go", old: "len(first) < maxAsked/2", new: "len(first) < 0*maxAsked/2",
+		pkg: "internal/founding", run: "FoundersAreAsked",
+	},
+	{
+		name: "an address is banned for a relay", promise: hardToKill, breaks: "a relay's lie has no honest leader banned",
+		file: "internal/link/jury.go", old: "	return bannee{name, at}\n", new: "	return bannee{name, place{addr: at.addr}}\n",
+		pkg: "internal/link", run: "LyingRelay",
+	},
+	{
+		name: "a relay's word is a voice", promise: hardToKill, breaks: "the jury's voices come on their own streams",
+		file: "internal/link/jury.go", old: "	if r.ask.at.via == \"\" { // a relay", new: "	if r.ask.at.addr != \"\" { // a relay",
+		pkg: "internal/link", run: "LyingRelay",
+	},
+	{
 		name: "a name is banned for a poser", promise: hardToKill, breaks: "a false leader keeps no member from an honest one",
 		file: "internal/link/jury.go", old: "	if named {\n", new: "	if named || !named {\n",
 		pkg: "internal/link", run: "HasNobodyElseBanned",
@@ -441,7 +466,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "a restart not asked", promise: hardToKill, breaks: "a restart during a silence begins no new wait",
-		file: "internal/founding/heard.go", old: "if s.Alive || dead && s.Meta.InCluster() {", new: "if s.Alive {",
+		file: "internal/founding/heard.go", old: "if s.Alive || dead && s.Meta.InCluster() && !r.ended(s.Process) {", new: "if s.Alive {",
 		pkg: "internal/founding", run: "ARestartBegins",
 	},
 	{

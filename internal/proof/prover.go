@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -51,7 +52,9 @@ type Prover struct {
 	kernel    *kernel
 	suspects  map[member.Process]suspicion // at most maxSuspects
 	farewells map[member.Process]suspicion // members that said goodbye: do they answer still?
-	rested    map[member.Process]bool      // examined in vain: not a suspect by gossip any more
+
+	manyFarewells int                     // with so many of them, those of processes that nobody knows are forgotten
+	rested        map[member.Process]bool // examined in vain: not a suspect by gossip any more
 }
 
 // suspicion is a process that may have ended.
@@ -68,7 +71,7 @@ const (
 
 // New returns a Prover without any knowledge.
 func New(cfg Config) *Prover {
-	return &Prover{cfg: cfg, look: wakeup.NewOne(), kernel: newKernel(), suspects: make(map[member.Process]suspicion), farewells: make(map[member.Process]suspicion), rested: make(map[member.Process]bool)}
+	return &Prover{cfg: cfg, look: wakeup.NewOne(), kernel: newKernel(), manyFarewells: maxSuspects, suspects: make(map[member.Process]suspicion), farewells: make(map[member.Process]suspicion), rested: make(map[member.Process]bool)}
 }
 
 // Ended reports whether the process has ended for certain. False means: unknown.
@@ -88,17 +91,33 @@ func (p *Prover) Changed() <-chan struct{} { return p.changed.Wait() }
 // timing.GoodbyeDoubt later, where gossip saw it: if it answers, it has not ended.
 func (p *Prover) Goodbye(name string, id uint64) {
 	p.learn("", func(k *kernel) found { return k.goodbye(boot{name, id}) })
-	for _, m := range p.cfg.Members() {
+	members := p.cfg.Members()
+	for _, m := range members {
 		if m.Name != name || m.Boot != id || m.Addr == "" || p.cfg.Self.Is(m.Process) {
 			continue
 		}
 		p.mu.Lock()
 		if _, known := p.farewells[m.Process]; !known {
+			p.forgetFarewells(members)
 			p.farewells[m.Process] = suspicion{due: time.Now().Add(timing.GoodbyeDoubt)}
 		}
 		p.mu.Unlock()
 	}
 	p.look.Wake()
+}
+
+// forgetFarewells forgets the goodbyes of processes that gossip knows no more: nobody looks
+// at them while this node follows a leader. The caller holds p.mu.
+func (p *Prover) forgetFarewells(members []member.Sighting) {
+	if len(p.farewells) < p.manyFarewells {
+		return
+	}
+	listed := make(map[member.Process]bool)
+	for _, m := range members {
+		listed[m.Process] = true
+	}
+	maps.DeleteFunc(p.farewells, func(s member.Process, at suspicion) bool { return !at.dialing && !listed[s] })
+	p.manyFarewells = max(maxSuspects, 2*len(p.farewells))
 }
 
 // verify dials a process that has said goodbye.
@@ -213,32 +232,51 @@ func (p *Prover) dialDue(ctx context.Context, dials *sync.WaitGroup) time.Durati
 	}
 	maps.DeleteFunc(p.suspects, func(s member.Process, _ suspicion) bool { return p.kernel.ended[boot{s.Name, s.Boot}] })
 	return min(
-		begin(p.farewells, func(s member.Process) { dials.Go(func() { p.verify(ctx, s) }) }),
-		begin(p.suspects, func(s member.Process) {
+		begin(p.farewells, alive(members), func(s member.Process) { dials.Go(func() { p.verify(ctx, s) }) }),
+		begin(p.suspects, nil, func(s member.Process) {
 			newer := newest(members, s.Name)
 			dials.Go(func() { p.examine(ctx, s, newer) })
 		}))
 }
 
-// begin has those of a list dialled that are due, maxDials at a time, and returns the time until the
-// next is.
-func begin(list map[member.Process]suspicion, dial func(member.Process)) time.Duration {
-	now, next, busy := time.Now(), time.Hour, 0
-	for _, at := range list {
-		if at.dialing {
-			busy++
+// alive returns the processes that gossip takes for alive.
+func alive(members []member.Sighting) map[member.Process]bool {
+	set := make(map[member.Process]bool)
+	for _, m := range members {
+		if m.Alive {
+			set[m.Process] = true
 		}
 	}
+	return set
+}
+
+// begin has those of a list dialled that are due, maxDials at a time, those in first before others and
+// then in order, and returns the time until the next is due.
+func begin(list map[member.Process]suspicion, first map[member.Process]bool, dial func(member.Process)) time.Duration {
+	now, next, busy := time.Now(), time.Hour, 0
+	var due []member.Process
 	for s, at := range list {
 		switch {
 		case at.dialing:
+			busy++
 		case at.due.After(now):
 			next = min(next, at.due.Sub(now))
-		case busy < maxDials:
-			busy++
-			list[s] = suspicion{dialing: true}
-			dial(s)
+		default:
+			due = append(due, s)
 		}
+	}
+	slices.SortFunc(due, func(a, b member.Process) int {
+		if first[a] != first[b] {
+			if first[a] {
+				return -1
+			}
+			return 1
+		}
+		return list[a].due.Compare(list[b].due)
+	})
+	for _, s := range due[:min(len(due), max(0, maxDials-busy))] {
+		list[s] = suspicion{dialing: true}
+		dial(s)
 	}
 	return next
 }

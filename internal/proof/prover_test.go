@@ -296,6 +296,43 @@ func TestAGoodbyeIsLookedAtBesideManySuspects(t *testing.T) {
 	})
 }
 
+// The goodbyes of processes that come and go are forgotten with them, and those of processes that are
+// called alive are looked at first.
+func TestGoodbyesPileUpNowhere(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.set(func() { s.wanted = false })
+		for i := range 20 * maxSuspects {
+			s.gossip(fmt.Sprint("short", i), 1, fmt.Sprintf("s%d:1", i))
+			s.p.Goodbye(fmt.Sprint("short", i), 1)
+			s.set(func() { s.sightings = nil })
+		}
+		s.p.mu.Lock()
+		n := len(s.p.farewells)
+		s.p.mu.Unlock()
+		if n > 2*maxSuspects {
+			t.Errorf("%d goodbyes are remembered", n)
+		}
+		s.gossip("a", 1, "h:1")
+		s.run("a", 1, "h:1")
+		for i := range 2 * maxSuspects {
+			name, addr := fmt.Sprint("dead", i), fmt.Sprintf("d%d:1", i)
+			s.set(func() {
+				s.deaf[addr] = true
+				s.sightings = append(s.sightings, member.Sighting{Process: member.Process{Name: name, Boot: 1, Addr: addr}})
+			})
+			s.p.Goodbye(name, 1)
+		}
+		s.p.Goodbye("a", 1)
+		s.set(func() { s.wanted = true })
+		s.p.Wake()
+		time.Sleep(timing.GoodbyeDoubt + 2*timing.Dial)
+		synctest.Wait()
+		if s.p.Ended("a", 1) {
+			t.Error("a forged goodbye of a living process waits for those of dead ones")
+		}
+	})
+}
+
 // Processes that prove no name restart at their addresses: their earlier processes are
 // not dialled again and again, and leave room for others.
 func TestAClaimedSuccessorIsDialledOnce(t *testing.T) {

@@ -22,6 +22,7 @@ const (
 	fullEnough  = maxOutgoing / 4 // with more bytes queued, pushed frames are delayed
 	maxDelayed  = 1 << 20         // delayed frames
 	delayedCost = 160             // bytes that the budget counts for each: a function with its event, and the place
+	fewRequests = 8               // have nothing to share a write with
 	mostKept    = 64 << 10        // capacity of a buffer that is kept after its bytes are written
 )
 
@@ -192,8 +193,11 @@ func (s *Stream) writeLoop() {
 			case <-s.wake:
 			}
 			// The caller that has queued a frame and waits gives its processor to this goroutine at
-			// once. If others are ready to run, they may have frames for the same write.
-			runtime.Gosched()
+			// once. Where many ask, others are ready to run and have frames for the same write. A
+			// lone beat does not go behind all that is ready to run.
+			if s.isBusy() {
+				runtime.Gosched()
+			}
 			continue
 		}
 		s.conn.SetWriteDeadline(time.Now().Add(timing.StreamWrite))
@@ -209,6 +213,13 @@ func (s *Stream) writeLoop() {
 			return
 		}
 	}
+}
+
+// isBusy reports whether so many requests are under way, of both sides, that frames may share a write.
+func (s *Stream) isBusy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.calls)+s.serving > fewRequests
 }
 
 func (s *Stream) queueLocked(f wire.Frame) error {
