@@ -106,8 +106,8 @@ const heavyOneIn = 10
 // ttls has the TTLs by their weights: a phase lasts about as long as a TTL, so a short one
 // makes many faults in little time, and a long one much time.
 var ttls = []time.Duration{
-	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 5 * time.Second,
-	10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second,
+	time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 5 * time.Second,
+	10 * time.Second, 10 * time.Second, 10 * time.Second,
 }
 
 // draw draws the clocks.
