@@ -119,7 +119,7 @@ func IfToken(t fence.Token) Option {
 // the key already. The failure comes at once, and nothing was changed. n is 1
 // to 10,000; the default is 10,000. Spread applies n to the callers that share
 // a name. A call that asks again after the loss of its session, since the cluster was out of
-// reach, may count its own earlier request until the lost session has ended.
+// reach, may have two requests until the lost session has ended: both count, for others and for itself.
 func MaxWaiters(n int) Option {
 	return func(r *acquireRequest) {
 		if n < 1 || n > machine.MaxWaiters {

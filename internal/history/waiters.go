@@ -31,7 +31,11 @@ func waiters(h *History) (found []Violation) {
 		case o.Err == ErrWaiters && !o.Retried: // else its request of a former session may wait
 			n := 0
 			for _, a := range asks[root(key)] {
-				if a != o && a.mayWait(o.Call, o.Return) && a.claim().meets(o.claim()) {
+				switch {
+				case a == o || !a.mayWait(o.Call, o.Return) || !a.claim().meets(o.claim()):
+				case a.Retried:
+					n += o.Most // its requests of former sessions may wait beside the last one
+				default:
 					n++
 				}
 			}

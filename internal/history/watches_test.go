@@ -55,6 +55,7 @@ func TestMaxWaitersIsChecked(t *testing.T) {
 		{"refused behind one of another key", "waiters", two().get("b", "j", 3, 23, 6, queued(4)).get("c", "k", 5, 6, 0, most(1), full)},
 		{"refused behind one that was gone", "waiters", two().get("b", "k", 3, 4, 0, err(ErrDeadlock)).get("c", "k", 5, 6, 0, most(1), full)},
 		{"refused behind itself, in another session", "", two().get("c", "k", 5, 6, 0, most(1), full, func(o *Op) { o.Retried = true })},
+		{"refused behind one of two that asked in two sessions", "", two().get("b", "k", 3, 23, 6, queued(4), func(o *Op) { o.Retried = true }).get("c", "k", 5, 6, 0, most(2), full)},
 		{"refused behind a set", "", two().get("b", "j+k", 3, 23, 6, queued(4)).get("c", "k", 5, 6, 0, most(1), full)},
 		{"waits behind one of two", "", two().get("b", "k", 3, 23, 6, queued(4)).free("b", 24, 25).get("c", "k", 5, 26, 7, most(2), queued(6))},
 		{"waits behind one of one", "waiters", two().get("b", "k", 3, 23, 6, queued(4)).free("b", 24, 25).get("c", "k", 5, 26, 7, most(1), queued(6))},
