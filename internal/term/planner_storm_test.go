@@ -193,7 +193,7 @@ func TestShardsFindTheirCallersAfterAStorm(t *testing.T) {
 				default:
 					m.SetFaults(termtest.Faults{
 						Latency: time.Duration(rng.IntN(400)) * time.Millisecond, LoseAsk: rng.Float64() / 3,
-						LoseAnswer: rng.Float64() / 3, Twice: rng.Float64() / 3, LosePush: rng.Float64() / 40, // each reconnection tells all pending events again
+						LoseAnswer: rng.Float64() / 3, Twice: rng.Float64() / 3, LosePush: rng.Float64() / 3,
 					})
 				}
 				time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)

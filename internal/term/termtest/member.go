@@ -55,6 +55,7 @@ type Member struct {
 	connection *connection                     // nil while isolated
 	clock      *host.Clock                     // nil: package time
 	arrivals   []func()                        // of messages received while frozen
+	lost       bool                            // a push, and a reconnection is to come
 }
 
 // A sink is a session's receiver of events on the member.
@@ -339,7 +340,9 @@ func (m *Member) Detach(id machine.SessionID) {
 }
 
 // push takes an event from the leader: the network delays or loses the event. The
-// events of a session keep their order.
+// events of a session keep their order. One reconnection makes good for all events lost
+// before: it may tell many events, and if each lost one of these led to another, their
+// number would grow without end.
 func (m *Member) push(e machine.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -348,7 +351,10 @@ func (m *Member) push(e machine.Event) {
 	case s == nil || s.to == nil || m.cut != nil:
 		return
 	case m.c.chance(m.faults.LosePush):
-		time.AfterFunc(m.c.upTo(pushAgain), m.Reconnect)
+		if !m.lost {
+			m.lost = true
+			time.AfterFunc(m.c.upTo(pushAgain), m.tellAgain)
+		}
 		return
 	}
 	at := time.Now().Add(m.c.upTo(m.faults.Latency))
@@ -364,6 +370,14 @@ func (m *Member) push(e machine.Event) {
 			m.awake(func() { s.to(e) })
 		}
 	})
+}
+
+// tellAgain makes good for lost events.
+func (m *Member) tellAgain() {
+	m.mu.Lock()
+	m.lost = false
+	m.mu.Unlock()
+	m.Reconnect()
 }
 
 // Propose implements replica.Replica.

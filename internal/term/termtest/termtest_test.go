@@ -344,3 +344,46 @@ func (h *holder) run(ctx context.Context) {
 	}
 	h.m.Propose(ctx, machine.Close{Session: h.id})
 }
+
+// Each reconnection tells 40 events, of which 12 are lost: the number of reconnections does not
+// grow with them.
+func TestLostEventsAreToldAgainByOneReconnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := termtest.New(t, termtest.Config{})
+		c.Seed(1)
+		m := c.Join("a")
+		must(t, m, open(m, 1, termtest.DefaultTTL))
+		must(t, m, open(m, 2, termtest.DefaultTTL))
+		const keys = 40
+		var mu sync.Mutex
+		heard, told := make(map[uint64]bool), 0
+		m.Attach(sid(2), func(e machine.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard[e.Seq] = true
+			told++
+		})
+		m.SetFaults(termtest.Faults{LosePush: 0.3})
+		for i := range uint64(keys) {
+			o := must(t, m, machine.Acquire{Session: sid(1), Seq: i + 1, Key: fmt.Sprint("k", i)})
+			must(t, m, machine.Acquire{Session: sid(2), Seq: i + 1, Key: fmt.Sprint("k", i)})
+			must(t, m, machine.Release{Session: sid(1), Token: o.Token})
+		}
+		for range 4 {
+			time.Sleep(termtest.DefaultTTL / 4)
+			for id := range byte(2) {
+				if err := m.Beat(t.Context(), sid(id+1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(heard) != keys {
+			t.Errorf("heard of %d of %d grants", len(heard), keys)
+		}
+		if told > 20*keys {
+			t.Errorf("told of %d grants %d times", keys, told)
+		}
+	})
+}
