@@ -146,62 +146,6 @@ func (m *Member) Heal() {
 	m.Reconnect()
 }
 
-// Reconnect ends the member's connection to the leader and makes another. The
-// member's sessions are told again every event not marked as seen.
-func (m *Member) Reconnect() {
-	m.leave()
-	l := m.c.leading()
-	if l == nil || l.later(m.Reconnect) {
-		return
-	}
-	s := &term.Subscriber{Node: m.name, Boot: m.Boot(), Event: m.push}
-	if _, cut := m.network(); cut != nil || !l.term.Join(s) {
-		return
-	}
-	for {
-		m.mu.Lock()
-		claims := len(m.claimed)
-		keys, fresh := m.keysLocked()
-		m.mu.Unlock()
-		l.term.Attach(s, keys, fresh)
-		m.mu.Lock()
-		again, taken := len(m.claimed) > claims, m.cut != nil || m.connection != nil
-		if !again && !taken {
-			m.connection = &connection{m: m, leader: l, subscriber: s} // no request overtakes its key
-		}
-		m.mu.Unlock()
-		if taken {
-			l.term.Quit(s)
-		}
-		if taken || !again {
-			return
-		}
-	}
-}
-
-// keysLocked lists the keys of the attached sessions, and of those being opened.
-func (m *Member) keysLocked() (keys, fresh []machine.SessionKey) {
-	for _, s := range m.sinks {
-		if s.to != nil {
-			keys = append(keys, s.key)
-		} else {
-			fresh = append(fresh, s.key)
-		}
-	}
-	return keys, fresh
-}
-
-// leave ends the connection.
-func (m *Member) leave() {
-	m.mu.Lock()
-	n := m.connection
-	m.connection = nil
-	m.mu.Unlock()
-	if n != nil {
-		n.leader.term.Quit(n.subscriber)
-	}
-}
-
 // Sleep suspends the member's host for d: the host's clock stands still while the
 // leader's goes on. A bubble has a single clock, so the leader's verdict comes early
 // instead: a session whose deadline is closer than d expires then.
@@ -337,47 +281,6 @@ func (m *Member) Detach(id machine.SessionID) {
 	if n != nil {
 		n.send(latency, func(t *term.Term, s *term.Subscriber) { t.Detach(s, id) })
 	}
-}
-
-// push takes an event from the leader: the network delays or loses the event. The
-// events of a session keep their order. One reconnection makes good for all events lost
-// before: it may tell many events, and if each lost one of these led to another, their
-// number would grow without end.
-func (m *Member) push(e machine.Event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.sinks[e.Session]
-	switch {
-	case s == nil || s.to == nil || m.cut != nil:
-		return
-	case m.c.chance(m.faults.LosePush):
-		if !m.lost {
-			m.lost = true
-			time.AfterFunc(m.c.upTo(pushAgain), m.tellAgain)
-		}
-		return
-	}
-	at := time.Now().Add(m.c.upTo(m.faults.Latency))
-	if !at.After(s.last) {
-		at = s.last.Add(1)
-	}
-	s.last = at
-	time.AfterFunc(time.Until(at), func() {
-		m.mu.Lock()
-		attached := m.sinks[e.Session] == s
-		m.mu.Unlock()
-		if attached {
-			m.awake(func() { s.to(e) })
-		}
-	})
-}
-
-// tellAgain makes good for lost events.
-func (m *Member) tellAgain() {
-	m.mu.Lock()
-	m.lost = false
-	m.mu.Unlock()
-	m.Reconnect()
 }
 
 // Propose implements replica.Replica.
