@@ -26,9 +26,10 @@ type voterPlight struct {
 type fate uint8
 
 const (
-	seen    fate = iota // alive under the raft ID that votes
-	silent              // neither seen nor known to have ended
-	forgets             // alive under another raft ID: the vote was lost with the memory or the disk
+	seen     fate = iota // alive under the raft ID that votes
+	silent               // neither seen nor known to have ended
+	forgets              // alive under another raft ID: the vote was lost with the memory or the disk
+	abstains             // silent, and its name runs as a member that never votes
 )
 
 // outlook judges the cluster of a member without a leader: whether it can come back
@@ -58,23 +59,30 @@ func (n *Node) outlook() (hopeless bool, next string) {
 	return verdictOf(p)
 }
 
-// voterPlightOf looks for the holder of a raft ID among the sightings.
+// voterPlightOf looks for the holder of a raft ID among the sightings. A later process of the
+// name that never votes says nothing of the voter: another host may run it.
 func voterPlightOf(id string, all []member.Sighting) voterPlight {
 	name, generation, _ := member.ParseRaftID(id)
-	p := voterPlight{name: name, fate: silent}
-	var newest member.Sighting
+	var newest member.Sighting // of those that may vote
+	abstaining := false
 	for _, s := range all {
-		if s.Name == name && (newest.Name == "" || s.Boot > newest.Boot) {
+		switch {
+		case s.Name != name:
+		case s.Meta.Thin:
+			abstaining = abstaining || s.Alive
+		case newest.Name == "" || s.Boot > newest.Boot:
 			newest = s
 		}
 	}
 	switch {
 	case newest.Alive && newest.Meta.Generation == generation:
-		p.fate = seen
+		return voterPlight{name, seen}
 	case newest.Alive && newest.Meta.Generation != 0:
-		p.fate = forgets
+		return voterPlight{name, forgets}
+	case abstaining:
+		return voterPlight{name, abstains}
 	}
-	return p
+	return voterPlight{name, silent}
 }
 
 // verdictOf tells whether the cluster can come back by itself.
@@ -86,7 +94,7 @@ func voterPlightOf(id string, all []member.Sighting) voterPlight {
 //     ones are as good as lost too, unless they are behind a partition; only an
 //     operator can tell.
 func verdictOf(p plight) (hopeless bool, next string) {
-	var gone []string
+	var gone, abstain []string
 	present, lost := 0, 0
 	for _, v := range p.voters {
 		switch v.fate {
@@ -95,6 +103,8 @@ func verdictOf(p plight) (hopeless bool, next string) {
 			continue
 		case forgets:
 			lost++
+		case abstains:
+			abstain = append(abstain, v.name)
 		}
 		gone = append(gone, v.name)
 	}
@@ -109,6 +119,9 @@ func verdictOf(p plight) (hopeless bool, next string) {
 		return false, "wait for the election; if it lasts, let the voters reach each other on their ports, TCP and UDP"
 	case p.durable && hopeless:
 		return true, "put the lost Dirs back; if they are lost for good, " + call
+	case p.durable && len(abstain) > 0:
+		slices.Sort(abstain)
+		return false, fmt.Sprintf("start as voters again, with their Dirs: %s, and all silent voters; only if the disks are lost for good, %s", strings.Join(abstain, ", "), call)
 	case p.durable:
 		return false, "start the silent voters with their Dirs; only if the disks are lost for good, " + call
 	case p.complete && hopeless:

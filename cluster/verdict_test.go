@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/wardmote/wardmote/internal/member"
 )
 
 func TestVerdictOf(t *testing.T) {
@@ -21,6 +23,8 @@ func TestVerdictOf(t *testing.T) {
 		{plight{voters: voters(seen, seen, silent)}, false, "wait for the election"},
 		{plight{voters: voters(seen, silent, silent)}, false, "restore the network to the missing voters; if their processes have ended, restart every remaining member, or call Node.Recover on one member with Gone: b, c"},
 		{plight{voters: voters(seen, silent, silent), durable: true}, false, "start the silent voters with their Dirs; only if"},
+		{plight{voters: voters(seen, abstains, silent), durable: true}, false, "start as voters again, with their Dirs: b, and all silent voters; only if the disks are lost for good, call Node.Recover on one member with Gone: b, c"},
+		{plight{voters: voters(seen, abstains, abstains)}, false, "restore the network to the missing voters; if"},
 		{plight{voters: voters(seen, silent, silent), complete: true}, false, "restore the network, or start every member listed in Join"},
 		{plight{voters: voters(seen, forgets, silent)}, false, "restore the network to the missing voters; if"},
 		{plight{voters: voters(seen, forgets, forgets)}, true, "restart every member, or call Node.Recover on one member with Gone: b, c"},
@@ -30,6 +34,30 @@ func TestVerdictOf(t *testing.T) {
 	} {
 		if hopeless, next := verdictOf(tt.p); hopeless != tt.hopeless || !strings.HasPrefix(next, tt.next) {
 			t.Errorf("%+v: %v, %q", tt.p, hopeless, next)
+		}
+	}
+}
+
+// A process that never votes, under a voter's name, hides neither the voter nor its silence.
+func TestVoterPlightOf(t *testing.T) {
+	sighting := func(boot, generation uint64, thin, alive bool) member.Sighting {
+		return member.Sighting{Process: member.Process{Name: "a", Boot: boot}, Meta: member.Metadata{Generation: generation, Thin: thin}, Alive: alive}
+	}
+	for _, tt := range []struct {
+		all  []member.Sighting
+		want fate
+	}{
+		{nil, silent},
+		{[]member.Sighting{sighting(1, 7, false, true)}, seen},
+		{[]member.Sighting{sighting(1, 7, false, false)}, silent},
+		{[]member.Sighting{sighting(1, 7, false, false), sighting(2, 8, false, true)}, forgets},
+		{[]member.Sighting{sighting(1, 7, false, true), sighting(2, 0, true, true)}, seen},
+		{[]member.Sighting{sighting(1, 7, false, false), sighting(2, 0, true, true)}, abstains},
+		{[]member.Sighting{sighting(1, 7, false, false), sighting(2, 0, true, false)}, silent},
+		{[]member.Sighting{sighting(2, 8, false, true), sighting(3, 0, true, true)}, forgets},
+	} {
+		if got := voterPlightOf(member.RaftID("a", 7), tt.all); got != (voterPlight{"a", tt.want}) {
+			t.Errorf("%+v: %+v, want %v", tt.all, got, tt.want)
 		}
 	}
 }

@@ -195,9 +195,9 @@ func (r *Runner) concerns(s member.Sighting) bool {
 }
 
 // doubtful returns the processes to be asked now, the longest unasked first, at most
-// maxAsked, half of them such that hold a founding back or take part in it. Each member of another cluster is due at every look. A process beside
-// another one of its name or address is asked too: a forged newer boot would hide the
-// true one. Gossip's dead are asked before a founding and before a silence is believed:
+// maxAsked, half of them such that hold a founding back or take part in it. Each member of
+// another cluster is due at every look. A process beside another one of its name or address
+// is asked too: a forged newer boot would hide the true one. Gossip's dead are asked before a founding and before a silence is believed:
 // a death is a word like any other. A member that proposes nothing asks them too: the
 // others need its word that they are silent. A later process of a dead one's name is
 // asked, because it supersedes the dead one by its answer alone.

@@ -201,8 +201,11 @@ func (f *finder) challenge(r reply) bool {
 	if !ok || r.up.term == now.term || now.doubted() || ended(now) || f.jury.elected(r.name, r.up.term) {
 		return false
 	}
-	if p, term, follows := f.link.cfg.Guess(); follows && term == r.up.term && p.Addr == r.ask.at.addr {
-		return false // this member's own raft follows the leader
+	if r.ask.at.via == "" { // a relay can answer for any address
+		if p, term, follows := f.link.cfg.Guess(); follows && term == r.up.term && p.Addr == r.ask.at.addr {
+			return false // this member's own raft follows the leader
+		}
+		f.jury.voices[r.ask.at.addr] = voice{r.up.term, r.name}
 	}
 	if f.rival != nil {
 		f.discard(r.up)
@@ -211,9 +214,6 @@ func (f *finder) challenge(r reply) bool {
 	}
 	rv := &rival{reply: r, verdict: make(chan wire.Code, 1), due: time.Now().Add(timing.Suspect(f.link.TTL()))}
 	f.rival = rv
-	if r.ask.at.via == "" { // a relay can answer for any address
-		f.jury.voices[r.ask.at.addr] = voice{r.up.term, r.name}
-	}
 	for _, addr := range f.jury.members {
 		if f.jury.voices[addr].term < r.up.term {
 			delete(f.jury.voices, addr) // of before the election, maybe

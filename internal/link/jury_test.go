@@ -192,6 +192,39 @@ func TestALyingRelayHasNobodyBanned(t *testing.T) {
 	}
 }
 
+// A relay that lies answers for the very leader that this member's own raft follows. The answer
+// is a claim like any other, and the present leader is asked.
+func TestALyingRelayIsNotBelievedByRaftsWord(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.cluster5()
+		s.gossip("a", leads(5), votes)
+		s.attachedTo("a")
+		liar, poser := s.host("liar", 0), s.host("x", 9)
+		liar.votes = true
+		poser.name = "b"
+		poser.setAnswer(confirms)
+		s.set(func() {
+			s.liars = map[string]*host{"liar": poser}
+			s.voters = append(s.voters, "liar")
+			s.unreachable["b"], s.unreachable["c"] = true, true
+			s.guess = "b"
+		})
+		s.gossip("liar", votes)
+		liar.tell("b", 9)
+		for range 240 {
+			time.Sleep(250 * time.Millisecond)
+			if name, _, _ := s.k.Leader(); name != "a" {
+				t.Fatalf("attached to %q", name)
+			}
+		}
+		poser.mu.Lock()
+		defer poser.mu.Unlock()
+		if len(poser.attaches) == 0 {
+			t.Error("the false leader was not attached to")
+		}
+	})
+}
+
 // A false leader has gone, and its term stays neither with known voters nor, in the
 // end, without: only one voter is in reach.
 func TestATermThatNobodyElectedIsForgotten(t *testing.T) {

@@ -160,6 +160,11 @@ var roomMutants = []mutant{
 		pkg: "internal/link", run: "LyingRelay",
 	},
 	{
+		name: "a relay by raft's word", promise: hardToKill, breaks: "a relay's answer is a claim, whoever raft follows",
+		file: "internal/link/jury.go", old: "	if r.ask.at.via == \"\" { // a relay can answer for any address\n		if p, term", new: "	{\n		if p, term",
+		pkg: "internal/link", run: "ByRaftsWord",
+	},
+	{
 		name: "a name is banned for a poser", promise: hardToKill, breaks: "a false leader keeps no member from an honest one",
 		file: "internal/link/jury.go", old: "	if named {\n", new: "	if named || !named {\n",
 		pkg: "internal/link", run: "HasNobodyElseBanned",

@@ -193,8 +193,8 @@ func (s *Stream) writeLoop() {
 			case <-s.wake:
 			}
 			// The caller that has queued a frame and waits gives its processor to this goroutine at
-			// once. Where many ask, others are ready to run and have frames for the same write. A
-			// lone beat does not go behind all that is ready to run.
+			// once. Where many ask, others are ready to run and have frames for the same write.
+			// Where few do, a beat does not go behind all that is ready to run.
 			if s.isBusy() {
 				runtime.Gosched()
 			}
