@@ -72,6 +72,20 @@ func (s *State) acquire(owner *session, c *Acquire) Outcome {
 	return s.enqueue(owner, &w, keys, p.index)
 }
 
+// OnlyWaits reports whether c would do nothing for now but stand behind a request that waits
+// for the same key already. Then neither the client nor anybody else gains by haste. It is a
+// guess for the leader, as Cost is: the table may change before the entry.
+func (s *State) OnlyWaits(c *Acquire) bool {
+	if c.Key == "" || c.Try || c.MaxWaiters > 0 || len(c.Freed) > 0 || len(c.Under) > 0 {
+		return false
+	}
+	if c.Mode != Exclusive || c.Tree || c.Conditional || c.Priority != 0 {
+		return false
+	}
+	r := s.keys.get(c.Key)
+	return len(r.holders) == 1 && r.holders[0].ghost == nil && len(r.queue) > 0 && r.queue[0].Priority >= 0
+}
+
 // check returns the refusal of keys, attributes and lists that are over a limit
 // or malformed, and the zero Outcome if there are none.
 func (c *Acquire) check() Outcome {

@@ -34,6 +34,20 @@ func again(t *rapid.T, s *State, c Command, step func(Command) []Event) {
 	}
 }
 
+// onlyWaits reports whether c is a first copy of a request of which OnlyWaits says so.
+func onlyWaits(s *State, c Command) bool {
+	a, ok := c.(Acquire)
+	if !ok || !s.OnlyWaits(&a) {
+		return false
+	}
+	o := s.sessions.get(a.Session)
+	if o == nil {
+		return true
+	}
+	_, asked := o.index.requests.get(a.Seq)
+	return !asked
+}
+
 // TestAnyCommandsKeepTheInvariants feeds one sequence of commands to three tables.
 // The first only applies the commands. The second gets them through the log's
 // encoding. The third is restored from an image of its own again and again. No query
@@ -64,9 +78,13 @@ func TestAnyCommandsKeepTheInvariants(t *testing.T) {
 		plain.quota, logged.quota, copied.quota = quota, quota, quota
 		progress := make(map[SessionID]int)
 		step := func(c Command) []Event {
-			held, freed := means(plain, c), frees(plain, c)
+			held, freed, patient := means(plain, c), frees(plain, c), onlyWaits(plain, c)
 			out, events := plain.Apply(c)
 			t.Logf("%T%+v: %+v %+v", c, c, out, events)
+			told := slices.ContainsFunc(events, func(e Event) bool { return e.Kind != EventChanged })
+			if patient && (told || out.Code == Granted || out.Code == Held) {
+				t.Fatalf("%#v does more than wait", c)
+			}
 			if err := plain.Check(); err != nil {
 				t.Fatalf("after %#v: %v", c, err)
 			}

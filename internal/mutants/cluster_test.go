@@ -10,6 +10,21 @@ var clusterMutants = []mutant{
 		pkg: "internal/term", run: "NextEntry|EqualParts",
 	},
 	{
+		name: "patience with a first waiter", promise: fair, breaks: "only who stands behind a waiter waits for company",
+		file: "internal/machine/acquire.go", old: " && len(r.queue) > 0 && r.queue[0].Priority >= 0", new: "",
+		pkg: "internal/term", run: "OtherRequests",
+	},
+	{
+		name: "patience with a try", promise: fair, breaks: "a try is answered at once",
+		file: "internal/machine/acquire.go", old: "c.Key == \"\" || c.Try || c.MaxWaiters > 0", new: "c.Key == \"\" || c.MaxWaiters > 0",
+		pkg: "internal/term", run: "OtherRequests",
+	},
+	{
+		name: "patience anew for each", promise: fair, breaks: "company is waited for once",
+		file: "internal/term/patience.go", old: "	case p.due.IsZero():\n", new: "	case true:\n",
+		pkg: "internal/term", run: "GoesAlone",
+	},
+	{
 		name: "long entries for everybody", promise: fair, breaks: "while a second member is about, a member adds a part to each entry",
 		file: "internal/term/pace.go", old: "now.Sub(c.about[1].at) <= aboutFor", new: "now.Sub(c.about[1].at) < 0",
 		pkg: "internal/term", run: "EntriesAreShort|PartGrows",

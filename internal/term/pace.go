@@ -1,6 +1,7 @@
 package term
 
 import (
+	"slices"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -65,15 +66,14 @@ func (c *pace) decided(commands, cost int, took time.Duration) {
 	}
 }
 
-// part returns how many commands a member may add to an entry. The least of a few
-// measurements counts: a host with other work makes some entries long.
+// part returns how many commands a member may add to an entry.
 func (c *pace) part() int {
-	least := c.empty[0]
-	for _, took := range c.empty[1:] {
-		least = min(least, took)
-	}
-	return min(max(leastPart, int(least/2/perPart)), machine.MaxCommands)
+	return min(max(leastPart, int(c.least()/2/perPart)), machine.MaxCommands)
 }
+
+// least returns the time of an entry without work; 0: not known yet. The least of a few
+// measurements counts: a host with other work makes some entries long.
+func (c *pace) least() time.Duration { return slices.Min(c.empty[:]) }
 
 // quota returns the share of an entry that one member may take. The caller holds p.mu.
 func (p *proposer) quota() int {

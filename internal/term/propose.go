@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wardmote/wardmote/internal/host"
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/wakeup"
 	"github.com/wardmote/wardmote/internal/wire"
@@ -12,7 +13,7 @@ import (
 // A proposer turns the commands arriving at the leader into log entries. While an
 // entry is in flight the next entry gathers, so an idle leader commits
 // a lone command at once and a busy leader commits many commands together. No
-// timer decides.
+// timer decides, but for requests that only join a queue: see patience.go.
 //
 // Each member has a lane of its own, and an entry takes from the lanes in turn: see
 // lane.go. The clients on the leader's process are one member among the others. The leader's
@@ -47,13 +48,15 @@ type proposer struct {
 	spare   []byte           // an arena to be used again
 	stopped bool
 	pace    pace
+	due     time.Time // commands that only wait go alone then; zero: none is kept for company
 	wake    wakeup.One
 
-	most   int        // of run: the bound of an entry's cost
-	passed bool       // of run: the leader's own commands left the members no room in the last entry, or made it long
-	cost   int        // of run: the cost of the entry in flight
-	entry  []proposal // of run: the entry in flight
-	flown  []byte     // of run: the arena, if all of its frames are in the entry
+	company *host.Timer // fires when due
+	most    int         // of run: the bound of an entry's cost
+	passed  bool        // of run: the leader's own commands left the members no room in the last entry, or made it long
+	cost    int         // of run: the cost of the entry in flight
+	entry   []proposal  // of run: the entry in flight
+	flown   []byte      // of run: the arena, if all of its frames are in the entry
 }
 
 type proposal struct {
@@ -85,7 +88,12 @@ const (
 )
 
 func newProposer(table *Table, commit func([]byte) ([]machine.Outcome, wire.Code)) *proposer {
-	return &proposer{table: table, commit: commit, full: func(string) {}, over: func(machine.Command, machine.Outcome) {}, most: machine.MaxCost, lanes: make(map[string]*lane), wake: wakeup.NewOne()}
+	p := &proposer{
+		table: table, commit: commit, full: func(string) {}, over: func(machine.Command, machine.Outcome) {}, most: machine.MaxCost,
+		lanes: make(map[string]*lane), wake: wakeup.NewOne(), company: table.Clock.NewTimer(time.Hour),
+	}
+	p.company.Stop()
+	return p
 }
 
 // decide is propose for a command of the leader itself.
@@ -221,7 +229,12 @@ func (p *proposer) open(member string) *lane {
 
 // run commits until stop is called and the entry in flight is decided.
 func (p *proposer) run() {
-	for range p.wake {
+	defer p.company.Stop()
+	for {
+		select {
+		case <-p.wake:
+		case <-p.company.C:
+		}
 		for p.take() {
 			p.commitEntry(p.entry)
 			p.decided()
@@ -253,6 +266,9 @@ func (r room) empty() bool { return r.commands <= 0 || r.bytes <= 0 || r.cost <=
 func (p *proposer) takeLocked(m *machine.State) bool {
 	p.entry = p.entry[:0]
 	if p.waiting == 0 {
+		return p.hurry()
+	}
+	if p.mayWait(m) {
 		return false
 	}
 	left := room{machine.MaxCommands, maxEntryBytes, p.most}
