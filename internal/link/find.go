@@ -127,7 +127,11 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 	f.tryClaims(start, ttl, later)
 	if search {
 		for _, addr := range f.voters() {
-			start(place{addr: addr}, "", false)
+			// A second stream to a leader that lives is no better, and every session would
+			// move there and back, with all that it has not heard, while the leader is busy.
+			if addr != f.before.Addr || up == nil || lost || up.via != "" || up.aged() {
+				start(place{addr: addr}, "", false)
+			}
 		}
 	}
 	if !lost {
@@ -176,7 +180,10 @@ func (f *finder) launch(ctx context.Context, a *ask) {
 		a.delay = rand.N(timing.Spread(k.TTL(), n))
 	}
 	ctx, a.cancel = context.WithCancel(ctx)
-	f.wg.Go(func() { a.run(ctx, k, f.replies) })
+	f.wg.Go(func() {
+		defer a.cancel()
+		a.run(ctx, k, f.replies)
+	})
 }
 
 // endSearch ends the questions of a search, since the leader answers again.

@@ -1,9 +1,11 @@
 package link
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -375,6 +377,46 @@ func TestASilentLeaderIsKeptUntilAnotherLeads(t *testing.T) {
 	}
 }
 
+// counted is a context that counts the contexts that hang on it.
+type counted struct {
+	context.Context
+	done  chan struct{}
+	below atomic.Int64
+}
+
+func (c *counted) Done() <-chan struct{} { return c.done }
+
+// AfterFunc is what package context asks of a foreign context.
+func (c *counted) AfterFunc(func()) (stop func() bool) {
+	c.below.Add(1)
+	return func() bool { c.below.Add(-1); return true }
+}
+
+// A member without a leader asks dozens of places a second, for hours. Nothing is left of a
+// question that has ended by itself.
+func TestNothingIsLeftOfAQuestion(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		ctx := &counted{Context: t.Context(), done: make(chan struct{})}
+		f := newFinder(s.k)
+		defer f.stop()
+		s.host("a", 5)
+		s.host("b", 0)
+		for _, addr := range []string{"a", "b", "nobody"} {
+			f.launch(ctx, &ask{at: place{addr: addr}})
+			if ctx.below.Load() == 0 {
+				t.Fatal("the question does not hang on the context")
+			}
+			if r := <-f.replies; r.up != nil {
+				r.up.Quit(nil)
+			}
+			synctest.Wait()
+			if n := ctx.below.Load(); n != 0 {
+				t.Errorf("after a question to %s %d contexts are left", addr, n)
+			}
+		}
+	})
+}
+
 // A leader that gives signs of life is never left, even if the leader answers no
 // request; the voters are asked for a better one.
 func TestALeaderThatLivesIsNeverLeft(t *testing.T) {
@@ -382,7 +424,7 @@ func TestALeaderThatLivesIsNeverLeft(t *testing.T) {
 		a, b := s.host("a", 5), s.host("b", 0)
 		b.votes = true
 		b.tell("a", 5)
-		s.set(func() { s.voters = []string{"b"} })
+		s.set(func() { s.voters = []string{"a", "b"} })
 		s.gossip("a", leads(5))
 		s.attachedTo("a")
 		a.setAnswer(silence)
@@ -392,6 +434,11 @@ func TestALeaderThatLivesIsNeverLeft(t *testing.T) {
 		if now, _ := s.k.current(); now != before {
 			t.Error("left")
 		}
+		a.mu.Lock()
+		if n := len(a.attaches); n != 1 {
+			t.Errorf("the busy leader was asked to attach the sessions %d times", n)
+		}
+		a.mu.Unlock()
 		if n := len(strings.Fields(s.dialled())); n == 0 || n > 60 {
 			t.Errorf("%d dials in a minute", n)
 		}
