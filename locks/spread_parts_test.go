@@ -23,6 +23,7 @@ type planner struct {
 	version  uint64
 	callers  map[string]*planned // by client
 	declines []machine.Decline
+	obeys    bool // takes declined shards away, as the table does
 	group    machine.GroupStatus
 }
 
@@ -32,6 +33,7 @@ type planned struct {
 	p      *planner
 	sinks  map[machine.SessionID]func(machine.Event)
 	enlist machine.Enlist // the latest
+	mine   []uint32       // the shards of the latest part
 	left   bool
 }
 
@@ -66,12 +68,26 @@ func (m *planned) Propose(ctx context.Context, cmd machine.Command) (machine.Out
 		m.left = true
 	case machine.Decline:
 		m.p.declines = append(m.p.declines, cmd)
+		if m.p.obeys {
+			return m.decline(cmd), nil
+		}
 	default:
 		m.p.mu.Unlock()
 		defer m.p.mu.Lock()
 		return m.member.Propose(ctx, cmd)
 	}
 	return machine.Outcome{Code: machine.OK}, nil
+}
+
+// decline takes a shard from the part, and tells the new one a millisecond later. The caller
+// holds m.p.mu.
+func (m *planned) decline(cmd machine.Decline) machine.Outcome {
+	if cmd.Version != m.p.version {
+		return machine.Outcome{Code: machine.WrongVersion, Limit: m.p.version}
+	}
+	rest := slices.DeleteFunc(slices.Clone(m.mine), func(shard uint32) bool { return shard == cmd.Shard })
+	time.AfterFunc(time.Millisecond, m.p.give(m, machine.Part{Mine: rest}))
+	return machine.Outcome{Code: machine.OK}
 }
 
 func (m *planned) Read(ctx context.Context, q replica.Query) (replica.Answer, error) {
@@ -87,17 +103,23 @@ func (m *planned) Read(ctx context.Context, q replica.Query) (replica.Answer, er
 // tell makes p the part of a client's caller.
 func (p *planner) tell(client string, part machine.Part) {
 	p.mu.Lock()
+	tell := p.give(p.callers[client], part)
+	p.mu.Unlock()
+	tell()
+	settle()
+}
+
+// give makes p the part of m's caller, and returns the function that tells it. The caller holds
+// p.mu.
+func (p *planner) give(m *planned, part machine.Part) (tell func()) {
 	p.version++
-	part.Version, part.Shards = p.version, 16
-	m := p.callers[client]
+	part.Version, part.Shards, m.mine = p.version, 16, part.Mine
 	sink := m.sinks[m.enlist.Session]
 	e := machine.Event{
 		Kind: machine.EventPart, Session: m.enlist.Session, Seq: m.enlist.Seq, Key: m.enlist.Group,
 		Value: string(machine.AppendPart(nil, part)),
 	}
-	p.mu.Unlock()
-	sink(e)
-	settle()
+	return func() { sink(e) }
 }
 
 // assign makes the shards the part of a client's caller.
@@ -327,6 +349,32 @@ func TestAWorkThatReturnsNilGivesItsShardUp(t *testing.T) {
 			ran(1, 3) // the planner has assigned the shard again
 		})
 	}
+}
+
+// All shards that Prepare refuses together are given up, by about one command each.
+func TestShardsDeclinedTogetherAreDeclinedInTurn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := &planner{obeys: true}
+		a := w.plannedClient(t, p, "a")
+		down := errors.New("the database is down")
+		work := func(context.Context, int, *Lock) error { return nil }
+		spreads(t, a, work, Prepare(func(context.Context, int) error { return down }))
+		all := make([]uint32, 16)
+		for i := range all {
+			all[i] = uint32(i)
+		}
+		p.assign("a", all...)
+		time.Sleep(time.Second)
+		settle()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if left := p.callers["a"].mine; len(left) > 0 {
+			t.Errorf("%v are not declined", left)
+		}
+		if n := len(p.declines); n > 2*len(all) {
+			t.Errorf("%d commands to decline %d shards", n, len(all))
+		}
+	})
 }
 
 // After an error the work runs again, after pauses that double up to a TTL; after a

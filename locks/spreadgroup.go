@@ -25,6 +25,8 @@ type enlistment struct {
 	seq  uint64
 	wake chan struct{} // size 1: a new part has come
 
+	declining chan struct{} // size 1: the turn to decline a shard
+
 	// Guarded by s.mu.
 	part    machine.Part  // the latest; Version is 0 before the first
 	changed chan struct{} // closed when a later part comes
@@ -40,7 +42,7 @@ func (s *session) newEnlistment(name string, wake chan struct{}) (*enlistment, e
 		return nil, err
 	}
 	s.lastSeq++
-	en := &enlistment{s: s, name: name, seq: s.lastSeq, wake: wake, changed: make(chan struct{})}
+	en := &enlistment{s: s, name: name, seq: s.lastSeq, wake: wake, declining: make(chan struct{}, 1), changed: make(chan struct{})}
 	if s.enlisted == nil {
 		s.enlisted = make(map[uint64]*enlistment)
 	}
@@ -124,7 +126,17 @@ func (en *enlistment) latest() machine.Part {
 // decline gives up a shard of the caller's part, until ctx ends: the leader assigns the
 // shard to another caller. If the part changes meanwhile, decline asks again, unless
 // the shard has gone.
+//
+// Shards are declined one after the other. Each changes the part, so of a thousand that are
+// declined together, as while a database is down, each round would take one, and refuse all
+// others: half a million commands.
 func (en *enlistment) decline(ctx context.Context, shard int) {
+	select {
+	case en.declining <- struct{}{}:
+		defer func() { <-en.declining }()
+	case <-ctx.Done():
+		return
+	}
 	for ctx.Err() == nil {
 		en.s.mu.Lock()
 		part, changed := en.part, en.changed
