@@ -160,6 +160,16 @@ var roomMutants = []mutant{
 		pkg: "internal/link", run: "LyingRelay",
 	},
 	{
+		name: "a busy leader is asked again", promise: hardToKill, breaks: "members move no sessions to a second stream of a leader that lives",
+		file: "internal/link/find.go", old: "if addr != f.before.Addr || up == nil ||", new: "if addr != \"\" || up == nil ||",
+		pkg: "internal/link", run: "LivesIsNever",
+	},
+	{
+		name: "a question leaves a context", promise: cheap, breaks: "nothing is left of a question",
+		file: "internal/link/find.go", old: "		defer a.cancel()\n", new: "",
+		pkg: "internal/link", run: "NothingIsLeft",
+	},
+	{
 		name: "a relay by raft's word", promise: hardToKill, breaks: "a relay's answer is a claim, whoever raft follows",
 		file: "internal/link/jury.go", old: "	if r.ask.at.via == \"\" { // a relay can answer for any address\n		if p, term", new: "	{\n		if p, term",
 		pkg: "internal/link", run: "ByRaftsWord",

@@ -5,6 +5,16 @@ package mutants
 // Groups of shards.
 var shardMutants = []mutant{
 	{
+		name: "too many declines are forgotten", promise: hardToKill, breaks: "a caller that declines everything is given nothing for a TTL",
+		file: "internal/term/planner.go", old: "		p.declined[by] = map[uint32]time.Time{everyShard: latest}\n", new: "		p.declines, latest = p.declines-1, latest\n		delete(p.declined, by)\n",
+		pkg: "internal/term", run: "DeclinedShardsAreBounded",
+	},
+	{
+		name: "shards are declined together", promise: hardToKill, breaks: "a thousand shards are declined by a thousand commands",
+		file: "locks/spreadgroup.go", old: "		defer func() { <-en.declining }()\n", new: "		<-en.declining\n",
+		pkg: "locks", run: "DeclinedTogether",
+	},
+	{
 		name: "keys of the old number ignored", promise: oneHolder, breaks: "no work of the next number begins beside one of the old",
 		file: "internal/machine/assign.go", old: "if shard, held := s.heldShard(c.Group, g.shards); held {", new: "if shard, held := s.heldShard(c.Group, g.shards); held && g.next == 0 {",
 		pkg: "internal/machine", run: "EveryCallerKnows|Scripts/group",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -185,9 +186,14 @@ func (p *planner) keyChanged(key string) bool {
 // maxDeclined bounds the declined shards that are remembered: a TTL may be a day.
 const maxDeclined = 1 << 14
 
-// noteDeclined keeps a declined shard from its caller until a time, for a TTL. If too many are remembered,
-// the callers with the most lose theirs, until half is left: a plan may assign such a
-// caller a shard that it declines again.
+// everyShard stands for all shards among those that a caller has declined.
+const everyShard = math.MaxUint32
+
+// noteDeclined keeps a declined shard from its caller until a time, for a TTL. If too many are
+// remembered, those of the callers with the most become one entry each, of all shards, until
+// half are left: such a caller keeps its shards and gets no other. To forget theirs would be
+// worse: where every caller declines everything, as while a database is down, a plan would
+// assign the forgotten ones again at once, and again.
 func (p *planner) noteDeclined(c machine.Decline, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,6 +212,15 @@ func (p *planner) noteDeclined(c machine.Decline, until time.Time) {
 		return cmp.Compare(len(p.declined[b]), len(p.declined[a]))
 	})
 	for _, by := range callers {
+		list := p.declined[by]
+		if p.declines <= maxDeclined/2 || len(list) == 1 {
+			break
+		}
+		latest := slices.MaxFunc(slices.Collect(maps.Values(list)), time.Time.Compare)
+		p.declines -= len(list) - 1
+		p.declined[by] = map[uint32]time.Time{everyShard: latest}
+	}
+	for _, by := range slices.Backward(callers) { // more callers than all groups have: most have left
 		if p.declines <= maxDeclined/2 {
 			return
 		}

@@ -211,13 +211,14 @@ func (p *planner) describe(g *planned, now time.Time) ([]shards.Caller, []shards
 			}
 		}
 	}
-	p.addDeclined(g, now, all)
+	p.addDeclined(g, now, callers, all)
 	return callers, all
 }
 
-// addDeclined adds to the shards the callers that have declined them, and has the group
-// looked at again when the first of these may be tried once more.
-func (p *planner) addDeclined(g *planned, now time.Time, all []shards.Shard) {
+// addDeclined adds to the shards the callers that have declined them, gives no shards to
+// callers that have declined too many, and has the group looked at again when the first of
+// these may be tried once more.
+func (p *planner) addDeclined(g *planned, now time.Time, callers []shards.Caller, all []shards.Shard) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for by, list := range p.declined {
@@ -231,11 +232,16 @@ func (p *planner) addDeclined(g *planned, now time.Time, all []shards.Shard) {
 	for i := range g.status.Callers {
 		c := &g.status.Callers[i]
 		for shard, until := range p.declined[enlisted{c.Session, c.Seq}] {
-			if int(shard) < len(all) {
+			switch {
+			case shard == everyShard:
+				callers[i].Absent = true
+			case int(shard) < len(all):
 				all[shard].Not = append(all[shard].Not, i)
-				if g.again.IsZero() || until.Before(g.again) {
-					g.again = until
-				}
+			default:
+				continue
+			}
+			if g.again.IsZero() || until.Before(g.again) {
+				g.again = until
 			}
 		}
 	}
