@@ -2,8 +2,10 @@ package term
 
 import (
 	"slices"
+	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
+	"github.com/wardmote/wardmote/internal/timing"
 )
 
 // This file bounds the events that are told again. A subscriber to which a session's events
@@ -20,24 +22,40 @@ import (
 const maxRetold = 4 << 10
 
 // mayRetell counts n events for s, and reports false, without counting them, if too many
-// events of the process of s wait.
+// events of the process of s wait. Those on a stream that takes none any more, as behind a cut
+// that nobody tells of, must not keep the process from its next stream: that stream ends.
 func (t *Term) mayRetell(s *Subscriber, n int) bool {
 	if s.Later == nil || n == 0 {
 		return true // nothing piles up
 	}
+	now := time.Since(t.created)
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	own, waiting := t.subscribers[s], 0
+	var stuck *Subscriber
 	for o, k := range t.streamsOf(s) {
-		if own != nil && k.signer == own.signer {
-			waiting += int(o.retold.Load())
+		if own == nil || k.signer != own.signer {
+			continue
+		}
+		left := int(o.retold.Load())
+		waiting += left
+		if left > 0 && o != s && k.signer != "" && !k.displaced && o.Stop != nil && now-time.Duration(o.took.Load()) >= timing.AnswerLimit(t.table.Bound()) {
+			stuck = o
 		}
 	}
-	if waiting > 0 && waiting+n > maxRetold {
-		return false
+	full := waiting > 0 && waiting+n > maxRetold
+	switch {
+	case full && stuck != nil:
+		t.subscribers[stuck].displaced = true
+	case !full:
+		stuck = nil
+		s.took.Store(int64(now))
+		s.retold.Add(int64(n))
 	}
-	s.retold.Add(int64(n))
-	return true
+	t.mu.Unlock()
+	if stuck != nil {
+		stuck.Stop()
+	}
+	return !full
 }
 
 // countRetold adds n events for s.
@@ -56,6 +74,7 @@ func (t *Term) retell(s *Subscriber, events []machine.Event) {
 		}
 		s.Later(func() machine.Event {
 			s.retold.Add(-1)
+			s.took.Store(int64(time.Since(t.created)))
 			return e
 		})
 	}

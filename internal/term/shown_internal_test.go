@@ -1,10 +1,14 @@
 package term
 
 import (
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
 	"github.com/wardmote/wardmote/internal/member"
+	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
@@ -104,6 +108,47 @@ func TestEventsOfAnothersStreamsDoNotCount(t *testing.T) {
 	if tm.mayRetell(join("victim", 0), 1) || tm.mayRetell(join("poser", 0), 1) {
 		t.Error("a process's events on its own streams do not count")
 	}
+}
+
+// A stream that takes nothing any more gives way to the next stream of its process, and to
+// no other's. One that takes its events stays.
+func TestAStuckStreamGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := newIdleTerm()
+		tm.table, tm.created = NewTable(), time.Now()
+		var stopped []string
+		join := func(name, signer string) *Subscriber {
+			s := &Subscriber{Node: "n2", Boot: 7, Later: func(func() machine.Event) {}, Stop: func() { stopped = append(stopped, name) }}
+			tm.add(s, &shown{signer: signer})
+			return s
+		}
+		old, next, poser := join("old", "own"), join("next", "own"), join("poser", "poser")
+		if !tm.mayRetell(old, 2*maxRetold) {
+			t.Fatal("a stream alone is refused")
+		}
+		limit := timing.AnswerLimit(tm.table.Bound())
+		time.Sleep(limit - time.Millisecond)
+		if tm.mayRetell(next, 1) || len(stopped) > 0 {
+			t.Fatalf("the first stream may still take its events, and %v is stopped", stopped)
+		}
+		old.took.Store(int64(time.Since(tm.created))) // it takes one
+		time.Sleep(limit - time.Millisecond)
+		if tm.mayRetell(next, 1) || len(stopped) > 0 {
+			t.Fatalf("the first stream takes its events, and %v is stopped", stopped)
+		}
+		time.Sleep(time.Millisecond)
+		if !tm.mayRetell(poser, 1) || len(stopped) > 0 {
+			t.Fatalf("a poser has %v stopped", stopped)
+		}
+		for range 2 {
+			if tm.mayRetell(next, 1) {
+				t.Error("the events of the stuck stream do not count while it is there")
+			}
+		}
+		if !slices.Equal(stopped, []string{"old"}) {
+			t.Errorf("stopped %v", stopped)
+		}
+	})
 }
 
 // A sweep gives back the bytes of what it forgets.

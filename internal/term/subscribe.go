@@ -49,6 +49,7 @@ type Subscriber struct {
 	attached atomic.Bool  // Attach was called
 	denials  denials      // of sessions that are not open
 	retold   atomic.Int64 // events told again that are not on their way yet
+	took     atomic.Int64 // when the last of these went, or the first came: nanoseconds of the Term's life
 	telling  sync.Mutex   // calls of Voters do not overlap
 	told     announcement // told last; guarded by telling
 }

@@ -91,6 +91,7 @@ type Config struct {
 type Term struct {
 	cfg      Config
 	table    *Table
+	created  time.Time
 	proposer *proposer
 	rounds   *rounds
 	keeper   *keeper
@@ -133,6 +134,7 @@ func New(cfg Config) *Term {
 	t := &Term{
 		cfg:         cfg,
 		table:       cfg.Table,
+		created:     time.Now(),
 		sessions:    make(map[machine.SessionID]*Subscriber),
 		subscribers: make(map[*Subscriber]*shown),
 		streams:     make(map[member.Process]map[*Subscriber]*shown),
