@@ -173,20 +173,6 @@ func (n *Node) currentTerm() *term.Term {
 	return nil
 }
 
-// confirmTerm asks one voter whether its term is at most the given term, and calls
-// answer once.
-func (n *Node) confirmTerm(ctx context.Context, voter string, number uint64, answer func(yes bool)) {
-	to, err := n.locate(voter)
-	if err != nil {
-		answer(false)
-		return
-	}
-	body := wire.Marshal(&wire.ConfirmRequest{Term: number, Voter: voter})
-	n.peers.Begin(ctx, to, wire.Confirm, body, func(f wire.Frame, err error) {
-		answer(err == nil && f.Code == wire.CodeOK)
-	})
-}
-
 // mayLift returns the function that refuses to end the founding wait while a member of
 // another cluster of this name is near and the meeting is not settled: the other cluster
 // may be granting. The refusal lasts for a whole founding wait after the last sign of the

@@ -160,6 +160,16 @@ var roomMutants = []mutant{
 		pkg: "internal/link", run: "LyingRelay",
 	},
 	{
+		name: "each round dials a lost voter", promise: cheap, breaks: "a voter that cannot be dialled rests for a moment",
+		file: "cluster/confirm.go", old: "			n.unreached.note(to)\n", new: "",
+		pkg: "cluster", run: "RoundsDial",
+	},
+	{
+		name: "a stuck stream stays", promise: noSilence, breaks: "a stream that takes nothing gives way to the next of its process",
+		file: "internal/term/retell.go", old: "			stuck = o\n", new: "			stuck = nil\n",
+		pkg: "internal/term", run: "StuckStream",
+	},
+	{
 		name: "a busy leader is asked again", promise: hardToKill, breaks: "members move no sessions to a second stream of a leader that lives",
 		file: "internal/link/find.go", old: "if addr != f.before.Addr || up == nil ||", new: "if addr != \"\" || up == nil ||",
 		pkg: "internal/link", run: "LivesIsNever",

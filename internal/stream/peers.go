@@ -16,7 +16,7 @@ import (
 
 // Peers keeps a control stream to each process asked by this node. A stream
 // is dialled at the first question, and dialled anew by the first question after
-// the dial has failed, the stream has stopped, or its connection asks to be replaced
+// the dial has failed with a *DialError, the stream has stopped, or its connection asks to be replaced
 // (port.Conn.Renew); in the last case the open questions are still answered over the
 // old stream. All methods may be called from any goroutine.
 //
@@ -232,7 +232,7 @@ func (p *Peers) run(to member.Process, at *peer) {
 	defer cancel()
 	conn, err := p.dial(ctx, to)
 	if err != nil {
-		at.err = err
+		at.err = &DialError{err}
 		p.remove(to, at)
 		close(at.dialled)
 		return
@@ -307,6 +307,13 @@ func (p *Peers) Stop() {
 	}
 	p.wg.Wait()
 }
+
+// DialError says that there is no stream to a process, and why.
+type DialError struct{ Err error }
+
+func (e *DialError) Error() string { return e.Err.Error() }
+
+func (e *DialError) Unwrap() error { return e.Err }
 
 // RefusedError is an answer with a code other than OK.
 type RefusedError struct{ Code wire.Code }
