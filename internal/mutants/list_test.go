@@ -41,7 +41,7 @@ type suite struct {
 
 var suites = map[string]suite{
 	"model": {
-		pkg: "internal/model", run: "^TestRunsOfTheTermAreRunsOfTheModel$|^TestADoctoredRunIsRefused$", env: []string{"WARDMOTE_FULL=quarter"},
+		pkg: "internal/model", run: "^TestRunsOfTheTermAreRunsOfTheModel$|^TestADoctoredRunIsRefused$", env: []string{"WARDMOTE_FULL=tenth"},
 		sees: []string{"internal/term", "internal/machine"},
 	},
 	"term": {

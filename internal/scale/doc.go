@@ -7,7 +7,7 @@
 // Counts are exact, because a bubble has its own clock. CPU time is the whole process's,
 // of all members together, and hardly depends on the load of the host.
 //
-// A plain run has a small cluster. With WARDMOTE_FULL=quarter the cluster has 100 thin
+// A plain run has a small cluster. With WARDMOTE_FULL=tenth the cluster has 100 thin
 // members, with WARDMOTE_FULL=1 there are clusters of 100 and of 300, and the figures are
 // printed as tables. WARDMOTE_FULL=scale adds a cluster of 1,000, which takes some twenty
 // minutes of CPU time: all members share one process, and each learns of each other.

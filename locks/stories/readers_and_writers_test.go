@@ -72,7 +72,7 @@ func (r *room) visit(s *stage, c *locks.Client, write bool, stay time.Duration) 
 // No contrast: no lock fails in this story.
 func TestEightMembersReadTogetherAndWriteAlone(t *testing.T) {
 	const members = 8
-	rounds := testrounds.Rounds(20, 80) // tens, a quarter of them too
+	rounds := testrounds.Rounds(20, 80) // tens
 	play(t, members, 5*time.Second, func(s *stage) {
 		t := s.t
 		r := &room{t: t}
