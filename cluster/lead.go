@@ -173,6 +173,30 @@ func (n *Node) currentTerm() *term.Term {
 	return nil
 }
 
+// confirmTerm asks one voter whether its term is at most the given term, and calls
+// answer once.
+func (n *Node) confirmTerm(ctx context.Context, voter string, number uint64, answer func(yes bool)) {
+	to, err := n.locate(voter)
+	if err != nil {
+		answer(false)
+		return
+	}
+	n.confirmAt(ctx, to, wire.ConfirmRequest{Term: number, Voter: voter}, answer)
+}
+
+// confirmAt is confirmTerm of a voter at a place. A leader that is asked for more and more begins
+// a round as soon as the one before has its majority, thousands in a second, and each would
+// dial a voter that has ended. A stream that has broken is dialled again at once.
+func (n *Node) confirmAt(ctx context.Context, to member.Process, req wire.ConfirmRequest, answer func(yes bool)) {
+	if n.peers.Unreached(to) {
+		answer(false)
+		return
+	}
+	n.peers.Begin(ctx, to, wire.Confirm, wire.Marshal(&req), func(f wire.Frame, err error) {
+		answer(err == nil && f.Code == wire.CodeOK)
+	})
+}
+
 // mayLift returns the function that refuses to end the founding wait while a member of
 // another cluster of this name is near and the meeting is not settled: the other cluster
 // may be granting. The refusal lasts for a whole founding wait after the last sign of the

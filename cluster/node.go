@@ -38,25 +38,24 @@ type Node struct {
 	cfg  Config
 	self member.Self
 
-	record    *identity.Store
-	dirKey    *wire.DirKey       // of the record; nil: no later process can free the sessions of this one
-	keyring   *auth.Keyring      // nil without secrets
-	certs     *auth.Certificates // nil without TLS
-	rekeying  sync.Mutex         // one SetSecrets at a time
-	port      *port.Port
-	peers     *stream.Peers // to members of this cluster
-	unreached unreached     // voters
-	across    *stream.Peers // to members of any cluster of this name
-	gossip    *gossip.Gossip
-	proof     *proof.Prover
-	founding  *founding.Runner
-	seat      *consensus.Seat
-	link      *link.Link
-	events    *hookQueue[Event]
-	commits   *hookQueue[Commit]
-	leading   atomic.Pointer[leadership]
-	voters    voterNews
-	history   eventHistory
+	record   *identity.Store
+	dirKey   *wire.DirKey       // of the record; nil: no later process can free the sessions of this one
+	keyring  *auth.Keyring      // nil without secrets
+	certs    *auth.Certificates // nil without TLS
+	rekeying sync.Mutex         // one SetSecrets at a time
+	port     *port.Port
+	peers    *stream.Peers // to members of this cluster
+	across   *stream.Peers // to members of any cluster of this name
+	gossip   *gossip.Gossip
+	proof    *proof.Prover
+	founding *founding.Runner
+	seat     *consensus.Seat
+	link     *link.Link
+	events   *hookQueue[Event]
+	commits  *hookQueue[Commit]
+	leading  atomic.Pointer[leadership]
+	voters   voterNews
+	history  eventHistory
 
 	elections atomic.Uint64 // won by this process
 

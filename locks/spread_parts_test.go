@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,8 @@ type planner struct {
 	version  uint64
 	callers  map[string]*planned // by client
 	declines []machine.Decline
-	obeys    bool // takes declined shards away, as the table does
+	obeys    bool          // takes declined shards away, as the table does
+	hold     chan struct{} // answers no Decline before it is closed; nil: at once
 	group    machine.GroupStatus
 }
 
@@ -68,6 +70,11 @@ func (m *planned) Propose(ctx context.Context, cmd machine.Command) (machine.Out
 		m.left = true
 	case machine.Decline:
 		m.p.declines = append(m.p.declines, cmd)
+		if hold := m.p.hold; hold != nil {
+			m.p.mu.Unlock()
+			<-hold
+			m.p.mu.Lock()
+		}
 		if m.p.obeys {
 			return m.decline(cmd), nil
 		}
@@ -373,6 +380,37 @@ func TestShardsDeclinedTogetherAreDeclinedInTurn(t *testing.T) {
 		}
 		if n := len(p.declines); n > 2*len(all) {
 			t.Errorf("%d commands to decline %d shards", n, len(all))
+		}
+	})
+}
+
+// A shard that left while it waited to be declined, and came back, runs, and is not declined.
+func TestAShardThatCameBackIsNotDeclined(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := &planner{hold: make(chan struct{})}
+		a := w.plannedClient(t, p, "a")
+		var runs atomic.Int64
+		spreads(t, a, func(ctx context.Context, shard int, l *Lock) error {
+			if shard == 1 && runs.Add(1) > 1 {
+				<-ctx.Done()
+			}
+			if shard == 1 {
+				time.Sleep(time.Millisecond) // shard 0 is declined first
+			}
+			return nil
+		})
+		p.assign("a", 0, 1)
+		time.Sleep(time.Second)
+		p.assign("a", 0)
+		p.assign("a", 0, 1)
+		time.Sleep(time.Second)
+		if n := runs.Load(); n != 2 {
+			t.Errorf("the work ran %d times", n)
+		}
+		close(p.hold)
+		settle()
+		if got := p.declined(); !slices.Equal(got, []int{0}) {
+			t.Errorf("declined %v", got)
 		}
 	})
 }

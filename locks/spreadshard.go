@@ -32,6 +32,7 @@ type shardRun struct {
 	drain   time.Duration // see drop
 	held    *Lock         // nil before the grant
 	leaving bool          // a hand-over has begun to end the work, and goes on
+	over    bool          // the work has returned, and the shard is being declined
 }
 
 var (
@@ -59,7 +60,7 @@ func (sr *shardRun) drop(drain time.Duration) {
 		return
 	}
 	sr.dropped, sr.drain = true, drain
-	if sr.held == nil {
+	if sr.held == nil || sr.over {
 		sr.stopWait(errUnassigned)
 	} else {
 		sr.beginHandOver()
@@ -73,7 +74,7 @@ func (sr *shardRun) keep() {
 	sp := sr.sp
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
-	if sr.dropped && !sr.leaving && sr.held != nil {
+	if sr.dropped && !sr.leaving && !sr.over && sr.held != nil {
 		sr.dropped = false
 		sr.stopMoving()
 	}
@@ -132,9 +133,11 @@ func (sr *shardRun) turn() report {
 	case lost != nil:
 		r.err = lost
 		r.pause = jitter(maxBackoff)
-	case sr.work.Err() == nil && !sr.isLeaving():
+	case sr.work.Err() == nil && sr.finish():
 		sr.decline()
-		r.pause = jitter(sp.s.ttl)
+		if sr.wait.Err() == nil { // else the shard has gone, and may be here again
+			r.pause = jitter(sp.s.ttl)
+		}
 	}
 	return r
 }
@@ -194,10 +197,12 @@ func (sr *shardRun) begin(l *Lock) bool {
 	return true
 }
 
-func (sr *shardRun) isLeaving() bool {
+// finish notes that the work has returned, and reports false if a hand-over ends the turn.
+func (sr *shardRun) finish() bool {
 	sr.sp.mu.Lock()
 	defer sr.sp.mu.Unlock()
-	return sr.leaving
+	sr.over = true
+	return !sr.leaving
 }
 
 // beginHandOver starts the goroutine of handOver. The caller holds sp.mu.

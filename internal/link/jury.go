@@ -90,10 +90,7 @@ func (f *finder) hearVoter(a *ask, h wire.Hint) {
 	if !h.Votes || h.Leader == "" || f.jury.voices == nil || a.at.via != "" {
 		return
 	}
-	if len(f.jury.voices) >= 4*maxVoters {
-		clear(f.jury.voices)
-	}
-	f.jury.voices[a.at.addr] = voice{h.Term, h.Leader}
+	f.jury.hear(a.at.addr, voice{h.Term, h.Leader})
 	term := f.link.servedTerm()
 	up, attached := f.up.(*remote)
 	if attached {
@@ -115,6 +112,14 @@ func (f *finder) hearVoter(a *ask, h wire.Hint) {
 		f.jury.against = true
 		f.ban(banned(f.before.Name, place{f.before.Addr, up.via}, up.named), fmt.Sprintf("a leader of term %d, and a majority of the voters is in term %d at most, or has another leader", term, highest))
 	}
+}
+
+// hear notes the word of the voter at addr.
+func (j *jury) hear(addr string, v voice) {
+	if len(j.voices) >= 4*maxVoters {
+		clear(j.voices)
+	}
+	j.voices[addr] = v
 }
 
 // elected reports whether a majority of the jury tells that a leader was elected in a
@@ -205,7 +210,9 @@ func (f *finder) challenge(r reply) bool {
 		if p, term, follows := f.link.cfg.Guess(); follows && term == r.up.term && p.Addr == r.ask.at.addr {
 			return false // this member's own raft follows the leader
 		}
-		f.jury.voices[r.ask.at.addr] = voice{r.up.term, r.name}
+		if f.rival == nil || r.up.term >= f.rival.reply.up.term { // else it is of before the election
+			f.jury.hear(r.ask.at.addr, voice{r.up.term, r.name})
+		}
 	}
 	if f.rival != nil {
 		f.discard(r.up)

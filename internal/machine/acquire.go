@@ -82,8 +82,16 @@ func (s *State) OnlyWaits(c *Acquire) bool {
 	if c.Mode != Exclusive || c.Tree || c.Conditional || c.Priority != 0 {
 		return false
 	}
+	o := s.usable(c.Session)
+	if o == nil {
+		return false
+	}
+	if _, asked := o.index.requests.get(c.Seq); asked {
+		return false
+	}
 	r := s.keys.get(c.Key)
-	return len(r.holders) == 1 && r.holders[0].ghost == nil && len(r.queue) > 0 && r.queue[0].Priority >= 0
+	n := len(r.queue)
+	return len(r.holders) == 1 && r.holders[0].ghost == nil && n > 0 && r.queue[0].Priority >= 0 && r.queue[n-1].Priority >= 0
 }
 
 // check returns the refusal of keys, attributes and lists that are over a limit

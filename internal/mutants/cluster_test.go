@@ -11,7 +11,7 @@ var clusterMutants = []mutant{
 	},
 	{
 		name: "patience with a first waiter", promise: fair, breaks: "only who stands behind a waiter waits for company",
-		file: "internal/machine/acquire.go", old: " && len(r.queue) > 0 && r.queue[0].Priority >= 0", new: "",
+		file: "internal/machine/acquire.go", old: " && n > 0 && r.queue[0].Priority >= 0 && r.queue[n-1].Priority >= 0", new: " || n < 0",
 		pkg: "internal/term", run: "OtherRequests",
 	},
 	{

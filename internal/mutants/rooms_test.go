@@ -161,7 +161,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "each round dials a lost voter", promise: cheap, breaks: "a voter that cannot be dialled rests for a moment",
-		file: "cluster/confirm.go", old: "			n.unreached.note(to)\n", new: "",
+		file: "internal/stream/peers.go", old: "		p.noteFailed(to)\n", new: "",
 		pkg: "cluster", run: "RoundsDial",
 	},
 	{
@@ -578,12 +578,12 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "declined shards without a bound", promise: safe, breaks: "few declined shards are remembered",
-		file: "internal/term/planner.go", old: "p.declines <= maxDeclined {", new: "p.declines <= 1000*maxDeclined {",
+		file: "internal/term/declined.go", old: "p.kept <= maxDeclined {", new: "p.kept <= 1000*maxDeclined {",
 		pkg: "internal/term", run: "DeclinedShards",
 	},
 	{
-		name: "the few pay for the many", promise: fair, breaks: "the callers that decline most lose their declined shards first",
-		file: "internal/term/planner.go", old: "cmp.Compare(len(p.declined[b]), len(p.declined[a]))", new: "cmp.Compare(len(p.declined[a]), len(p.declined[b]))",
+		name: "the few pay for the many", promise: fair, breaks: "the callers that decline most fold their declined shards first",
+		file: "internal/term/declined.go", old: "cmp.Compare(len(p.declined[b].until), len(p.declined[a].until))", new: "cmp.Compare(len(p.declined[a].until), len(p.declined[b].until))",
 		pkg: "internal/term", run: "DeclinedShards",
 	},
 }

@@ -5,8 +5,8 @@ package mutants
 // Groups of shards.
 var shardMutants = []mutant{
 	{
-		name: "too many declines are forgotten", promise: hardToKill, breaks: "a caller that declines everything is given nothing for a TTL",
-		file: "internal/term/planner.go", old: "		p.declined[by] = map[uint32]time.Time{everyShard: latest}\n", new: "		p.declines, latest = p.declines-1, latest\n		delete(p.declined, by)\n",
+		name: "too many declines are forgotten", promise: hardToKill, breaks: "a shard is kept from the caller that declined it for a TTL",
+		file: "internal/term/declined.go", old: "		d.folded[shard/64] |= 1 << (shard % 64)\n", new: "		_ = shard\n",
 		pkg: "internal/term", run: "DeclinedShardsAreBounded",
 	},
 	{
@@ -77,7 +77,7 @@ var shardMutants = []mutant{
 	},
 	{
 		name: "a declined shard comes back", promise: fair, breaks: "a declined shard is kept from its caller for a TTL",
-		file: "internal/term/planner.go", old: "list[c.Shard] = until", new: "_ = until",
+		file: "internal/term/declined.go", old: "	d.until[c.Shard] = until\n", new: "	_ = until\n",
 		pkg: "internal/term", run: "Declined|Orphan",
 	},
 	{

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/replica"
@@ -16,7 +17,7 @@ import (
 
 // Peers keeps a control stream to each process asked by this node. A stream
 // is dialled at the first question, and dialled anew by the first question after
-// the dial has failed with a *DialError, the stream has stopped, or its connection asks to be replaced
+// the dial has failed, the stream has stopped, or its connection asks to be replaced
 // (port.Conn.Renew); in the last case the open questions are still answered over the
 // old stream. All methods may be called from any goroutine.
 //
@@ -36,7 +37,8 @@ type Peers struct {
 
 	mu      sync.Mutex
 	peers   map[member.Process]*peer
-	uses    uint64 // questions so far
+	uses    uint64                       // questions so far
+	failed  map[member.Process]time.Time // when the latest dial failed, lately
 	stopped bool
 	wg      sync.WaitGroup
 }
@@ -232,7 +234,8 @@ func (p *Peers) run(to member.Process, at *peer) {
 	defer cancel()
 	conn, err := p.dial(ctx, to)
 	if err != nil {
-		at.err = &DialError{err}
+		at.err = err
+		p.noteFailed(to)
 		p.remove(to, at)
 		close(at.dialled)
 		return
@@ -257,6 +260,28 @@ func (p *Peers) run(to member.Process, at *peer) {
 		}
 	}
 	at.stream.Wait()
+}
+
+// maxFailed bounds Peers.failed.
+const maxFailed = 64
+
+// noteFailed notes a failed dial.
+func (p *Peers) noteFailed(to member.Process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed == nil || len(p.failed) >= maxFailed {
+		p.failed = make(map[member.Process]time.Time)
+	}
+	p.failed[to] = time.Now()
+}
+
+// Unreached reports whether a dial of the process has failed within timing.LeastBackoff. A
+// question would dial at once all the same: who asks without a pause looks first.
+func (p *Peers) Unreached(to member.Process) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, failed := p.failed[to]
+	return failed && time.Since(at) < timing.LeastBackoff
 }
 
 // replace lets the next question have another stream, and ends this one once the open
@@ -307,13 +332,6 @@ func (p *Peers) Stop() {
 	}
 	p.wg.Wait()
 }
-
-// DialError says that there is no stream to a process, and why.
-type DialError struct{ Err error }
-
-func (e *DialError) Error() string { return e.Err.Error() }
-
-func (e *DialError) Unwrap() error { return e.Err }
 
 // RefusedError is an answer with a code other than OK.
 type RefusedError struct{ Code wire.Code }

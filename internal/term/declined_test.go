@@ -9,9 +9,8 @@ import (
 	"github.com/wardmote/wardmote/internal/shards"
 )
 
-// However many shards a caller declines, few are remembered, and the shards of another
-// caller are kept from that caller. A caller with too many gets none for a TTL, and keeps those
-// that it has: it is not forgotten, which would give it all of them at once.
+// However many shards a caller declines, few are remembered. None that a caller has declined is
+// given to it before a TTL, and each that it has not declined is.
 func TestDeclinedShardsAreBounded(t *testing.T) {
 	p := newPlanner(nil)
 	one, two := machine.SessionID{1}, machine.SessionID{2}
@@ -19,37 +18,47 @@ func TestDeclinedShardsAreBounded(t *testing.T) {
 	count := func() (n int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for _, list := range p.declined {
-			n += len(list)
+		for _, d := range p.declined {
+			n += d.size()
 		}
-		if p.declines != n {
-			t.Errorf("%d declined shards count as %d", n, p.declines)
+		if p.kept != n {
+			t.Errorf("%d entries count as %d", n, p.kept)
 		}
 		return n
 	}
 	p.noteDeclined(machine.Decline{Session: one, Seq: 1, Shard: 7}, until)
-	for i := range uint32(4 * maxDeclined) {
-		p.noteDeclined(machine.Decline{Session: two, Seq: uint64(1 + i%5), Shard: i / 5 % 16384}, until)
+	const many, callers = machine.MaxShards - 1, 9 // of two: all shards but the last
+	for i := range uint32(many * callers) {
+		p.noteDeclined(machine.Decline{Session: two, Seq: uint64(1 + i%callers), Shard: i / callers}, until)
 	}
 	if n := count(); n > maxDeclined {
 		t.Errorf("%d are remembered", n)
 	}
-	g := &planned{status: machine.GroupStatus{Callers: []machine.Caller{{Session: one, Seq: 1}, {Session: two, Seq: 1}, {Session: two, Seq: 6}}}}
-	callers, all := make([]shards.Caller, 3), make([]shards.Shard, 16)
-	p.addDeclined(g, time.Now(), callers, all)
-	if !slices.Equal(all[7].Not, []int{0}) || callers[0].Absent || !callers[1].Absent || callers[2].Absent {
-		t.Errorf("%+v, %+v", all[7], callers)
+	g := &planned{status: machine.GroupStatus{Callers: []machine.Caller{{Session: one, Seq: 1}, {Session: two, Seq: 1}, {Session: two, Seq: 99}}}}
+	all := make([]shards.Shard, machine.MaxShards)
+	p.addDeclined(g, time.Now(), all)
+	for i := range all {
+		want := []int{1}
+		switch i {
+		case 7:
+			want = []int{0, 1}
+		case many:
+			want = nil
+		}
+		if !slices.Equal(all[i].Not, want) {
+			t.Fatalf("shard %d is kept from %v, want %v", i, all[i].Not, want)
+		}
 	}
 	if !g.again.Equal(until) {
 		t.Errorf("looked at again at %v", g.again)
 	}
 	for seq := range uint64(2 * maxDeclined) {
-		p.noteDeclined(machine.Decline{Session: two, Seq: 10 + seq, Shard: 1}, until)
+		p.noteDeclined(machine.Decline{Session: two, Seq: 100 + seq, Shard: 1}, until)
 	}
 	if n := count(); n > maxDeclined {
 		t.Errorf("%d are remembered of callers that come and go", n)
 	}
-	p.addDeclined(&planned{}, until, nil, nil)
+	p.addDeclined(&planned{}, until, nil)
 	if n := count(); n != 0 {
 		t.Errorf("%d are remembered after a TTL", n)
 	}

@@ -13,12 +13,14 @@ import (
 // command, or alone after half of the time of an entry without work. Where entries are
 // short, as in memory, nothing waits.
 //
-// Nobody can tell: a request that waits is answered when it is granted, and its place in the
-// queue is behind somebody who waits already. Only a request that may be granted, refused or
-// told to a holder is worth an entry at once.
+// A request that waits is answered when it is granted, and its place in the queue is behind
+// somebody who waits already. One that may be granted, or told to a holder, has an entry at
+// once. What can be seen: a HandOver of the same moment may be in the entry before the request
+// of the client that it names, as it may on the way to the leader.
 
 const (
 	leastPatience = 100 * time.Microsecond // timers are no better
+	mostPatience  = 20 * time.Millisecond  // whatever the disks are like
 	mostPatient   = 16                     // commands that wait for company; a look at each is cheap
 )
 
@@ -28,11 +30,14 @@ func (p *proposer) mayWait(m *machine.State) bool {
 	if p.own.waiting() > 0 || p.waiting > mostPatient {
 		return p.hurry()
 	}
-	patience := p.pace.least() / 2
+	patience := min(p.pace.least()/2, mostPatience)
 	if patience < leastPatience {
 		return p.hurry()
 	}
 	for _, l := range p.turns.lanes() {
+		if l.credit < 0 && l.waiting() > 0 {
+			return p.hurry() // entries pay its debt, and company would have it wait for many
+		}
 		for i := range l.queue[l.head:] {
 			if !p.onlyWaits(m, &l.queue[l.head+i]) {
 				return p.hurry()

@@ -1,11 +1,7 @@
 package term
 
 import (
-	"cmp"
 	"context"
-	"maps"
-	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,8 +40,8 @@ type planner struct {
 	mu       sync.Mutex
 	groups   map[string]*planned // groups of the table with callers, or being resized
 	dirty    map[*planned]struct{}
-	declined map[enlisted]map[uint32]time.Time // by caller: shards, and when a plan may assign them again
-	declines int                               // in declined
+	declined map[enlisted]*declines // by caller
+	kept     int                    // in declined, in entries
 
 	next time.Time // earliest time at which a group is due; zero: none. Used by run only
 }
@@ -100,7 +96,7 @@ func newPlanner(t *Term) *planner {
 		wake:     wakeup.NewOne(),
 		groups:   make(map[string]*planned),
 		dirty:    make(map[*planned]struct{}),
-		declined: make(map[enlisted]map[uint32]time.Time),
+		declined: make(map[enlisted]*declines),
 	}
 }
 
@@ -181,52 +177,6 @@ func (p *planner) keyChanged(key string) bool {
 		p.dirty[g] = struct{}{}
 	}
 	return g.waits
-}
-
-// maxDeclined bounds the declined shards that are remembered: a TTL may be a day.
-const maxDeclined = 1 << 14
-
-// everyShard stands for all shards among those that a caller has declined.
-const everyShard = math.MaxUint32
-
-// noteDeclined keeps a declined shard from its caller until a time, for a TTL. If too many are
-// remembered, those of the callers with the most become one entry each, of all shards, until
-// half are left: such a caller keeps its shards and gets no other. To forget theirs would be
-// worse: where every caller declines everything, as while a database is down, a plan would
-// assign the forgotten ones again at once, and again.
-func (p *planner) noteDeclined(c machine.Decline, until time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	by := enlisted{c.Session, c.Seq}
-	list := p.declined[by]
-	if list == nil {
-		list = make(map[uint32]time.Time)
-		p.declined[by] = list
-	}
-	p.declines -= len(list)
-	list[c.Shard] = until
-	if p.declines += len(list); p.declines <= maxDeclined {
-		return
-	}
-	callers := slices.SortedFunc(maps.Keys(p.declined), func(a, b enlisted) int {
-		return cmp.Compare(len(p.declined[b]), len(p.declined[a]))
-	})
-	for _, by := range callers {
-		list := p.declined[by]
-		if p.declines <= maxDeclined/2 || len(list) == 1 {
-			break
-		}
-		latest := slices.MaxFunc(slices.Collect(maps.Values(list)), time.Time.Compare)
-		p.declines -= len(list) - 1
-		p.declined[by] = map[uint32]time.Time{everyShard: latest}
-	}
-	for _, by := range slices.Backward(callers) { // more callers than all groups have: most have left
-		if p.declines <= maxDeclined/2 {
-			return
-		}
-		p.declines -= len(p.declined[by])
-		delete(p.declined, by)
-	}
 }
 
 // run looks after the groups until ctx ends.

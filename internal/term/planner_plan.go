@@ -1,7 +1,6 @@
 package term
 
 import (
-	"maps"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/machine"
@@ -211,38 +210,6 @@ func (p *planner) describe(g *planned, now time.Time) ([]shards.Caller, []shards
 			}
 		}
 	}
-	p.addDeclined(g, now, callers, all)
+	p.addDeclined(g, now, all)
 	return callers, all
-}
-
-// addDeclined adds to the shards the callers that have declined them, gives no shards to
-// callers that have declined too many, and has the group looked at again when the first of
-// these may be tried once more.
-func (p *planner) addDeclined(g *planned, now time.Time, callers []shards.Caller, all []shards.Shard) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for by, list := range p.declined {
-		p.declines -= len(list)
-		maps.DeleteFunc(list, func(_ uint32, until time.Time) bool { return !until.After(now) })
-		if p.declines += len(list); len(list) == 0 {
-			delete(p.declined, by)
-		}
-	}
-	g.again = time.Time{}
-	for i := range g.status.Callers {
-		c := &g.status.Callers[i]
-		for shard, until := range p.declined[enlisted{c.Session, c.Seq}] {
-			switch {
-			case shard == everyShard:
-				callers[i].Absent = true
-			case int(shard) < len(all):
-				all[shard].Not = append(all[shard].Not, i)
-			default:
-				continue
-			}
-			if g.again.IsZero() || until.Before(g.again) {
-				g.again = until
-			}
-		}
-	}
 }

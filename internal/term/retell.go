@@ -60,9 +60,13 @@ func (t *Term) mayRetell(s *Subscriber, n int) bool {
 
 // countRetold adds n events for s.
 func (t *Term) countRetold(s *Subscriber, n int) {
-	if s.Later != nil {
-		s.retold.Add(int64(n))
+	if s.Later == nil {
+		return
 	}
+	if n > 0 && s.retold.Load() <= 0 {
+		s.took.Store(int64(time.Since(t.created)))
+	}
+	s.retold.Add(int64(n))
 }
 
 // retell tells s events that mayRetell has counted.

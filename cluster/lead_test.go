@@ -24,6 +24,7 @@ func TestRoundsDialALostVoterNowAndThen(t *testing.T) {
 		n := &Node{peers: stream.NewPeers(func(context.Context, member.Process) (net.Conn, error) {
 			dials.Add(1)
 			if !back.Load() {
+				time.Sleep(time.Millisecond) // a majority is there before
 				return nil, errors.New("refused")
 			}
 			near, far := net.Pipe()
@@ -39,7 +40,9 @@ func TestRoundsDialALostVoterNowAndThen(t *testing.T) {
 		defer n.peers.Stop()
 		confirm := func() (yes bool) {
 			answer := make(chan bool, 1)
-			n.confirmAt(t.Context(), member.Process{Name: "b", Boot: 1, Addr: "b"}, wire.ConfirmRequest{Term: 1}, func(ok bool) { answer <- ok })
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Microsecond) // the end of the round
+			defer cancel()
+			n.confirmAt(ctx, member.Process{Name: "b", Boot: 1, Addr: "b"}, wire.ConfirmRequest{Term: 1}, func(ok bool) { answer <- ok })
 			return <-answer
 		}
 		for range 1000 {
