@@ -122,7 +122,7 @@ var gossipAttacks = []attack{
 	}},
 	{name: "a fake leader", packet: true, settle: 2 * time.Second, run: func(a *attacker) string {
 		a.openPackets()
-		fake, err := a.fakeLeader()
+		fake, err := a.fakeLeader(intruder)
 		if err != nil {
 			return err.Error()
 		}

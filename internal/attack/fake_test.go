@@ -19,12 +19,14 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// A fakeLeader accepts the streams of members and says that it leads.
+// A fakeLeader accepts the streams of members in the name of a process, and says that it leads.
 type fakeLeader struct {
 	net.Listener
 	a        *attacker
-	attached atomic.Int32 // answers to attempts to attach, by which members ask
-	used     atomic.Int32 // requests for the locks, by members that believed the answers
+	as       peer
+	control  func(wire.Frame) (body []byte) // answers questions on control streams; nil: no answers
+	attached atomic.Int32                   // answers to attempts to attach, by which members ask
+	used     atomic.Int32                   // requests for the locks, by members that believed the answers
 
 	mu    sync.Mutex
 	shown [][]byte // bodies with the keys of members' sessions
@@ -63,12 +65,12 @@ func (f *fakeLeader) steals() bool {
 func (f *fakeLeader) addr() string { return f.Addr().String() }
 
 // fakeLeader starts a fake leader, which lives as long as the attacker's streams.
-func (a *attacker) fakeLeader() (*fakeLeader, error) {
+func (a *attacker) fakeLeader(as peer) (*fakeLeader, error) {
 	l, err := net.Listen("tcp", "127.254.1.9:0")
 	if err != nil {
 		return nil, err
 	}
-	f := &fakeLeader{Listener: l, a: a}
+	f := &fakeLeader{Listener: l, a: a, as: as}
 	a.atEnd(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -87,7 +89,7 @@ func (f *fakeLeader) serve(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 	if f.a.w.mode == withSecret && f.a.who == member {
 		secret := f.a.w.papers.secret
-		cert, err := secretCertificate(secret, clusterName, intruder)
+		cert, err := secretCertificate(secret, clusterName, f.as)
 		if err != nil {
 			return
 		}
@@ -113,6 +115,9 @@ func (f *fakeLeader) serve(c net.Conn) {
 			}
 			p = f.a.w.papers.ca.sign(f.a.t, subject{uri: uri, ip: "127.254.1.9", expired: f.a.who == impostor})
 		}
+		if f.a.w.mode == withShared {
+			p = map[string]pair{guest: f.a.w.papers.guest, member: f.a.w.papers.members[0]}[f.a.who]
+		}
 		cfg := p.client()
 		cfg.ClientAuth = tls.RequireAnyClientCert
 		cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -129,11 +134,12 @@ func (f *fakeLeader) serve(c net.Conn) {
 	if _, err := io.CopyN(io.Discard, c, int64(head[6])+int64(head[7])); err != nil {
 		return
 	}
-	b := append([]byte("wmt1"), 1, statusOK, byte(len(intruder.Name)), 0)
+	b := append([]byte("wmt1"), 1, statusOK, byte(len(f.as.Name)), 0)
 	sum := sha256.Sum256([]byte(clusterName))
 	b = append(append(b, sum[:16]...), f.a.know.cluster[:]...)
-	b = append(binary.BigEndian.AppendUint64(b, intruder.Boot), intruder.Name...)
+	b = append(binary.BigEndian.AppendUint64(b, f.as.Boot), f.as.Name...)
 	if _, err := c.Write(b); err != nil || head[5] != kindMember {
+		f.answer(c, head[5] == kindControl && err == nil)
 		return
 	}
 	for {
@@ -155,6 +161,27 @@ func (f *fakeLeader) serve(c net.Conn) {
 		f.mu.Unlock()
 		b, err := wire.AppendFrame(nil, wire.Frame{Type: q.Type, ID: q.ID, Code: wire.CodeOK,
 			Body: wire.Marshal(&wire.AttachAnswer{Term: math.MaxUint64, TTL: uint64(ttl / time.Millisecond), Members: 9})})
+		if err != nil {
+			return
+		}
+		if _, err := c.Write(b); err != nil {
+			return
+		}
+	}
+}
+
+// answer answers the questions on a control stream, as far as the fake leader does.
+func (f *fakeLeader) answer(c net.Conn, control bool) {
+	for control && f.control != nil {
+		q, err := wire.ReadFrame(c)
+		if err != nil {
+			return
+		}
+		body := f.control(q)
+		if body == nil {
+			continue
+		}
+		b, err := wire.AppendFrame(nil, wire.Frame{Type: q.Type, ID: q.ID, Code: wire.CodeOK, Body: body})
 		if err != nil {
 			return
 		}

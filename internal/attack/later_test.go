@@ -38,20 +38,26 @@ func TestNobodyPosesAsALaterProcess(t *testing.T) {
 		t.Run(string(m), func(t *testing.T) {
 			w := newTown(t, 3, m)
 			w.ttl = 10 * time.Second
-			w.settle()
-			for try := 1; ; try++ {
-				began := time.Now()
-				v := verdict{mode: m, who: member, attack: "pose as a later process of an absent member"}
-				v.harm = w.pose()
-				if !w.void(v, began, try) {
-					t.Logf("%-8s %-8s %-48s %v (%v)", v.mode, v.who, v.attack, v, time.Since(began).Round(time.Millisecond))
-					expect(t, v)
-					break
-				}
-				w.end()
-				w.settle()
-			}
+			w.tryAlone(member, "pose as a later process of an absent member", w.pose)
 		})
+	}
+}
+
+// tryAlone carries out an attack that no row of the matrix is, and anew while the verdict is
+// void. The town is started, if it does not run. The attack returns the harm.
+func (w *town) tryAlone(who, attack string, run func() (harm string)) {
+	w.t.Helper()
+	for try := 1; ; try++ {
+		w.settle()
+		began := time.Now()
+		v := verdict{mode: w.mode, who: who, attack: attack, harm: run()}
+		v.took = time.Since(began)
+		if !w.void(v, began, try) {
+			w.t.Logf("%-8s %-8s %-48s %v (%v)", v.mode, v.who, v.attack, v, v.took.Round(time.Millisecond))
+			expect(w.t, v)
+			return
+		}
+		w.end()
 	}
 }
 

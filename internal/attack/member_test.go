@@ -64,10 +64,18 @@ func (s settings) config() (cluster.Config, error) {
 		pool.AppendCertsFromPEM(s.CA)
 		cfg.Security.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, ClientCAs: pool}
 		if s.Shared {
-			cfg.Security.Identity = func(*x509.Certificate) (string, cluster.Role, error) { return "", cluster.RoleVoter, nil }
+			cfg.Security.Identity = sharedIdentity
 		}
 	}
 	return cfg, nil
+}
+
+// sharedIdentity reads the role of a certificate that many processes have, and no name.
+func sharedIdentity(cert *x509.Certificate) (string, cluster.Role, error) {
+	if len(cert.URIs) == 1 && cert.URIs[0].Query().Get("role") == "member" {
+		return "", cluster.RoleMember, nil
+	}
+	return "", cluster.RoleVoter, nil
 }
 
 // command is a line to a member.

@@ -31,7 +31,7 @@ const (
 	withSecret mode = "Secret"
 	withTLS    mode = "TLS"
 	withBoth   mode = "both"
-	withShared mode = "TLS, one certificate" // no column of the matrix: a member is every member
+	withShared mode = "TLS, one certificate" // no column of the matrix: a member is every member, and a guest every guest
 )
 
 func (m mode) secret() bool { return m == withSecret || m == withBoth }
@@ -43,6 +43,7 @@ type papers struct {
 	secret  []byte
 	ca      authority
 	members []pair
+	guest   pair // names nobody, with the role member: for mode withShared
 }
 
 // A pair is a certificate with its key, as PEM.
@@ -61,6 +62,7 @@ func newPapers(t *testing.T, m mode, addrs []string) *papers {
 	for i, addr := range addrs {
 		p.members = append(p.members, p.ca.sign(t, subject{uri: memberURI(name(i)), ip: hostOf(addr)}))
 	}
+	p.guest = p.ca.sign(t, subject{uri: memberURI("guests") + "?role=member"})
 	return p
 }
 
@@ -183,8 +185,7 @@ func (p *papers) openers(t *testing.T, who string) []opener {
 		protocols = []string{protocolOf(p.secret, clusterName)}
 	}
 	with := func(a authority, s subject) opener {
-		cfg := a.sign(t, s).client(protocols...)
-		return func(c net.Conn, _ peer) (net.Conn, error) { return handshake(c, cfg) }
+		return showing(a.sign(t, s), protocols)
 	}
 	if p.mode == insecure {
 		return []opener{plain}
@@ -202,14 +203,16 @@ func (p *papers) openers(t *testing.T, who string) []opener {
 		return append(all, with(self, subject{uri: memberURI(intruder.Name) + "/4d"}),
 			secretOpener(cluster.NewSecret(), clusterName), secretOpener(p.secret, "another"))
 	case guest:
+		if p.mode == withShared {
+			return []opener{showing(p.guest, protocols)}
+		}
 		return []opener{with(p.ca, subject{uri: memberURI(intruder.Name) + "?role=member"})}
 	case member:
 		if p.mode == withSecret {
 			return []opener{secretOpener(p.secret, clusterName)}
 		}
 		if p.mode == withShared {
-			cfg := p.members[0].client(protocols...)
-			return []opener{func(c net.Conn, _ peer) (net.Conn, error) { return handshake(c, cfg) }}
+			return []opener{showing(p.members[0], protocols)}
 		}
 		return []opener{with(p.ca, subject{uri: memberURI(intruder.Name)})}
 	}
@@ -217,6 +220,12 @@ func (p *papers) openers(t *testing.T, who string) []opener {
 	return []opener{plain, with(self, subject{dns: "stranger"}), func(c net.Conn, _ peer) (net.Conn, error) {
 		return handshake(c, anonymous)
 	}}
+}
+
+// showing opens streams with a certificate.
+func showing(p pair, protocols []string) opener {
+	cfg := p.client(protocols...)
+	return func(c net.Conn, _ peer) (net.Conn, error) { return handshake(c, cfg) }
 }
 
 // An opener opens a stream on a connection to a member, in the name of a process.

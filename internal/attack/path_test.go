@@ -25,6 +25,7 @@ type proxy struct {
 
 	mu      sync.Mutex
 	said    []*bytes.Buffer // by the dialling side of each stream
+	near    []net.Conn      // the streams, the ended ones too
 	answers bytes.Buffer    // of the member, all streams together
 	sent    [][]byte        // packets to the member
 }
@@ -102,6 +103,7 @@ func (p *proxy) carry(near net.Conn) {
 	said := &bytes.Buffer{}
 	p.mu.Lock()
 	p.said = append(p.said, said)
+	p.near = append(p.near, near)
 	p.mu.Unlock()
 	copyTo := func(to, from net.Conn, record *bytes.Buffer) {
 		buf := make([]byte, 32<<10)
@@ -124,6 +126,16 @@ func (p *proxy) carry(near net.Conn) {
 	wg.Go(func() { copyTo(near, far, &p.answers) })
 	copyTo(far, near, said)
 	wg.Wait()
+}
+
+// cut ends the streams to the member. New ones are carried.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.near {
+		_ = c.Close()
+	}
+	p.near = nil
 }
 
 // records returns everything recorded so far.
