@@ -156,6 +156,26 @@ var portAttacks = []attack{
 		return ""
 	}},
 	{name: "probing the port", quick: true, legit: []string{guest, member}, run: func(a *attacker) string { return a.probe() }},
+	{name: "all relays from one address", lasts: true, settle: time.Millisecond, run: func(a *attacker) string {
+		via, leader := (a.w.leader()+2)%len(a.w.addrs), peer{Name: name(a.w.leader())}
+		a.fill(300, func(n int) error {
+			t, err := a.dial(via, hello{kind: kindRelay, from: peer{fmt.Sprint("s", n/60), 7}, to: leader})
+			if err == nil {
+				_, err = t.Write([]byte{0x16}) // a silent one would give way
+			}
+			return err
+		})
+		honest := a.w.attacker(member)
+		defer honest.close()
+		t, err := honest.dialFrom(via, 20, hello{kind: kindRelay, to: leader})
+		if err == nil {
+			_, err = honest.shake(t.Conn, honest.openers[0], hello{kind: kindControl, from: intruder})
+		}
+		if err != nil {
+			return fmt.Sprintf("no relay for another host: %v", err)
+		}
+		return ""
+	}},
 	{name: "a relay as an open proxy", quick: true, legit: []string{guest, member}, run: func(a *attacker) string {
 		for _, to := range []string{name(a.w.leader()), name(a.w.victim()), "elsewhere", ""} {
 			t, err := a.dial((a.w.leader()+2)%len(a.w.addrs), hello{kind: kindRelay, to: peer{Name: to}})
