@@ -24,7 +24,7 @@ type ask struct {
 	name    string // of the member expected at the place; "" is any
 	leads   bool   // the place is believed to lead: attach before anything else
 	standby bool   // stay in question for as long as there is no news
-	once    bool   // end a standby with the first answer: the jury has not agreed yet
+	once    bool   // ask for the leader that the place knows, whatever its term: a voice of the jury
 	lost    bool   // the leader of term above is out of reach
 	other   bool   // the place is not known to vote; the finder's alone
 	above   uint64 // only a leader above this term is news
@@ -127,6 +127,9 @@ func (k *Link) inquire(ctx context.Context, r *reply, s *stream.Stream) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.hold+timing.Dial)
 	defer cancel()
 	req := wire.FindRequest{Above: a.above, Wait: uint64(a.hold / time.Millisecond), Lost: a.lost}
+	if a.once {
+		req.Above = 0
+	}
 	f, err := s.Call(ctx, wire.Find, wire.Marshal(&req))
 	if err != nil || f.Code != wire.CodeOK {
 		return false

@@ -127,10 +127,9 @@ func (f *finder) failed(a *ask) {
 // dubious reports whether a place has only gossip's word, or the word of a member
 // without a vote, to be of any interest.
 func (f *finder) dubious(a *ask) bool {
-	k, addr := f.link, a.at.addr
+	addr := a.at.addr
 	c, ok := f.claims[addr]
-	return ok && !c.voter && addr != f.before.Addr && !slices.Contains(f.jury.members, addr) &&
-		!slices.Contains(k.told(), addr) && !slices.Contains(k.cfg.VoterAddrs(), addr)
+	return ok && !c.voter && addr != f.before.Addr && !f.isVoter(addr)
 }
 
 // claimed lists the addresses of all claims, the best first.

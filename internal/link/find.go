@@ -123,6 +123,7 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 		return f.start(ctx, &ask{at: at, name: name, leads: leads, lost: lost, above: above, hold: timing.HoldFind(ttl)}, later)
 	}
 	f.askBusy(up, later)
+	f.hearSelf()
 	f.hear(above, lost)
 	f.tryClaims(start, ttl, later)
 	if search {
@@ -138,7 +139,8 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 		f.endSearch()
 	}
 	if up != nil {
-		f.standBy(ctx, above, ttl, later)
+		f.jury.doubts = f.jury.doubts && !f.agreedOn(up)
+		f.standBy(ctx, up, above, ttl, later)
 		f.goDirect(start, up, later)
 		f.goAgain(start, up, later)
 		f.askJury(ctx, up, later)
@@ -232,11 +234,12 @@ func (f *finder) askOthers(start func(place, string, bool) bool, later func(time
 }
 
 // standBy keeps one question at a voter other than the leader.
-func (f *finder) standBy(ctx context.Context, above uint64, ttl time.Duration, later func(time.Time)) {
-	if f.standby != nil {
-		return
+func (f *finder) standBy(ctx context.Context, up *remote, above uint64, ttl time.Duration, later func(time.Time)) {
+	if f.standby != nil || f.jury.doubts {
+		return // the whole jury is asked
 	}
 	now := time.Now()
+	agreed := f.agreedOn(up)
 	for _, addr := range f.voters() {
 		at := place{addr: addr}
 		if addr == f.before.Addr {
@@ -246,7 +249,8 @@ func (f *finder) standBy(ctx context.Context, above uint64, ttl time.Duration, l
 			later(r.until)
 			continue
 		}
-		f.standby = &ask{at: at, standby: true, once: !f.jury.agrees(f.before.Name, above, f.before.Addr), above: above, hold: timing.HoldFind(ttl)}
+		_, told := f.jury.voices[addr]
+		f.standby = &ask{at: at, standby: true, once: !agreed && !told, above: above, hold: timing.HoldFind(ttl)}
 		f.launch(ctx, f.standby)
 		return
 	}
@@ -299,7 +303,9 @@ func (f *finder) take(r reply) *reply {
 	if a.news(r.hint) {
 		f.claim(told{member.Process{Name: r.hint.Leader, Addr: r.hint.Addr}, r.hint.Term, a.at.addr, r.hint.Votes})
 	}
-	f.restAt(a)
+	if _, told := f.jury.voices[a.at.addr]; !a.once || !told { // else it may be asked for news at once
+		f.restAt(a)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/refused"
@@ -15,7 +16,7 @@ import (
 // the voter role of the leader and nothing about an election: any voter can claim any
 // term. A member without raft believes such an answer at first, because asking others
 // first would delay each change of leader, and because a member may reach nobody but
-// the leader. Three rules undo a false belief:
+// the leader. These rules undo a false belief:
 //
 //   - A leader that answers is not left for a claim. When a leader of a higher term
 //     attaches this member beside an upstream that is not in doubt, the present
@@ -33,6 +34,10 @@ import (
 //     the leader of a term never tells a lower term again, nor another leader of the term.
 //   - Of one term there is one leader. A second one is not taken in place of a leader that
 //     answers, unless the jury tells so.
+//   - A leader that no known voter is, or has told of, has the whole jury asked at once, for any
+//     leader that it knows. This member's own raft has a voice, if this member votes.
+//   - The highest term counts once the jury has agreed on its leader. If that leader is left
+//     before, the term of before counts again.
 //   - A member that has found no leader for long lowers its highest term to the lowest
 //     term that a voter tells. Terms only save attempts with deposed leaders: a deposed
 //     leader confirms nothing, so nothing is granted by a leader of an old term.
@@ -55,6 +60,8 @@ type jury struct {
 	members []string         // addresses
 	voices  map[string]voice // told since the attachment or the loss of the leader, by address
 	against bool             // a majority has spoken against the present leader
+	base    uint64           // the highest term before the leaders on which no jury has agreed
+	doubts  bool             // the present leader has nobody's word but its own, or gossip's
 }
 
 // voice is a voter's word on its leader.
@@ -66,16 +73,42 @@ type voice struct {
 // seatJury chooses the jury of a leader that attaches this member now, before the
 // leader tells its own voters.
 func (f *finder) seatJury() {
-	f.jury.voices, f.jury.against = make(map[string]voice), false
+	if up, ok := f.up.(*remote); !ok || f.agreedOn(up) {
+		f.jury.base = f.link.servedTerm()
+	}
+	f.jury.voices, f.jury.against, f.jury.doubts = make(map[string]voice), false, false
 	if len(f.jury.members) == 0 {
 		f.jury.members = f.voters()
+		if self := f.link.cfg.Self.Addr; slices.Contains(f.link.told(), self) || slices.Contains(f.link.cfg.VoterAddrs(), self) {
+			f.jury.members = append(f.jury.members, self)
+		}
 	}
+}
+
+// agreedOn reports whether the jury agrees on the present leader.
+func (f *finder) agreedOn(up *remote) bool {
+	return f.jury.agrees(f.before.Name, up.term, f.before.Addr)
+}
+
+// vouchedFor reports whether a known voter is the leader that was asked, or has told of it.
+func (f *finder) vouchedFor(r *reply) bool {
+	addr := r.ask.at.addr
+	c := f.claims[addr]
+	return c.voter && c.term == r.up.term || f.isVoter(addr)
+}
+
+// isVoter reports whether a voter is known at addr, by more than gossip.
+func (f *finder) isVoter(addr string) bool {
+	return slices.Contains(f.jury.members, addr) || slices.Contains(f.link.told(), addr) || slices.Contains(f.link.cfg.VoterAddrs(), addr)
 }
 
 // settleJury takes over the voters told by a leader that has served for long, and
 // begins to listen anew, since the leader is lost.
 func (f *finder) settleJury() {
 	told := f.link.told()
+	if up, ok := f.up.(*remote); ok && len(f.jury.members) > 0 && !f.agreedOn(up) {
+		f.link.lowerTerm(f.jury.base)
+	}
 	switch {
 	case f.jury.against:
 		f.link.learn(f.jury.members) // a false leader's list is worth nothing
@@ -91,6 +124,34 @@ func (f *finder) hearVoter(a *ask, h wire.Hint) {
 		return
 	}
 	f.jury.hear(a.at.addr, voice{h.Term, h.Leader})
+	f.judge()
+}
+
+// hearSelf takes the word of this member's own raft.
+func (f *finder) hearSelf() {
+	self := f.link.cfg.Self
+	if f.jury.voices == nil || !slices.Contains(f.jury.members, self.Addr) {
+		return
+	}
+	v := voice{leader: self.Name}
+	if own := f.link.cfg.Leading(); own != nil {
+		v.term = own.Number()
+	} else if p, term, follows := f.link.cfg.Guess(); follows && p.Name != "" {
+		v = voice{term, p.Name}
+	} else {
+		return
+	}
+	if f.jury.voices[self.Addr] != v {
+		f.jury.hear(self.Addr, v)
+		if f.judge(); f.jury.against {
+			f.link.look.Wake() // the present look is over
+		}
+	}
+}
+
+// judge lowers the highest term, and leaves the present leader, if a majority of the jury has
+// spoken against it.
+func (f *finder) judge() {
 	term := f.link.servedTerm()
 	up, attached := f.up.(*remote)
 	if attached {
@@ -147,9 +208,9 @@ func (j *jury) agrees(leader string, term uint64, addr string) bool {
 }
 
 // askJury asks the rest of the jury, once one voice speaks of another leader or term,
-// and while there is a rival.
+// while there is a rival, and while nobody has vouched for the leader.
 func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time)) {
-	differs := false
+	differs := f.jury.doubts
 	for _, v := range f.jury.voices {
 		differs = differs || v != voice{up.term, f.before.Name}
 	}
@@ -158,7 +219,7 @@ func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time))
 	}
 	for _, addr := range f.jury.members {
 		if _, told := f.jury.voices[addr]; !told && addr != f.before.Addr {
-			f.start(ctx, &ask{at: place{addr: addr}, above: up.term}, later)
+			f.start(ctx, &ask{at: place{addr: addr}, once: true, above: up.term, hold: timing.HoldFind(f.link.TTL())}, later)
 		}
 	}
 }

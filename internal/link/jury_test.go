@@ -41,7 +41,7 @@ func (s *stage) cluster5() (a, b, c *host) {
 // leader that confirms nothing is left at once.
 func TestALeaderThatConfirmsItselfIsNotLeft(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		a, _, _ := s.cluster5()
+		a, _, c := s.cluster5()
 		s.gossip("a", leads(5), votes)
 		s.attachedTo("a")
 		s.host("liar", math.MaxUint64).setAnswer(confirms)
@@ -60,6 +60,7 @@ func TestALeaderThatConfirmsItselfIsNotLeft(t *testing.T) {
 		}
 		a.setAnswer(with(wire.CodeNotLeader))
 		s.host("b", 6).setAnswer(confirms)
+		c.tell("b", 6)
 		s.gossip("b", leads(6), votes)
 		time.Sleep(timing.Suspect(ttl))
 		s.attachedTo("b")
@@ -119,11 +120,12 @@ func TestAFalseLeaderHasNobodyElseBanned(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		onStage(t, func(t *testing.T, s *stage) {
 			a, b, c := s.cluster5()
+			b.named = named
 			s.gossip("a", leads(5), votes)
 			s.gossip("b", votes)
 			s.attachedTo("a")
 			poser := s.host("x", 6)
-			poser.name, poser.named, b.named = "b", named, named
+			poser.name, poser.named = "b", named
 			poser.setAnswer(confirms)
 			s.set(func() {
 				s.members = append(s.members, member.Sighting{Process: member.Process{Name: "b", Boot: 2, Addr: "x"}, Meta: member.Metadata{Voter: true, Leads: 6}, Alive: true})
@@ -152,6 +154,7 @@ func TestALyingRelayHasNobodyBanned(t *testing.T) {
 	for _, hints := range [][]string{{"a"}, {"a", "b"}} {
 		onStage(t, func(t *testing.T, s *stage) {
 			a, _, _ := s.cluster5()
+			s.set(func() { s.unreachable["b"], s.unreachable["c"] = true, true }) // so the liar is asked
 			s.gossip("a", leads(5), votes)
 			s.attachedTo("a")
 			liar, poser := s.host("liar", 0), s.host("x", 6)
@@ -161,7 +164,6 @@ func TestALyingRelayHasNobodyBanned(t *testing.T) {
 			s.set(func() {
 				s.liars = map[string]*host{"liar": poser}
 				s.voters = append(s.voters, "liar")
-				s.unreachable["b"], s.unreachable["c"] = true, true // so the liar is asked
 			})
 			s.gossip("liar", votes)
 			for i := range 1200 {
@@ -197,6 +199,7 @@ func TestALyingRelayHasNobodyBanned(t *testing.T) {
 func TestALyingRelayIsNotBelievedByRaftsWord(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		s.cluster5()
+		s.set(func() { s.unreachable["b"], s.unreachable["c"] = true, true })
 		s.gossip("a", leads(5), votes)
 		s.attachedTo("a")
 		liar, poser := s.host("liar", 0), s.host("x", 9)
@@ -206,7 +209,6 @@ func TestALyingRelayIsNotBelievedByRaftsWord(t *testing.T) {
 		s.set(func() {
 			s.liars = map[string]*host{"liar": poser}
 			s.voters = append(s.voters, "liar")
-			s.unreachable["b"], s.unreachable["c"] = true, true
 			s.guess = "b"
 		})
 		s.gossip("liar", votes)
@@ -377,4 +379,79 @@ func TestARelayedMemberStaysWithItsLeader(t *testing.T) {
 			}
 		})
 	}
+}
+
+// False leaders of the last term there is win no member for long when the true leader ends: a voter
+// has its own raft's word beside that of the one other voter, a thin member that of both. So it
+// is however long they have been there, and whether they answer or not.
+func TestFalseLeadersOutliveNoLeader(t *testing.T) {
+	for _, voter := range []bool{false, true} {
+		for _, answer := range []func(*stream.Request){silence, confirms, with(wire.CodeNotLeader)} {
+			for _, before := range []time.Duration{-time.Second, 20 * time.Millisecond, 2 * time.Second, 5 * time.Second, 11 * time.Second, 30 * time.Second} {
+				onStage(t, func(t *testing.T, s *stage) { s.falseLeaders(voter, before, answer) })
+			}
+		}
+	}
+}
+
+// falseLeaders has two false leaders come so long before the true one ends, and checks that the member
+// is served a second after the next election.
+func (s *stage) falseLeaders(voter bool, before time.Duration, answer func(*stream.Request)) {
+	t := s.t
+	a, b, c := s.cluster5()
+	if voter {
+		s.set(func() { s.voters = []string{"a", "me", "c"} })
+	}
+	s.gossip("a", leads(5), votes)
+	s.attachedTo("a")
+	time.Sleep(time.Minute)
+	come := func() {
+		for _, name := range []string{"f1", "f2"} {
+			f := s.host(name, math.MaxUint64)
+			f.votes = true
+			f.setAnswer(answer)
+			s.gossip(name, leads(math.MaxUint64), votes)
+		}
+	}
+	if before >= 0 {
+		come()
+		time.Sleep(before)
+		s.attachedTo("a")
+	}
+	a.crash()
+	s.set(func() { delete(s.hosts, "a") })
+	b.tell("", 0)
+	c.tell("", 0)
+	if before < 0 {
+		come()
+	}
+	// The session beats, as far as anybody answers.
+	stop := time.AfterFunc(time.Hour, func() {})
+	var beat func()
+	beat = func() {
+		if up, _ := s.k.current(); up != nil {
+			up.Beat(nil, sid(1), func(wire.Code) {})
+		}
+		stop = time.AfterFunc(ttl/6, beat)
+	}
+	beat()
+	defer func() { stop.Stop() }()
+	time.Sleep(time.Second) // until the election
+	b.tell("c", 9)
+	c.serve(9)
+	if voter {
+		s.set(func() { s.guess = "c" })
+	}
+	s.k.Wake()
+	for range 100 {
+		time.Sleep(10 * time.Millisecond)
+		s.settle()
+		if name, _, _ := s.k.Leader(); name == "c" {
+			time.Sleep(time.Minute)
+			s.attachedTo("c")
+			return
+		}
+	}
+	name, _, _ := s.k.Leader()
+	t.Errorf("voter %v, false leaders for %v: a second after the election attached to %q, term %d", voter, before, name, s.k.Term())
 }

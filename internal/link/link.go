@@ -168,7 +168,7 @@ func (k *Link) Run(ctx context.Context) {
 		select {
 		case reply := <-r.f.replies:
 			if won := r.f.take(reply); won != nil {
-				r.serve(won.up, won.leader(), won.attach, won.claims)
+				r.follow(won)
 			}
 		case <-r.f.aging():
 		case <-done:
@@ -217,7 +217,7 @@ func (r *run) look(ctx context.Context) (next time.Time) {
 		}
 	}
 	if won := f.judgeRival(); won != nil {
-		r.serve(won.up, won.leader(), won.attach, won.claims)
+		r.follow(won)
 	}
 	if r.cluster == (machine.ClusterID{}) {
 		return next
@@ -274,6 +274,13 @@ func ended(up upstream) bool {
 	default:
 		return false
 	}
+}
+
+// follow makes an attached leader the upstream.
+func (r *run) follow(won *reply) {
+	doubts := !r.f.vouchedFor(won)
+	r.serve(won.up, won.leader(), won.attach, won.claims)
+	r.f.jury.doubts = doubts
 }
 
 // serve makes up the upstream of all calls, and then leaves the upstream before. The

@@ -73,7 +73,7 @@ func onStageIn(t *testing.T, cluster machine.ClusterID, f func(t *testing.T, s *
 				return l
 			},
 			Guess: func() (p member.Process, term uint64, ok bool) {
-				s.set(func() { p.Addr, ok = s.guess, s.guess != "" })
+				s.set(func() { p.Name, p.Addr, ok = s.guess, s.guess, s.guess != "" })
 				return p, 9, ok
 			},
 			VoterAddrs: func() (all []string) {
