@@ -14,7 +14,7 @@ const slandered = 11 * time.Second
 
 // slander runs a false leader in the name of each follower for a while, and ends the true leader
 // then. The next one is a follower whose name was taken, and must serve the other.
-func (w *town) slander() string {
+func (w *town) slander(stay bool) string {
 	a := w.attacker(member)
 	defer a.close()
 	var err error
@@ -49,7 +49,9 @@ func (w *town) slander() string {
 			return "a member uses a false leader"
 		}
 	}
-	a.close() // the false leaders have gone, and what members think of their names has not
+	if !stay {
+		a.close() // the false leaders have gone, and what members think of their names has not
+	}
 	w.houses[leader].kill()
 	for key, h := range w.held {
 		if h.i == leader {
@@ -79,7 +81,20 @@ func TestAFalseLeaderIsNotTakenForItsNamesake(t *testing.T) {
 	for _, m := range []mode{withSecret, withShared} {
 		t.Run(string(m), func(t *testing.T) {
 			w := newTown(t, 3, m)
-			w.tryAlone(member, "false leaders in the names of followers", w.slander)
+			w.tryAlone(member, "false leaders in the names of followers", func() string { return w.slander(false) })
+		})
+	}
+}
+
+// A false leader that is there while the true one ends is left for the next true leader.
+func TestAFalseLeaderOutlivesNoLeader(t *testing.T) {
+	if !thorough() {
+		t.Skip("part of the matrix")
+	}
+	for _, m := range []mode{withSecret, withShared} {
+		t.Run(string(m), func(t *testing.T) {
+			w := newTown(t, 3, m)
+			w.tryAlone(member, "false leaders beside an election", func() string { return w.slander(true) })
 		})
 	}
 }
