@@ -170,6 +170,21 @@ var roomMutants = []mutant{
 		pkg: "internal/term", run: "StuckStream",
 	},
 	{
+		name: "a poser keeps a dead voter", promise: hardToKill, breaks: "a voter whose next store has told of itself is replaced at once",
+		file: "internal/voters/view.go", old: "invited && !succeeded", new: "invited",
+		pkg: "internal/voters", run: "ServersAreSeen",
+	},
+	{
+		name: "no voice for the own raft", promise: hardToKill, breaks: "a voter counts its own raft's word",
+		file: "internal/link/find.go", old: "	f.hearSelf()\n", new: "",
+		pkg: "internal/link", run: "FalseLeadersOutlive",
+	},
+	{
+		name: "voices above the last term alone", promise: hardToKill, breaks: "a voice is given at once, whatever its term",
+		file: "internal/link/ask.go", old: "		req.Above = 0\n", new: "",
+		pkg: "internal/link", run: "FalseLeadersOutlive",
+	},
+	{
 		name: "a busy leader is asked again", promise: hardToKill, breaks: "members move no sessions to a second stream of a leader that lives",
 		file: "internal/link/find.go", old: "if addr != f.before.Addr || up == nil ||", new: "if addr != \"\" || up == nil ||",
 		pkg: "internal/link", run: "LivesIsNever",

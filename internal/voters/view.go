@@ -89,7 +89,7 @@ func (sc *scene) view() (servers []server, candidates []member.Sighting) {
 // any member, so gossip serves here as a hint about life, which proof confirms.
 func (sc *scene) look(line member.Server, name string, generation uint64) server {
 	s := server{id: line.ID, voter: line.Voter, self: line.ID == sc.self, leaving: sc.departs[line.ID]}
-	known, succeeded := false, false
+	known, succeeded, invited := false, false, false
 	described, older := uint64(0), false // the latest process of this store to have described itself, and whether it reads too old a format
 	for _, m := range sc.sightings {
 		switch {
@@ -110,10 +110,15 @@ func (sc *scene) look(line member.Server, name string, generation uint64) server
 			own, _ := sc.own(m)
 			succeeded = succeeded || own.InCluster() && own.Generation > generation
 		default:
-			s.alive = true // invited a moment ago: the description comes by gossip
-			s.zone = m.Meta.Zone
+			invited = true // a moment ago, maybe: the description comes by gossip
+			if !known {
+				s.zone = m.Meta.Zone
+			}
 		}
 	}
+	// Whoever takes the name has no description of this store either, and keeps no voter whose
+	// next store has told of itself.
+	s.alive = s.alive || invited && !succeeded
 	contact := sc.contact(line.ID)
 	reached := !contact.Failing && !contact.Last.IsZero() && sc.now.Sub(contact.Last) <= timing.VoterMissed
 	switch {

@@ -211,6 +211,13 @@ func TestServersAreSeenByRaftGossipAndProof(t *testing.T) {
 			candidates: "b/3",
 		},
 		{
+			claim:      "a poser under its name, without a store, does not keep it",
+			change:     with(inDir, missed(recent), poses(4)),
+			sightings:  []member.Sighting{seen("b", 2, durable, dead(recent)), seen("b", 3, durable, generation(9)), seen("b", 4, generation(0))},
+			servers:    "b#1 voter gone proved",
+			candidates: "b/3",
+		},
+		{
 			claim:     "a successor that is in no cluster yet is none",
 			change:    missed(recent),
 			sightings: []member.Sighting{seen("b", 3, generation(9), foreign, since(recent))},
