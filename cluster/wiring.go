@@ -251,7 +251,11 @@ func (n *Node) newLink() *link.Link {
 			}
 			return nil // not t, which would be an interface that is not nil
 		},
-		Guess:      n.guessLeader,
+		Guess: n.guessLeader,
+		Votes: func() bool {
+			r := n.seat.Current()
+			return r != nil && r.Votes()
+		},
 		VoterAddrs: n.voterAddrs,
 		OtherAddrs: n.otherAddrs,
 		Members:    n.gossip.Alive,

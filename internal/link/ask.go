@@ -27,6 +27,7 @@ type ask struct {
 	once    bool   // ask for the leader that the place knows, whatever its term: a voice of the jury
 	lost    bool   // the leader of term above is out of reach
 	other   bool   // the place is not known to vote; the finder's alone
+	known   bool   // the place is that of a voter that this member knows
 	above   uint64 // only a leader above this term is news
 	delay   time.Duration
 	hold    time.Duration // how long the place may keep the question
@@ -112,7 +113,7 @@ func (k *Link) negotiate(ctx context.Context, r *reply, up *remote) bool {
 		if r.hint.Leader != "" && r.hint.Term != a.above {
 			return false // a voice for the jury
 		}
-		k.learnFrom(r.hint)
+		k.learnFrom(r.hint, a.known)
 	}
 }
 

@@ -129,7 +129,8 @@ func (f *finder) failed(a *ask) {
 func (f *finder) dubious(a *ask) bool {
 	addr := a.at.addr
 	c, ok := f.claims[addr]
-	return ok && !c.voter && addr != f.before.Addr && !f.isVoter(addr)
+	return ok && !c.voter && addr != f.before.Addr && !slices.Contains(f.jury.members, addr) &&
+		!slices.Contains(f.link.told(), addr) && !slices.Contains(f.link.cfg.VoterAddrs(), addr)
 }
 
 // claimed lists the addresses of all claims, the best first.

@@ -139,7 +139,6 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 		f.endSearch()
 	}
 	if up != nil {
-		f.jury.doubts = f.jury.doubts && !f.agreedOn(up)
 		f.standBy(ctx, up, above, ttl, later)
 		f.goDirect(start, up, later)
 		f.goAgain(start, up, later)
@@ -181,6 +180,7 @@ func (f *finder) launch(ctx context.Context, a *ask) {
 	if n := max(len(f.members), k.attachedMembers()); n > 1 && (n > 16 || f.rival == nil) { // a few make no rush
 		a.delay = rand.N(timing.Spread(k.TTL(), n))
 	}
+	a.known = f.isVoter(a.at)
 	ctx, a.cancel = context.WithCancel(ctx)
 	f.wg.Go(func() {
 		defer a.cancel()
@@ -235,12 +235,22 @@ func (f *finder) askOthers(start func(place, string, bool) bool, later func(time
 
 // standBy keeps one question at a voter other than the leader.
 func (f *finder) standBy(ctx context.Context, up *remote, above uint64, ttl time.Duration, later func(time.Time)) {
-	if f.standby != nil || f.jury.doubts {
-		return // the whole jury is asked
+	if f.standby != nil {
+		return
 	}
 	now := time.Now()
-	agreed := f.agreedOn(up)
-	for _, addr := range f.voters() {
+	voters := f.voters()
+	// Until the jury has agreed, its members that were not tried yet go first. Others would let
+	// fillers, told by a false leader, keep the question.
+	untried := func(addr string) bool {
+		_, told := f.jury.voices[addr]
+		_, tried := f.rests[place{addr: addr}]
+		return !told && !tried && slices.Contains(f.jury.members, addr)
+	}
+	if !f.agreedOn(up) {
+		slices.SortStableFunc(voters, func(a, b string) int { return rank(untried(b)) - rank(untried(a)) })
+	}
+	for _, addr := range voters {
 		at := place{addr: addr}
 		if addr == f.before.Addr {
 			continue
@@ -250,10 +260,17 @@ func (f *finder) standBy(ctx context.Context, up *remote, above uint64, ttl time
 			continue
 		}
 		_, told := f.jury.voices[addr]
-		f.standby = &ask{at: at, standby: true, once: !agreed && !told, above: above, hold: timing.HoldFind(ttl)}
+		f.standby = &ask{at: at, standby: true, once: !told && !f.agreedOn(up), above: above, hold: timing.HoldFind(ttl)}
 		f.launch(ctx, f.standby)
 		return
 	}
+}
+
+func rank(first bool) int {
+	if first {
+		return 1
+	}
+	return 0
 }
 
 // goDirect dials the leader of a relayed member now and then.
@@ -288,7 +305,7 @@ func (f *finder) take(r reply) *reply {
 		}
 		return nil
 	}
-	k.learnFrom(r.hint)
+	k.learnFrom(r.hint, a.known)
 	f.hearVoter(a, r.hint)
 	if r.up != nil && f.better(&r) && !f.isBanned(r.banned()) {
 		if f.challenge(r) {

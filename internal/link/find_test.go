@@ -472,7 +472,7 @@ func TestVotersAreLearnedFromThePresent(t *testing.T) {
 			{wire.Hint{Votes: true, Term: 5, Leader: "a"}, "b c"},
 			{wire.Hint{Votes: true, Term: 5, Leader: "a", Voters: []string{"d"}}, "d"},
 		} {
-			s.k.learnFrom(tt.hint)
+			s.k.learnFrom(tt.hint, true)
 			if got := strings.Join(s.k.Voters(), " "); got != tt.want {
 				t.Errorf("%+v: voters %q, want %q", tt.hint, got, tt.want)
 			}

@@ -34,10 +34,11 @@ import (
 //     the leader of a term never tells a lower term again, nor another leader of the term.
 //   - Of one term there is one leader. A second one is not taken in place of a leader that
 //     answers, unless the jury tells so.
-//   - A leader that no known voter is, or has told of, has the whole jury asked at once, for any
-//     leader that it knows. This member's own raft has a voice, if this member votes.
-//   - The highest term counts once the jury has agreed on its leader. If that leader is left
-//     before, the term of before counts again.
+//   - A leader that is not in the jury, and of which nobody in the jury has told, has the whole jury
+//     asked at once, for any leader that it knows. This member's own raft has a voice, if this
+//     member votes.
+//   - The term of such a leader counts once anybody in the jury tells of it. If the leader is
+//     left before, the highest term of before counts again, and the voters of before.
 //   - A member that has found no leader for long lowers its highest term to the lowest
 //     term that a voter tells. Terms only save attempts with deposed leaders: a deposed
 //     leader confirms nothing, so nothing is granted by a leader of an old term.
@@ -60,8 +61,8 @@ type jury struct {
 	members []string         // addresses
 	voices  map[string]voice // told since the attachment or the loss of the leader, by address
 	against bool             // a majority has spoken against the present leader
-	base    uint64           // the highest term before the leaders on which no jury has agreed
-	doubts  bool             // the present leader has nobody's word but its own, or gossip's
+	base    uint64           // the highest term before the leaders of which no jury has told
+	doubts  bool             // nobody in the jury has told of the present leader before it served
 }
 
 // voice is a voter's word on its leader.
@@ -73,16 +74,21 @@ type voice struct {
 // seatJury chooses the jury of a leader that attaches this member now, before the
 // leader tells its own voters.
 func (f *finder) seatJury() {
-	if up, ok := f.up.(*remote); !ok || f.agreedOn(up) {
+	if up, ok := f.up.(*remote); !ok || !f.jury.doubts || f.spokenFor(up) {
 		f.jury.base = f.link.servedTerm()
 	}
 	f.jury.voices, f.jury.against, f.jury.doubts = make(map[string]voice), false, false
 	if len(f.jury.members) == 0 {
 		f.jury.members = f.voters()
-		if self := f.link.cfg.Self.Addr; slices.Contains(f.link.told(), self) || slices.Contains(f.link.cfg.VoterAddrs(), self) {
-			f.jury.members = append(f.jury.members, self)
+		if len(f.jury.members) > 0 && f.link.cfg.Votes() {
+			f.jury.members = append(f.jury.members, f.link.cfg.Self.Addr)
 		}
 	}
+}
+
+// spokenFor reports whether any member of the jury tells of the present leader and its term.
+func (f *finder) spokenFor(up *remote) bool {
+	return slices.ContainsFunc(f.jury.members, func(addr string) bool { return f.jury.voices[addr] == voice{up.term, f.before.Name} })
 }
 
 // agreedOn reports whether the jury agrees on the present leader.
@@ -90,27 +96,33 @@ func (f *finder) agreedOn(up *remote) bool {
 	return f.jury.agrees(f.before.Name, up.term, f.before.Addr)
 }
 
-// vouchedFor reports whether a known voter is the leader that was asked, or has told of it.
-func (f *finder) vouchedFor(r *reply) bool {
-	addr := r.ask.at.addr
-	c := f.claims[addr]
-	return c.voter && c.term == r.up.term || f.isVoter(addr)
+// isVoter reports whether a voter is known at a place, by the jury or the leader; or no voter is.
+func (f *finder) isVoter(at place) bool {
+	told := f.link.told()
+	nobody := len(f.jury.members)+len(told) == 0
+	return nobody || at.via == "" && (slices.Contains(f.jury.members, at.addr) || slices.Contains(told, at.addr))
 }
 
-// isVoter reports whether a voter is known at addr, by more than gossip.
-func (f *finder) isVoter(addr string) bool {
-	return slices.Contains(f.jury.members, addr) || slices.Contains(f.link.told(), addr) || slices.Contains(f.link.cfg.VoterAddrs(), addr)
+// vouchedFor reports whether a member of the jury is the leader that was asked, or has told of it;
+// or this member's own raft has. What the leader tells of the voters says nothing of itself.
+func (f *finder) vouchedFor(r *reply) bool {
+	at := r.ask.at
+	c := f.claims[at.addr]
+	teller := c.via == "" || slices.Contains(f.jury.members, c.via)
+	return at.via == "" && (slices.Contains(f.jury.members, at.addr) || c.voter && c.term == r.up.term && teller)
 }
 
 // settleJury takes over the voters told by a leader that has served for long, and
 // begins to listen anew, since the leader is lost.
 func (f *finder) settleJury() {
 	told := f.link.told()
-	if up, ok := f.up.(*remote); ok && len(f.jury.members) > 0 && !f.agreedOn(up) {
+	unknown := false // nobody has spoken for the leader
+	if up, ok := f.up.(*remote); ok && f.jury.doubts && len(f.jury.members) > 0 && !f.spokenFor(up) {
 		f.link.lowerTerm(f.jury.base)
+		unknown = true
 	}
 	switch {
-	case f.jury.against:
+	case f.jury.against || unknown:
 		f.link.learn(f.jury.members) // a false leader's list is worth nothing
 	case time.Since(f.served) >= timing.DirectMost && len(told) > 0:
 		f.jury.members = told
@@ -136,7 +148,7 @@ func (f *finder) hearSelf() {
 	v := voice{leader: self.Name}
 	if own := f.link.cfg.Leading(); own != nil {
 		v.term = own.Number()
-	} else if p, term, follows := f.link.cfg.Guess(); follows && p.Name != "" {
+	} else if p, term, follows := f.link.cfg.Guess(); follows && p.Name != "" && p.Name != self.Name { // it leads no more
 		v = voice{term, p.Name}
 	} else {
 		return
@@ -210,7 +222,10 @@ func (j *jury) agrees(leader string, term uint64, addr string) bool {
 // askJury asks the rest of the jury, once one voice speaks of another leader or term,
 // while there is a rival, and while nobody has vouched for the leader.
 func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time)) {
-	differs := f.jury.doubts
+	if f.agreedOn(up) && f.rival == nil {
+		return
+	}
+	differs := f.jury.doubts && time.Since(f.served) < timing.HoldFind(f.link.TTL())
 	for _, v := range f.jury.voices {
 		differs = differs || v != voice{up.term, f.before.Name}
 	}

@@ -383,12 +383,15 @@ func TestARelayedMemberStaysWithItsLeader(t *testing.T) {
 
 // False leaders of the last term there is win no member for long when the true leader ends: a voter
 // has its own raft's word beside that of the one other voter, a thin member that of both. So it
-// is however long they have been there, and whether they answer or not.
+// is however long they have been there, whether they answer or not, and whatever voters
+// they tell: each other, and places that keep every question.
 func TestFalseLeadersOutliveNoLeader(t *testing.T) {
 	for _, voter := range []bool{false, true} {
 		for _, answer := range []func(*stream.Request){silence, confirms, with(wire.CodeNotLeader)} {
 			for _, before := range []time.Duration{-time.Second, 20 * time.Millisecond, 2 * time.Second, 5 * time.Second, 11 * time.Second, 30 * time.Second} {
-				onStage(t, func(t *testing.T, s *stage) { s.falseLeaders(voter, before, answer) })
+				for coy := range 2 {
+					onStage(t, func(t *testing.T, s *stage) { s.falseLeaders(voter, before, coy, answer) })
+				}
 			}
 		}
 	}
@@ -396,7 +399,7 @@ func TestFalseLeadersOutliveNoLeader(t *testing.T) {
 
 // falseLeaders has two false leaders come so long before the true one ends, and checks that the member
 // is served a second after the next election.
-func (s *stage) falseLeaders(voter bool, before time.Duration, answer func(*stream.Request)) {
+func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer func(*stream.Request)) {
 	t := s.t
 	a, b, c := s.cluster5()
 	if voter {
@@ -406,9 +409,15 @@ func (s *stage) falseLeaders(voter bool, before time.Duration, answer func(*stre
 	s.attachedTo("a")
 	time.Sleep(time.Minute)
 	come := func() {
-		for _, name := range []string{"f1", "f2"} {
+		list := []string{"f1", "f2"}
+		for i := range 6 {
+			filler := s.host(fmt.Sprint("filler", i), 0)
+			filler.votes = true
+			list = append(list, filler.name)
+		}
+		for _, name := range list[:2] {
 			f := s.host(name, math.MaxUint64)
-			f.votes = true
+			f.votes, f.list, f.coy = true, list, 3*coy
 			f.setAnswer(answer)
 			s.gossip(name, leads(math.MaxUint64), votes)
 		}
@@ -425,20 +434,25 @@ func (s *stage) falseLeaders(voter bool, before time.Duration, answer func(*stre
 	if before < 0 {
 		come()
 	}
-	// The session beats, as far as anybody answers.
-	stop := time.AfterFunc(time.Hour, func() {})
-	var beat func()
-	beat = func() {
-		if up, _ := s.k.current(); up != nil {
-			up.Beat(nil, sid(1), func(wire.Code) {})
+	quiet, beating := make(chan struct{}), make(chan struct{})
+	go func() { // the session beats, as far as anybody answers
+		defer close(beating)
+		for {
+			if up, _ := s.k.current(); up != nil {
+				up.Beat(nil, sid(1), func(wire.Code) {})
+			}
+			select {
+			case <-quiet:
+				return
+			case <-time.After(ttl / 6):
+			}
 		}
-		stop = time.AfterFunc(ttl/6, beat)
-	}
-	beat()
-	defer func() { stop.Stop() }()
+	}()
+	defer func() { close(quiet); <-beating }()
 	time.Sleep(time.Second) // until the election
 	b.tell("c", 9)
 	c.serve(9)
+	b.release()
 	if voter {
 		s.set(func() { s.guess = "c" })
 	}
@@ -453,5 +467,5 @@ func (s *stage) falseLeaders(voter bool, before time.Duration, answer func(*stre
 		}
 	}
 	name, _, _ := s.k.Leader()
-	t.Errorf("voter %v, false leaders for %v: a second after the election attached to %q, term %d", voter, before, name, s.k.Term())
+	t.Errorf("voter %v, false leaders for %v, coy %d: a second after the election attached to %q, term %d", voter, before, coy, name, s.k.Term())
 }

@@ -32,8 +32,10 @@ type Config struct {
 	// Leading returns the term in which this node leads, or nil.
 	Leading func() Leader
 
-	// Guess returns the leader of this node's own raft and its term, if any.
+	// Guess returns the leader of this node's own raft and its term, if any. Votes reports
+	// whether that raft's configuration lists this node as a voter.
 	Guess func() (leader member.Process, term uint64, ok bool)
+	Votes func() bool
 
 	// VoterAddrs returns addresses at which voters may be, as known without gossip or a
 	// leader. OtherAddrs returns addresses at which any member may be.
@@ -364,10 +366,12 @@ func (k *Link) learn(voters []string) {
 	k.mu.Unlock()
 }
 
-// learnFrom takes the voters of a hint. A voter that was cut off for long may know
-// the voters of the past alone, and then knows no present leader.
-func (k *Link) learnFrom(h wire.Hint) {
-	if len(k.told()) == 0 || h.Votes && h.Leader != "" && h.Term >= k.servedTerm() {
+// learnFrom takes the voters of a hint, if known says that the teller is a voter that this
+// member knows: a false leader would tell voters of its own, for the jury that judges it. A
+// voter that was cut off for long may know the voters of the past alone, and then knows no
+// present leader.
+func (k *Link) learnFrom(h wire.Hint, known bool) {
+	if known && (len(k.told()) == 0 || h.Votes && h.Leader != "" && h.Term >= k.servedTerm()) {
 		k.learn(h.Voters)
 	}
 }

@@ -76,6 +76,10 @@ func onStageIn(t *testing.T, cluster machine.ClusterID, f func(t *testing.T, s *
 				s.set(func() { p.Name, p.Addr, ok = s.guess, s.guess, s.guess != "" })
 				return p, 9, ok
 			},
+			Votes: func() (votes bool) {
+				s.set(func() { votes = slices.Contains(s.voters, "me") })
+				return votes
+			},
 			VoterAddrs: func() (all []string) {
 				s.set(func() { all = slices.Clone(s.voters) })
 				return all
@@ -253,6 +257,8 @@ type host struct {
 	small     int           // answers an Attach of more keys Busy; 0: none
 	mute      bool          // or not at all
 	full      bool          // answers each question for the leader Busy
+	list      []string      // the voters that it tells
+	coy       int           // refuses so many Attaches, and tells of itself
 	mere      bool          // its streams prove no voter role
 	named     bool          // they prove its name
 	renew     chan struct{} // of new streams; nil: never closed
@@ -333,16 +339,21 @@ func (h *host) handle(q *stream.Request) {
 		q.Answer(wire.CodeBusy, nil)
 		return
 	}
+	if h.coy > 0 {
+		h.coy--
+		q.Answer(wire.CodeNotLeader, wire.Marshal(new(h.hintLocked())))
+		return
+	}
 	if h.term == 0 || h.term < req.Term {
 		q.Answer(wire.CodeNotLeader, wire.Marshal(new(h.hintLocked())))
 		return
 	}
-	q.Answer(wire.CodeOK, wire.Marshal(&wire.AttachAnswer{Term: h.term, TTL: h.ttl}))
+	q.Answer(wire.CodeOK, wire.Marshal(&wire.AttachAnswer{Term: h.term, TTL: h.ttl, Voters: h.list}))
 }
 
 func (h *host) hintLocked() wire.Hint {
 	if h.term != 0 {
-		return wire.Hint{Term: h.term, Leader: h.name, Addr: h.name, Votes: h.votes}
+		return wire.Hint{Term: h.term, Leader: h.name, Addr: h.name, Votes: h.votes, Voters: h.list}
 	}
 	return wire.Hint{Term: h.told, Leader: h.hint, Addr: h.hint, Votes: h.votes}
 }

@@ -61,7 +61,7 @@ var clusterMutants = []mutant{
 	},
 	{
 		name: "no question while the leader answers", promise: hardToKill, breaks: "an idle member hears of the next leader from a voter",
-		file: "internal/link/find.go", old: "	if f.standby != nil || f.jury.doubts {\n", new: "	if true {\n",
+		file: "internal/link/find.go", old: "	if f.standby != nil {\n		return\n	}\n", new: "	if true {\n		return\n	}\n",
 		pkg: "internal/link", run: "Idle",
 	},
 	{

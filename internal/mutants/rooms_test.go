@@ -180,6 +180,11 @@ var roomMutants = []mutant{
 		pkg: "internal/link", run: "FalseLeadersOutlive",
 	},
 	{
+		name: "anybody tells the voters", promise: hardToKill, breaks: "a false leader does not choose its jury",
+		file: "internal/link/find.go", old: "	k.learnFrom(r.hint, a.known)\n", new: "	k.learnFrom(r.hint, true)\n",
+		pkg: "internal/link", run: "FalseLeadersOutlive",
+	},
+	{
 		name: "voices above the last term alone", promise: hardToKill, breaks: "a voice is given at once, whatever its term",
 		file: "internal/link/ask.go", old: "		req.Above = 0\n", new: "",
 		pkg: "internal/link", run: "FalseLeadersOutlive",
