@@ -110,7 +110,9 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 	k, now := f.link, time.Now()
 	ttl := k.TTL()
 	f.members = k.cfg.Members()
+	f.hearSelf()
 	above, lost, search := k.servedTerm(), true, true
+	f.forgetAbove(above)
 	if up != nil {
 		above, lost, search = up.term, up.silent(), up.doubted()
 	}
@@ -123,7 +125,6 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 		return f.start(ctx, &ask{at: at, name: name, leads: leads, lost: lost, above: above, hold: timing.HoldFind(ttl)}, later)
 	}
 	f.askBusy(up, later)
-	f.hearSelf()
 	f.hear(above, lost)
 	f.tryClaims(start, ttl, later)
 	if search {
@@ -154,6 +155,21 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 		f.askOthers(start, later)
 	}
 	return next
+}
+
+// forgetAbove ends the questions for leaders above terms that count no more: a voter would keep
+// them beyond the next election.
+func (f *finder) forgetAbove(highest uint64) {
+	for at, a := range f.asks {
+		if a.above > highest {
+			a.cancel()
+			delete(f.asks, at)
+		}
+	}
+	if f.standby != nil && f.standby.above > highest {
+		f.standby.cancel()
+		f.standby = nil
+	}
 }
 
 // start begins a question, and reports whether it did: not if a question is under
@@ -306,6 +322,7 @@ func (f *finder) take(r reply) *reply {
 		return nil
 	}
 	k.learnFrom(r.hint, a.known)
+	f.jury.reached = f.jury.reached || r.hint.Votes && a.at.via == "" && slices.Contains(f.jury.members, a.at.addr)
 	f.hearVoter(a, r.hint)
 	if r.up != nil && f.better(&r) && !f.isBanned(r.banned()) {
 		if f.challenge(r) {
@@ -364,7 +381,7 @@ func (f *finder) discard(up *remote) {
 func (f *finder) restAt(a *ask) {
 	ttl := f.link.TTL()
 	least, most := timing.LeastBackoff, timing.MostBackoff(ttl)
-	if a.standby {
+	if a.standby || a.once {
 		least, most = most, timing.HoldFind(ttl)
 	} else if f.dubious(a) {
 		most = timing.HoldFind(ttl)

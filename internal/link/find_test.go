@@ -462,6 +462,12 @@ func TestVotersAreLearnedFromThePresent(t *testing.T) {
 		s.attachedTo("a")
 		a.stream().Notify(wire.Voters, wire.Marshal(&wire.VoterSet{Term: 5, Voters: []wire.VoterState{{Raft: "b#1", Addr: "b"}, {Raft: "c#1", Addr: "c"}}}))
 		s.settle()
+		if s.k.learnFrom(wire.Hint{Term: 6, Leader: "x", Votes: true, Voters: []string{"x"}}, true); !slices.Equal(s.k.told(), []string{"b", "c"}) {
+			t.Errorf("learned beside a leader: %v", s.k.told())
+		}
+		a.resign()
+		s.set(func() { delete(s.hosts, "a") })
+		s.settle()
 		for _, tt := range []struct {
 			hint wire.Hint
 			want string

@@ -63,6 +63,7 @@ type jury struct {
 	against bool             // a majority has spoken against the present leader
 	base    uint64           // the highest term before the leaders of which no jury has told
 	doubts  bool             // nobody in the jury has told of the present leader before it served
+	reached bool             // a member of the jury, which votes, has answered since the attachment
 }
 
 // voice is a voter's word on its leader.
@@ -76,8 +77,11 @@ type voice struct {
 func (f *finder) seatJury() {
 	if up, ok := f.up.(*remote); !ok || !f.jury.doubts || f.spokenFor(up) {
 		f.jury.base = f.link.servedTerm()
+		if told := f.link.told(); ok && !f.jury.against && f.servedLong() && len(told) > 0 {
+			f.jury.members = told // one leader follows another, with no loss between
+		}
 	}
-	f.jury.voices, f.jury.against, f.jury.doubts = make(map[string]voice), false, false
+	f.jury.voices, f.jury.against, f.jury.doubts, f.jury.reached = make(map[string]voice), false, false, false
 	if len(f.jury.members) == 0 {
 		f.jury.members = f.voters()
 		if len(f.jury.members) > 0 && f.link.cfg.Votes() {
@@ -86,9 +90,16 @@ func (f *finder) seatJury() {
 	}
 }
 
+// servedLong reports whether the present leader has served for so long that its list of the
+// voters counts.
+func (f *finder) servedLong() bool { return time.Since(f.served) >= timing.DirectMost }
+
 // spokenFor reports whether any member of the jury tells of the present leader and its term.
-func (f *finder) spokenFor(up *remote) bool {
-	return slices.ContainsFunc(f.jury.members, func(addr string) bool { return f.jury.voices[addr] == voice{up.term, f.before.Name} })
+func (f *finder) spokenFor(up *remote) bool { return f.speaks(voice{up.term, f.before.Name}) }
+
+// speaks reports whether any member of the jury has told v.
+func (f *finder) speaks(v voice) bool {
+	return slices.ContainsFunc(f.jury.members, func(addr string) bool { return f.jury.voices[addr] == v })
 }
 
 // agreedOn reports whether the jury agrees on the present leader.
@@ -109,6 +120,11 @@ func (f *finder) vouchedFor(r *reply) bool {
 	at := r.ask.at
 	c := f.claims[at.addr]
 	teller := c.via == "" || slices.Contains(f.jury.members, c.via)
+	present, ok := f.up.(*remote)
+	switch {
+	case f.speaks(voice{r.up.term, r.name}), ok && !f.jury.doubts && present.term == r.up.term && f.before.Name == r.name:
+		return true
+	}
 	return at.via == "" && (slices.Contains(f.jury.members, at.addr) || c.voter && c.term == r.up.term && teller)
 }
 
@@ -116,15 +132,17 @@ func (f *finder) vouchedFor(r *reply) bool {
 // begins to listen anew, since the leader is lost.
 func (f *finder) settleJury() {
 	told := f.link.told()
-	unknown := false // nobody has spoken for the leader
-	if up, ok := f.up.(*remote); ok && f.jury.doubts && len(f.jury.members) > 0 && !f.spokenFor(up) {
-		f.link.lowerTerm(f.jury.base)
-		unknown = true
-	}
+	up, ok := f.up.(*remote)
+	unknown := ok && f.jury.doubts && len(f.jury.members) > 0 && !f.spokenFor(up)
 	switch {
+	case unknown && !f.jury.reached && f.servedLong():
+		f.jury.members = nil // all of them have gone, and the voters are others
 	case f.jury.against || unknown:
+		if unknown {
+			f.link.lowerTerm(f.jury.base)
+		}
 		f.link.learn(f.jury.members) // a false leader's list is worth nothing
-	case time.Since(f.served) >= timing.DirectMost && len(told) > 0:
+	case f.servedLong() && len(told) > 0:
 		f.jury.members = told
 	}
 	f.jury.voices, f.jury.against = make(map[string]voice), false
@@ -226,8 +244,9 @@ func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time))
 		return
 	}
 	differs := f.jury.doubts && time.Since(f.served) < timing.HoldFind(f.link.TTL())
-	for _, v := range f.jury.voices {
-		differs = differs || v != voice{up.term, f.before.Name}
+	for _, addr := range f.jury.members {
+		v, told := f.jury.voices[addr]
+		differs = differs || told && v != voice{up.term, f.before.Name}
 	}
 	if !differs && f.rival == nil {
 		return

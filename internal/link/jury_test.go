@@ -3,6 +3,7 @@ package link
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -468,4 +469,46 @@ func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer f
 	}
 	name, _, _ := s.k.Leader()
 	t.Errorf("voter %v, false leaders for %v, coy %d: a second after the election attached to %q, term %d", voter, before, coy, name, s.k.Term())
+}
+
+// All voters have moved to other addresses while this member lived. The leader of the new ones is
+// no stranger for ever: once it has served for long, its voters are the jury.
+func TestAJuryThatHasGoneIsReplaced(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a, _, _ := s.cluster5()
+		a.list = []string{"a", "b", "c"}
+		s.gossip("a", leads(5), votes)
+		s.attachedTo("a")
+		time.Sleep(2 * timing.DirectMost)
+		move := func(term uint64, names ...string) {
+			s.set(func() { clear(s.hosts) })
+			for _, name := range names {
+				h := s.host(name, 0)
+				h.votes, h.list = true, names
+				h.setAnswer(confirms)
+				h.tell(names[0], term)
+			}
+			s.hosts[names[0]].serve(term)
+			s.gossip(names[0], leads(term), votes)
+		}
+		a.crash()
+		s.set(func() { s.voters = nil })
+		move(9, "d", "e", "f")
+		time.Sleep(2 * timing.DirectMost)
+		s.attachedTo("d")
+		d := s.hosts["d"]
+		d.crash()
+		s.set(func() { delete(s.hosts, "d") })
+		time.Sleep(10 * time.Millisecond)
+		if got := s.k.Term(); got != 9 {
+			t.Errorf("after the loss the highest term is %d", got)
+		}
+		if got := s.k.told(); !slices.Equal(got, []string{"d", "e", "f"}) {
+			t.Errorf("after the loss the voters are %v", got)
+		}
+		s.hosts["f"].tell("e", 10)
+		s.hosts["e"].serve(10)
+		time.Sleep(2 * timing.HoldFind(ttl))
+		s.attachedTo("e")
+	})
 }

@@ -366,11 +366,14 @@ func (k *Link) learn(voters []string) {
 	k.mu.Unlock()
 }
 
-// learnFrom takes the voters of a hint, if known says that the teller is a voter that this
-// member knows: a false leader would tell voters of its own, for the jury that judges it. A
-// voter that was cut off for long may know the voters of the past alone, and then knows no
-// present leader.
+// learnFrom takes the voters of a hint while nobody leads, if known says that the teller is a
+// voter that this member knows: a false leader would tell voters of its own, for the jury that
+// judges it. A leader tells its voters itself. A voter that was cut off for long may know the
+// voters of the past alone, and then knows no present leader.
 func (k *Link) learnFrom(h wire.Hint, known bool) {
+	if up, _ := k.current(); up != nil {
+		return
+	}
 	if known && (len(k.told()) == 0 || h.Votes && h.Leader != "" && h.Term >= k.servedTerm()) {
 		k.learn(h.Voters)
 	}

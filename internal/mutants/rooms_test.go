@@ -185,6 +185,16 @@ var roomMutants = []mutant{
 		pkg: "internal/link", run: "FalseLeadersOutlive",
 	},
 	{
+		name: "a jury that has gone stays", promise: hardToKill, breaks: "the voters of a leader that has served for long are the jury",
+		file: "internal/link/jury.go", old: "unknown && !f.jury.reached && f.servedLong()", new: "unknown && !f.jury.reached && !f.servedLong() && false",
+		pkg: "internal/link", run: "JuryThatHasGone",
+	},
+	{
+		name: "voters learned beside a leader", promise: hardToKill, breaks: "while a leader serves, it alone tells the voters",
+		file: "internal/link/link.go", old: "if up, _ := k.current(); up != nil {", new: "if up, _ := k.current(); up != nil && false {",
+		pkg: "internal/link", run: "VotersAreLearned",
+	},
+	{
 		name: "voices above the last term alone", promise: hardToKill, breaks: "a voice is given at once, whatever its term",
 		file: "internal/link/ask.go", old: "		req.Above = 0\n", new: "",
 		pkg: "internal/link", run: "FalseLeadersOutlive",
