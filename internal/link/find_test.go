@@ -468,6 +468,9 @@ func TestVotersAreLearnedFromThePresent(t *testing.T) {
 		a.resign()
 		s.set(func() { delete(s.hosts, "a") })
 		s.settle()
+		if s.k.learnFrom(wire.Hint{Term: 6, Leader: "x", Votes: true, Voters: []string{"x"}}, false); !slices.Equal(s.k.told(), []string{"b", "c"}) {
+			t.Errorf("learned from a stranger: %v", s.k.told())
+		}
 		for _, tt := range []struct {
 			hint wire.Hint
 			want string

@@ -180,9 +180,9 @@ var roomMutants = []mutant{
 		pkg: "internal/link", run: "FalseLeadersOutlive",
 	},
 	{
-		name: "anybody tells the voters", promise: hardToKill, breaks: "a false leader does not choose its jury",
-		file: "internal/link/find.go", old: "	k.learnFrom(r.hint, a.known)\n", new: "	k.learnFrom(r.hint, true)\n",
-		pkg: "internal/link", run: "FalseLeadersOutlive",
+		name: "anybody tells the voters", promise: hardToKill, breaks: "a stranger does not choose who is asked for the leader",
+		file: "internal/link/link.go", old: "	if known && (", new: "	if true && (",
+		pkg: "internal/link", run: "VotersAreLearned",
 	},
 	{
 		name: "a jury that has gone stays", promise: hardToKill, breaks: "the voters of a leader that has served for long are the jury",
