@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/wardmote/wardmote/internal/history"
@@ -103,6 +104,13 @@ func (w *town) fail(s *site) {
 		w.mu.Unlock()
 		p.disk.Fail(errDisk)
 	}
+}
+
+// diedOfItsDisk reports whether the node has ended because its store failed while its cluster was
+// founded, before raft ran. Later a store that fails costs the vote alone.
+func (p *process) diedOfItsDisk() bool {
+	err := p.node.Err()
+	return err != nil && strings.Contains(err.Error(), "bootstrap") && strings.Contains(err.Error(), errDisk.Error())
 }
 
 // heal ends the faults of network, freezes and disks. Ended processes stay ended.

@@ -90,7 +90,7 @@ func (c *caller) resize() {
 
 // ends checks the end of a long call.
 func (c *caller) ends(what string, err error) {
-	if c.ctx.Err() == nil && !errors.Is(err, locks.ErrClosed) {
+	if c.ctx.Err() == nil && !errors.Is(err, locks.ErrClosed) && !c.p.diedOfItsDisk() {
 		c.w.breaks("ends", "%s of %s ended with %v", what, c.id, err)
 	}
 }

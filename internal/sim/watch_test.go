@@ -99,7 +99,7 @@ func (c *caller) observe(ctx context.Context, key string) {
 
 // ended reports whether a watch has ended, and checks why.
 func (c *caller) ended(ctx context.Context, what string, err error) bool {
-	if err != nil && ctx.Err() == nil && !errors.Is(err, locks.ErrClosed) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, locks.ErrClosed) && !c.p.diedOfItsDisk() {
 		c.w.breaks("ends", "%s of %s ended with %v", what, c.id, err)
 	}
 	return err != nil
