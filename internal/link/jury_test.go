@@ -11,6 +11,7 @@ import (
 	"github.com/wardmote/wardmote/internal/member"
 	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/stream"
+	"github.com/wardmote/wardmote/internal/testrounds"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
@@ -387,9 +388,11 @@ func TestARelayedMemberStaysWithItsLeader(t *testing.T) {
 // is however long they have been there, whether they answer or not, and whatever voters
 // they tell: each other, and places that keep every question.
 func TestFalseLeadersOutliveNoLeader(t *testing.T) {
+	answers := []func(*stream.Request){silence, confirms, with(wire.CodeNotLeader)}
+	befores := []time.Duration{20 * time.Millisecond, -time.Second, 5 * time.Second, 2 * time.Second, 11 * time.Second, 30 * time.Second}
 	for _, voter := range []bool{false, true} {
-		for _, answer := range []func(*stream.Request){silence, confirms, with(wire.CodeNotLeader)} {
-			for _, before := range []time.Duration{-time.Second, 20 * time.Millisecond, 2 * time.Second, 5 * time.Second, 11 * time.Second, 30 * time.Second} {
+		for _, answer := range answers[:testrounds.Rounds(2, 3)] {
+			for _, before := range befores[:testrounds.Rounds(3, 6)] {
 				for coy := range 2 {
 					onStage(t, func(t *testing.T, s *stage) { s.falseLeaders(voter, before, coy, answer) })
 				}
