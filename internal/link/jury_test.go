@@ -515,3 +515,40 @@ func TestAJuryThatHasGoneIsReplaced(t *testing.T) {
 		s.attachedTo("e")
 	})
 }
+
+// A cluster was restored, and its terms begin anew. A voter that keeps the question for a leader
+// above the old term is asked once more: it would keep the question beyond the next election.
+func TestAQuestionAboveATermThatCountsNoMoreIsAskedAnew(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a, b, c := s.cluster5()
+		a.serve(9)
+		b.tell("a", 9)
+		c.tell("a", 9)
+		s.gossip("a", leads(9), votes)
+		s.attachedTo("a")
+		time.Sleep(time.Minute)
+		s.set(func() {
+			s.voters = append(s.voters, "d")
+			delete(s.hosts, "a")
+		})
+		a.crash()
+		b.tell("z", 3)
+		c.tell("z", 3)
+		time.Sleep(time.Second)
+		d := s.host("d", 0) // asked later than b and c
+		d.votes = true
+		for s.k.Term() == 9 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		s.settle()
+		d.mu.Lock()
+		if n := len(d.finds); n < 2 || d.finds[0].Above != 9 || d.finds[n-1].Above != 3 {
+			t.Errorf("the questions of d: %+v", d.finds)
+		}
+		d.mu.Unlock()
+		b.tell("d", 6)
+		c.tell("d", 6)
+		d.serve(6)
+		s.attachedTo("d")
+	})
+}

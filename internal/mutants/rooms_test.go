@@ -616,4 +616,19 @@ var roomMutants = []mutant{
 		file: "internal/term/declined.go", old: "cmp.Compare(len(p.declined[b].until), len(p.declined[a].until))", new: "cmp.Compare(len(p.declined[a].until), len(p.declined[b].until))",
 		pkg: "internal/term", run: "DeclinedShards",
 	},
+	{
+		name: "folding prolongs", promise: fair, breaks: "a shard whose time is over may be assigned to the caller that declined it",
+		file: "internal/term/declined.go", old: "	d.expire(now)\n	if d.folded == nil {", new: "	if d.folded == nil {",
+		pkg: "internal/term", run: "FoldingProlongs",
+	},
+	{
+		name: "questions above a term that counts no more", promise: hardToKill, breaks: "a voter that keeps such a question is asked anew",
+		file: "internal/link/find.go", old: "	f.forgetAbove(above)\n", new: "",
+		pkg: "internal/link", run: "ATermThatCountsNoMore",
+	},
+	{
+		name: "a debtor waits for company", promise: fair, breaks: "a request behind a costly command of its member waits for no company",
+		file: "internal/term/patience.go", old: "if l.credit < 0 && l.waiting() > 0 {", new: "if false {",
+		pkg: "internal/term", run: "InDebt",
+	},
 }

@@ -34,8 +34,9 @@ func (d *declines) size() int {
 	return len(d.until)
 }
 
-// fold folds the entries.
-func (d *declines) fold() {
+// fold folds the entries that count still: the latest time is for no others.
+func (d *declines) fold(now time.Time) {
+	d.expire(now)
 	if d.folded == nil {
 		d.folded = make([]uint64, machine.MaxShards/64)
 	}
@@ -100,7 +101,7 @@ func (p *planner) noteDeclined(c machine.Decline, until time.Time) {
 			break
 		}
 		p.kept -= d.size()
-		d.fold()
+		d.fold(time.Now())
 		p.kept += d.size()
 	}
 	for _, by := range slices.Backward(callers) { // more callers than all groups have: most have left

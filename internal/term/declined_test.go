@@ -63,3 +63,33 @@ func TestDeclinedShardsAreBounded(t *testing.T) {
 		t.Errorf("%d are remembered after a TTL", n)
 	}
 }
+
+// A shard whose time is over does not get the time of those that are folded with it.
+func TestFoldingProlongsNoTimeThatIsOver(t *testing.T) {
+	p := newPlanner(nil)
+	one := machine.SessionID{1}
+	now := time.Now()
+	over, until := now.Add(-time.Second), now.Add(time.Hour)
+	const many = machine.MaxShards - 1
+	for shard := range uint32(many) {
+		if shard < 100 {
+			p.noteDeclined(machine.Decline{Session: one, Seq: 1, Shard: shard}, over)
+		} else {
+			p.noteDeclined(machine.Decline{Session: one, Seq: 1, Shard: shard}, until)
+		}
+	}
+	one1 := p.declined[enlisted{one, 1}]
+	for i := uint32(0); one1.folded == nil && i < maxDeclined; i++ {
+		p.noteDeclined(machine.Decline{Session: one, Seq: 2 + uint64(i%8), Shard: i / 8}, until)
+	}
+	if one1.folded == nil {
+		t.Fatal("nothing was folded")
+	}
+	all := make([]shards.Shard, machine.MaxShards)
+	p.addDeclined(&planned{status: machine.GroupStatus{Callers: []machine.Caller{{Session: one, Seq: 1}}}}, now, all)
+	for i := range all {
+		if kept := len(all[i].Not) > 0; kept != (i >= 100 && i < many) {
+			t.Fatalf("shard %d is kept: %t", i, kept)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package term_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,5 +142,35 @@ func TestARequestThatWaitsForCompanyCanBeTakenBack(t *testing.T) {
 		if c := verdict(code); c != wire.CodeNotLeader {
 			t.Errorf("after the term: %v", c)
 		}
+	})
+}
+
+// A request behind a costly command of its member waits for no company: the command's debt would
+// have it wait for many entries with others' commands.
+func TestARequestOfAMemberInDebtWaitsForNoCompany(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.contended()
+		keys := make([]string, machine.MaxKeys)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("%04d", i)
+		}
+		place := func(cmd machine.Acquire) <-chan wire.Code {
+			cmd.Session = sid(3)
+			ch := make(chan wire.Code, 1)
+			s.Term().ProposeOf("c", cmd, func(_ machine.Outcome, c wire.Code) { ch <- c })
+			return ch
+		}
+		costly, joined := place(machine.Acquire{Seq: 1, Keys: keys}), place(machine.Acquire{Seq: 2, Key: "k"})
+		s.wantUndecided(1, "the costly command")
+		s.decideEntry()
+		if verdict(costly) != wire.CodeOK || len(joined) > 0 {
+			t.Fatal("both are in one entry: the test shows nothing")
+		}
+		s.wantUndecided(1, "the request behind it, at once")
+		s.decideEntry()
+		if verdict(joined) != wire.CodeOK {
+			t.Error("the request is not in the log")
+		}
+		s.ReleaseEntries()
 	})
 }
