@@ -25,10 +25,14 @@ type ask struct {
 	leads   bool   // the place is believed to lead: attach before anything else
 	standby bool   // stay in question for as long as there is no news
 	once    bool   // ask for the leader that the place knows, whatever its term: a voice of the jury
+	juror   bool   // the place is asked as one of the jury
 	lost    bool   // the leader of term above is out of reach
 	other   bool   // the place is not known to vote; the finder's alone
 	known   bool   // the place is that of a voter that this member knows
+	votes   bool   // the place has answered as a voter; the finder's alone
+	heard   voice  // what the place has told the jury before
 	above   uint64 // only a leader above this term is news
+	begun   time.Time
 	delay   time.Duration
 	hold    time.Duration // how long the place may keep the question
 	cancel  context.CancelFunc
@@ -110,7 +114,7 @@ func (k *Link) negotiate(ctx context.Context, r *reply, up *remote) bool {
 		if a.news(r.hint) || !a.standby || a.once || !r.hint.Votes || time.Since(asked) < a.hold/2 {
 			return false
 		}
-		if r.hint.Leader != "" && r.hint.Term != a.above {
+		if v := (voice{r.hint.Term, r.hint.Leader}); v.leader != "" && v != a.heard {
 			return false // a voice for the jury
 		}
 		k.learnFrom(r.hint, a.known)

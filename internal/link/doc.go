@@ -26,8 +26,9 @@
 //     context ends. An error says Unknown if any attempt may have been applied.
 //   - The leader's term does not fall in a cluster: after a leader of term n has served
 //     this member, every leader of a term below n is refused, unless a majority of the
-//     voters tells lower terms, or after a long search any voter does. So a term that
-//     nobody elected is forgotten. jury.go has the rules.
+//     voters tells lower terms, or after a long search any voter does, or no voter has told of the
+//     leader of term n before it was lost. So a term that nobody elected is forgotten. jury.go
+//     has the rules.
 //   - No request overtakes the key of its session, on any upstream.
 //   - After each change of leader the events of all attached sessions come here
 //     again. Calls of a session's sink do not overlap.

@@ -53,6 +53,7 @@ type finder struct {
 
 	up      upstream          // as installed; nil: none
 	served  time.Time         // of the latest attachment
+	reign   time.Time         // of the first one to the present leader
 	since   time.Time         // of the loss of the leader
 	before  member.Process    // the present leader, or the leader before; no Addr: none
 	direct  time.Time         // when a relayed member next dials its leader
@@ -196,7 +197,7 @@ func (f *finder) launch(ctx context.Context, a *ask) {
 	if n := max(len(f.members), k.attachedMembers()); n > 1 && (n > 16 || f.rival == nil) { // a few make no rush
 		a.delay = rand.N(timing.Spread(k.TTL(), n))
 	}
-	a.known = f.isVoter(a.at)
+	a.known, a.begun = f.isVoter(a.at), time.Now()
 	ctx, a.cancel = context.WithCancel(ctx)
 	f.wg.Go(func() {
 		defer a.cancel()
@@ -276,7 +277,7 @@ func (f *finder) standBy(ctx context.Context, up *remote, above uint64, ttl time
 			continue
 		}
 		_, told := f.jury.voices[addr]
-		f.standby = &ask{at: at, standby: true, once: !told && !f.agreedOn(up), above: above, hold: timing.HoldFind(ttl)}
+		f.standby = &ask{at: at, standby: true, once: !told && !f.agreedOn(up), heard: f.jury.voices[addr], above: above, hold: timing.HoldFind(ttl)}
 		f.launch(ctx, f.standby)
 		return
 	}
@@ -322,6 +323,7 @@ func (f *finder) take(r reply) *reply {
 		return nil
 	}
 	k.learnFrom(r.hint, a.known)
+	a.votes = r.hint.Votes
 	f.jury.reached = f.jury.reached || r.hint.Votes && a.at.via == "" && slices.Contains(f.jury.members, a.at.addr)
 	f.hearVoter(a, r.hint)
 	if r.up != nil && f.better(&r) && !f.isBanned(r.banned()) {
@@ -381,12 +383,18 @@ func (f *finder) discard(up *remote) {
 func (f *finder) restAt(a *ask) {
 	ttl := f.link.TTL()
 	least, most := timing.LeastBackoff, timing.MostBackoff(ttl)
-	if a.standby || a.once {
+	r := f.rests[a.at]
+	switch {
+	case a.standby:
 		least, most = most, timing.HoldFind(ttl)
-	} else if f.dubious(a) {
+	case a.juror && a.votes: // a voter keeps the question until there is a leader
+		least, r.pause = most, max(0, a.hold-time.Since(a.begun))/2
+		most = a.hold
+	case a.juror:
+		least, most = most, timing.DirectMost
+	case f.dubious(a):
 		most = timing.HoldFind(ttl)
 	}
-	r := f.rests[a.at]
 	r.pause = min(max(2*r.pause, least), most)
 	r.until = time.Now().Add(jitter(r.pause))
 	f.rests[a.at] = r

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wardmote/wardmote/internal/refused"
-	"github.com/wardmote/wardmote/internal/replica"
 	"github.com/wardmote/wardmote/internal/timing"
 	"github.com/wardmote/wardmote/internal/wire"
 )
@@ -34,11 +32,14 @@ import (
 //     the leader of a term never tells a lower term again, nor another leader of the term.
 //   - Of one term there is one leader. A second one is not taken in place of a leader that
 //     answers, unless the jury tells so.
-//   - A leader that is not in the jury, and of which nobody in the jury has told, has the whole jury
-//     asked at once, for any leader that it knows. This member's own raft has a voice, if this
-//     member votes.
-//   - The term of such a leader counts once anybody in the jury tells of it. If the leader is
-//     left before, the highest term of before counts again, and the voters of before.
+//   - A leader that is not in the jury is in doubt until somebody in the jury tells of it: the whole
+//     jury is asked for any leader that it knows, again and again. This member's own raft has a
+//     voice, if this member votes.
+//   - When a leader in doubt is lost, or gives way to another, the highest term and the voters of before
+//     count again. But where the leader served for timing.DirectMost, and no voter of the jury has answered
+//     in all that time, the term and the voters that it told count for the search: the jury may have moved.
+//     The jury stays, and judges the leader once it is in reach. After timing.JuryGone
+//     without an answer the voters told by the leader take its place, unless this member votes.
 //   - A member that has found no leader for long lowers its highest term to the lowest
 //     term that a voter tells. Terms only save attempts with deposed leaders: a deposed
 //     leader confirms nothing, so nothing is granted by a leader of an old term.
@@ -59,11 +60,12 @@ import (
 // jury is the voters that judge the present leader.
 type jury struct {
 	members []string         // addresses
-	voices  map[string]voice // told since the attachment or the loss of the leader, by address
+	voices  map[string]voice // told since the leader was first attached to, or was lost, by address
 	against bool             // a majority has spoken against the present leader
-	base    uint64           // the highest term before the leaders of which no jury has told
-	doubts  bool             // nobody in the jury has told of the present leader before it served
+	doubts  bool             // nobody in the jury has told of the present leader
 	reached bool             // a member of the jury, which votes, has answered since the attachment
+	base    uint64           // the highest term before the present leader
+	listed  []string         // the voters as told before the present leader
 }
 
 // voice is a voter's word on its leader.
@@ -74,28 +76,30 @@ type voice struct {
 
 // seatJury chooses the jury of a leader that attaches this member now, before the
 // leader tells its own voters.
-func (f *finder) seatJury() {
-	if up, ok := f.up.(*remote); !ok || !f.jury.doubts || f.spokenFor(up) {
-		f.jury.base = f.link.servedTerm()
-		if told := f.link.told(); ok && !f.jury.against && f.servedLong() && len(told) > 0 {
-			f.jury.members = told // one leader follows another, with no loss between
-		}
+func (f *finder) seatJury(leader string, term uint64) {
+	if up, ok := f.up.(*remote); ok && up.term == term && f.before.Name == leader {
+		return // on another stream
 	}
-	f.jury.voices, f.jury.against, f.jury.doubts, f.jury.reached = make(map[string]voice), false, false, false
+	if f.up != nil { // one leader follows another, with no loss between
+		f.settleJury()
+	}
+	f.reign = time.Now()
+	f.jury.voices, f.jury.doubts, f.jury.reached = make(map[string]voice), false, false
 	if len(f.jury.members) == 0 {
 		f.jury.members = f.voters()
 		if len(f.jury.members) > 0 && f.link.cfg.Votes() {
 			f.jury.members = append(f.jury.members, f.link.cfg.Self.Addr)
 		}
 	}
+	f.jury.base, f.jury.listed = f.link.servedTerm(), f.link.told()
+	if len(f.jury.listed) == 0 {
+		f.jury.listed = f.jury.members
+	}
 }
 
 // servedLong reports whether the present leader has served for so long that its list of the
 // voters counts.
-func (f *finder) servedLong() bool { return time.Since(f.served) >= timing.DirectMost }
-
-// spokenFor reports whether any member of the jury tells of the present leader and its term.
-func (f *finder) spokenFor(up *remote) bool { return f.speaks(voice{up.term, f.before.Name}) }
+func (f *finder) servedLong() bool { return time.Since(f.reign) >= timing.DirectMost }
 
 // speaks reports whether any member of the jury has told v.
 func (f *finder) speaks(v voice) bool {
@@ -128,24 +132,32 @@ func (f *finder) vouchedFor(r *reply) bool {
 	return at.via == "" && (slices.Contains(f.jury.members, at.addr) || c.voter && c.term == r.up.term && teller)
 }
 
-// settleJury takes over the voters told by a leader that has served for long, and
-// begins to listen anew, since the leader is lost.
+// settleJury decides what counts of a leader that is lost, or gives way to another: its term, and
+// the voters that it told. Then it begins to listen anew.
 func (f *finder) settleJury() {
-	told := f.link.told()
-	up, ok := f.up.(*remote)
-	unknown := ok && f.jury.doubts && len(f.jury.members) > 0 && !f.spokenFor(up)
+	f.replaceJury()
+	told, long := f.link.told(), f.servedLong()
+	_, attached := f.up.(*remote)
+	unknown := attached && f.jury.doubts && len(f.jury.members) > 0
 	switch {
-	case unknown && !f.jury.reached && f.servedLong():
-		f.jury.members = nil // all of them have gone, and the voters are others
-	case f.jury.against || unknown:
-		if unknown {
-			f.link.lowerTerm(f.jury.base)
-		}
-		f.link.learn(f.jury.members) // a false leader's list is worth nothing
-	case f.servedLong() && len(told) > 0:
+	case f.jury.against:
+		f.link.learn(f.jury.members)
+	case unknown && (f.jury.reached || !long):
+		f.link.lowerTerm(f.jury.base)
+		f.link.learn(f.jury.listed)
+	case !unknown && long && len(told) > 0:
 		f.jury.members = told
 	}
 	f.jury.voices, f.jury.against = make(map[string]voice), false
+}
+
+// replaceJury takes the voters told by the present leader for the jury, if the whole jury has
+// gone: nobody there has answered for timing.JuryGone. A voter knows the voters by its raft.
+func (f *finder) replaceJury() {
+	told := f.link.told()
+	if f.jury.doubts && !f.jury.reached && time.Since(f.reign) >= timing.JuryGone && len(told) > 0 && !f.link.cfg.Votes() {
+		f.jury.members, f.jury.doubts = told, false
+	}
 }
 
 // hearVoter takes the term that a voter tells on its own stream.
@@ -153,8 +165,25 @@ func (f *finder) hearVoter(a *ask, h wire.Hint) {
 	if !h.Votes || h.Leader == "" || f.jury.voices == nil || a.at.via != "" {
 		return
 	}
-	f.jury.hear(a.at.addr, voice{h.Term, h.Leader})
+	f.note(a.at.addr, voice{h.Term, h.Leader})
 	f.judge()
+}
+
+// note notes the word of the voter at addr. Its first word for another leader than the present one,
+// if that is in doubt, has the rest of the jury asked at once.
+func (f *finder) note(addr string, v voice) {
+	_, before := f.jury.voices[addr]
+	f.jury.hear(addr, v)
+	up, attached := f.up.(*remote)
+	switch {
+	case !attached || !slices.Contains(f.jury.members, addr):
+	case v == voice{up.term, f.before.Name}:
+		f.jury.doubts = false
+	case !before && f.jury.doubts:
+		for _, m := range f.jury.members {
+			delete(f.rests, place{addr: m})
+		}
+	}
 }
 
 // hearSelf takes the word of this member's own raft.
@@ -172,7 +201,7 @@ func (f *finder) hearSelf() {
 		return
 	}
 	if f.jury.voices[self.Addr] != v {
-		f.jury.hear(self.Addr, v)
+		f.note(self.Addr, v)
 		if f.judge(); f.jury.against {
 			f.link.look.Wake() // the present look is over
 		}
@@ -238,12 +267,13 @@ func (j *jury) agrees(leader string, term uint64, addr string) bool {
 }
 
 // askJury asks the rest of the jury, once one voice speaks of another leader or term,
-// while there is a rival, and while nobody has vouched for the leader.
+// while there is a rival, and while the leader is in doubt.
 func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time)) {
+	f.replaceJury()
 	if f.agreedOn(up) && f.rival == nil {
 		return
 	}
-	differs := f.jury.doubts && time.Since(f.served) < timing.HoldFind(f.link.TTL())
+	differs := f.jury.doubts
 	for _, addr := range f.jury.members {
 		v, told := f.jury.voices[addr]
 		differs = differs || told && v != voice{up.term, f.before.Name}
@@ -252,9 +282,15 @@ func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time))
 		return
 	}
 	for _, addr := range f.jury.members {
-		if _, told := f.jury.voices[addr]; !told && addr != f.before.Addr {
-			f.start(ctx, &ask{at: place{addr: addr}, once: true, above: up.term, hold: timing.HoldFind(f.link.TTL())}, later)
+		v, told := f.jury.voices[addr]
+		if addr == f.before.Addr || told && !(f.jury.doubts && v.term < up.term) {
+			continue
 		}
+		a := &ask{at: place{addr: addr}, juror: true, once: !told, above: up.term, hold: timing.HoldFind(f.link.TTL())}
+		if told {
+			a.above-- // it may have answered before it heard of the election
+		}
+		f.start(ctx, a, later)
 	}
 }
 
@@ -273,8 +309,9 @@ func (f *finder) relent(ttl time.Duration, later func(time.Time)) {
 			lowest = v.term
 		}
 	}
-	if lowest > 0 {
+	if lowest > 0 && lowest < f.link.servedTerm() {
 		f.link.lowerTerm(lowest)
+		f.link.look.Wake() // the questions under way are for leaders above
 	}
 }
 
@@ -284,153 +321,3 @@ func (k *Link) lowerTerm(term uint64) {
 	k.term = min(k.term, term)
 	k.mu.Unlock()
 }
-
-// rival is an attached leader of a higher term, while the present leader is asked to
-// confirm itself.
-type rival struct {
-	reply   reply
-	verdict chan wire.Code // of the present leader; has room for one
-	due     time.Time      // the present leader is left without an answer until then
-	again   time.Time      // when the present leader, which was busy, is asked again; zero: it is being asked
-}
-
-// challenge keeps an attached leader back if the present leader is not in doubt, and
-// asks the present leader. It reports false if the other leader is to serve now.
-func (f *finder) challenge(r reply) bool {
-	now, ok := f.up.(*remote)
-	if !ok || r.up.term == now.term || now.doubted() || ended(now) || f.jury.elected(r.name, r.up.term) {
-		return false
-	}
-	if r.ask.at.via == "" { // a relay can answer for any address
-		if p, term, follows := f.link.cfg.Guess(); follows && term == r.up.term && p.Addr == r.ask.at.addr {
-			return false // this member's own raft follows the leader
-		}
-		if f.rival == nil || r.up.term >= f.rival.reply.up.term { // else it is of before the election
-			f.jury.hear(r.ask.at.addr, voice{r.up.term, r.name})
-		}
-	}
-	if f.rival != nil {
-		f.discard(r.up)
-		f.restAt(r.ask)
-		return true
-	}
-	rv := &rival{reply: r, verdict: make(chan wire.Code, 1), due: time.Now().Add(timing.Suspect(f.link.TTL()))}
-	f.rival = rv
-	for _, addr := range f.jury.members {
-		if f.jury.voices[addr].term < r.up.term {
-			delete(f.jury.voices, addr) // of before the election, maybe
-		}
-		delete(f.rests, place{addr: addr})
-	}
-	f.askPresent(now)
-	return true
-}
-
-// askPresent asks the present leader to confirm itself. Any key serves: each reading is
-// confirmed by a round begun after the question.
-func (f *finder) askPresent(now *remote) {
-	rv := f.rival
-	rv.again = time.Time{}
-	now.Read(replica.Query{Key: "leader"}, func(_ replica.Answer, c wire.Code) {
-		rv.verdict <- c
-		f.link.look.Wake()
-	})
-}
-
-// askBusy asks a present leader again that was too busy to confirm itself.
-func (f *finder) askBusy(now *remote, later func(time.Time)) {
-	rv := f.rival
-	if rv == nil {
-		return
-	}
-	later(rv.due)
-	switch {
-	case rv.again.IsZero() || now == nil:
-	case time.Now().Before(rv.again):
-		later(rv.again)
-	default:
-		f.askPresent(now)
-	}
-}
-
-// judgeRival returns the reply of the rival if the rival is to serve now.
-func (f *finder) judgeRival() *reply {
-	rv := f.rival
-	if rv == nil {
-		return nil
-	}
-	elected := f.jury.elected(rv.reply.name, rv.reply.up.term)
-	select {
-	case c := <-rv.verdict:
-		if c == wire.CodeBusy && !elected { // the leader is there
-			rv.again = time.Now().Add(timing.LeastBackoff)
-			rv.due = time.Now().Add(timing.Suspect(f.link.TTL()))
-			return nil
-		}
-		if c == wire.CodeOK && !elected {
-			f.ban(rv.reply.banned(), fmt.Sprintf("a leader of term %d, and the leader of a lower term is confirmed by a majority", rv.reply.up.term))
-			f.failed(rv.reply.ask)
-			f.restAt(rv.reply.ask)
-			f.dropRival()
-			return nil
-		}
-	default:
-		if !elected && f.up != nil && !ended(f.up) && time.Now().Before(rv.due) {
-			return nil
-		}
-	}
-	if ended(rv.reply.up) || !f.better(&rv.reply) {
-		f.dropRival()
-		return nil
-	}
-	f.rival = nil
-	return &rv.reply
-}
-
-// dropRival leaves the rival, if any.
-func (f *finder) dropRival() {
-	if rv := f.rival; rv != nil {
-		f.rival = nil
-		f.discard(rv.reply.up)
-	}
-}
-
-// ban is the time during which a leader found false is not attached to.
-type ban struct {
-	until time.Time
-	pause time.Duration
-}
-
-const maxBans = 64
-
-// ban keeps this member from a leader found false, for timing.DirectAgain and then
-// twice as long each time.
-func (f *finder) ban(who bannee, why string) {
-	f.link.cfg.Self.Refused.Note(refused.Claim, who.name, why)
-	b := f.bans[who]
-	b.pause = min(max(2*b.pause, timing.DirectAgain), timing.DirectMost)
-	b.until = time.Now().Add(b.pause)
-	if len(f.bans) >= maxBans {
-		clear(f.bans)
-	}
-	f.bans[who] = b
-}
-
-func (f *finder) isBanned(who bannee) bool { return time.Now().Before(f.bans[who].until) }
-
-// bannee is what is banned with a false leader: a proven name anywhere, and any other name at
-// the place where it was found. Elsewhere the name is of a member that had it taken: a false
-// leader may have the leader's own address, behind a relay that lies.
-type bannee struct {
-	name string
-	at   place // zero: anywhere
-}
-
-func banned(name string, at place, named bool) bannee {
-	if named {
-		return bannee{name: name}
-	}
-	return bannee{name, at}
-}
-
-func (r *reply) banned() bannee { return banned(r.name, r.ask.at, r.up.named) }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -333,8 +334,9 @@ func TestABusyLeaderIsNotLeftForAClaim(t *testing.T) {
 		time.Sleep(2 * timing.Suspect(s.k.TTL()))
 		a.setAnswer(confirms)
 		time.Sleep(timing.Suspect(s.k.TTL()))
-		if name, _, _ := s.k.Leader(); name != "a" {
-			t.Errorf("attached to %q", name)
+		s.attachedTo("a")
+		if got, want := s.told(), "a at a leads term 5"; got != want {
+			t.Errorf("told %q, want %q", got, want)
 		}
 	})
 }
@@ -394,7 +396,7 @@ func TestFalseLeadersOutliveNoLeader(t *testing.T) {
 		for _, answer := range answers[:testrounds.Rounds(2, 3)] {
 			for _, before := range befores[:testrounds.Rounds(3, 6)] {
 				for coy := range 2 {
-					onStage(t, func(t *testing.T, s *stage) { s.falseLeaders(voter, before, coy, answer) })
+					onStage(t, func(t *testing.T, s *stage) { s.falseLeaders(voter, before, coy, answer, time.Second, false) })
 				}
 			}
 		}
@@ -402,8 +404,8 @@ func TestFalseLeadersOutliveNoLeader(t *testing.T) {
 }
 
 // falseLeaders has two false leaders come so long before the true one ends, and checks that the member
-// is served a second after the next election.
-func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer func(*stream.Request)) {
+// is served a second after the next election. That comes after so long.
+func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer func(*stream.Request), after time.Duration, silent bool) {
 	t := s.t
 	a, b, c := s.cluster5()
 	if voter {
@@ -416,12 +418,15 @@ func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer f
 		list := []string{"f1", "f2"}
 		for i := range 6 {
 			filler := s.host(fmt.Sprint("filler", i), 0)
-			filler.votes = true
+			filler.votes, filler.frozen = true, silent
 			list = append(list, filler.name)
 		}
 		for _, name := range list[:2] {
 			f := s.host(name, math.MaxUint64)
 			f.votes, f.list, f.coy = true, list, 3*coy
+			if silent {
+				f.ttl = 1
+			}
 			f.setAnswer(answer)
 			s.gossip(name, leads(math.MaxUint64), votes)
 		}
@@ -453,7 +458,7 @@ func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer f
 		}
 	}()
 	defer func() { close(quiet); <-beating }()
-	time.Sleep(time.Second) // until the election
+	time.Sleep(after)
 	b.tell("c", 9)
 	c.serve(9)
 	b.release()
@@ -471,49 +476,210 @@ func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer f
 		}
 	}
 	name, _, _ := s.k.Leader()
-	t.Errorf("voter %v, false leaders for %v, coy %d: a second after the election attached to %q, term %d", voter, before, coy, name, s.k.Term())
+	t.Errorf("voter %v, false leaders for %v, coy %d, an election after %v: a second after the election attached to %q, term %d", voter, before, coy, after, name, s.k.Term())
 }
 
-// All voters have moved to other addresses while this member lived. The leader of the new ones is
-// no stranger for ever: once it has served for long, its voters are the jury.
-func TestAJuryThatHasGoneIsReplaced(t *testing.T) {
+// moved has a member whose leader was a, and whose voters moved to other addresses, but for those who
+// stay. The leader of the new ones, d, has served for so long.
+func (s *stage) moved(long time.Duration, stay ...string) {
+	a, _, _ := s.cluster5()
+	a.list = []string{"a", "b", "c"}
+	s.gossip("a", leads(5), votes)
+	s.attachedTo("a")
+	time.Sleep(2 * timing.DirectMost)
+	s.set(func() {
+		s.voters, s.members = nil, nil
+		maps.DeleteFunc(s.hosts, func(name string, _ *host) bool { return !slices.Contains(stay, name) })
+	})
+	a.crash()
+	names := []string{"d", "e", "f"}
+	for _, name := range names {
+		h := s.host(name, 0)
+		h.votes, h.list = true, names
+		h.setAnswer(confirms)
+		h.tell("d", 9)
+	}
+	s.hosts["d"].serve(9)
+	s.gossip("d", leads(9), votes)
+	time.Sleep(long)
+	s.attachedTo("d")
+}
+
+// elect has a voter lead after d.
+func (s *stage) elect(name string, term uint64) {
+	for _, h := range s.hosts {
+		if h.name != name && h.votes {
+			h.serve(0)
+			h.tell(name, term)
+		}
+	}
+	s.hosts[name].serve(term)
+}
+
+// wantKnown fails the test unless the member knows these voters, and this is its highest term.
+func (s *stage) wantKnown(term uint64, voters ...string) {
+	s.t.Helper()
+	s.settle()
+	if got := s.k.Term(); got != term {
+		s.t.Errorf("the highest term is %d, want %d", got, term)
+	}
+	if got := s.k.told(); !slices.Equal(got, voters) {
+		s.t.Errorf("the voters are %v, want %v", got, voters)
+	}
+}
+
+// All voters have moved to other addresses while this member lived. What the leader of the new
+// ones tells counts once it has served for long.
+func TestAMemberKnowsVotersThatHaveMoved(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		a, _, _ := s.cluster5()
-		a.list = []string{"a", "b", "c"}
-		s.gossip("a", leads(5), votes)
-		s.attachedTo("a")
-		time.Sleep(2 * timing.DirectMost)
-		move := func(term uint64, names ...string) {
-			s.set(func() { clear(s.hosts) })
-			for _, name := range names {
-				h := s.host(name, 0)
-				h.votes, h.list = true, names
-				h.setAnswer(confirms)
-				h.tell(names[0], term)
-			}
-			s.hosts[names[0]].serve(term)
-			s.gossip(names[0], leads(term), votes)
-		}
-		a.crash()
-		s.set(func() { s.voters = nil })
-		move(9, "d", "e", "f")
-		time.Sleep(2 * timing.DirectMost)
-		s.attachedTo("d")
+		s.moved(2 * timing.DirectMost)
 		d := s.hosts["d"]
-		d.crash()
 		s.set(func() { delete(s.hosts, "d") })
-		time.Sleep(10 * time.Millisecond)
-		if got := s.k.Term(); got != 9 {
-			t.Errorf("after the loss the highest term is %d", got)
-		}
-		if got := s.k.told(); !slices.Equal(got, []string{"d", "e", "f"}) {
-			t.Errorf("after the loss the voters are %v", got)
-		}
-		s.hosts["f"].tell("e", 10)
-		s.hosts["e"].serve(10)
+		d.crash()
+		s.wantKnown(9, "d", "e", "f")
+		s.elect("e", 10)
 		time.Sleep(2 * timing.HoldFind(ttl))
 		s.attachedTo("e")
 	})
+}
+
+// The leader of voters that have moved gives way to another, with no loss between, and that one ends
+// soon.
+func TestAMemberKnowsVotersThatHaveMovedAfterAHandover(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.moved(5 * timing.DirectMost)
+		s.hosts["d"].setAnswer(with(wire.CodeNotLeader))
+		s.elect("e", 10)
+		s.gossip("e", leads(10), votes)
+		time.Sleep(10 * time.Second)
+		s.attachedTo("e")
+		e := s.hosts["e"]
+		s.set(func() { delete(s.hosts, "e") })
+		e.crash()
+		s.wantKnown(9, "d", "e", "f")
+		s.elect("f", 11)
+		s.settle()
+		s.attachedTo("f")
+	})
+}
+
+// One of the voters has stayed, and told of the leader. That counts, though it tells of the next one
+// before the leader is lost.
+func TestAVoterHasToldOfTheLeaderOnce(t *testing.T) {
+	for range 5 { // it is asked by chance, too
+		onStage(t, func(t *testing.T, s *stage) {
+			s.moved(time.Second, "c")
+			s.hosts["c"].tell("d", 9)
+			time.Sleep(2 * timing.DirectMost)
+			s.hosts["c"].tell("e", 10)
+			s.settle()
+			d := s.hosts["d"]
+			s.set(func() { delete(s.hosts, "d") })
+			d.crash()
+			s.wantKnown(9, "d", "e", "f")
+		})
+	}
+}
+
+// The voter that has stayed answers a moment before it hears of the next election. Its word is
+// corrected, and those that have gone are dialled no more.
+func TestAVoterThatKnewTooLittleIsAskedAgain(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.moved(time.Second, "c")
+		s.hosts["c"].tell("d", 9)
+		time.Sleep(timing.DirectMost)
+		s.dialled()
+		time.Sleep(5 * timing.DirectMost)
+		if n := len(s.sortedDials("a")) + len(s.sortedDials("b")); n > 0 {
+			t.Errorf("voters that have gone were dialled %d times", n)
+		}
+		s.attachedTo("d")
+	})
+}
+
+// After an hour the voters told by the leader judge the next one: false leaders with places of their
+// own in gossip keep the member no longer than the next election takes.
+func TestAJuryThatHasGoneIsReplaced(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.moved(2 * timing.JuryGone)
+		var list []string
+		for i := range 6 {
+			filler := s.host(fmt.Sprint("filler", i), 0)
+			filler.votes, filler.frozen = true, true
+			list = append(list, filler.name)
+			s.know(filler.name, votes)
+		}
+		liar := s.host("liar", math.MaxUint64)
+		liar.votes, liar.list = true, list
+		liar.setAnswer(confirms)
+		d := s.hosts["d"]
+		s.set(func() { delete(s.hosts, "d") })
+		s.hosts["e"].tell("", 0)
+		s.hosts["f"].tell("", 0)
+		d.crash()
+		s.gossip("liar", leads(math.MaxUint64), votes)
+		time.Sleep(500 * time.Millisecond)
+		s.attachedTo("liar")
+		for _, name := range []string{"e", "f"} {
+			s.hosts[name].tell("e", 10)
+		}
+		s.hosts["e"].serve(10)
+		time.Sleep(time.Second)
+		s.attachedTo("e")
+	})
+}
+
+// The next election comes after the questions of the jury were kept for as long as a voter keeps them,
+// and places that keep every question are told as voters: the jury is asked again.
+func TestFalseLeadersOutliveNoLateElection(t *testing.T) {
+	for _, voter := range []bool{false, true} {
+		for _, after := range []time.Duration{1200 * time.Millisecond, 2 * time.Second, 3 * timing.HoldFind(ttl), 3 * timing.DirectMost}[:testrounds.Rounds(3, 4)] {
+			for range 4 {
+				onStage(t, func(t *testing.T, s *stage) { s.falseLeaders(voter, 20*time.Millisecond, 0, confirms, after, true) })
+			}
+		}
+	}
+}
+
+// A member is cut off from all its voters, and a false leader serves it for long. However often
+// that one comes and goes, the voters that the member knew judge it, once they are in reach.
+func TestACutMakesNoFalseLeaderTheJury(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		onStage(t, func(t *testing.T, s *stage) {
+			a, b, c := s.cluster5()
+			a.list = []string{"a", "b", "c"}
+			s.gossip("a", leads(5), votes)
+			s.attachedTo("a")
+			time.Sleep(2 * timing.DirectMost)
+			s.set(func() {
+				s.voters, s.members = nil, nil
+				s.unreachable["a"], s.unreachable["b"], s.unreachable["c"] = true, true, true
+			})
+			a.resign()
+			liar := s.host("liar", math.MaxUint64)
+			liar.votes, liar.list = true, []string{"liar"}
+			liar.setAnswer(confirms)
+			s.gossip("liar", leads(math.MaxUint64), votes)
+			for range 3 {
+				time.Sleep(timing.DirectMost + time.Second)
+				liar.crash()
+			}
+			if leaves {
+				liar.resign()
+				s.set(func() { delete(s.hosts, "liar") })
+			}
+			s.attachedTo(map[bool]string{false: "liar"}[leaves])
+			b.tell("c", 9)
+			c.serve(9)
+			s.set(func() { clear(s.unreachable) })
+			s.gossip("c", leads(9), votes)
+			time.Sleep(timing.DirectMost + 5*time.Second)
+			s.attachedTo("c")
+			if got := s.k.Term(); got != 9 {
+				t.Errorf("the highest term is %d", got)
+			}
+		})
+	}
 }
 
 // A cluster was restored, and its terms begin anew. A voter that keeps the question for a leader

@@ -291,7 +291,7 @@ func (r *run) follow(won *reply) {
 func (r *run) serve(up upstream, leader member.Process, a wire.AttachAnswer, claims uint64) {
 	k, before := r.k, r.f.up
 	r.f.dropRival()
-	r.f.seatJury()
+	r.f.seatJury(leader.Name, a.Term)
 	k.mu.Lock()
 	for k.claims > claims {
 		fresh := k.claimedSinceLocked(claims)

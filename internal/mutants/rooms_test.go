@@ -151,12 +151,12 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "an address is banned for a relay", promise: hardToKill, breaks: "a relay's lie has no honest leader banned",
-		file: "internal/link/jury.go", old: "	return bannee{name, at}\n", new: "	return bannee{name, place{addr: at.addr}}\n",
+		file: "internal/link/rival.go", old: "	return bannee{name, at}\n", new: "	return bannee{name, place{addr: at.addr}}\n",
 		pkg: "internal/link", run: "LyingRelay",
 	},
 	{
 		name: "a relay's word is a voice", promise: hardToKill, breaks: "the jury's voices come on their own streams",
-		file: "internal/link/jury.go", old: "	if r.ask.at.via == \"\" { // a relay", new: "	if r.ask.at.addr != \"\" { // a relay",
+		file: "internal/link/rival.go", old: "	if r.ask.at.via == \"\" { // a relay", new: "	if r.ask.at.addr != \"\" { // a relay",
 		pkg: "internal/link", run: "LyingRelay",
 	},
 	{
@@ -185,9 +185,34 @@ var roomMutants = []mutant{
 		pkg: "internal/link", run: "VotersAreLearned",
 	},
 	{
-		name: "a jury that has gone stays", promise: hardToKill, breaks: "the voters of a leader that has served for long are the jury",
-		file: "internal/link/jury.go", old: "unknown && !f.jury.reached && f.servedLong()", new: "unknown && !f.jury.reached && !f.servedLong() && false",
+		name: "a jury that has gone stays", promise: hardToKill, breaks: "the voters of a leader that has served for an hour are the jury",
+		file: "internal/link/jury.go", old: ">= timing.JuryGone", new: ">= 1000*timing.JuryGone",
 		pkg: "internal/link", run: "JuryThatHasGone",
+	},
+	{
+		name: "a jury is soon gone", promise: hardToKill, breaks: "a cut of a minute makes no false leader the judge of itself",
+		file: "internal/link/jury.go", old: ">= timing.JuryGone", new: ">= timing.DirectMost",
+		pkg: "internal/link", run: "ACutMakes",
+	},
+	{
+		name: "voters that moved are forgotten", promise: hardToKill, breaks: "what a leader of voters that have moved told counts for the search",
+		file: "internal/link/jury.go", old: "case unknown && (f.jury.reached || !long):", new: "case unknown:",
+		pkg: "internal/link", run: "AMemberKnows",
+	},
+	{
+		name: "the jury is asked once", promise: hardToKill, breaks: "false leaders win no member before a late election",
+		file: "internal/link/jury.go", old: "	differs := f.jury.doubts\n", new: "	differs := f.jury.doubts && time.Since(f.reign) < timing.HoldFind(f.link.TTL())\n",
+		pkg: "internal/link", run: "NoLateElection",
+	},
+	{
+		name: "a voter's word is forgotten", promise: hardToKill, breaks: "a leader of whom a voter has told is in doubt no more",
+		file: "internal/link/jury.go", old: "		f.jury.doubts = false\n", new: "",
+		pkg: "internal/link", run: "HasToldOfTheLeaderOnce",
+	},
+	{
+		name: "a voter that knew too little", promise: hardToKill, breaks: "a voter that told of an earlier leader is asked again",
+		file: "internal/link/jury.go", old: "told && !(f.jury.doubts && v.term < up.term)", new: "told && v.term <= up.term+1",
+		pkg: "internal/link", run: "HasToldOfTheLeaderOnce",
 	},
 	{
 		name: "voters learned beside a leader", promise: hardToKill, breaks: "while a leader serves, it alone tells the voters",
@@ -211,12 +236,12 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "a relay by raft's word", promise: hardToKill, breaks: "a relay's answer is a claim, whoever raft follows",
-		file: "internal/link/jury.go", old: "	if r.ask.at.via == \"\" { // a relay can answer for any address\n		if p, term", new: "	{\n		if p, term",
+		file: "internal/link/rival.go", old: "	if r.ask.at.via == \"\" { // a relay can answer for any address\n		if p, term", new: "	{\n		if p, term",
 		pkg: "internal/link", run: "ByRaftsWord",
 	},
 	{
 		name: "a name is banned for a poser", promise: hardToKill, breaks: "a false leader keeps no member from an honest one",
-		file: "internal/link/jury.go", old: "	if named {\n", new: "	if named || !named {\n",
+		file: "internal/link/rival.go", old: "	if named {\n", new: "	if named || !named {\n",
 		pkg: "internal/link", run: "HasNobodyElseBanned",
 	},
 	{
@@ -470,7 +495,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "a busy leader left", promise: hardToKill, breaks: "a leader that is too busy for one question is not left for a claim",
-		file: "internal/link/jury.go", old: "if c == wire.CodeBusy && !elected {", new: "if c == wire.CodeBusy && elected {",
+		file: "internal/link/rival.go", old: "if c == wire.CodeBusy && !elected {", new: "if c == wire.CodeBusy && elected {",
 		pkg: "internal/link", run: "ABusyLeader",
 	},
 	// The voters.

@@ -70,6 +70,7 @@ func TestInequalities(t *testing.T) {
 		{CandidateShy < CatchUp, "a candidate that failed is tried again before another one's time is up"},
 		{ProgressAnswer <= Reconcile, "one silent server does not delay the next look"},
 		{LeastAccept < MostAccept && DirectAgain < DirectMost, "pauses grow"},
+		{10*DirectMost < JuryGone, "voters that are back in reach are asked many times before others take their place"},
 		{HealthPatience >= 2*MostElection, "Health waits longer than most elections"},
 		{ReadyPatience > DeadDurable+StableMember+Reconcile, "a new member waits for every repair that the cluster makes by itself"},
 		{4*JoinSettled <= ListComplete, "a settled member looks up a name often enough to believe its list"},
