@@ -104,7 +104,8 @@ func (p *planner) noteDeclined(c machine.Decline, until time.Time) {
 		d.fold(time.Now())
 		p.kept += d.size()
 	}
-	for _, by := range slices.Backward(callers) { // more callers than all groups have: most have left
+	slices.SortFunc(callers, func(a, b enlisted) int { return cmp.Compare(p.declined[a].size(), p.declined[b].size()) })
+	for _, by := range callers { // more callers than all groups have: most have left
 		if p.kept <= maxDeclined/2 {
 			return
 		}

@@ -58,6 +58,11 @@ func TestDeclinedShardsAreBounded(t *testing.T) {
 	if n := count(); n > maxDeclined {
 		t.Errorf("%d are remembered of callers that come and go", n)
 	}
+	p.mu.Lock()
+	if d := p.declined[enlisted{two, 1}]; d == nil || d.folded == nil {
+		t.Error("callers that come and go displace one that has declined everything")
+	}
+	p.mu.Unlock()
 	p.addDeclined(&planned{}, until, nil)
 	if n := count(); n != 0 {
 		t.Errorf("%d are remembered after a TTL", n)
