@@ -27,7 +27,7 @@
 //   - The leader's term does not fall in a cluster: after a leader of term n has served
 //     this member, every leader of a term below n is refused, unless a majority of the
 //     voters tells lower terms, or after a long search any voter does, or no voter has told of the
-//     leader of term n before it was lost. So a term that nobody elected is forgotten. jury.go
+//     leader of term n before it was lost, and some voter was in reach. So a term that nobody elected is forgotten. jury.go
 //     has the rules.
 //   - No request overtakes the key of its session, on any upstream.
 //   - After each change of leader the events of all attached sessions come here

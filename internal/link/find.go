@@ -53,7 +53,6 @@ type finder struct {
 
 	up      upstream          // as installed; nil: none
 	served  time.Time         // of the latest attachment
-	reign   time.Time         // of the first one to the present leader
 	since   time.Time         // of the loss of the leader
 	before  member.Process    // the present leader, or the leader before; no Addr: none
 	direct  time.Time         // when a relayed member next dials its leader
@@ -126,6 +125,9 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 		return f.start(ctx, &ask{at: at, name: name, leads: leads, lost: lost, above: above, hold: timing.HoldFind(ttl)}, later)
 	}
 	f.askBusy(up, later)
+	if up != nil {
+		f.askJury(ctx, up, later) // first: other questions could take its places
+	}
 	f.hear(above, lost)
 	f.tryClaims(start, ttl, later)
 	if search {
@@ -144,7 +146,6 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 		f.standBy(ctx, up, above, ttl, later)
 		f.goDirect(start, up, later)
 		f.goAgain(start, up, later)
-		f.askJury(ctx, up, later)
 		return next
 	}
 	f.relent(ttl, later)
@@ -177,7 +178,7 @@ func (f *finder) forgetAbove(highest uint64) {
 // way there, the place rests, or too many questions are under way.
 func (f *finder) start(ctx context.Context, a *ask, later func(time.Time)) bool {
 	self := f.link.cfg.Self.Addr
-	if a.at.addr == "" || a.at.addr == self || a.at.via == self || f.asks[a.at] != nil || len(f.asks) >= maxAsks ||
+	if a.at.addr == "" || a.at.addr == self || a.at.via == self || f.asks[a.at] != nil || len(f.asks) >= maxAsks && !a.juror ||
 		f.rival != nil && f.rival.reply.ask.at == a.at {
 		return false
 	}
@@ -277,7 +278,7 @@ func (f *finder) standBy(ctx context.Context, up *remote, above uint64, ttl time
 			continue
 		}
 		_, told := f.jury.voices[addr]
-		f.standby = &ask{at: at, standby: true, once: !told && !f.agreedOn(up), heard: f.jury.voices[addr], above: above, hold: timing.HoldFind(ttl)}
+		f.standby = &ask{at: at, standby: true, once: !told && !f.agreedOn(up) && slices.Contains(f.jury.members, addr), heard: f.jury.voices[addr], above: above, hold: timing.HoldFind(ttl)}
 		f.launch(ctx, f.standby)
 		return
 	}
@@ -324,7 +325,9 @@ func (f *finder) take(r reply) *reply {
 	}
 	k.learnFrom(r.hint, a.known)
 	a.votes = r.hint.Votes
-	f.jury.reached = f.jury.reached || r.hint.Votes && a.at.via == "" && slices.Contains(f.jury.members, a.at.addr)
+	if a.votes && a.at.via == "" && slices.Contains(f.jury.members, a.at.addr) && !f.jury.heard.IsZero() {
+		f.jury.heard = time.Now()
+	}
 	f.hearVoter(a, r.hint)
 	if r.up != nil && f.better(&r) && !f.isBanned(r.banned()) {
 		if f.challenge(r) {
@@ -339,6 +342,7 @@ func (f *finder) take(r reply) *reply {
 	if a.news(r.hint) {
 		f.claim(told{member.Process{Name: r.hint.Leader, Addr: r.hint.Addr}, r.hint.Term, a.at.addr, r.hint.Votes})
 	}
+	a.juror = a.juror && f.up != nil && !a.news(r.hint)
 	if _, told := f.jury.voices[a.at.addr]; !a.once || !told { // else it may be asked for news at once
 		f.restAt(a)
 	}

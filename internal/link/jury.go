@@ -32,14 +32,17 @@ import (
 //     the leader of a term never tells a lower term again, nor another leader of the term.
 //   - Of one term there is one leader. A second one is not taken in place of a leader that
 //     answers, unless the jury tells so.
-//   - A leader that is not in the jury is in doubt until somebody in the jury tells of it: the whole
-//     jury is asked for any leader that it knows, again and again. This member's own raft has a
-//     voice, if this member votes.
+//   - A leader that is not in the jury is in doubt until somebody in the jury tells of it, or this member's
+//     own raft, if this member votes. Until then the whole jury is asked for any leader that it knows, again
+//     and again, before any other place.
+//   - The voters told by a leader that is not in doubt, and has served for timing.DirectMost, are the
+//     next jury.
 //   - When a leader in doubt is lost, or gives way to another, the highest term and the voters of before
 //     count again. But where the leader served for timing.DirectMost, and no voter of the jury has answered
-//     in all that time, the term and the voters that it told count for the search: the jury may have moved.
+//     for as long, the term and the voters that it told count for the search: the jury may have moved.
 //     The jury stays, and judges the leader once it is in reach. After timing.JuryGone
-//     without an answer the voters told by the leader take its place, unless this member votes.
+//     without an answer, and with no leader of whom it told, the voters told by the present leader
+//     take its place, unless this member votes.
 //   - A member that has found no leader for long lowers its highest term to the lowest
 //     term that a voter tells. Terms only save attempts with deposed leaders: a deposed
 //     leader confirms nothing, so nothing is granted by a leader of an old term.
@@ -63,7 +66,7 @@ type jury struct {
 	voices  map[string]voice // told since the leader was first attached to, or was lost, by address
 	against bool             // a majority has spoken against the present leader
 	doubts  bool             // nobody in the jury has told of the present leader
-	reached bool             // a member of the jury, which votes, has answered since the attachment
+	heard   time.Time        // when a voter in the jury last answered, or the doubts began; zero: no doubts
 	base    uint64           // the highest term before the present leader
 	listed  []string         // the voters as told before the present leader
 }
@@ -83,8 +86,10 @@ func (f *finder) seatJury(leader string, term uint64) {
 	if f.up != nil { // one leader follows another, with no loss between
 		f.settleJury()
 	}
-	f.reign = time.Now()
-	f.jury.voices, f.jury.doubts, f.jury.reached = make(map[string]voice), false, false
+	f.jury.voices, f.jury.doubts = make(map[string]voice), false
+	if f.jury.heard.IsZero() {
+		f.jury.heard = time.Now()
+	}
 	if len(f.jury.members) == 0 {
 		f.jury.members = f.voters()
 		if len(f.jury.members) > 0 && f.link.cfg.Votes() {
@@ -97,9 +102,23 @@ func (f *finder) seatJury(leader string, term uint64) {
 	}
 }
 
-// servedLong reports whether the present leader has served for so long that its list of the
-// voters counts.
-func (f *finder) servedLong() bool { return time.Since(f.reign) >= timing.DirectMost }
+// servedLong reports whether the present leader has served on its stream for so long that its list
+// of the voters counts.
+func (f *finder) servedLong() bool { return time.Since(f.served) >= timing.DirectMost }
+
+// believeList has the voters judge the next leader whom the present one has told, if it has served
+// for long and is not in doubt.
+func (f *finder) believeList() {
+	if told := f.link.told(); !f.inDoubt() && !f.jury.against && f.servedLong() && len(told) > 0 {
+		f.jury.members = told
+	}
+}
+
+// inDoubt reports whether nobody in the jury has told of the present leader.
+func (f *finder) inDoubt() bool {
+	_, attached := f.up.(*remote)
+	return attached && f.jury.doubts && len(f.jury.members) > 0
+}
 
 // speaks reports whether any member of the jury has told v.
 func (f *finder) speaks(v voice) bool {
@@ -136,27 +155,25 @@ func (f *finder) vouchedFor(r *reply) bool {
 // the voters that it told. Then it begins to listen anew.
 func (f *finder) settleJury() {
 	f.replaceJury()
-	told, long := f.link.told(), f.servedLong()
-	_, attached := f.up.(*remote)
-	unknown := attached && f.jury.doubts && len(f.jury.members) > 0
-	switch {
+	switch doubted := f.inDoubt(); {
 	case f.jury.against:
 		f.link.learn(f.jury.members)
-	case unknown && (f.jury.reached || !long):
+	case !doubted:
+		f.believeList()
+		f.jury.heard = time.Time{}
+	case !f.servedLong() || time.Since(f.jury.heard) < timing.DirectMost:
 		f.link.lowerTerm(f.jury.base)
 		f.link.learn(f.jury.listed)
-	case !unknown && long && len(told) > 0:
-		f.jury.members = told
 	}
 	f.jury.voices, f.jury.against = make(map[string]voice), false
 }
 
 // replaceJury takes the voters told by the present leader for the jury, if the whole jury has
-// gone: nobody there has answered for timing.JuryGone. A voter knows the voters by its raft.
+// gone: beside leaders in doubt, nobody there has answered for timing.JuryGone.
 func (f *finder) replaceJury() {
-	told := f.link.told()
-	if f.jury.doubts && !f.jury.reached && time.Since(f.reign) >= timing.JuryGone && len(told) > 0 && !f.link.cfg.Votes() {
-		f.jury.members, f.jury.doubts = told, false
+	if f.inDoubt() && f.servedLong() && time.Since(f.jury.heard) >= timing.JuryGone && !f.link.cfg.Votes() {
+		f.jury.doubts = false
+		f.believeList()
 	}
 }
 
@@ -189,7 +206,8 @@ func (f *finder) note(addr string, v voice) {
 // hearSelf takes the word of this member's own raft.
 func (f *finder) hearSelf() {
 	self := f.link.cfg.Self
-	if f.jury.voices == nil || !slices.Contains(f.jury.members, self.Addr) {
+	member := slices.Contains(f.jury.members, self.Addr)
+	if f.jury.voices == nil || !member && !f.link.cfg.Votes() {
 		return
 	}
 	v := voice{leader: self.Name}
@@ -200,7 +218,10 @@ func (f *finder) hearSelf() {
 	} else {
 		return
 	}
-	if f.jury.voices[self.Addr] != v {
+	if up, ok := f.up.(*remote); ok && v == (voice{up.term, f.before.Name}) {
+		f.jury.doubts = false // this member may have got its vote since
+	}
+	if member && f.jury.voices[self.Addr] != v {
 		f.note(self.Addr, v)
 		if f.judge(); f.jury.against {
 			f.link.look.Wake() // the present look is over

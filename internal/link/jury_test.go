@@ -396,16 +396,23 @@ func TestFalseLeadersOutliveNoLeader(t *testing.T) {
 		for _, answer := range answers[:testrounds.Rounds(2, 3)] {
 			for _, before := range befores[:testrounds.Rounds(3, 6)] {
 				for coy := range 2 {
-					onStage(t, func(t *testing.T, s *stage) { s.falseLeaders(voter, before, coy, answer, time.Second, false) })
+					onStage(t, func(t *testing.T, s *stage) { s.falseLeaders(voter, before, coy, answer, time.Second, nil) })
 				}
 			}
 		}
 	}
 }
 
+// keepers are places that keep questions, or send the member to such places.
+type keepers struct {
+	ttl    time.Duration // told by the false leaders
+	claims bool
+}
+
 // falseLeaders has two false leaders come so long before the true one ends, and checks that the member
-// is served a second after the next election. That comes after so long.
-func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer func(*stream.Request), after time.Duration, silent bool) {
+// is served a second after the next election. That comes after so long. The voters that they tell
+// may keep questions.
+func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer func(*stream.Request), after time.Duration, keep *keepers) {
 	t := s.t
 	a, b, c := s.cluster5()
 	if voter {
@@ -418,14 +425,20 @@ func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer f
 		list := []string{"f1", "f2"}
 		for i := range 6 {
 			filler := s.host(fmt.Sprint("filler", i), 0)
-			filler.votes, filler.frozen = true, silent
+			filler.votes, filler.frozen = true, keep != nil
+			if keep != nil && keep.claims {
+				filler.frozen = false
+				filler.tell(fmt.Sprint("ghost", i), math.MaxUint64-1+uint64(i%2))
+				ghost := s.host(fmt.Sprint("ghost", i), 0)
+				ghost.votes, ghost.frozen = true, true
+			}
 			list = append(list, filler.name)
 		}
 		for _, name := range list[:2] {
 			f := s.host(name, math.MaxUint64)
 			f.votes, f.list, f.coy = true, list, 3*coy
-			if silent {
-				f.ttl = 1
+			if keep != nil {
+				f.ttl = uint64(keep.ttl / time.Millisecond)
 			}
 			f.setAnswer(answer)
 			s.gossip(name, leads(math.MaxUint64), votes)
@@ -464,8 +477,8 @@ func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer f
 	b.release()
 	if voter {
 		s.set(func() { s.guess = "c" })
+		s.k.Wake()
 	}
-	s.k.Wake()
 	for range 100 {
 		time.Sleep(10 * time.Millisecond)
 		s.settle()
@@ -568,10 +581,11 @@ func TestAMemberKnowsVotersThatHaveMovedAfterAHandover(t *testing.T) {
 func TestAVoterHasToldOfTheLeaderOnce(t *testing.T) {
 	for range 5 { // it is asked by chance, too
 		onStage(t, func(t *testing.T, s *stage) {
-			s.moved(time.Second, "c")
+			s.moved(timing.DirectMost+time.Second, "c")
 			s.hosts["c"].tell("d", 9)
-			time.Sleep(2 * timing.DirectMost)
+			s.settle()
 			s.hosts["c"].tell("e", 10)
+			s.settle()
 			s.settle()
 			d := s.hosts["d"]
 			s.set(func() { delete(s.hosts, "d") })
@@ -598,44 +612,178 @@ func TestAVoterThatKnewTooLittleIsAskedAgain(t *testing.T) {
 }
 
 // After an hour the voters told by the leader judge the next one: false leaders with places of their
-// own in gossip keep the member no longer than the next election takes.
+// own in gossip keep the member no longer than the next election takes. It may be an hour of several
+// leaders. A voter that has answered once, before it went, does not begin it anew for ever.
 func TestAJuryThatHasGoneIsReplaced(t *testing.T) {
+	for name, serve := range map[string]func(s *stage){
+		"one leader": func(s *stage) { s.moved(2 * timing.JuryGone) },
+		"two leaders": func(s *stage) {
+			s.moved(40 * time.Minute)
+			s.hosts["d"].setAnswer(with(wire.CodeNotLeader))
+			s.elect("e", 10)
+			s.gossip("e", leads(10), votes)
+			time.Sleep(10 * time.Second)
+			s.attachedTo("e")
+			time.Sleep(40 * time.Minute)
+		},
+		"a voter that goes later": func(s *stage) {
+			s.moved(time.Second, "c")
+			s.hosts["c"].tell("", 0)
+			time.Sleep(5 * time.Second)
+			c := s.hosts["c"]
+			s.set(func() { delete(s.hosts, "c") })
+			c.crash()
+			time.Sleep(2 * timing.JuryGone)
+		},
+	} {
+		onStage(t, func(t *testing.T, s *stage) {
+			serve(s)
+			var list []string
+			for i := range 6 {
+				filler := s.host(fmt.Sprint("filler", i), 0)
+				filler.votes, filler.frozen = true, true
+				list = append(list, filler.name)
+				s.know(filler.name, votes)
+			}
+			liar := s.host("liar", math.MaxUint64)
+			liar.votes, liar.list = true, list
+			liar.setAnswer(confirms)
+			leader, _, _ := s.k.Leader()
+			l := s.hosts[leader]
+			s.set(func() { delete(s.hosts, leader) })
+			for _, other := range []string{"d", "e", "f"} {
+				if other != leader {
+					s.hosts[other].tell("", 0)
+				}
+			}
+			l.crash()
+			s.gossip("liar", leads(math.MaxUint64), votes)
+			time.Sleep(500 * time.Millisecond)
+			s.attachedTo("liar")
+			time.Sleep(time.Second)
+			for _, other := range []string{"d", "e", "f"} {
+				if other != leader {
+					s.hosts[other].tell("f", 11)
+				}
+			}
+			s.hosts["f"].serve(11)
+			time.Sleep(time.Second)
+			if got, _, _ := s.k.Leader(); got != "f" {
+				t.Errorf("%s: attached to %q, want f", name, got)
+			}
+		})
+	}
+}
+
+// A member gets its vote after the voters that it knew have gone. Its own raft tells of the leader.
+func TestTheOwnRaftTellsOfTheLeader(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		s.moved(2 * timing.JuryGone)
-		var list []string
-		for i := range 6 {
-			filler := s.host(fmt.Sprint("filler", i), 0)
-			filler.votes, filler.frozen = true, true
-			list = append(list, filler.name)
-			s.know(filler.name, votes)
+		s.moved(time.Second)
+		s.set(func() { s.voters, s.guess = []string{"d", "e", "me"}, "d" })
+		s.k.Wake()
+		time.Sleep(timing.DirectMost)
+		s.dialled()
+		time.Sleep(5 * timing.DirectMost)
+		if n := len(s.sortedDials("a")) + len(s.sortedDials("b")); n > 0 {
+			t.Errorf("voters that have gone were dialled %d times", n)
 		}
-		liar := s.host("liar", math.MaxUint64)
-		liar.votes, liar.list = true, list
-		liar.setAnswer(confirms)
-		d := s.hosts["d"]
-		s.set(func() { delete(s.hosts, "d") })
-		s.hosts["e"].tell("", 0)
-		s.hosts["f"].tell("", 0)
-		d.crash()
-		s.gossip("liar", leads(math.MaxUint64), votes)
-		time.Sleep(500 * time.Millisecond)
-		s.attachedTo("liar")
-		for _, name := range []string{"e", "f"} {
-			s.hosts[name].tell("e", 10)
-		}
-		s.hosts["e"].serve(10)
-		time.Sleep(time.Second)
-		s.attachedTo("e")
 	})
+}
+
+// A juror that was asked while the leader was in doubt is the next leader, and too busy for the first
+// Attach. It is asked again as soon as any leader is.
+func TestAJurorThatIsElectedDoesNotRest(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.moved(5*time.Second, "c")
+		b := s.host("b", 0)
+		b.votes = true
+		b.tell("d", 9)
+		for b.asked() == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		s.settle()
+		c, d := s.hosts["c"], s.hosts["d"]
+		s.set(func() { delete(s.hosts, "d") })
+		d.crash()
+		s.settle()
+		c.mu.Lock()
+		c.coy = 2 // for the juror's question, and the one of a member with a leader
+		c.mu.Unlock()
+		c.serve(10)
+		time.Sleep(2 * timing.MostBackoff(ttl))
+		s.attachedTo("c")
+	})
+}
+
+// Of five voters one tells at once that another leads than the present one, and the others, which were
+// out of reach for long, are asked at once.
+func TestAVoiceAgainstALeaderHasTheJuryAsked(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		all := []string{"a", "b", "c", "d", "e"}
+		s.cluster5()
+		for _, name := range all[3:] {
+			h := s.host(name, 0)
+			h.votes = true
+			h.tell("a", 5)
+		}
+		s.set(func() { s.voters = all })
+		s.gossip("a", leads(5), votes)
+		s.attachedTo("a")
+		time.Sleep(time.Minute)
+		s.set(func() {
+			for _, name := range all {
+				s.unreachable[name] = true
+			}
+		})
+		s.hosts["a"].resign()
+		liar := s.host("liar", math.MaxUint64)
+		liar.votes, liar.list = true, []string{"liar"}
+		liar.setAnswer(confirms)
+		s.gossip("liar", leads(math.MaxUint64), votes)
+		time.Sleep(20 * timing.DirectMost)
+		s.attachedTo("liar")
+		s.elect("c", 9)
+		s.set(func() { clear(s.unreachable) })
+		for i := 0; ; i++ {
+			if s.hosts["b"].asked()+s.hosts["d"].asked()+s.hosts["e"].asked() > 0 {
+				break
+			}
+			if i > 1000 {
+				t.Fatal("nobody is asked")
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		s.attachedTo("c")
+	})
+}
+
+// asked returns how many questions for the leader the member has answered or keeps.
+func (h *host) asked() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.finds)
 }
 
 // The next election comes after the questions of the jury were kept for as long as a voter keeps them,
 // and places that keep every question are told as voters: the jury is asked again.
 func TestFalseLeadersOutliveNoLateElection(t *testing.T) {
-	for _, voter := range []bool{false, true} {
-		for _, after := range []time.Duration{1200 * time.Millisecond, 2 * time.Second, 3 * timing.HoldFind(ttl), 3 * timing.DirectMost}[:testrounds.Rounds(3, 4)] {
-			for range 4 {
-				onStage(t, func(t *testing.T, s *stage) { s.falseLeaders(voter, 20*time.Millisecond, 0, confirms, after, true) })
+	brief, long := &keepers{ttl: time.Millisecond}, &keepers{ttl: 30 * time.Second}
+	for _, c := range []struct {
+		answer func(*stream.Request)
+		after  time.Duration
+		keep   *keepers
+	}{
+		{confirms, 1200 * time.Millisecond, brief},
+		{confirms, 2 * time.Second, brief},
+		{confirms, 3 * timing.HoldFind(ttl), brief},
+		{silence, 45 * time.Second, long},
+		{confirms, 45 * time.Second, &keepers{30 * time.Second, true}},
+		{confirms, 3 * timing.DirectMost, brief},
+	}[:testrounds.Rounds(5, 6)] {
+		for _, voter := range []bool{false, true} {
+			for range 3 {
+				onStage(t, func(t *testing.T, s *stage) { s.falseLeaders(voter, 20*time.Millisecond, 0, c.answer, c.after, c.keep) })
 			}
 		}
 	}
@@ -678,6 +826,90 @@ func TestACutMakesNoFalseLeaderTheJury(t *testing.T) {
 			if got := s.k.Term(); got != 9 {
 				t.Errorf("the highest term is %d", got)
 			}
+		})
+	}
+}
+
+// The host of the true leader hangs, and a process that takes its name and term serves the member a
+// moment: its list of the voters judges nobody. So it is where the member is relayed.
+func TestAPoserForTheLeaderChoosesNoJury(t *testing.T) {
+	for _, relayed := range []bool{false, true} {
+		onStage(t, func(t *testing.T, s *stage) {
+			a, b, c := s.cluster5()
+			a.list = []string{"a", "b", "c"}
+			s.gossip("a", leads(5), votes)
+			s.attachedTo("a")
+			time.Sleep(2 * timing.DirectMost)
+			x, y := s.host("x", 5), s.host("y", math.MaxUint64)
+			x.name = "a"
+			for _, h := range []*host{x, y} {
+				h.votes, h.list = true, []string{"x", "y"}
+				h.setAnswer(confirms)
+			}
+			if relayed {
+				s.set(func() { s.unreachable["a"] = true })
+				a.crash()
+				time.Sleep(2 * timing.Suspect(ttl))
+			} else {
+				a.freeze()
+			}
+			s.know("x", votes)
+			s.gossiped.Wake()
+			up, _ := s.k.current()
+			if up != nil {
+				up.Beat(nil, sid(1), func(wire.Code) {})
+			}
+			for range 50 {
+				time.Sleep(100 * time.Millisecond)
+				if _, at, _ := s.k.Leader(); at == "x" {
+					break
+				}
+			}
+			if name, at, _ := s.k.Leader(); name != "a" || at != "x" {
+				t.Fatalf("attached to %q at %q: the test shows nothing", name, at)
+			}
+			x.resign()
+			s.set(func() { delete(s.hosts, "a"); delete(s.hosts, "x") })
+			s.gossip("y", leads(math.MaxUint64), votes)
+			time.Sleep(time.Second)
+			b.tell("c", 9)
+			c.serve(9)
+			time.Sleep(time.Second)
+			s.attachedTo("c")
+			time.Sleep(time.Minute)
+			s.attachedTo("c")
+		})
+	}
+}
+
+// The voters are in reach, and elect nobody for hours, while a false leader serves the member. They are
+// not forgotten, and keep a question at all times: the member is at the next leader within a second.
+func TestVotersWithoutALeaderStayTheJury(t *testing.T) {
+	for range 4 { // the voters are asked by chance, too
+		onStage(t, func(t *testing.T, s *stage) {
+			a, b, c := s.cluster5()
+			s.gossip("a", leads(5), votes)
+			s.attachedTo("a")
+			time.Sleep(2 * timing.DirectMost)
+			s.set(func() { delete(s.hosts, "a") })
+			b.tell("", 0)
+			c.tell("", 0)
+			a.crash()
+			liar := s.host("liar", math.MaxUint64)
+			liar.votes, liar.list = true, []string{"liar"}
+			for i := range 8 { // that keep the one question of a member with a leader
+				filler := s.host(fmt.Sprint("filler", i), 0)
+				filler.votes, filler.frozen = true, true
+				liar.list = append(liar.list, filler.name)
+			}
+			liar.setAnswer(confirms)
+			s.gossip("liar", leads(math.MaxUint64), votes)
+			time.Sleep(2*timing.JuryGone + 100*time.Millisecond)
+			s.attachedTo("liar")
+			b.tell("c", 9)
+			c.serve(9)
+			time.Sleep(time.Second)
+			s.attachedTo("c")
 		})
 	}
 }

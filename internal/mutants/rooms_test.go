@@ -196,17 +196,17 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "voters that moved are forgotten", promise: hardToKill, breaks: "what a leader of voters that have moved told counts for the search",
-		file: "internal/link/jury.go", old: "case unknown && (f.jury.reached || !long):", new: "case unknown:",
+		file: "internal/link/jury.go", old: "case !f.servedLong() || time.Since(f.jury.heard) < timing.DirectMost:", new: "default:",
 		pkg: "internal/link", run: "AMemberKnows",
 	},
 	{
 		name: "the jury is asked once", promise: hardToKill, breaks: "false leaders win no member before a late election",
-		file: "internal/link/jury.go", old: "	differs := f.jury.doubts\n", new: "	differs := f.jury.doubts && time.Since(f.reign) < timing.HoldFind(f.link.TTL())\n",
+		file: "internal/link/jury.go", old: "	differs := f.jury.doubts\n", new: "	differs := f.jury.doubts && time.Since(f.served) < timing.HoldFind(f.link.TTL())\n",
 		pkg: "internal/link", run: "NoLateElection",
 	},
 	{
 		name: "a voter's word is forgotten", promise: hardToKill, breaks: "a leader of whom a voter has told is in doubt no more",
-		file: "internal/link/jury.go", old: "		f.jury.doubts = false\n", new: "",
+		file: "internal/link/jury.go", old: "		f.jury.doubts = false\n	case", new: "	case",
 		pkg: "internal/link", run: "HasToldOfTheLeaderOnce",
 	},
 	{
@@ -655,5 +655,35 @@ var roomMutants = []mutant{
 		name: "a debtor waits for company", promise: fair, breaks: "a request behind a costly command of its member waits for no company",
 		file: "internal/term/patience.go", old: "if l.credit < 0 && l.waiting() > 0 {", new: "if false {",
 		pkg: "internal/term", run: "InDebt",
+	},
+	{
+		name: "a poser's list", promise: hardToKill, breaks: "a process that serves a moment in the leader's name chooses no jury",
+		file: "internal/link/jury.go", old: " && f.servedLong() && len(told) > 0", new: " && len(told) > 0",
+		pkg: "internal/link", run: "APoserForTheLeader",
+	},
+	{
+		name: "the hour begins anew", promise: hardToKill, breaks: "an hour of several leaders without an answer of the jury is an hour",
+		file: "internal/link/jury.go", old: "	if f.jury.heard.IsZero() {\n		f.jury.heard = time.Now()\n	}\n", new: "	f.jury.heard = time.Now()\n",
+		pkg: "internal/link", run: "AJuryThatHasGone",
+	},
+	{
+		name: "voters without a leader are not heard", promise: hardToKill, breaks: "voters that answer stay the jury, though they have no leader",
+		file: "internal/link/find.go", old: "		f.jury.heard = time.Now()\n", new: "",
+		pkg: "internal/link", run: "VotersWithoutALeader",
+	},
+	{
+		name: "a new voter's raft is not heard", promise: hardToKill, breaks: "the own raft of a member that has got a vote tells of the leader",
+		file: "internal/link/jury.go", old: "		f.jury.doubts = false // this member may", new: "		// this member may",
+		pkg: "internal/link", run: "TheOwnRaftTells",
+	},
+	{
+		name: "a juror that is elected rests", promise: hardToKill, breaks: "a juror that is elected is asked again at once",
+		file: "internal/link/find.go", old: "	a.juror = a.juror && f.up != nil && !a.news(r.hint)\n", new: "",
+		pkg: "internal/link", run: "AJurorThatIsElected",
+	},
+	{
+		name: "the jury is asked last", promise: hardToKill, breaks: "no other questions take the places of those to the jury",
+		file: "internal/link/find.go", old: "	if up != nil {\n		f.askJury(ctx, up, later) // first: other questions could take its places\n	}\n	f.hear(above, lost)\n", new: "	f.hear(above, lost)\n	defer func() {\n		if up != nil && len(f.asks) < maxAsks {\n			f.askJury(ctx, up, later)\n		}\n	}()\n",
+		pkg: "internal/link", run: "NoLateElection",
 	},
 }

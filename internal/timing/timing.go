@@ -119,7 +119,7 @@ const (
 	SignOfLife   = 100 * time.Millisecond // a leader heard so long after a question lives
 	DirectAgain  = time.Second            // first pause before a relayed member dials its leader
 	DirectMost   = time.Minute            // longest pause before a relayed member dials its leader
-	JuryGone     = time.Hour              // voters that have not answered for so long, beside a leader that has, are others now
+	JuryGone     = time.Hour              // voters of before that have not answered for so long are others now
 	LeastAccept  = time.Millisecond       // first pause after a failed accept
 	MostAccept   = time.Second            // longest pause after a failed accept
 )
