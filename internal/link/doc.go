@@ -27,13 +27,14 @@
 //   - The leader's term does not fall in a cluster: after a leader of term n has served
 //     this member, every leader of a term below n is refused, unless a majority of the
 //     voters tells lower terms, or after a long search any voter does, or no voter has told of the
-//     leader of term n before it was lost, and some voter was in reach. So a term that nobody elected is forgotten. jury.go
+//     leader of term n before it was lost, and it had served for less than timing.DirectMost or some voter
+//     was in reach in that time. So a term that nobody elected is forgotten. jury.go
 //     has the rules.
 //   - No request overtakes the key of its session, on any upstream.
 //   - After each change of leader the events of all attached sessions come here
 //     again. Calls of a session's sink do not overlap.
-//   - A leader that gives signs of life is left only for a leader of a higher term that
-//     has answered, and not if the present leader confirms itself by a round. A leader without a sign of life is left after
+//   - A leader that gives signs of life is left only on the word of a majority of the voters, or for a
+//     leader of a higher term that has answered, and not if the present leader confirms itself by a round. A leader without a sign of life is left after
 //     timing.AnswerLimit, if requests wait for it.
 //   - A member hears of an election from a voter, at the instant of the election,
 //     whatever gossip does. No place that is silent delays the questions to others.

@@ -329,7 +329,7 @@ func (f *finder) take(r reply) *reply {
 		f.jury.heard = time.Now()
 	}
 	f.hearVoter(a, r.hint)
-	if r.up != nil && f.better(&r) && !f.isBanned(r.banned()) {
+	if r.up != nil && f.better(&r) && !f.isBanned(r.banned()) && !f.tooSoon(&r) {
 		if f.challenge(r) {
 			return nil
 		}

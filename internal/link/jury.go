@@ -35,6 +35,8 @@ import (
 //   - A leader that is not in the jury is in doubt until somebody in the jury tells of it, or this member's
 //     own raft, if this member votes. Until then the whole jury is asked for any leader that it knows, again
 //     and again, before any other place.
+//   - One leader in doubt is not taken after the other without a pause, longer each time: the jury
+//     needs time to answer, and begins anew with each.
 //   - The voters told by a leader that is not in doubt, and has served for timing.DirectMost, are the
 //     next jury.
 //   - When a leader in doubt is lost, or gives way to another, the highest term and the voters of before
@@ -69,6 +71,9 @@ type jury struct {
 	heard   time.Time        // when a voter in the jury last answered, or the doubts began; zero: no doubts
 	base    uint64           // the highest term before the present leader
 	listed  []string         // the voters as told before the present leader
+
+	wait  time.Time     // until then no further leader in doubt is taken
+	pause time.Duration // for which the latest one was put off
 }
 
 // voice is a voter's word on its leader.
@@ -155,10 +160,16 @@ func (f *finder) vouchedFor(r *reply) bool {
 // the voters that it told. Then it begins to listen anew.
 func (f *finder) settleJury() {
 	f.replaceJury()
-	switch doubted := f.inDoubt(); {
+	if f.inDoubt() {
+		f.jury.pause = min(max(2*f.jury.pause, timing.MostBackoff(f.link.TTL())), timing.Dial)
+		f.jury.wait = time.Now().Add(f.jury.pause)
+	} else {
+		f.jury.pause, f.jury.wait = 0, time.Time{}
+	}
+	switch {
 	case f.jury.against:
 		f.link.learn(f.jury.members)
-	case !doubted:
+	case !f.inDoubt():
 		f.believeList()
 		f.jury.heard = time.Time{}
 	case !f.servedLong() || time.Since(f.jury.heard) < timing.DirectMost:
@@ -166,6 +177,12 @@ func (f *finder) settleJury() {
 		f.link.learn(f.jury.listed)
 	}
 	f.jury.voices, f.jury.against = make(map[string]voice), false
+}
+
+// tooSoon reports whether the reply is of one more leader in doubt, before the jury has had the time
+// to tell of the last one.
+func (f *finder) tooSoon(r *reply) bool {
+	return time.Now().Before(f.jury.wait) && !f.vouchedFor(r)
 }
 
 // replaceJury takes the voters told by the present leader for the jury, if the whole jury has

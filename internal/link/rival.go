@@ -104,7 +104,11 @@ func (f *finder) judgeRival() *reply {
 			return nil
 		}
 	}
-	if ended(rv.reply.up) || !f.better(&rv.reply) {
+	if soon := f.tooSoon(&rv.reply); soon || ended(rv.reply.up) || !f.better(&rv.reply) {
+		if soon {
+			f.failed(rv.reply.ask)
+			f.restAt(rv.reply.ask)
+		}
 		f.dropRival()
 		return nil
 	}

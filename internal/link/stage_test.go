@@ -258,6 +258,8 @@ type host struct {
 	mute      bool          // or not at all
 	full      bool          // answers each question for the leader Busy
 	list      []string      // the voters that it tells
+	slow      time.Duration // until it looks at a question for the leader
+	rising    bool          // leads in a higher term at each Attach
 	coy       int           // refuses so many Attaches, and tells of itself
 	mere      bool          // its streams prove no voter role
 	named     bool          // they prove its name
@@ -310,7 +312,12 @@ func (h *host) handle(q *stream.Request) {
 		return
 	}
 	if q.Type == wire.Find {
+		slow := h.slow
 		h.mu.Unlock()
+		if slow > 0 {
+			time.AfterFunc(slow, func() { h.find(q) })
+			return
+		}
 		h.find(q)
 		return
 	}
@@ -334,6 +341,9 @@ func (h *host) handle(q *stream.Request) {
 		return
 	}
 	h.attaches = append(h.attaches, req)
+	if h.rising {
+		h.term++
+	}
 	if h.crowded > 0 && len(h.attaches) > 1 {
 		h.crowded--
 		q.Answer(wire.CodeBusy, nil)

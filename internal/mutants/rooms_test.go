@@ -686,4 +686,9 @@ var roomMutants = []mutant{
 		file: "internal/link/find.go", old: "	if up != nil {\n		f.askJury(ctx, up, later) // first: other questions could take its places\n	}\n	f.hear(above, lost)\n", new: "	f.hear(above, lost)\n	defer func() {\n		if up != nil && len(f.asks) < maxAsks {\n			f.askJury(ctx, up, later)\n		}\n	}()\n",
 		pkg: "internal/link", run: "NoLateElection",
 	},
+	{
+		name: "false leaders without a pause", promise: hardToKill, breaks: "a near false leader in ever higher terms outruns no voter",
+		file: "internal/link/jury.go", old: "	return time.Now().Before(f.jury.wait) && ", new: "	return false && ",
+		pkg: "internal/link", run: "RisingTerms",
+	},
 }
