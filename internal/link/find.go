@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math/rand/v2"
@@ -329,8 +330,13 @@ func (f *finder) take(r reply) *reply {
 		f.jury.heard = time.Now()
 	}
 	f.hearVoter(a, r.hint)
-	if r.up != nil && f.better(&r) && !f.isBanned(r.banned()) && !f.tooSoon(&r) {
-		if f.challenge(r) {
+	if r.up != nil && f.better(&r) && !f.isBanned(r.banned()) {
+		switch {
+		case f.tooSoon(&r):
+			f.discard(r.up)
+			f.restTooSoon(a.at)
+			return nil
+		case f.challenge(r):
 			return nil
 		}
 		return &r
@@ -340,7 +346,7 @@ func (f *finder) take(r reply) *reply {
 	}
 	f.failed(a)
 	if a.news(r.hint) {
-		f.claim(told{member.Process{Name: r.hint.Leader, Addr: r.hint.Addr}, r.hint.Term, a.at.addr, r.hint.Votes})
+		f.claim(told{member.Process{Name: r.hint.Leader, Addr: r.hint.Addr}, r.hint.Term, cmp.Or(a.at.via, a.at.addr), r.hint.Votes})
 	}
 	a.juror = a.juror && f.up != nil && !a.news(r.hint)
 	if _, told := f.jury.voices[a.at.addr]; !a.once || !told { // else it may be asked for news at once

@@ -35,8 +35,8 @@ import (
 //   - A leader that is not in the jury is in doubt until somebody in the jury tells of it, or this member's
 //     own raft, if this member votes. Until then the whole jury is asked for any leader that it knows, again
 //     and again, before any other place.
-//   - One leader in doubt is not taken after the other without a pause, longer each time: the jury
-//     needs time to answer, and begins anew with each.
+//   - One leader on which the jury has not agreed is not taken after the other without a pause, longer each
+//     time: the jury needs time to answer, and begins anew with each.
 //   - The voters told by a leader that is not in doubt, and has served for timing.DirectMost, are the
 //     next jury.
 //   - When a leader in doubt is lost, or gives way to another, the highest term and the voters of before
@@ -72,7 +72,7 @@ type jury struct {
 	base    uint64           // the highest term before the present leader
 	listed  []string         // the voters as told before the present leader
 
-	wait  time.Time     // until then no further leader in doubt is taken
+	wait  time.Time     // until then no further leader is taken on which the jury does not agree
 	pause time.Duration // for which the latest one was put off
 }
 
@@ -85,8 +85,9 @@ type voice struct {
 // seatJury chooses the jury of a leader that attaches this member now, before the
 // leader tells its own voters.
 func (f *finder) seatJury(leader string, term uint64) {
-	if up, ok := f.up.(*remote); ok && up.term == term && f.before.Name == leader {
-		return // on another stream
+	if up, ok := f.up.(*remote); ok && up.term == term && f.before.Name == leader { // on another stream
+		f.putOff()
+		return
 	}
 	if f.up != nil { // one leader follows another, with no loss between
 		f.settleJury()
@@ -160,12 +161,7 @@ func (f *finder) vouchedFor(r *reply) bool {
 // the voters that it told. Then it begins to listen anew.
 func (f *finder) settleJury() {
 	f.replaceJury()
-	if f.inDoubt() {
-		f.jury.pause = min(max(2*f.jury.pause, timing.MostBackoff(f.link.TTL())), timing.Dial)
-		f.jury.wait = time.Now().Add(f.jury.pause)
-	} else {
-		f.jury.pause, f.jury.wait = 0, time.Time{}
-	}
+	f.putOff()
 	switch {
 	case f.jury.against:
 		f.link.learn(f.jury.members)
@@ -179,10 +175,34 @@ func (f *finder) settleJury() {
 	f.jury.voices, f.jury.against = make(map[string]voice), false
 }
 
-// tooSoon reports whether the reply is of one more leader in doubt, before the jury has had the time
-// to tell of the last one.
+// putOff has the next leader wait for the word of the jury, since the questions to the jury begin
+// anew with it: longer each time, until the jury agrees on a leader or against one, or one serves for long.
+func (f *finder) putOff() {
+	if up, ok := f.up.(*remote); !ok || len(f.jury.members) == 0 || f.jury.against || f.servedLong() || f.agreedOn(up) {
+		f.jury.pause, f.jury.wait = 0, time.Time{}
+		return
+	}
+	f.jury.pause = min(max(2*f.jury.pause, timing.MostBackoff(f.link.TTL())), timing.Dial)
+	f.jury.wait = time.Now().Add(f.jury.pause)
+}
+
+// tooSoon reports whether the reply is of one more leader before the jury has had the time to
+// tell of the last one. A majority that tells of this one, or this member's own raft, is enough.
 func (f *finder) tooSoon(r *reply) bool {
-	return time.Now().Before(f.jury.wait) && !f.vouchedFor(r)
+	if !time.Now().Before(f.jury.wait) {
+		return false
+	}
+	addr := ""
+	if r.ask.at.via == "" {
+		addr = r.ask.at.addr
+	}
+	p, term, follows := f.link.cfg.Guess()
+	return !f.jury.agrees(r.name, r.up.term, addr) && !(follows && term == r.up.term && p.Addr == addr)
+}
+
+// restTooSoon has a leader that came too soon asked again when it may serve.
+func (f *finder) restTooSoon(at place) {
+	f.rests[at] = rest{until: f.jury.wait.Add(jitter(timing.LeastBackoff)), pause: f.rests[at].pause}
 }
 
 // replaceJury takes the voters told by the present leader for the jury, if the whole jury has
@@ -204,16 +224,16 @@ func (f *finder) hearVoter(a *ask, h wire.Hint) {
 }
 
 // note notes the word of the voter at addr. Its first word for another leader than the present one,
-// if that is in doubt, has the rest of the jury asked at once.
+// if that is in doubt or there is none, has the rest of the jury asked at once.
 func (f *finder) note(addr string, v voice) {
 	_, before := f.jury.voices[addr]
 	f.jury.hear(addr, v)
 	up, attached := f.up.(*remote)
 	switch {
-	case !attached || !slices.Contains(f.jury.members, addr):
-	case v == voice{up.term, f.before.Name}:
+	case !slices.Contains(f.jury.members, addr):
+	case attached && v == voice{up.term, f.before.Name}:
 		f.jury.doubts = false
-	case !before && f.jury.doubts:
+	case !before && (!attached || f.jury.doubts):
 		for _, m := range f.jury.members {
 			delete(f.rests, place{addr: m})
 		}

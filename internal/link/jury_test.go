@@ -521,7 +521,7 @@ func (s *stage) moved(long time.Duration, stay ...string) {
 // elect has a voter lead after d.
 func (s *stage) elect(name string, term uint64) {
 	for _, h := range s.hosts {
-		if h.name != name && h.votes {
+		if h.name != name && h.votes && !h.rising && h.term != math.MaxUint64 {
 			h.serve(0)
 			h.tell(name, term)
 		}
@@ -918,7 +918,8 @@ func TestVotersWithoutALeaderStayTheJury(t *testing.T) {
 // A false leader nearer than the voters attaches the member in a higher term each time, before a voter
 // can tell: it confirms nothing, or ends its streams. It gets no further before the voters have spoken.
 func TestRisingTermsOutrunNoVoter(t *testing.T) {
-	for _, ends := range []bool{false, true} {
+	for i := range 3 {
+		ends, juror := i%2 == 1, i > 1
 		onStage(t, func(t *testing.T, s *stage) {
 			a, b, c := s.cluster5()
 			s.gossip("a", leads(5), votes)
@@ -928,6 +929,11 @@ func TestRisingTermsOutrunNoVoter(t *testing.T) {
 			liar.votes, liar.rising = true, true
 			liar.setAnswer(with(wire.CodeNotLeader))
 			s.set(func() { delete(s.hosts, "a") })
+			if juror { // the liar is one of five voters
+				e := s.host("e", 0)
+				e.votes, e.slow = true, 50*time.Millisecond
+				s.k.learn([]string{"a", "b", "c", "e", "liar"})
+			}
 			b.tell("", 0)
 			c.tell("", 0)
 			b.slow, c.slow = 50*time.Millisecond, 50*time.Millisecond
@@ -940,8 +946,7 @@ func TestRisingTermsOutrunNoVoter(t *testing.T) {
 					liar.crash()
 				}
 			}
-			b.tell("c", 9)
-			c.serve(9)
+			s.elect("c", 9)
 			done = time.Now().Add(3 * time.Second)
 			for time.Now().Before(done) {
 				time.Sleep(5 * time.Millisecond)
@@ -957,6 +962,48 @@ func TestRisingTermsOutrunNoVoter(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A relay that lies speaks at a juror's address. That is its own word, which makes no leader known.
+func TestALyingRelayVouchesForNobody(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a, b, c := s.cluster5()
+		s.gossip("a", leads(5), votes)
+		s.attachedTo("a")
+		time.Sleep(2 * timing.DirectMost)
+		s.set(func() {
+			delete(s.hosts, "a")
+			s.unreachable["b"], s.unreachable["c"] = true, true
+		})
+		a.crash()
+		x, behind := s.host("x", 0), s.host("behind", 0)
+		x.votes, behind.votes, behind.name = true, true, "x"
+		x.setAnswer(confirms)
+		x.list = []string{"x"}
+		s.set(func() { s.liars = map[string]*host{"x": behind} })
+		behind.tell("x", 77)
+		x.mu.Lock()
+		x.hint, x.told = "b", 77 // the juror
+		x.mu.Unlock()
+		s.gossip("x", leads(77), votes)
+		time.Sleep(5 * time.Second)
+		behind.mu.Lock()
+		if len(behind.attaches) == 0 {
+			t.Error("the relay was not asked: the test shows nothing")
+		}
+		behind.mu.Unlock()
+		x.serve(77)
+		for range 3 {
+			time.Sleep(timing.DirectMost + 5*time.Second)
+			x.crash()
+		}
+		s.set(func() { clear(s.unreachable) })
+		b.tell("c", 9)
+		c.serve(9)
+		s.gossip("c", leads(9), votes)
+		time.Sleep(timing.DirectMost + 5*time.Second)
+		s.attachedTo("c")
+	})
 }
 
 // A cluster was restored, and its terms begin anew. A voter that keeps the question for a leader

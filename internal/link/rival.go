@@ -106,8 +106,7 @@ func (f *finder) judgeRival() *reply {
 	}
 	if soon := f.tooSoon(&rv.reply); soon || ended(rv.reply.up) || !f.better(&rv.reply) {
 		if soon {
-			f.failed(rv.reply.ask)
-			f.restAt(rv.reply.ask)
+			f.restTooSoon(rv.reply.ask.at)
 		}
 		f.dropRival()
 		return nil

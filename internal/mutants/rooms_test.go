@@ -688,7 +688,12 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "false leaders without a pause", promise: hardToKill, breaks: "a near false leader in ever higher terms outruns no voter",
-		file: "internal/link/jury.go", old: "	return time.Now().Before(f.jury.wait) && ", new: "	return false && ",
+		file: "internal/link/jury.go", old: "	if !time.Now().Before(f.jury.wait) {\n", new: "	if true {\n",
 		pkg: "internal/link", run: "RisingTerms",
+	},
+	{
+		name: "a relay speaks for a voter", promise: hardToKill, breaks: "what comes through a relay is the relay's word",
+		file: "internal/link/find.go", old: "cmp.Or(a.at.via, a.at.addr)", new: "cmp.Or(a.at.addr, a.at.via)",
+		pkg: "internal/link", run: "LyingRelayVouches",
 	},
 }
