@@ -94,47 +94,12 @@ func (s *State) derive() error {
 		s.joinNode(o)
 	}
 	s.deriveAwaited()
-	list := s.keys.derive()
-	sets := make(setCursors, s.sets.n)
-	tokens := make([]owned, 0, len(list))
-	var idles []uint64
-	for _, r := range list {
-		if r.idle != 0 {
-			idles = append(idles, r.idle)
-		}
-		for i := range r.holders {
-			g := &r.holders[i]
-			if g.is(markSet) {
-				if first, err := sets.visit(s, g.requestID, r.key, g.token, 0); err != nil {
-					return err
-				} else if !first && g.is(markUnseen) {
-					return broken(8, "session %x seq %d is unseen at %q, which is not its first key", g.session, g.seq, r.key)
-				} else if !first {
-					continue
-				}
-			}
-			x, err := s.deriveGrant(r.key, g)
-			if err != nil {
-				return err
-			}
-			tokens = append(tokens, owned{g.token, x})
-		}
-		for i := range r.queue {
-			w := &r.queue[i]
-			if w.set {
-				if first, err := sets.visit(s, w.requestID, r.key, 0, w.order); err != nil {
-					return err
-				} else if !first {
-					continue
-				}
-			}
-			if err := s.deriveWaiter(r.key, w); err != nil {
-				return err
-			}
-		}
+	d := deriving{State: s, sets: make(setCursors, s.sets.n), grants: make([]owned, 0, s.keys.n)}
+	if err := s.keys.derive(d.visit); err != nil {
+		return err
 	}
 	for q, keys := range s.sets.all {
-		c := sets[q]
+		c := d.sets[q]
 		if c == nil {
 			c = &setCursor{rest: keys}
 		}
@@ -142,7 +107,7 @@ func (s *State) derive() error {
 			return broken(8, "session %x seq %d is not at %q", q.session, q.seq, c.rest[0])
 		}
 	}
-	if _, twice := repeated(idles); twice {
+	if _, twice := repeated(d.idles); twice {
 		return broken(10, "two keys became idle under one number")
 	}
 	if err := s.deriveAnswers(); err != nil {
@@ -153,7 +118,7 @@ func (s *State) derive() error {
 			return broken(8, "session %x seq %d is at %q and at %q", id, a.seq, a.key, b.key)
 		}
 	}
-	if err := s.deriveOwners(tokens); err != nil {
+	if err := s.deriveOwners(d.grants); err != nil {
 		return err
 	}
 	s.deriveRefs()
@@ -161,6 +126,52 @@ func (s *State) derive() error {
 		return err
 	}
 	s.deriveEnding()
+	return nil
+}
+
+// deriving is what derive collects of the records.
+type deriving struct {
+	*State
+	sets   setCursors
+	grants []owned
+	idles  []uint64 // numbers of the idle keys
+}
+
+// visit puts a record's grants and waiters in the indexes of their sessions.
+func (d *deriving) visit(r *record) error {
+	if r.idle != 0 {
+		d.idles = append(d.idles, r.idle)
+	}
+	for i := range r.holders {
+		g := &r.holders[i]
+		if g.is(markSet) {
+			if first, err := d.sets.visit(d.State, g.requestID, r.key, g.token, 0); err != nil {
+				return err
+			} else if !first && g.is(markUnseen) {
+				return broken(8, "session %x seq %d is unseen at %q, which is not its first key", g.session, g.seq, r.key)
+			} else if !first {
+				continue
+			}
+		}
+		x, err := d.deriveGrant(r.key, g)
+		if err != nil {
+			return err
+		}
+		d.grants = append(d.grants, owned{g.token, x})
+	}
+	for i := range r.queue {
+		w := &r.queue[i]
+		if w.set {
+			if first, err := d.sets.visit(d.State, w.requestID, r.key, 0, w.order); err != nil {
+				return err
+			} else if !first {
+				continue
+			}
+		}
+		if err := d.deriveWaiter(r.key, w); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

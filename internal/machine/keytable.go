@@ -252,9 +252,9 @@ func (t *keyTable) idleList(p *part) *idleList {
 	return &t.past
 }
 
-// derive fills the empty sums, sets and lists from the records, and returns the records in
-// the order of their keys.
-func (t *keyTable) derive() []*record {
+// derive fills the empty sums, sets and lists from the records, and visits each record once it has
+// done so, in the order of the keys, until a visit fails.
+func (t *keyTable) derive(visit func(*record) error) error {
 	list := make([]*record, 0, t.n)
 	for _, r := range t.all {
 		list = append(list, r)
@@ -263,8 +263,11 @@ func (t *keyTable) derive() []*record {
 	for _, r := range list {
 		now := r.part()
 		t.replace(r.key, &part{}, &now)
+		if err := visit(r); err != nil { // the processor has it at hand
+			return err
+		}
 	}
 	t.past.sort()
 	t.fadingIdle.sort()
-	return list
+	return nil
 }

@@ -48,7 +48,8 @@ func (o *ordered) add(k string) {
 	}
 	if len(c) == maxChunkLen {
 		if i == len(o.chunks)-1 && at == len(c) {
-			o.chunks = append(o.chunks, []string{k}) // full chunks for strings that come in order
+			// Full chunks for strings that come in order, and room for more of them at once.
+			o.chunks = append(o.chunks, append(make([]string, 0, maxChunkLen), k))
 			return
 		}
 		half := len(c) / 2

@@ -66,7 +66,8 @@ func (o *owners) add(t Token, by *index) {
 	}
 	if len(c) == maxOwned {
 		if i == last && at == len(c) {
-			o.chunks = append(o.chunks, []owned{e}) // full chunks for grants that come in order
+			// Full chunks for grants that come in order, and room for more of them at once.
+			o.chunks = append(o.chunks, append(make([]owned, 0, maxOwned), e))
 			return
 		}
 		half := len(c) / 2
