@@ -151,7 +151,7 @@ func (s *session) proposeRelease(ctx context.Context, d *cleanup) error {
 		err = fmt.Errorf("locks: release %q (token %d): the cluster could not be told, the key may stay taken for up to %v: %w",
 			d.keys[0], uint64(d.token), s.ttl, err)
 		if d.noSuccessor != nil {
-			return fmt.Errorf("%w; the key will go to the next waiter: %w", err, d.noSuccessor)
+			return fmt.Errorf("%w; the key will go to the next waiter: %v", err, d.noSuccessor) // no %w: it was not released
 		}
 		return err
 	case out.Code == machine.OK, out.Code == machine.NotHeld:

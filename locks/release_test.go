@@ -118,6 +118,30 @@ func TestHandOverThatWasNotHeardGoesOn(t *testing.T) {
 	}
 }
 
+// The cluster tells that there is no such successor, and does not hear the release to the next waiter:
+// the key is not released, as an error that matches ErrNoSuccessor would say.
+func TestHandOverWithoutASuccessorIsNoReleaseUntilItIsHeard(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, m := w.client(t, "a")
+		b, _ := w.client(t, "b")
+		l := acquire(t, a, "k")
+		next := waiting(t, bg, b, "k")
+		m.SetHooks(termtest.Hooks{Proposed: func(c machine.Command) {
+			if r, ok := c.(machine.Release); ok && r.To == "" {
+				m.Isolate()
+			}
+		}})
+		err := l.HandOver(within(time.Second), "nobody")
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoSuccessor) || !strings.Contains(err.Error(), ErrNoSuccessor.Error()) {
+			t.Errorf("hand over: %v", err)
+		}
+		next.pends(t)
+		m.SetHooks(termtest.Hooks{})
+		m.Heal()
+		next.ok(t)
+	})
+}
+
 // The answer is lost, and the key is the successor's when the second copy arrives.
 func TestHandOverSurvivesALostAnswer(t *testing.T) {
 	for _, successor := range []string{"b", "nobody"} {
