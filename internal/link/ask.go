@@ -21,18 +21,18 @@ type place struct {
 // ask is a question under way to a place, on a goroutine and a stream of its own.
 type ask struct {
 	at      place
-	name    string // of the member expected at the place; "" is any
-	leads   bool   // the place is believed to lead: attach before anything else
-	standby bool   // stay in question for as long as there is no news
-	once    bool   // ask for the leader that the place knows, whatever its term: a voice of the jury
-	juror   bool   // the place is asked as one of the jury
-	lost    bool   // the leader of term above is out of reach
-	other   bool   // the place is not known to vote; the finder's alone
-	known   bool   // the place is that of a voter that this member knows
-	votes   bool   // the place has answered as a voter; the finder's alone
-	heard   voice  // what the place has told the jury before
-	above   uint64 // only a leader above this term is news
-	begun   time.Time
+	name    string    // of the member expected at the place; "" is any
+	leads   bool      // the place is believed to lead: attach before anything else
+	standby bool      // stay in question for as long as there is no news
+	once    bool      // ask for the leader that the place knows, whatever its term: a voice of the jury
+	juror   bool      // the place is asked as one of the jury
+	lost    bool      // the leader of term above is out of reach
+	other   bool      // the place is not known to vote; the finder's alone
+	known   bool      // the place is that of a voter that this member knows
+	votes   bool      // the place has answered as a voter; the finder's alone
+	heard   voice     // what the place has told the jury before
+	above   uint64    // only a leader above this term is news
+	begun   time.Time // when it was last put
 	delay   time.Duration
 	hold    time.Duration // how long the place may keep the question
 	cancel  context.CancelFunc

@@ -16,7 +16,7 @@ import (
 
 // Limits of the questions under way.
 const (
-	maxAsks   = 16 // at a time
+	maxAsks   = 16 // at a time, but for those to the jury, which come on top: an honest one has maxVoters at most
 	maxVoters = 9  // voters asked at a time: more than any cluster has
 	maxOthers = 3  // members without a vote asked at a time
 

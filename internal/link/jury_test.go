@@ -40,6 +40,16 @@ func (s *stage) cluster5() (a, b, c *host) {
 	return a, b, c
 }
 
+// served5 is cluster5 once a has served the member for long, so that its list of the voters counts.
+func (s *stage) served5() (a, b, c *host) {
+	a, b, c = s.cluster5()
+	a.list = []string{"a", "b", "c"}
+	s.gossip("a", leads(5), votes)
+	s.attachedTo("a")
+	time.Sleep(2 * timing.DirectMost)
+	return a, b, c
+}
+
 // A leader that a majority confirms is not left, however high the terms of others. A
 // leader that confirms nothing is left at once.
 func TestALeaderThatConfirmsItselfIsNotLeft(t *testing.T) {
@@ -495,11 +505,7 @@ func (s *stage) falseLeaders(voter bool, before time.Duration, coy int, answer f
 // moved has a member whose leader was a, and whose voters moved to other addresses, but for those who
 // stay. The leader of the new ones, d, has served for so long.
 func (s *stage) moved(long time.Duration, stay ...string) {
-	a, _, _ := s.cluster5()
-	a.list = []string{"a", "b", "c"}
-	s.gossip("a", leads(5), votes)
-	s.attachedTo("a")
-	time.Sleep(2 * timing.DirectMost)
+	a, _, _ := s.served5()
 	s.set(func() {
 		s.voters, s.members = nil, nil
 		maps.DeleteFunc(s.hosts, func(name string, _ *host) bool { return !slices.Contains(stay, name) })
@@ -794,11 +800,7 @@ func TestFalseLeadersOutliveNoLateElection(t *testing.T) {
 func TestACutMakesNoFalseLeaderTheJury(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		onStage(t, func(t *testing.T, s *stage) {
-			a, b, c := s.cluster5()
-			a.list = []string{"a", "b", "c"}
-			s.gossip("a", leads(5), votes)
-			s.attachedTo("a")
-			time.Sleep(2 * timing.DirectMost)
+			a, b, c := s.served5()
 			s.set(func() {
 				s.voters, s.members = nil, nil
 				s.unreachable["a"], s.unreachable["b"], s.unreachable["c"] = true, true, true
@@ -836,11 +838,7 @@ func TestACutMakesNoFalseLeaderTheJury(t *testing.T) {
 func TestAPoserForTheLeaderChoosesNoJury(t *testing.T) {
 	for _, relayed := range []bool{false, true} {
 		onStage(t, func(t *testing.T, s *stage) {
-			a, b, c := s.cluster5()
-			a.list = []string{"a", "b", "c"}
-			s.gossip("a", leads(5), votes)
-			s.attachedTo("a")
-			time.Sleep(2 * timing.DirectMost)
+			a, b, c := s.served5()
 			x, y := s.host("x", 5), s.host("y", math.MaxUint64)
 			x.name = "a"
 			for _, h := range []*host{x, y} {
@@ -888,10 +886,7 @@ func TestAPoserForTheLeaderChoosesNoJury(t *testing.T) {
 func TestVotersWithoutALeaderStayTheJury(t *testing.T) {
 	for range 4 { // the voters are asked by chance, too
 		onStage(t, func(t *testing.T, s *stage) {
-			a, b, c := s.cluster5()
-			s.gossip("a", leads(5), votes)
-			s.attachedTo("a")
-			time.Sleep(2 * timing.DirectMost)
+			a, b, c := s.served5()
 			s.set(func() { delete(s.hosts, "a") })
 			b.tell("", 0)
 			c.tell("", 0)
@@ -921,10 +916,7 @@ func TestRisingTermsOutrunNoVoter(t *testing.T) {
 	for i := range 3 {
 		ends, juror := i%2 == 1, i > 1
 		onStage(t, func(t *testing.T, s *stage) {
-			a, b, c := s.cluster5()
-			s.gossip("a", leads(5), votes)
-			s.attachedTo("a")
-			time.Sleep(2 * timing.DirectMost)
+			a, b, c := s.served5()
 			liar := s.host("liar", 1<<62)
 			liar.votes, liar.rising = true, true
 			liar.setAnswer(with(wire.CodeNotLeader))
@@ -966,44 +958,43 @@ func TestRisingTermsOutrunNoVoter(t *testing.T) {
 
 // A relay that lies speaks at a juror's address. That is its own word, which makes no leader known.
 func TestALyingRelayVouchesForNobody(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		a, b, c := s.cluster5()
-		s.gossip("a", leads(5), votes)
-		s.attachedTo("a")
-		time.Sleep(2 * timing.DirectMost)
-		s.set(func() {
-			delete(s.hosts, "a")
-			s.unreachable["b"], s.unreachable["c"] = true, true
-		})
-		a.crash()
-		x, behind := s.host("x", 0), s.host("behind", 0)
-		x.votes, behind.votes, behind.name = true, true, "x"
-		x.setAnswer(confirms)
-		x.list = []string{"x"}
-		s.set(func() { s.liars = map[string]*host{"x": behind} })
-		behind.tell("x", 77)
-		x.mu.Lock()
-		x.hint, x.told = "b", 77 // the juror
-		x.mu.Unlock()
-		s.gossip("x", leads(77), votes)
-		time.Sleep(5 * time.Second)
-		behind.mu.Lock()
-		if len(behind.attaches) == 0 {
-			t.Error("the relay was not asked: the test shows nothing")
-		}
-		behind.mu.Unlock()
-		x.serve(77)
-		for range 3 {
+	for range 10 { // whom a relay is asked for is chance
+		onStage(t, func(t *testing.T, s *stage) {
+			a, b, c := s.served5()
+			s.set(func() {
+				delete(s.hosts, "a")
+				s.unreachable["b"], s.unreachable["c"] = true, true
+			})
+			a.crash()
+			x, behind := s.host("x", 0), s.host("behind", 0)
+			x.votes, behind.votes, behind.name = true, true, "x"
+			x.setAnswer(confirms)
+			x.list = []string{"x"}
+			s.set(func() { s.liars = map[string]*host{"x": behind} })
+			behind.tell("x", 77)
+			x.mu.Lock()
+			x.hint, x.told = "b", 77 // the juror
+			x.mu.Unlock()
+			s.gossip("x", leads(77), votes)
+			time.Sleep(5 * time.Second)
+			behind.mu.Lock()
+			if len(behind.attaches) == 0 {
+				t.Error("the relay was not asked: the test shows nothing")
+			}
+			behind.mu.Unlock()
+			x.serve(77)
+			for range 3 {
+				time.Sleep(timing.DirectMost + 5*time.Second)
+				x.crash()
+			}
+			s.set(func() { clear(s.unreachable) })
+			b.tell("c", 9)
+			c.serve(9)
+			s.gossip("c", leads(9), votes)
 			time.Sleep(timing.DirectMost + 5*time.Second)
-			x.crash()
-		}
-		s.set(func() { clear(s.unreachable) })
-		b.tell("c", 9)
-		c.serve(9)
-		s.gossip("c", leads(9), votes)
-		time.Sleep(timing.DirectMost + 5*time.Second)
-		s.attachedTo("c")
-	})
+			s.attachedTo("c")
+		})
+	}
 }
 
 // A cluster was restored, and its terms begin anew. A voter that keeps the question for a leader
