@@ -18,6 +18,14 @@ type place struct {
 	via  string // the relaying voter's address; "": directly
 }
 
+// direct returns the address of a place that is reached directly, or "": a relay can answer for any address.
+func (at place) direct() string {
+	if at.via != "" {
+		return ""
+	}
+	return at.addr
+}
+
 // ask is a question under way to a place, on a goroutine and a stream of its own.
 type ask struct {
 	at      place

@@ -271,7 +271,7 @@ func (f *finder) standBy(ctx context.Context, up *remote, above uint64, ttl time
 	}
 	for _, addr := range voters {
 		at := place{addr: addr}
-		if addr == f.before.Addr {
+		if addr == f.seat(up) {
 			continue
 		}
 		if r, ok := f.rests[at]; ok && now.Before(r.until) {
@@ -326,7 +326,7 @@ func (f *finder) take(r reply) *reply {
 	}
 	k.learnFrom(r.hint, a.known)
 	a.votes = r.hint.Votes
-	if a.votes && a.at.via == "" && slices.Contains(f.jury.members, a.at.addr) && !f.jury.heard.IsZero() {
+	if a.votes && f.inJury(a.at) && !f.jury.heard.IsZero() {
 		f.jury.heard = time.Now()
 	}
 	f.hearVoter(a, r.hint)

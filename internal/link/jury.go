@@ -17,10 +17,11 @@ import (
 // the leader. These rules undo a false belief:
 //
 //   - A leader that answers is not left for a claim. When a leader of a higher term
-//     attaches this member beside an upstream that is not in doubt, the present
+//     attaches this member beside an upstream that is not silent, the present
 //     leader is asked to confirm itself by a round. A majority that confirms the
 //     present leader after the other one claims to be elected has not elected the
-//     other one: then the claim is dropped. A leader that is too busy for the question
+//     other one: then the claim is dropped, and its bearer banned, unless the present leader is in doubt itself.
+//     A leader that is too busy for the question
 //     has answered, and is asked again. The other leader serves as soon as a
 //     majority of the jury below, itself included, tells of its election, and without an
 //     answer of the present leader after timing.Suspect.
@@ -32,11 +33,12 @@ import (
 //     the leader of a term never tells a lower term again, nor another leader of the term.
 //   - Of one term there is one leader. A second one is not taken in place of a leader that
 //     answers, unless the jury tells so.
-//   - A leader that is not in the jury is in doubt until somebody in the jury tells of it, or this member's
-//     own raft, if this member votes. Until then the whole jury is asked for any leader that it knows, again
+//   - A leader that was not found where a member of the jury is, is in doubt until somebody in the jury tells
+//     of it, or this member's own raft, if this member votes. Until then the whole jury is asked for any leader that it knows, again
 //     and again, before any other place.
 //   - One leader on which the jury has not agreed is not taken after the other without a pause, longer each
-//     time: the jury needs time to answer, and begins anew with each.
+//     time: the jury needs time to answer, and begins anew with each. The same leader of the same term comes
+//     back without a pause, if nobody in the jury has told otherwise for timing.Dial.
 //   - The voters told by a leader that is not in doubt, and has served for timing.DirectMost, are the
 //     next jury.
 //   - When a leader in doubt is lost, or gives way to another, the highest term and the voters of before
@@ -65,15 +67,16 @@ import (
 // jury is the voters that judge the present leader.
 type jury struct {
 	members []string         // addresses
-	voices  map[string]voice // told since the leader was first attached to, or was lost, by address
+	voices  map[string]voice // told since the leader was first attached to, or was lost or found false, by address
 	against bool             // a majority has spoken against the present leader
 	doubts  bool             // nobody in the jury has told of the present leader
-	heard   time.Time        // when a voter in the jury last answered, or the doubts began; zero: no doubts
+	heard   time.Time        // when a voter in the jury last answered, or the first of several leaders in doubt attached this member
 	base    uint64           // the highest term before the present leader
 	listed  []string         // the voters as told before the present leader
 
 	wait  time.Time     // until then no further leader is taken on which the jury does not agree
 	pause time.Duration // for which the latest one was put off
+	back  voice         // the leader before, if it is not put off; zero: none
 }
 
 // voice is a voter's word on its leader.
@@ -133,14 +136,29 @@ func (f *finder) speaks(v voice) bool {
 
 // agreedOn reports whether the jury agrees on the present leader.
 func (f *finder) agreedOn(up *remote) bool {
-	return f.jury.agrees(f.before.Name, up.term, f.before.Addr)
+	return f.jury.agrees(f.before.Name, up.term, f.seat(up))
 }
+
+// disputed reports whether a member of the jury has told of another leader than the present one.
+func (f *finder) disputed(up *remote) bool {
+	return slices.ContainsFunc(f.jury.members, func(addr string) bool {
+		v, told := f.jury.voices[addr]
+		return told && v != voice{up.term, f.before.Name}
+	})
+}
+
+// seat returns the address of the present leader, or "" if it is behind a relay: then its word is not that
+// of a voter at the address.
+func (f *finder) seat(up *remote) string { return place{f.before.Addr, up.via}.direct() }
+
+// inJury reports whether a member of the jury is at a place.
+func (f *finder) inJury(at place) bool { return slices.Contains(f.jury.members, at.direct()) }
 
 // isVoter reports whether a voter is known at a place, by the jury or the leader; or no voter is.
 func (f *finder) isVoter(at place) bool {
 	told := f.link.told()
 	nobody := len(f.jury.members)+len(told) == 0
-	return nobody || at.via == "" && (slices.Contains(f.jury.members, at.addr) || slices.Contains(told, at.addr))
+	return nobody || f.inJury(at) || slices.Contains(told, at.direct())
 }
 
 // vouchedFor reports whether a member of the jury is the leader that was asked, or has told of it;
@@ -150,11 +168,9 @@ func (f *finder) vouchedFor(r *reply) bool {
 	c := f.claims[at.addr]
 	teller := c.via == "" || slices.Contains(f.jury.members, c.via)
 	present, ok := f.up.(*remote)
-	switch {
-	case f.speaks(voice{r.up.term, r.name}), ok && !f.jury.doubts && present.term == r.up.term && f.before.Name == r.name:
-		return true
-	}
-	return at.via == "" && (slices.Contains(f.jury.members, at.addr) || c.voter && c.term == r.up.term && teller)
+	return f.speaks(voice{r.up.term, r.name}) ||
+		ok && !f.jury.doubts && present.term == r.up.term && f.before.Name == r.name ||
+		f.inJury(at) || at.via == "" && c.voter && c.term == r.up.term && teller
 }
 
 // settleJury decides what counts of a leader that is lost, or gives way to another: its term, and
@@ -172,13 +188,23 @@ func (f *finder) settleJury() {
 		f.link.lowerTerm(f.jury.base)
 		f.link.learn(f.jury.listed)
 	}
-	f.jury.voices, f.jury.against = make(map[string]voice), false
+	if !f.jury.against { // else the voices name the next leader
+		f.jury.voices = make(map[string]voice)
+	}
+	f.jury.against = false
 }
 
-// putOff has the next leader wait for the word of the jury, since the questions to the jury begin
-// anew with it: longer each time, until the jury agrees on a leader or against one, or one serves for long.
+// putOff has another leader wait for the word of the jury, since the questions to the jury begin
+// anew with it: longer each time, until the jury agrees on a leader, or one serves for long.
+//
+// The same leader of the same term comes back without a pause, if the jury had the time to tell otherwise.
 func (f *finder) putOff() {
-	if up, ok := f.up.(*remote); !ok || len(f.jury.members) == 0 || f.jury.against || f.servedLong() || f.agreedOn(up) {
+	up, ok := f.up.(*remote)
+	f.jury.back = voice{}
+	if ok && !f.disputed(up) && time.Since(f.served) >= timing.Dial {
+		f.jury.back = voice{up.term, f.before.Name}
+	}
+	if !ok || len(f.jury.members) == 0 || f.servedLong() || f.agreedOn(up) {
 		f.jury.pause, f.jury.wait = 0, time.Time{}
 		return
 	}
@@ -189,13 +215,10 @@ func (f *finder) putOff() {
 // tooSoon reports whether the reply is of one more leader before the jury has had the time to
 // tell of the last one. A majority that tells of this one, or this member's own raft, is enough.
 func (f *finder) tooSoon(r *reply) bool {
-	if !time.Now().Before(f.jury.wait) {
+	if !time.Now().Before(f.jury.wait) || f.jury.back == (voice{r.up.term, r.name}) {
 		return false
 	}
-	addr := ""
-	if r.ask.at.via == "" {
-		addr = r.ask.at.addr
-	}
+	addr := r.ask.at.direct()
 	p, term, follows := f.link.cfg.Guess()
 	return !f.jury.agrees(r.name, r.up.term, addr) && !(follows && term == r.up.term && p.Addr == addr)
 }
@@ -331,17 +354,12 @@ func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time))
 	if f.agreedOn(up) && f.rival == nil {
 		return
 	}
-	differs := f.jury.doubts
-	for _, addr := range f.jury.members {
-		v, told := f.jury.voices[addr]
-		differs = differs || told && v != voice{up.term, f.before.Name}
-	}
-	if !differs && f.rival == nil {
+	if !f.jury.doubts && !f.disputed(up) && f.rival == nil {
 		return
 	}
 	for _, addr := range f.jury.members {
 		v, told := f.jury.voices[addr]
-		if addr == f.before.Addr || told && !(f.jury.doubts && v.term < up.term) {
+		if addr == f.seat(up) || told && !(f.jury.doubts && v.term < up.term) {
 			continue
 		}
 		a := &ask{at: place{addr: addr}, juror: true, once: !told, above: up.term, hold: timing.HoldFind(f.link.TTL())}

@@ -26,7 +26,7 @@ func (f *finder) challenge(r reply) bool {
 	if !ok || r.up.term == now.term || now.doubted() || ended(now) || f.jury.elected(r.name, r.up.term) {
 		return false
 	}
-	if r.ask.at.via == "" { // a relay can answer for any address
+	if r.ask.at.direct() != "" {
 		if p, term, follows := f.link.cfg.Guess(); follows && term == r.up.term && p.Addr == r.ask.at.addr {
 			return false // this member's own raft follows the leader
 		}
@@ -93,7 +93,9 @@ func (f *finder) judgeRival() *reply {
 			return nil
 		}
 		if c == wire.CodeOK && !elected {
-			f.ban(rv.reply.banned(), fmt.Sprintf("a leader of term %d, and the leader of a lower term is confirmed by a majority", rv.reply.up.term))
+			if !f.inDoubt() { // else the word of a leader that may be false
+				f.ban(rv.reply.banned(), fmt.Sprintf("a leader of term %d, and the leader of a lower term is confirmed by a majority", rv.reply.up.term))
+			}
 			f.failed(rv.reply.ask)
 			f.restAt(rv.reply.ask)
 			f.dropRival()

@@ -227,10 +227,14 @@ func (s *stage) dial(ctx context.Context, to member.Process, via string) (Way, e
 	if h == nil {
 		return Way{}, errors.New("nobody there")
 	}
+	time.Sleep(h.far)
 	near, far := net.Pipe()
 	h.accept(far)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.fickle {
+		h.name = fmt.Sprint("x", len(h.streams))
+	}
 	return Way{Conn: near, Name: h.name, Named: h.named, Voter: !h.mere, Bound: []byte("stream to " + h.name), Renew: h.renew}, nil
 }
 
@@ -259,6 +263,8 @@ type host struct {
 	full      bool          // answers each question for the leader Busy
 	list      []string      // the voters that it tells
 	slow      time.Duration // until it looks at a question for the leader
+	far       time.Duration // to dial it takes so long
+	fickle    bool          // has another name on each stream
 	rising    bool          // leads in a higher term at each Attach
 	coy       int           // refuses so many Attaches, and tells of itself
 	mere      bool          // its streams prove no voter role

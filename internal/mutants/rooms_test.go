@@ -156,7 +156,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "a relay's word is a voice", promise: hardToKill, breaks: "the jury's voices come on their own streams",
-		file: "internal/link/rival.go", old: "	if r.ask.at.via == \"\" { // a relay", new: "	if r.ask.at.addr != \"\" { // a relay",
+		file: "internal/link/rival.go", old: "	if r.ask.at.direct() != \"\" {", new: "	if r.ask.at.addr != \"\" {",
 		pkg: "internal/link", run: "LyingRelay",
 	},
 	{
@@ -201,7 +201,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "the jury is asked once", promise: hardToKill, breaks: "false leaders win no member before a late election",
-		file: "internal/link/jury.go", old: "	differs := f.jury.doubts\n", new: "	differs := f.jury.doubts && time.Since(f.served) < timing.HoldFind(f.link.TTL())\n",
+		file: "internal/link/jury.go", old: "if !f.jury.doubts && !f.disputed", new: "if !(f.jury.doubts && time.Since(f.served) < timing.HoldFind(f.link.TTL())) && !f.disputed",
 		pkg: "internal/link", run: "NoLateElection",
 	},
 	{
@@ -236,7 +236,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "a relay by raft's word", promise: hardToKill, breaks: "a relay's answer is a claim, whoever raft follows",
-		file: "internal/link/rival.go", old: "	if r.ask.at.via == \"\" { // a relay can answer for any address\n		if p, term", new: "	{\n		if p, term",
+		file: "internal/link/rival.go", old: "	if r.ask.at.direct() != \"\" {\n		if p, term", new: "	{\n		if p, term",
 		pkg: "internal/link", run: "ByRaftsWord",
 	},
 	{
@@ -688,12 +688,52 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "false leaders without a pause", promise: hardToKill, breaks: "a near false leader in ever higher terms outruns no voter",
-		file: "internal/link/jury.go", old: "	if !time.Now().Before(f.jury.wait) {\n", new: "	if true {\n",
+		file: "internal/link/jury.go", old: "	if !time.Now().Before(f.jury.wait) || f.jury.back == (voice{r.up.term, r.name}) {\n", new: "	if true {\n",
 		pkg: "internal/link", run: "RisingTerms",
 	},
 	{
 		name: "a relay speaks for a voter", promise: hardToKill, breaks: "what comes through a relay is the relay's word",
 		file: "internal/link/find.go", old: "cmp.Or(a.at.via, a.at.addr)", new: "cmp.Or(a.at.addr, a.at.via)",
 		pkg: "internal/link", run: "LyingRelayVouches",
+	},
+	{
+		name: "a word against a leader ends the pause", promise: hardToKill, breaks: "a false leader with another name on each stream outruns no voter",
+		file: "internal/link/jury.go", old: "len(f.jury.members) == 0 || f.servedLong()", new: "len(f.jury.members) == 0 || f.jury.against || f.servedLong()",
+		pkg: "internal/link", run: "AFickleFalseLeader",
+	},
+	{
+		name: "the words against a leader are forgotten", promise: hardToKill, breaks: "the voters that tell against a leader name the next",
+		file: "internal/link/jury.go", old: "if !f.jury.against { // else", new: "{ // else",
+		pkg: "internal/link", run: "RisingTerms",
+	},
+	{
+		name: "the first leader is in doubt", promise: hardToKill, breaks: "a leader at the address of the only known voter is in no doubt",
+		file: "internal/link/link.go", old: "doubts && !r.f.inJury(won.ask.at)", new: "doubts",
+		pkg: "internal/link", run: "HasGrown",
+	},
+	{
+		name: "a relay has the seat of a juror", promise: hardToKill, breaks: "a juror is asked although a relay has answered at its address",
+		file: "internal/link/jury.go", old: "place{f.before.Addr, up.via}.direct()", new: "f.before.Addr",
+		pkg: "internal/link", run: "TakesNoJurorsSeat",
+	},
+	{
+		name: "a leader in doubt has others banned", promise: hardToKill, breaks: "a leader in doubt has no true leader banned",
+		file: "internal/link/rival.go", old: "if !f.inDoubt() {", new: "{",
+		pkg: "internal/link", run: "HasNoTrueOneBanned",
+	},
+	{
+		name: "the leader before is put off", promise: hardToKill, breaks: "a member that reaches its leader alone has it back at once",
+		file: "internal/link/jury.go", old: " || f.jury.back == (voice{r.up.term, r.name})", new: "",
+		pkg: "internal/link", run: "ReachesItsLeaderAlone",
+	},
+	{
+		name: "a disputed leader comes back at once", promise: hardToKill, breaks: "a false leader that comes back outruns no voter",
+		file: "internal/link/jury.go", old: "if ok && !f.disputed(up) && ", new: "if ok && ",
+		pkg: "internal/link", run: "ComesBackOutruns",
+	},
+	{
+		name: "a leader of a moment comes back at once", promise: hardToKill, breaks: "a false leader that comes back outruns no voter",
+		file: "internal/link/jury.go", old: "&& time.Since(f.served) >= timing.Dial ", new: "",
+		pkg: "internal/link", run: "ComesBackOutruns",
 	},
 }
