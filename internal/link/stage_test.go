@@ -227,7 +227,10 @@ func (s *stage) dial(ctx context.Context, to member.Process, via string) (Way, e
 	if h == nil {
 		return Way{}, errors.New("nobody there")
 	}
-	time.Sleep(h.far)
+	h.mu.Lock()
+	wait := h.far
+	h.mu.Unlock()
+	time.Sleep(wait)
 	near, far := net.Pipe()
 	h.accept(far)
 	h.mu.Lock()
@@ -278,6 +281,13 @@ func (s *stage) host(name string, term uint64) *host {
 	h := &host{name: name, term: term, ttl: uint64(ttl / time.Millisecond), answer: func(q *stream.Request) { q.Answer(wire.CodeOK, nil) }}
 	s.set(func() { s.hosts[name] = h })
 	return h
+}
+
+// set changes h, of which the member may know already.
+func (h *host) set(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
 }
 
 func (h *host) accept(conn net.Conn) {
