@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,59 +11,57 @@ import (
 	"github.com/wardmote/wardmote/internal/wire"
 )
 
-// This file keeps a false leader from holding this member. An answer to Attach proves
-// the voter role of the leader and nothing about an election: any voter can claim any
-// term. A member without raft believes such an answer at first, because asking others
-// first would delay each change of leader, and because a member may reach nobody but
-// the leader. These rules undo a false belief:
+// This file keeps a false leader from holding this member. An answer to Attach proves the voter
+// role of the leader and nothing about an election: any voter can claim any term. A member without
+// raft believes such an answer at first, because asking others first would delay each change of
+// leader, and because a member may reach nobody but the leader. These rules undo a false belief:
 //
-//   - A leader that answers is not left for a claim. When a leader of a higher term
-//     attaches this member beside an upstream that is not silent, the present
-//     leader is asked to confirm itself by a round. A majority that confirms the
-//     present leader after the other one claims to be elected has not elected the
-//     other one: then the claim is dropped, and its bearer banned, unless the present leader is in doubt itself.
-//     A leader that is too busy for the question
-//     has answered, and is asked again. The other leader serves as soon as a
-//     majority of the jury below, itself included, tells of its election, and without an
-//     answer of the present leader after timing.Suspect.
-//   - The jury, the voters as known before the present leader attached this member,
-//     tell their leader and its term now and then. If a majority of the jury tells lower
-//     terms, or another leader of the present term, in answers to questions put after
-//     the attachment, no majority has elected the present leader: the leader is left, and
-//     the highest term known is lowered to the terms told. A voter that has elected
-//     the leader of a term never tells a lower term again, nor another leader of the term.
-//   - Of one term there is one leader. A second one is not taken in place of a leader that
-//     answers, unless the jury tells so.
-//   - A leader that was not found where a member of the jury is, is in doubt until somebody in the jury tells
-//     of it, or this member's own raft, if this member votes. Until then the whole jury is asked for any leader that it knows, again
-//     and again, before any other place.
-//   - One leader on which the jury has not agreed is not taken after the other without a pause, longer each
-//     time: the jury needs time to answer, and begins anew with each. The same leader of the same term comes
-//     back without a pause, if nobody in the jury has told otherwise for timing.Dial.
-//   - The voters told by a leader that is not in doubt, and has served for timing.DirectMost, are the
-//     next jury.
-//   - When a leader in doubt is lost, or gives way to another, the highest term and the voters of before
-//     count again. But where the leader served for timing.DirectMost, and no voter of the jury has answered
-//     for as long, the term and the voters that it told count for the search: the jury may have moved.
-//     The jury stays, and judges the leader once it is in reach. After timing.JuryGone
-//     without an answer, and with no leader of whom it told, the voters told by the present leader
-//     take its place, unless this member votes.
-//   - A member that has found no leader for long lowers its highest term to the lowest
-//     term that a voter tells. Terms only save attempts with deposed leaders: a deposed
-//     leader confirms nothing, so nothing is granted by a leader of an old term.
+//   - A leader that answers is not left for a claim. When a leader of a higher term attaches this
+//     member beside an upstream that is not silent, the present leader is asked to confirm itself
+//     by a round. A majority that confirms the present leader after the other one claims to be
+//     elected has not elected the other one: then the claim is dropped, and its bearer banned,
+//     unless the present leader is in doubt itself, and not of the jury. A leader that is too busy for the question has
+//     answered, and is asked again. The other leader serves as soon as a majority of the jury
+//     below, itself included, tells of its election, and without an answer of the present leader
+//     after timing.Suspect.
+//   - The jury, the voters as known before the present leader attached this member, tell their
+//     leader and its term now and then. If a majority of the jury tells lower terms, or another
+//     leader of the present term, in answers to questions put after the attachment, no majority has
+//     elected the present leader: the leader is left, and the highest term known is lowered to the
+//     terms told. The words count on, for the leader that they name. A voter that has elected the
+//     leader of a term never tells a lower term again, nor another leader of the term.
+//   - Of one term there is one leader. A second one is not taken in place of a leader that answers,
+//     unless the jury tells so.
+//   - A leader that was not found where a member of the jury is, is in doubt until somebody in the
+//     jury tells of it; so is the first leader of all, unless it is the whole jury; or this member's own raft, if this member votes. Until then the whole jury
+//     is asked for any leader that it knows, again and again, before any other place.
+//   - One leader on which the jury has not agreed is not taken after the other without a pause,
+//     longer each time: the jury needs time to answer, and begins anew with each. The same leader
+//     of the same term comes back without a pause, if nobody in the jury has told otherwise for
+//     timing.Dial.
+//   - The voters told by a leader that is not in doubt, and has served for timing.DirectMost, are
+//     the next jury.
+//   - When a leader in doubt is lost, or gives way to another, the highest term and the voters of
+//     before count again. But where the leader served for timing.DirectMost, and no voter of the
+//     jury has answered for as long, the term and the voters that it told count for the search: the
+//     jury may have moved. The jury stays, and judges the leader once it is in reach. After
+//     timing.JuryGone without an answer, and with no leader of whom it told, the voters told by the
+//     present leader take its place, unless this member votes.
+//   - A member that has found no leader for long lowers its highest term to the lowest term that a
+//     voter tells. Terms only save attempts with deposed leaders: a deposed leader confirms
+//     nothing, so nothing is granted by a leader of an old term.
 //
-// The second rule fails only where the honest voters in reach are no majority of the
-// jury: a voter lies, and so many others have ended that no leader is confirmed without
-// the liar. A liar that counts in each majority can elect two leaders as well, and no
-// rule among members is safe from that liar.
+// The second rule fails only where the honest voters in reach are no majority of the jury: a voter
+// lies, and so many others have ended that no leader is confirmed without the liar. A liar that
+// counts in each majority can elect two leaders as well, and no rule among members is safe from
+// that liar.
 //
 // A leader found false is not attached to for a while, longer each time: by its name, or, where
-// others can take the name, where it was found. The jury tells names: whoever takes the name of
-// the true leader, and its term, is not found out. A false
-// leader that is a voter can make a member without raft, until the jury has spoken,
-// believe in locks that are not held. No protocol among members helps against such a
-// voter: the tokens of fencing do. The false leader cannot touch the locks of
-// members that are attached elsewhere.
+// others can take the name, where it was found. The jury tells names: whoever takes the name of the
+// true leader, and its term, is not found out. A false leader that is a voter can make a member
+// without raft, until the jury has spoken, believe in locks that are not held. No protocol among
+// members helps against such a voter: the tokens of fencing do. The false leader cannot touch the
+// locks of members that are attached elsewhere.
 
 // jury is the voters that judge the present leader.
 type jury struct {
@@ -209,6 +208,9 @@ func (f *finder) putOff() {
 		return
 	}
 	f.jury.pause = min(max(2*f.jury.pause, timing.MostBackoff(f.link.TTL())), timing.Dial)
+	if f.jury.against {
+		f.jury.pause = timing.Dial // the jury is in reach, and the leader that it names does not wait
+	}
 	f.jury.wait = time.Now().Add(f.jury.pause)
 }
 
@@ -246,8 +248,8 @@ func (f *finder) hearVoter(a *ask, h wire.Hint) {
 	f.judge()
 }
 
-// note notes the word of the voter at addr. Its first word for another leader than the present one,
-// if that is in doubt or there is none, has the rest of the jury asked at once.
+// note notes the word of the voter at addr. Its first one since the jury listens, if it is for another
+// leader than the present one, and that is in doubt or there is none, has the rest of the jury asked at once.
 func (f *finder) note(addr string, v voice) {
 	_, before := f.jury.voices[addr]
 	f.jury.hear(addr, v)
@@ -318,7 +320,7 @@ func (f *finder) judge() {
 // hear notes the word of the voter at addr.
 func (j *jury) hear(addr string, v voice) {
 	if len(j.voices) >= 4*maxVoters {
-		clear(j.voices)
+		maps.DeleteFunc(j.voices, func(addr string, _ voice) bool { return !slices.Contains(j.members, addr) })
 	}
 	j.voices[addr] = v
 }

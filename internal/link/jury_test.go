@@ -1089,6 +1089,128 @@ func TestAFickleFalseLeaderOutrunsNoVoter(t *testing.T) {
 	}
 }
 
+// far5 is five voters that are so far away, and a has served the member for long. A false leader is near, at so
+// many places, in rising terms and with another name on each stream.
+func (s *stage) far5(far time.Duration, places int) {
+	all := []string{"a", "b", "c", "d", "e"}
+	s.cluster5()
+	for _, name := range all[3:] {
+		h := s.host(name, 0)
+		h.votes = true
+		h.tell("a", 5)
+		h.setAnswer(confirms)
+	}
+	s.set(func() { s.voters = all })
+	s.hosts["a"].list = all
+	s.gossip("a", leads(5), votes)
+	s.attachedTo("a")
+	time.Sleep(2 * timing.DirectMost)
+	for _, name := range all[1:] {
+		h := s.hosts[name]
+		h.set(func() { h.far, h.slow = 2*far, far })
+	}
+	liar := s.host("x0", 1<<62)
+	liar.votes, liar.rising, liar.fickle = true, true, true
+	liar.setAnswer(confirms)
+	for i := range places {
+		name := fmt.Sprint("x", i)
+		s.set(func() { s.hosts[name] = liar })
+		s.know(name, leads(math.MaxUint64), votes)
+	}
+}
+
+// without returns for how long of the next 15 s another than name serves, or nobody.
+func (s *stage) without(name string) (d time.Duration) {
+	const step = 5 * time.Millisecond
+	for range 15 * time.Second / step {
+		time.Sleep(step)
+		if got, _, _ := s.k.Leader(); got != name {
+			d += step
+		}
+	}
+	return d
+}
+
+// A false leader that serves the member offers it another all the time, from many places. That erases no word of the
+// jury against the one that serves.
+func TestManyRivalsEraseNoVoice(t *testing.T) {
+	for _, places := range []int{100, 200, 32}[:testrounds.Rounds(1, 3)] {
+		for range 8 { // by chance the true leader is attached to first
+			onStage(t, func(t *testing.T, s *stage) {
+				s.far5(150*time.Millisecond, places)
+				a := s.hosts["a"]
+				s.set(func() { delete(s.hosts, "a") })
+				s.know("a", votes)
+				s.elect("c", 9)
+				a.crash()
+				s.gossiped.Wake()
+				if d := s.without("c"); d > 4*time.Second {
+					t.Errorf("%d places: without the leader for %v", places, d)
+				}
+			})
+		}
+	}
+}
+
+// The jury has told of the next leader, which is farther away than a false one. That one is not taken once more.
+func TestTheLeaderThatTheJuryNamesIsTakenNext(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.far5(150*time.Millisecond, 1)
+		a := s.hosts["a"]
+		s.set(func() { delete(s.hosts, "a") })
+		s.know("a", votes)
+		for _, v := range []string{"b", "c", "d", "e"} {
+			s.hosts[v].tell("", 0)
+		}
+		a.crash()
+		s.gossiped.Wake()
+		time.Sleep(10 * time.Second)
+		s.elect("c", 9)
+		if d := s.without("c"); d > 1500*time.Millisecond {
+			t.Errorf("without the leader for %v", d)
+		}
+	})
+}
+
+// A member that has just started knows three true voters, which have no leader for a minute, and is told of a false one.
+// That one serves, and tells of voters that keep every question. The true voters are its judges all the same.
+func TestOneFalseVoterOfFourChoosesNoJury(t *testing.T) {
+	for _, leaves := range []bool{true, false} {
+		for range testrounds.Rounds(2, 6) { // who keeps the one question is chance
+			onStage(t, func(t *testing.T, s *stage) {
+				a, b, c := s.cluster5()
+				a.serve(0)
+				for _, h := range []*host{a, b, c} {
+					h.tell("", 0)
+					s.know(h.name, votes)
+				}
+				liar := s.host("liar", math.MaxUint64)
+				liar.votes, liar.list, liar.ttl = true, []string{"liar"}, 30_000
+				liar.setAnswer(confirms)
+				for i := range 8 {
+					f := s.host(fmt.Sprint("filler", i), 0)
+					f.votes, f.frozen = true, true
+					liar.list = append(liar.list, f.name)
+				}
+				s.gossip("liar", leads(math.MaxUint64), votes)
+				time.Sleep(2 * timing.DirectMost)
+				s.attachedTo("liar")
+				if leaves {
+					liar.crash()
+					time.Sleep(time.Second)
+					s.attachedTo("liar")
+				}
+				s.elect("c", 9)
+				s.gossip("c", leads(9), votes)
+				time.Sleep(5 * time.Second)
+				s.attachedTo("c")
+				time.Sleep(time.Minute)
+				s.attachedTo("c")
+			})
+		}
+	}
+}
+
 // A cluster begins with one voter, and grows. Its first leader was the whole jury: it is in no doubt,
 // and those whom it tells after a while are the next.
 func TestAClusterThatHasGrownJudgesItsLeaders(t *testing.T) {

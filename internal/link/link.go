@@ -282,7 +282,7 @@ func ended(up upstream) bool {
 func (r *run) follow(won *reply) {
 	doubts := !r.f.vouchedFor(won)
 	r.serve(won.up, won.leader(), won.attach, won.claims)
-	r.f.jury.doubts = doubts && !r.f.inJury(won.ask.at) // the first leader has chosen its jury just now
+	r.f.jury.doubts = doubts && !r.f.agreedOn(won.up) // the first leader may be its whole jury
 }
 
 // serve makes up the upstream of all calls, and then leaves the upstream before. The

@@ -19,7 +19,7 @@ type rival struct {
 	again   time.Time      // when the present leader, which was busy, is asked again; zero: it is being asked
 }
 
-// challenge keeps an attached leader back if the present leader is not in doubt, and
+// challenge keeps an attached leader back if the present leader answers and is not starved, and
 // asks the present leader. It reports false if the other leader is to serve now.
 func (f *finder) challenge(r reply) bool {
 	now, ok := f.up.(*remote)
@@ -42,8 +42,10 @@ func (f *finder) challenge(r reply) bool {
 	rv := &rival{reply: r, verdict: make(chan wire.Code, 1), due: time.Now().Add(timing.Suspect(f.link.TTL()))}
 	f.rival = rv
 	for _, addr := range f.jury.members {
-		if f.jury.voices[addr].term < r.up.term {
-			delete(f.jury.voices, addr) // of before the election, maybe
+		// Of before the election, maybe. But beside a leader in doubt the words against it stay, however
+		// many others it offers.
+		if f.jury.voices[addr].term < r.up.term && !f.inDoubt() {
+			delete(f.jury.voices, addr)
 		}
 		delete(f.rests, place{addr: addr})
 	}
@@ -93,7 +95,7 @@ func (f *finder) judgeRival() *reply {
 			return nil
 		}
 		if c == wire.CodeOK && !elected {
-			if !f.inDoubt() { // else the word of a leader that may be false
+			if !f.inDoubt() || f.inJury(place{f.before.Addr, f.up.(*remote).via}) { // else it may be false
 				f.ban(rv.reply.banned(), fmt.Sprintf("a leader of term %d, and the leader of a lower term is confirmed by a majority", rv.reply.up.term))
 			}
 			f.failed(rv.reply.ask)

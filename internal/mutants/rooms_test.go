@@ -708,7 +708,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "the first leader is in doubt", promise: hardToKill, breaks: "a leader at the address of the only known voter is in no doubt",
-		file: "internal/link/link.go", old: "doubts && !r.f.inJury(won.ask.at)", new: "doubts",
+		file: "internal/link/link.go", old: "doubts && !r.f.agreedOn(won.up)", new: "doubts",
 		pkg: "internal/link", run: "HasGrown",
 	},
 	{
@@ -718,7 +718,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "a leader in doubt has others banned", promise: hardToKill, breaks: "a leader in doubt has no true leader banned",
-		file: "internal/link/rival.go", old: "if !f.inDoubt() {", new: "{",
+		file: "internal/link/rival.go", old: "if !f.inDoubt() || f.inJury(place{f.before.Addr, f.up.(*remote).via}) {", new: "{",
 		pkg: "internal/link", run: "HasNoTrueOneBanned",
 	},
 	{
@@ -735,5 +735,25 @@ var roomMutants = []mutant{
 		name: "a leader of a moment comes back at once", promise: hardToKill, breaks: "a false leader that comes back outruns no voter",
 		file: "internal/link/jury.go", old: "&& time.Since(f.served) >= timing.Dial ", new: "",
 		pkg: "internal/link", run: "ComesBackOutruns",
+	},
+	{
+		name: "one false voter of four is in no doubt", promise: hardToKill, breaks: "the first leader of a member is in doubt, whatever gossip says of it",
+		file: "internal/link/link.go", old: "!r.f.agreedOn(won.up)", new: "!r.f.inJury(won.ask.at)",
+		pkg: "internal/link", run: "OneFalseVoterOfFour",
+	},
+	{
+		name: "rivals erase the words", promise: hardToKill, breaks: "a false leader that offers others erases no word against it",
+		file: "internal/link/rival.go", old: "f.jury.voices[addr].term < r.up.term && !f.inDoubt()", new: "f.jury.voices[addr].term < r.up.term",
+		pkg: "internal/link", run: "ManyRivals",
+	},
+	{
+		name: "many words erase the jury's", promise: hardToKill, breaks: "no number of words of others displaces those of the jury",
+		file: "internal/link/jury.go", old: "return !slices.Contains(j.members, addr)", new: "return true",
+		pkg: "internal/link", run: "ManyRivals",
+	},
+	{
+		name: "the leader that the jury names is not waited for", promise: hardToKill, breaks: "a near false leader is not taken before the leader that the jury names",
+		file: "internal/link/jury.go", old: "f.jury.pause = timing.Dial // the jury", new: "// the jury",
+		pkg: "internal/link", run: "LeaderThatTheJuryNames",
 	},
 }
