@@ -271,7 +271,7 @@ func (f *finder) standBy(ctx context.Context, up *remote, above uint64, ttl time
 	}
 	for _, addr := range voters {
 		at := place{addr: addr}
-		if addr == f.seat(up) {
+		if addr == f.heardAt(up) {
 			continue
 		}
 		if r, ok := f.rests[at]; ok && now.Before(r.until) {

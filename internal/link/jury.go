@@ -135,7 +135,7 @@ func (f *finder) speaks(v voice) bool {
 
 // agreedOn reports whether the jury agrees on the present leader.
 func (f *finder) agreedOn(up *remote) bool {
-	return f.jury.agrees(f.before.Name, up.term, f.seat(up))
+	return f.jury.agrees(f.before.Name, up.term, f.heardAt(up))
 }
 
 // disputed reports whether a member of the jury has told of another leader than the present one.
@@ -146,9 +146,9 @@ func (f *finder) disputed(up *remote) bool {
 	})
 }
 
-// seat returns the address of the present leader, or "" if it is behind a relay: then its word is not that
+// heardAt returns the address of the present leader, or "" if it is behind a relay: then its word is not that
 // of a voter at the address.
-func (f *finder) seat(up *remote) string { return place{f.before.Addr, up.via}.direct() }
+func (f *finder) heardAt(up *remote) string { return place{f.before.Addr, up.via}.direct() }
 
 // inJury reports whether a member of the jury is at a place.
 func (f *finder) inJury(at place) bool { return slices.Contains(f.jury.members, at.direct()) }
@@ -361,7 +361,7 @@ func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time))
 	}
 	for _, addr := range f.jury.members {
 		v, told := f.jury.voices[addr]
-		if addr == f.seat(up) || told && !(f.jury.doubts && v.term < up.term) {
+		if addr == f.heardAt(up) || told && !(f.jury.doubts && v.term < up.term) {
 			continue
 		}
 		a := &ask{at: place{addr: addr}, juror: true, once: !told, above: up.term, hold: timing.HoldFind(f.link.TTL())}

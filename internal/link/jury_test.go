@@ -50,6 +50,24 @@ func (s *stage) served5() (a, b, c *host) {
 	return a, b, c
 }
 
+// five adds the voters d and e to those of served5.
+func (s *stage) five() (all []string) {
+	a, _, _ := s.cluster5()
+	all = []string{"a", "b", "c", "d", "e"}
+	for _, name := range all[3:] {
+		h := s.host(name, 0)
+		h.votes = true
+		h.tell("a", 5)
+		h.setAnswer(confirms)
+	}
+	s.set(func() { s.voters = all })
+	a.set(func() { a.list = all })
+	s.gossip("a", leads(5), votes)
+	s.attachedTo("a")
+	time.Sleep(2 * timing.DirectMost)
+	return all
+}
+
 // A leader that a majority confirms is not left, however high the terms of others. A
 // leader that confirms nothing is left at once.
 func TestALeaderThatConfirmsItselfIsNotLeft(t *testing.T) {
@@ -526,8 +544,10 @@ func (s *stage) moved(long time.Duration, stay ...string) {
 
 // elect has a voter lead after d.
 func (s *stage) elect(name string, term uint64) {
-	for _, h := range s.hosts {
-		if h.name != name && h.votes && !h.rising && h.term != math.MaxUint64 {
+	for at, h := range s.hosts {
+		var honest bool
+		h.set(func() { honest = h.votes && !h.rising && h.term != math.MaxUint64 })
+		if honest && at != name {
 			h.serve(0)
 			h.tell(name, term)
 		}
@@ -725,19 +745,10 @@ func TestAJurorThatIsElectedDoesNotRest(t *testing.T) {
 // out of reach for long, are asked at once.
 func TestAVoiceAgainstALeaderHasTheJuryAsked(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		all := []string{"a", "b", "c", "d", "e"}
-		s.cluster5()
-		for _, name := range all[3:] {
-			h := s.host(name, 0)
-			h.votes = true
-			h.tell("a", 5)
-		}
-		s.set(func() { s.voters = all })
-		s.gossip("a", leads(5), votes)
-		s.attachedTo("a")
+		s.five()
 		time.Sleep(time.Minute)
 		s.set(func() {
-			for _, name := range all {
+			for _, name := range s.voters {
 				s.unreachable[name] = true
 			}
 		})
@@ -1092,20 +1103,7 @@ func TestAFickleFalseLeaderOutrunsNoVoter(t *testing.T) {
 // far5 is five voters that are so far away, and a has served the member for long. A false leader is near, at so
 // many places, in rising terms and with another name on each stream.
 func (s *stage) far5(far time.Duration, places int) {
-	all := []string{"a", "b", "c", "d", "e"}
-	s.cluster5()
-	for _, name := range all[3:] {
-		h := s.host(name, 0)
-		h.votes = true
-		h.tell("a", 5)
-		h.setAnswer(confirms)
-	}
-	s.set(func() { s.voters = all })
-	s.hosts["a"].list = all
-	s.gossip("a", leads(5), votes)
-	s.attachedTo("a")
-	time.Sleep(2 * timing.DirectMost)
-	for _, name := range all[1:] {
+	for _, name := range s.five()[1:] {
 		h := s.hosts[name]
 		h.set(func() { h.far, h.slow = 2*far, far })
 	}
@@ -1305,19 +1303,7 @@ func TestALyingRelayTakesNoJurorsSeat(t *testing.T) {
 func TestAFalseLeaderHasNoTrueOneBanned(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		onStage(t, func(t *testing.T, s *stage) {
-			all := []string{"a", "b", "c", "d", "e"}
-			s.cluster5()
-			for _, name := range all[3:] {
-				h := s.host(name, 0)
-				h.votes = true
-				h.tell("a", 5)
-				h.setAnswer(confirms)
-			}
-			s.set(func() { s.voters = all })
-			s.hosts["a"].list = all
-			s.gossip("a", leads(5), votes)
-			s.attachedTo("a")
-			time.Sleep(2 * timing.DirectMost)
+			all := s.five()
 			x := s.host("x", 5)
 			x.votes, x.list = true, []string{"x"}
 			x.setAnswer(confirms)
