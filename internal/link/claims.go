@@ -99,21 +99,33 @@ func (f *finder) makeRoom(t told) bool {
 		if t.via != "" { // the voter's claim before
 			maps.DeleteFunc(f.claims, func(_ string, c claim) bool { return c.voter && c.via == t.via })
 		}
-		if all := f.claimed(); len(all) >= maxClaims {
-			delete(f.claims, all[len(all)-1])
+		if last, n := f.last(true); n >= maxClaims {
+			delete(f.claims, last)
 		}
 		return true
 	}
-	gossiped := slices.DeleteFunc(f.claimed(), func(addr string) bool { return f.claims[addr].voter })
-	if len(gossiped) < maxGossiped {
+	last, n := f.last(false)
+	if n < maxGossiped {
 		return true
 	}
-	last := gossiped[len(gossiped)-1]
 	if f.claims[last].failed == 0 {
 		return false
 	}
 	delete(f.claims, last)
 	return true
+}
+
+// last returns the claim that goes after all others, of gossip or of all, and how many there are.
+func (f *finder) last(all bool) (last string, n int) {
+	for addr, c := range f.claims {
+		if c.voter && !all {
+			continue
+		}
+		if n++; n == 1 || f.order(addr, last) > 0 {
+			last = addr
+		}
+	}
+	return last, n
 }
 
 // failed notes that an attempt to attach at a place was in vain.
@@ -134,17 +146,15 @@ func (f *finder) dubious(a *ask) bool {
 }
 
 // claimed lists the addresses of all claims, the best first.
-func (f *finder) claimed() []string {
-	order := func(c claim) int {
-		if c.voter {
-			return 0
-		}
-		return 1
+func (f *finder) claimed() []string { return slices.SortedFunc(maps.Keys(f.claims), f.order) }
+
+// order compares the claims at two addresses, in the order in which they are tried.
+func (f *finder) order(x, y string) int {
+	a, b := f.claims[x], f.claims[y]
+	if a.voter != b.voter {
+		return rank(b.voter) - rank(a.voter)
 	}
-	return slices.SortedFunc(maps.Keys(f.claims), func(x, y string) int {
-		a, b := f.claims[x], f.claims[y]
-		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.failed, b.failed), cmp.Compare(b.term, a.term), cmp.Compare(x, y))
-	})
+	return cmp.Or(cmp.Compare(a.failed, b.failed), cmp.Compare(b.term, a.term), cmp.Compare(x, y))
 }
 
 // tryClaims attaches to the leaders told by others: directly, and after a while

@@ -179,7 +179,7 @@ func (f *finder) forgetAbove(highest uint64) {
 // way there, the place rests, or too many questions are under way.
 func (f *finder) start(ctx context.Context, a *ask, later func(time.Time)) bool {
 	self := f.link.cfg.Self.Addr
-	if a.at.addr == "" || a.at.addr == self || a.at.via == self || f.asks[a.at] != nil || len(f.asks) >= maxAsks && !a.juror ||
+	if a.at.addr == "" || a.at.addr == self || a.at.via == self || f.asks[a.at] != nil || len(f.asks) >= maxAsks && !f.inJury(a.at) ||
 		f.rival != nil && f.rival.reply.ask.at == a.at {
 		return false
 	}
@@ -429,6 +429,7 @@ func (f *finder) attached(up upstream, leader member.Process) {
 func (f *finder) left() {
 	f.refresh()
 	f.settleJury()
+	f.endFurther()
 	if time.Since(f.served) < timing.MostBackoff(f.link.TTL()) {
 		f.restAt(&ask{at: place{addr: f.before.Addr}})
 	}

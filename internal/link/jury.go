@@ -34,7 +34,8 @@ import (
 //     unless the jury tells so.
 //   - A leader that was not found where a member of the jury is, is in doubt until somebody in the
 //     jury tells of it; so is the first leader of all, unless it is the whole jury; or this member's own raft, if this member votes. Until then the whole jury
-//     is asked for any leader that it knows, again and again, before any other place.
+//     is asked for any leader that it knows, again and again, before any other place. Whoever has told
+//     of another leader, not of a later term, is asked for the next one: the word may be of before the election.
 //   - One leader on which the jury has not agreed is not taken after the other without a pause,
 //     longer each time: the jury needs time to answer, and begins anew with each. The same leader
 //     of the same term comes back without a pause, if nobody in the jury has told otherwise for
@@ -361,14 +362,30 @@ func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time))
 	}
 	for _, addr := range f.jury.members {
 		v, told := f.jury.voices[addr]
-		if addr == f.heardAt(up) || told && !(f.jury.doubts && v.term < up.term) {
+		if addr == f.heardAt(up) || told && !f.outdated(v, up) {
 			continue
 		}
 		a := &ask{at: place{addr: addr}, juror: true, once: !told, above: up.term, hold: timing.HoldFind(f.link.TTL())}
 		if told {
-			a.above-- // it may have answered before it heard of the election
+			a.above = v.term
 		}
 		f.start(ctx, a, later)
+	}
+}
+
+// outdated reports whether a word may be of before the election of a leader that is in doubt.
+func (f *finder) outdated(v voice, up *remote) bool {
+	return f.jury.doubts && v.term <= up.term && v != voice{up.term, f.before.Name}
+}
+
+// endFurther ends the questions for a further word of voters. A voter that leads would keep one
+// while this member looks for its leader.
+func (f *finder) endFurther() {
+	for at, a := range f.asks {
+		if a.juror && !a.once {
+			a.cancel()
+			delete(f.asks, at)
+		}
 	}
 }
 

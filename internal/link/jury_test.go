@@ -775,6 +775,33 @@ func TestAVoiceAgainstALeaderHasTheJuryAsked(t *testing.T) {
 	})
 }
 
+// A false leader of the present term is in doubt, and two of five voters, the true leader one of them, have spoken
+// against it: no majority. The further questions to them are not in the way when the false leader is lost.
+func TestAFurtherQuestionKeepsNobodyFromItsLeader(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.five()
+		a := s.hosts["a"]
+		for _, name := range []string{"c", "d", "e"} {
+			s.hosts[name].freeze()
+		}
+		x := s.host("x", 5)
+		x.votes, x.list = true, []string{"x"}
+		x.setAnswer(confirms)
+		s.set(func() { s.unreachable["a"] = true })
+		a.crash()
+		s.gossip("x", leads(5), votes)
+		time.Sleep(2 * time.Second)
+		s.attachedTo("x")
+		s.set(func() { clear(s.unreachable) })
+		time.Sleep(time.Minute)
+		s.attachedTo("x")
+		s.set(func() { delete(s.hosts, "x") })
+		x.crash()
+		time.Sleep(timing.RelayAfter(ttl) / 2) // until by a relay
+		s.attachedTo("a")
+	})
+}
+
 // asked returns how many questions for the leader the member has answered or keeps.
 func (h *host) asked() int {
 	h.mu.Lock()

@@ -211,7 +211,7 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "a voter that knew too little", promise: hardToKill, breaks: "a voter that told of an earlier leader is asked again",
-		file: "internal/link/jury.go", old: "told && !(f.jury.doubts && v.term < up.term)", new: "told && v.term <= up.term+1",
+		file: "internal/link/jury.go", old: "told && !f.outdated(v, up)", new: "told",
 		pkg: "internal/link", run: "HasToldOfTheLeaderOnce",
 	},
 	{
@@ -750,6 +750,21 @@ var roomMutants = []mutant{
 		name: "many words erase the jury's", promise: hardToKill, breaks: "no number of words of others displaces those of the jury",
 		file: "internal/link/jury.go", old: "return !slices.Contains(j.members, addr)", new: "return true",
 		pkg: "internal/link", run: "ManyRivals",
+	},
+	{
+		name: "others take the turn of the jury", promise: hardToKill, breaks: "places that keep questions keep no voter from being asked",
+		file: "internal/link/find.go", old: "len(f.asks) >= maxAsks && !f.inJury(a.at)", new: "len(f.asks) >= maxAsks && !a.juror",
+		pkg: "internal/link", run: "NoLiarKeeps",
+	},
+	{
+		name: "a word of before the election is the last", promise: hardToKill, breaks: "a voter whose word is of before the election is heard again",
+		file: "internal/link/jury.go", old: "f.jury.doubts && v.term <= up.term", new: "f.jury.doubts && v.term < up.term",
+		pkg: "internal/link", run: "NoLiarKeeps",
+	},
+	{
+		name: "further questions stay", promise: hardToKill, breaks: "a question for a further word keeps nobody from the leader",
+		file: "internal/link/find.go", old: "	f.endFurther()\n", new: "",
+		pkg: "internal/link", run: "AFurtherQuestion",
 	},
 	{
 		name: "the leader that the jury names is not waited for", promise: hardToKill, breaks: "a near false leader is not taken before the leader that the jury names",
