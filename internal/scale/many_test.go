@@ -17,7 +17,7 @@ func TestManyMembers(t *testing.T) {
 	sizes := []int{20}
 	switch {
 	case os.Getenv("WARDMOTE_FULL") == "scale":
-		sizes = []int{100, 300, 1000}
+		sizes = []int{100, 300, 600, 1000}
 	case testrounds.Full():
 		sizes = []int{100, 300}[:testrounds.Whole(1, 2)]
 	}

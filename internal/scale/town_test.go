@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -22,6 +23,9 @@ import (
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	testrounds.CollectRarely()
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(14 << 30) // 900 members keep 5 GB alive while they join, and five times that is more than a host has
+	}
 	os.Exit(m.Run())
 }
 
@@ -65,14 +69,18 @@ func inTown(t *testing.T, thin int, f func(w *town)) {
 		w := &town{t: t, net: simnet.New(1)}
 		w.net.SetDefault(simnet.Link{Delay: time.Millisecond})
 		defer w.end()
-		// A hundred at a time: each newcomer is dialled by all, and a process has the memory for so
-		// many handshakes at once.
+		// A hundred at a time, each when most news of those before is over: each newcomer is dialled
+		// by all, and each member makes a new list of all at each news. For hundreds at once
+		// that takes more memory than a host has.
 		const together = 100
 		for i := range voters + thin {
 			w.residents = append(w.residents, w.settle(i))
 			if n := i + 1; n%together == 0 || n == voters+thin {
 				for _, r := range w.residents[(n-1)/together*together:] {
 					w.ready(r)
+				}
+				if n < voters+thin {
+					time.Sleep(5 * time.Second)
 				}
 			}
 		}

@@ -26,7 +26,7 @@ type link struct {
 	Link
 	set bool // by SetLink: the default does not apply
 	cut bool
-	rng *rand.Rand
+	rng *rand.Rand // nil: nothing was drawn yet, and most of a million routes never draw
 }
 
 // link returns the state of route r. The callers of all functions in this file
@@ -34,10 +34,7 @@ type link struct {
 func (n *Network) link(r route) *link {
 	l := n.links[r]
 	if l == nil {
-		sum := fnv.New64a()
-		_, _ = sum.Write(r.from.AsSlice())
-		_, _ = sum.Write(r.to.AsSlice())
-		l = &link{rng: rand.New(rand.NewPCG(n.seed, sum.Sum64()))}
+		l = &link{}
 		n.links[r] = l
 	}
 	return l
@@ -46,16 +43,24 @@ func (n *Network) link(r route) *link {
 // between returns the state of the route between two hosts.
 func (n *Network) between(from, to string) *link { return n.link(route{mustIP(from), mustIP(to)}) }
 
-// quality returns the Link that applies to r, and the random source of r.
+// quality returns the Link that applies to r, and the random source of r if the Link
+// draws.
 func (n *Network) quality(r route) (Link, *rand.Rand) {
 	l := n.link(r)
+	q := n.defaultLink
 	switch {
 	case l.set:
-		return l.Link, l.rng
+		q = l.Link
 	case r.from == r.to:
-		return Link{}, l.rng
+		q = Link{}
 	}
-	return n.defaultLink, l.rng
+	if l.rng == nil && (q.Loss > 0 || q.Jitter > 0) {
+		sum := fnv.New64a()
+		_, _ = sum.Write(r.from.AsSlice())
+		_, _ = sum.Write(r.to.AsSlice())
+		l.rng = rand.New(rand.NewPCG(n.seed, sum.Sum64()))
+	}
+	return q, l.rng
 }
 
 // isCut reports whether r carries nothing. A host always reaches itself.
