@@ -259,6 +259,7 @@ func (n *Node) newLink() *link.Link {
 		VoterAddrs: n.voterAddrs,
 		OtherAddrs: n.otherAddrs,
 		Members:    n.gossip.Alive,
+		Claimants:  n.gossip.Claimants,
 		Gossiped:   n.gossip.Changed,
 		Dial:       n.dialMember,
 		Voters:     n.votersTold,

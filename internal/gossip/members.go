@@ -37,6 +37,7 @@ type members struct {
 	seen  map[string]member.Sighting // by gossip name; the dead too, for a while
 	names map[string][]string        // the gossip names of seen, by member name
 	dead  int                        // of seen
+	claim map[string]bool            // of seen: it lives, and says that it votes or leads
 	at    map[string]string          // the address of each of seen: the first listed, or where it has answered
 	lists lists
 
@@ -52,7 +53,7 @@ type lists struct {
 }
 
 func newMembers(self member.Self, meta member.Metadata, cluster func() machine.ClusterID) *members {
-	return &members{self: self, cluster: cluster, proven: func(string) bool { return false }, meta: meta, seen: make(map[string]member.Sighting), names: make(map[string][]string), at: make(map[string]string)}
+	return &members{self: self, cluster: cluster, proven: func(string) bool { return false }, meta: meta, seen: make(map[string]member.Sighting), claim: make(map[string]bool), names: make(map[string][]string), at: make(map[string]string)}
 }
 
 // gossipName is the name of a process in gossip.
@@ -157,6 +158,9 @@ func (m *members) record(s member.Sighting) (news bool, newest uint64) {
 	}
 	m.seen[key] = s
 	m.lists = lists{}
+	if delete(m.claim, key); s.Alive && (s.Meta.Voter || s.Meta.Leads != 0) {
+		m.claim[key] = true
+	}
 	if m.at[key] == "" {
 		m.at[key] = s.Addr
 	}
@@ -240,6 +244,18 @@ func (m *members) of(name string) (out []member.Sighting) {
 	}
 	slices.SortFunc(out, member.Compare)
 	return out
+}
+
+func (m *members) claimants() (out []member.Sighting, living int) {
+	own := m.cluster()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key := range m.claim {
+		if s, ok := m.listed(key, own); ok && !m.self.Is(s.Process) {
+			out = append(out, s)
+		}
+	}
+	return out, len(m.seen) - m.dead
 }
 
 // listed returns a known process as the lists have it. Ok is false for a member of another

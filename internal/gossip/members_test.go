@@ -222,12 +222,21 @@ func TestProcessesAreFoundByName(t *testing.T) {
 		if got := m.alive(); !reflect.DeepEqual(got, alive) {
 			t.Fatalf("alive: %+v, want %+v", got, alive)
 		}
+		got, _ := m.claimants()
+		slices.SortFunc(got, member.Compare)
+		claimants := slices.DeleteFunc(alive, func(s member.Sighting) bool {
+			return self.Is(s.Process) || !s.Meta.Voter && s.Meta.Leads == 0
+		})
+		if len(got)+len(claimants) > 0 && !reflect.DeepEqual(got, claimants) {
+			t.Fatalf("claimants: %+v, want %+v", got, claimants)
+		}
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range 2000 {
 		s := seen([]string{"a", "b", "c"}[rng.IntN(3)], 1+rng.Uint64N(6))
 		s.Alive = rng.IntN(3) > 0
 		s.Meta.Cluster = machine.ClusterID{uint8(rng.IntN(3))}
+		s.Meta.Voter, s.Meta.Leads = rng.IntN(3) == 0, rng.Uint64N(2)
 		m.record(s)
 		if i%10 == 0 {
 			own = machine.ClusterID{uint8(rng.IntN(3))}

@@ -55,8 +55,8 @@ func (f *finder) hear(above uint64, lost bool) {
 	if p, term, ok := f.link.cfg.Guess(); ok && worth(term) {
 		f.claim(told{p, term, "", true})
 	}
-	for _, i := range rand.Perm(len(f.members)) {
-		if m := f.members[i]; m.Meta.Leads != 0 && worth(m.Meta.Leads) {
+	for _, i := range rand.Perm(len(f.claimants)) {
+		if m := f.claimants[i]; m.Meta.Leads != 0 && worth(m.Meta.Leads) {
 			f.claim(told{m.Process, m.Meta.Leads, "", false})
 		}
 	}
@@ -180,7 +180,7 @@ func (f *finder) tryClaims(start func(place, string, bool) bool, ttl time.Durati
 func (f *finder) voters() (out []string) {
 	k := f.link
 	var gossiped []string
-	for _, m := range f.members {
+	for _, m := range f.claimants {
 		if m.Meta.Voter {
 			gossiped = append(gossiped, m.Addr)
 		}

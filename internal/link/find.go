@@ -52,13 +52,14 @@ type finder struct {
 	rival   *rival // nil: none
 	bans    map[bannee]ban
 
-	up      upstream          // as installed; nil: none
-	served  time.Time         // of the latest attachment
-	since   time.Time         // of the loss of the leader
-	before  member.Process    // the present leader, or the leader before; no Addr: none
-	direct  time.Time         // when a relayed member next dials its leader
-	backoff time.Duration     // between such dials
-	members []member.Sighting // as of the present look
+	up        upstream          // as installed; nil: none
+	served    time.Time         // of the latest attachment
+	since     time.Time         // of the loss of the leader
+	before    member.Process    // the present leader, or the leader before; no Addr: none
+	direct    time.Time         // when a relayed member next dials its leader
+	backoff   time.Duration     // between such dials
+	claimants []member.Sighting // as of the present look
+	living    int               // members, as of the present look
 
 	others      time.Time // when members without a vote are asked next
 	othersPause time.Duration
@@ -110,7 +111,7 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 	}
 	k, now := f.link, time.Now()
 	ttl := k.TTL()
-	f.members = k.cfg.Members()
+	f.claimants, f.living = k.cfg.Claimants()
 	f.hearSelf()
 	above, lost, search := k.servedTerm(), true, true
 	f.forgetAbove(above)
@@ -196,7 +197,7 @@ func (f *finder) start(ctx context.Context, a *ask, later func(time.Time)) bool 
 // moment.
 func (f *finder) launch(ctx context.Context, a *ask) {
 	k := f.link
-	if n := max(len(f.members), k.attachedMembers()); n > 1 && (n > 16 || f.rival == nil) { // a few make no rush
+	if n := max(f.living, k.attachedMembers()); n > 1 && (n > 16 || f.rival == nil) { // a few make no rush
 		a.delay = rand.N(timing.Spread(k.TTL(), n))
 	}
 	a.known, a.begun = f.isVoter(a.at), time.Now()
@@ -226,7 +227,7 @@ func (f *finder) askOthers(start func(place, string, bool) bool, later func(time
 		return
 	}
 	voters, addrs := f.voters(), f.link.cfg.OtherAddrs()
-	for _, m := range f.members {
+	for _, m := range f.link.cfg.Members() {
 		addrs = append(addrs, m.Addr)
 	}
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })

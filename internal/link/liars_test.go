@@ -24,15 +24,16 @@ type drama struct {
 	voters  []string // the true ones
 	dead    []string // a minority of them
 	liars   []*host
-	known   bool   // the member knows the voters otherwise than by gossip
-	started bool   // a true leader has served the member before the first liar came
-	leader  string // the true one
+	far     time.Duration // one way to a true voter
+	known   bool          // the member knows the voters otherwise than by gossip
+	started bool          // a true leader has served the member before the first liar came
+	leader  string        // the true one
 	term    uint64
 }
 
 // TestNoLiarKeepsAMemberFromItsLeader has random liars, which hold certificates of the voter role and are
 // no voters, beside random elections among three or five voters, of which a majority is always in
-// reach. After an election the member is without its leader for a few seconds at most, and with a leader
+// reach. After an election the member is without its leader for four seconds and some questions at most, and with a leader
 // that answers it is not at all.
 //
 // No liar is a true voter or has the name of one, and a member that has just started is told of fewer
@@ -79,11 +80,11 @@ func one[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 func (d *drama) cast() {
 	s, r := d.s, d.r
 	d.voters = []string{"a", "b", "c", "d", "e"}[:one(r, 3, 5)]
-	far := one(r, 0, 0, 20*time.Millisecond, 60*time.Millisecond, 150*time.Millisecond)
+	d.far = one(r, 0, 0, 20*time.Millisecond, 60*time.Millisecond, 150*time.Millisecond)
 	named := r.IntN(2) == 0
 	for _, name := range d.voters {
 		h := s.host(name, 0)
-		h.votes, h.list, h.named, h.far, h.slow = true, d.voters, named, 2*far, far
+		h.votes, h.list, h.named, h.far, h.slow = true, d.voters, named, 2*d.far, d.far
 		h.setAnswer(confirms)
 	}
 	d.known = r.IntN(4) > 0
@@ -91,7 +92,7 @@ func (d *drama) cast() {
 		s.set(func() { s.voters = slices.Clone(d.voters) })
 	}
 	served := one(r, time.Second, time.Second+2*timing.DirectMost)
-	d.note("%d voters, %v away, named %v, known %v, the first leader serves for %v", len(d.voters), far, named, d.known, served)
+	d.note("%d voters, %v away, named %v, known %v, the first leader serves for %v", len(d.voters), d.far, named, d.known, served)
 	for _, name := range d.voters {
 		s.know(name, votes)
 	}
@@ -210,7 +211,7 @@ func (d *drama) act() {
 	if r.IntN(2) == 0 {
 		s.gossip(next, leads(d.term), votes)
 	}
-	d.serves("an election", 15*time.Second, 4*time.Second)
+	d.serves("an election", 15*time.Second, 4*time.Second+16*d.far)
 	close(stop)
 	<-ended
 	synctest.Wait()

@@ -42,10 +42,12 @@ type Config struct {
 	VoterAddrs func() []string
 	OtherAddrs func() []string
 
-	// Members returns the living members. The channel of Gossiped is closed at
-	// the next change of Members.
-	Members  func() []member.Sighting
-	Gossiped func() <-chan struct{}
+	// Members returns the living members, and Claimants those of the others that say that they vote
+	// or lead, with the number of all: each look at thousands would cost too much. The channel of
+	// Gossiped is closed at the next change of Members.
+	Members   func() []member.Sighting
+	Claimants func() (claimants []member.Sighting, living int)
+	Gossiped  func() <-chan struct{}
 
 	// Dial opens a member stream to a member, of any name if the name is empty. Via is
 	// the address of the voter that relays the stream, or "".

@@ -92,6 +92,10 @@ func onStageIn(t *testing.T, cluster machine.ClusterID, f func(t *testing.T, s *
 				s.set(func() { all = slices.Clone(s.members) })
 				return all
 			},
+			Claimants: func() (some []member.Sighting, living int) {
+				s.set(func() { some, living = slices.Clone(s.members), len(s.members) })
+				return slices.DeleteFunc(some, func(m member.Sighting) bool { return !m.Meta.Voter && m.Meta.Leads == 0 }), living
+			},
 			Gossiped: s.gossiped.Wait,
 			Proved:   s.gossiped.Wait,
 			Dial:     s.dial,
