@@ -802,6 +802,35 @@ func TestAFurtherQuestionKeepsNobodyFromItsLeader(t *testing.T) {
 	})
 }
 
+// All voters were out of reach, and places that keep every question are known as voters by gossip. The voters
+// are asked all the same once they are in reach again.
+func TestPlacesThatKeepQuestionsTakeNoTurnOfTheJury(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a, b, c := s.served5()
+		hosts := map[string]*host{"b": b, "c": c}
+		s.set(func() {
+			for _, name := range []string{"a", "b", "c"} {
+				delete(s.hosts, name)
+			}
+		})
+		for i := range 60 {
+			f := s.host(fmt.Sprint("filler", i), 0)
+			f.votes, f.frozen = true, true
+			s.know(f.name, votes)
+		}
+		for _, h := range []*host{a, b, c} {
+			h.crash()
+		}
+		s.gossiped.Wake()
+		time.Sleep(5 * time.Second)
+		s.attachedTo("")
+		s.set(func() { maps.Copy(s.hosts, hosts) })
+		s.elect("c", 9)
+		time.Sleep(2 * timing.MostBackoff(ttl))
+		s.attachedTo("c")
+	})
+}
+
 // asked returns how many questions for the leader the member has answered or keeps.
 func (h *host) asked() int {
 	h.mu.Lock()

@@ -754,7 +754,7 @@ var roomMutants = []mutant{
 	{
 		name: "others take the turn of the jury", promise: hardToKill, breaks: "places that keep questions keep no voter from being asked",
 		file: "internal/link/find.go", old: "len(f.asks) >= maxAsks && !f.inJury(a.at)", new: "len(f.asks) >= maxAsks && !a.juror",
-		pkg: "internal/link", run: "NoLiarKeeps",
+		pkg: "internal/link", run: "TakeNoTurn",
 	},
 	{
 		name: "a word of before the election is the last", promise: hardToKill, breaks: "a voter whose word is of before the election is heard again",
