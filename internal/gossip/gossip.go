@@ -249,7 +249,7 @@ func (g *Gossip) Described() member.Metadata { return g.members.ownMeta() }
 func (g *Gossip) Alive() []member.Sighting { return g.members.alive() }
 
 // Claimants lists the other living members that say of themselves that they vote or lead, in no
-// order, and counts all living ones. Beside a thousand members it costs what a few do.
+// order, and counts all living ones, of any cluster. Beside a thousand members it costs what a few do.
 func (g *Gossip) Claimants() (claimants []member.Sighting, living int) { return g.members.claimants() }
 
 // All lists the known members, the remembered dead included, by name and then

@@ -222,7 +222,16 @@ func TestProcessesAreFoundByName(t *testing.T) {
 		if got := m.alive(); !reflect.DeepEqual(got, alive) {
 			t.Fatalf("alive: %+v, want %+v", got, alive)
 		}
-		got, _ := m.claimants()
+		got, living := m.claimants()
+		n := 0
+		for _, s := range m.seen {
+			if s.Alive {
+				n++
+			}
+		}
+		if living != n {
+			t.Fatalf("%d living members, want %d", living, n)
+		}
 		slices.SortFunc(got, member.Compare)
 		claimants := slices.DeleteFunc(alive, func(s member.Sighting) bool {
 			return self.Is(s.Process) || !s.Meta.Voter && s.Meta.Leads == 0

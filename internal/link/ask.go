@@ -115,7 +115,7 @@ func (k *Link) negotiate(ctx context.Context, r *reply, up *remote) bool {
 		if !k.inquire(ctx, r, up.stream) {
 			return false
 		}
-		if r.hint.Leader != "" && r.hint.Leader == r.name && r.hint.Addr != k.cfg.Self.Addr {
+		if r.hint.Leader != "" && r.hint.Leader == r.name && r.hint.Addr != k.cfg.Self.Addr && (!a.further() || a.news(r.hint)) {
 			attached, _ := k.attach(ctx, r, up)
 			return attached
 		}
@@ -133,6 +133,9 @@ func (k *Link) negotiate(ctx context.Context, r *reply, up *remote) bool {
 func (a *ask) news(h wire.Hint) bool {
 	return h.Leader != "" && (h.Term > a.above || a.lost && h.Term == a.above)
 }
+
+// further reports whether a voter of the jury is asked for its next word.
+func (a *ask) further() bool { return a.juror && !a.once }
 
 // inquire asks where the leader is, and reports whether a readable answer came.
 func (k *Link) inquire(ctx context.Context, r *reply, s *stream.Stream) bool {

@@ -70,6 +70,9 @@ func (f *finder) claim(t told) {
 	if addr == "" || addr == f.link.cfg.Self.Addr {
 		return
 	}
+	if up, ok := f.up.(*remote); ok && (t.term < up.term || t.term == up.term && !up.silent()) {
+		return // a word for the jury alone
+	}
 	old, known := f.claims[addr]
 	switch {
 	case known && old.voter && !t.voter:
@@ -84,8 +87,10 @@ func (f *finder) claim(t told) {
 		return
 	}
 	at := place{addr: addr}
-	if t.voter {
-		delete(f.rests, at) // there is news of the place
+	if t.voter { // there is news of the place; voters that lie have some all the time
+		if r, ok := f.rests[at]; ok && time.Until(r.until) > timing.LeastBackoff {
+			f.rests[at] = rest{time.Now().Add(jitter(timing.LeastBackoff)), r.pause}
+		}
 	} else if r, ok := f.rests[at]; ok && r.pause < timing.MostBackoff(f.link.TTL()) {
 		f.rests[at] = rest{pause: r.pause} // once more at once, and then a longer rest
 	}
@@ -155,6 +160,13 @@ func (f *finder) order(x, y string) int {
 		return rank(b.voter) - rank(a.voter)
 	}
 	return cmp.Or(cmp.Compare(a.failed, b.failed), cmp.Compare(b.term, a.term), cmp.Compare(x, y))
+}
+
+func rank(first bool) int {
+	if first {
+		return 1
+	}
+	return 0
 }
 
 // tryClaims attaches to the leaders told by others: directly, and after a while

@@ -16,7 +16,7 @@ import (
 
 // Limits of the questions under way.
 const (
-	maxAsks   = 16 // at a time, but for those to the jury, which come on top: an honest one has maxVoters at most
+	maxAsks   = 16 // at a time; the jury is asked beyond them, and an honest one has maxVoters at most
 	maxVoters = 9  // voters asked at a time: more than any cluster has
 	maxOthers = 3  // members without a vote asked at a time
 
@@ -125,6 +125,9 @@ func (f *finder) ask(ctx context.Context) (next time.Time) {
 	}
 	start := func(at place, name string, leads bool) bool {
 		return f.start(ctx, &ask{at: at, name: name, leads: leads, lost: lost, above: above, hold: timing.HoldFind(ttl)}, later)
+	}
+	if up != nil && lost {
+		f.endFurther(above)
 	}
 	f.askBusy(up, later)
 	if up != nil {
@@ -286,13 +289,6 @@ func (f *finder) standBy(ctx context.Context, up *remote, above uint64, ttl time
 	}
 }
 
-func rank(first bool) int {
-	if first {
-		return 1
-	}
-	return 0
-}
-
 // goDirect dials the leader of a relayed member now and then.
 func (f *finder) goDirect(start func(place, string, bool) bool, up *remote, later func(time.Time)) {
 	now, at := time.Now(), place{addr: f.before.Addr}
@@ -320,9 +316,7 @@ func (f *finder) take(r reply) *reply {
 		delete(f.asks, a.at)
 	}
 	if !current {
-		if r.up != nil {
-			f.discard(r.up)
-		}
+		f.discard(&r)
 		return nil
 	}
 	k.learnFrom(r.hint, a.known)
@@ -334,7 +328,7 @@ func (f *finder) take(r reply) *reply {
 	if r.up != nil && f.better(&r) && !f.isBanned(r.banned()) {
 		switch {
 		case f.tooSoon(&r):
-			f.discard(r.up)
+			f.discard(&r)
 			f.restTooSoon(a.at)
 			return nil
 		case f.challenge(r):
@@ -342,9 +336,7 @@ func (f *finder) take(r reply) *reply {
 		}
 		return &r
 	}
-	if r.up != nil {
-		f.discard(r.up)
-	}
+	f.discard(&r)
 	f.failed(a)
 	if a.news(r.hint) {
 		f.claim(told{member.Process{Name: r.hint.Leader, Addr: r.hint.Addr}, r.hint.Term, cmp.Or(a.at.via, a.at.addr), r.hint.Votes})
@@ -377,11 +369,14 @@ func (f *finder) better(r *reply) bool {
 	return now.via != "" && up.via == "" || now.silent() || now.aged()
 }
 
-// discard leaves an unneeded upstream. Its leader may be the present leader, with
-// the sessions' events routed there: the sessions are attached here again.
-func (f *finder) discard(up *remote) {
-	up.Quit(nil)
-	if now, ok := f.up.(*remote); ok && now.term == up.term {
+// discard leaves the unneeded upstream of a reply, if any. Its leader may be the present leader,
+// with the sessions' events routed there: the sessions are attached here again.
+func (f *finder) discard(r *reply) {
+	if r.up == nil {
+		return
+	}
+	r.up.Quit(nil)
+	if now, ok := f.up.(*remote); ok && now.term == r.up.term && f.before.Name == r.name {
 		keys, fresh, _ := f.link.keys()
 		for _, req := range attachRequests(now.term, keys, fresh, maxShown) {
 			_, _ = now.stream.Begin(wire.Attach, wire.Marshal(&req), func(wire.Frame, error) {})
@@ -424,13 +419,13 @@ func (f *finder) attached(up upstream, leader member.Process) {
 	f.direct = time.Now().Add(jitter(f.backoff))
 }
 
-// left notes the loss of the upstream. The questions under way stay: their answer
-// is the next leader. Every other place is asked at once, except a leader that has
+// left notes the loss of the upstream. The questions under way stay, but for those for a further word:
+// their answer is the next leader. Every other place is asked at once, except a leader that has
 // ended the stream a moment after the attachment.
 func (f *finder) left() {
 	f.refresh()
 	f.settleJury()
-	f.endFurther()
+	f.endFurther(0)
 	if time.Since(f.served) < timing.MostBackoff(f.link.TTL()) {
 		f.restAt(&ask{at: place{addr: f.before.Addr}})
 	}

@@ -373,16 +373,17 @@ func (f *finder) askJury(ctx context.Context, up *remote, later func(time.Time))
 	}
 }
 
-// outdated reports whether a word may be of before the election of a leader that is in doubt.
+// outdated reports whether a word may be of before the election of a leader that is in doubt. While that
+// leader is silent, the search asks for leaders of its term.
 func (f *finder) outdated(v voice, up *remote) bool {
-	return f.jury.doubts && v.term <= up.term && v != voice{up.term, f.before.Name}
+	return f.jury.doubts && (v.term < up.term || v.term == up.term && !up.silent()) && v != voice{up.term, f.before.Name}
 }
 
-// endFurther ends the questions for a further word of voters. A voter that leads would keep one
-// while this member looks for its leader.
-func (f *finder) endFurther() {
+// endFurther ends the questions for a further word of voters, above the term least or a later one. A voter
+// that leads in the term would keep one while this member looks for its leader.
+func (f *finder) endFurther(least uint64) {
 	for at, a := range f.asks {
-		if a.juror && !a.once {
+		if a.further() && a.above >= least {
 			a.cancel()
 			delete(f.asks, at)
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -776,30 +777,115 @@ func TestAVoiceAgainstALeaderHasTheJuryAsked(t *testing.T) {
 }
 
 // A false leader of the present term is in doubt, and two of five voters, the true leader one of them, have spoken
-// against it: no majority. The further questions to them are not in the way when the false leader is lost.
+// against it: no majority. They are asked for their next words without haste, and these questions are not in
+// the way when the false leader ends or is silent.
 func TestAFurtherQuestionKeepsNobodyFromItsLeader(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.five()
-		a := s.hosts["a"]
-		for _, name := range []string{"c", "d", "e"} {
-			s.hosts[name].freeze()
-		}
-		x := s.host("x", 5)
-		x.votes, x.list = true, []string{"x"}
-		x.setAnswer(confirms)
-		s.set(func() { s.unreachable["a"] = true })
-		a.crash()
-		s.gossip("x", leads(5), votes)
-		time.Sleep(2 * time.Second)
-		s.attachedTo("x")
-		s.set(func() { clear(s.unreachable) })
-		time.Sleep(time.Minute)
-		s.attachedTo("x")
-		s.set(func() { delete(s.hosts, "x") })
-		x.crash()
-		time.Sleep(timing.RelayAfter(ttl) / 2) // until by a relay
-		s.attachedTo("a")
-	})
+	for _, silent := range []bool{false, true} {
+		onStage(t, func(t *testing.T, s *stage) {
+			s.five()
+			a := s.hosts["a"]
+			for _, name := range []string{"c", "d", "e"} {
+				s.hosts[name].freeze()
+			}
+			x := s.host("x", 5)
+			x.votes, x.list = true, []string{"x"}
+			x.setAnswer(confirms)
+			s.set(func() { s.unreachable["a"] = true })
+			a.crash()
+			s.gossip("x", leads(5), votes)
+			time.Sleep(2 * time.Second)
+			s.attachedTo("x")
+			s.set(func() { clear(s.unreachable) })
+			s.dialled()
+			before := a.attached()
+			time.Sleep(time.Minute)
+			s.attachedTo("x")
+			if n := strings.Count(s.dialled(), "b"); n > 40 {
+				t.Errorf("a voter was dialled %d times in a minute", n)
+			}
+			if n := a.attached() - before; n > 6 {
+				t.Errorf("the true leader was attached to %d times beside the false one", n)
+			}
+			if up, _ := s.k.current(); silent {
+				x.freeze()
+				up.Beat(nil, sid(1), func(wire.Code) {})
+				time.Sleep(timing.AnswerLimit(ttl) / 2) // until the false leader is left for its silence
+			} else {
+				s.set(func() { delete(s.hosts, "x") })
+				x.crash()
+				time.Sleep(timing.RelayAfter(ttl) / 2) // until by a relay
+			}
+			s.attachedTo("a")
+		})
+	}
+}
+
+// A voter has told of the leader before, beside a false leader of that one's term. It is heard again
+// at the next election, although places that keep every question have the one question of the member.
+func TestAWordOfBeforeTheElectionIsNotTheLast(t *testing.T) {
+	for range 5 { // who has the one question is chance
+		onStage(t, func(t *testing.T, s *stage) {
+			a, b, c := s.served5()
+			s.set(func() { delete(s.hosts, "a") })
+			b.tell("", 0)
+			x := s.host("x", 5)
+			x.votes = true
+			for i := range 8 {
+				f := s.host(fmt.Sprint("filler", i), 0)
+				f.votes, f.frozen = true, true
+				x.list = append(x.list, f.name)
+			}
+			x.setAnswer(confirms)
+			a.crash()
+			s.gossip("x", leads(5), votes)
+			time.Sleep(time.Minute)
+			s.attachedTo("x")
+			c.crash() // another place has the one question then
+			time.Sleep(time.Second)
+			c.tell("b", 7)
+			b.serve(7)
+			time.Sleep(time.Second)
+			s.attachedTo("b")
+		})
+	}
+}
+
+// Two of five voters lie, and tell of each other as leaders in ever higher terms, and the others are out of reach,
+// so that no majority judges the false leader. The liars are dialled with pauses, whether they tell of terms
+// below the false leader's or above.
+func TestVotersThatLieAreDialledWithPauses(t *testing.T) {
+	for _, c := range []struct {
+		term uint64
+		most int
+	}{{1 << 62, 200}, {5, 500}} {
+		onStage(t, func(t *testing.T, s *stage) {
+			s.five()
+			a := s.hosts["a"]
+			s.hosts["b"].freeze()
+			s.hosts["c"].freeze()
+			s.set(func() { s.unreachable["a"] = true })
+			x := s.host("x", c.term)
+			x.votes, x.list = true, []string{"x"}
+			x.setAnswer(confirms)
+			for name, other := range map[string]string{"d": "e", "e": "d"} {
+				h := s.hosts[name]
+				h.set(func() { h.restless, h.hint, h.told = true, other, 6 })
+			}
+			a.crash()
+			s.gossip("x", leads(c.term), votes)
+			time.Sleep(2 * time.Second)
+			s.attachedTo("x")
+			s.dialled()
+			time.Sleep(10 * time.Second)
+			s.attachedTo("x")
+			dials := s.dialled()
+			for _, liar := range []string{"d", "e"} {
+				if n := strings.Count(dials, liar); n > c.most {
+					t.Errorf("false leader of term %d: %s was dialled %d times in 10 s", c.term, liar, n)
+				}
+			}
+		})
+	}
 }
 
 // All voters were out of reach, and places that keep every question are known as voters by gossip. The voters

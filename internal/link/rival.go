@@ -35,7 +35,7 @@ func (f *finder) challenge(r reply) bool {
 		}
 	}
 	if f.rival != nil {
-		f.discard(r.up)
+		f.discard(&r)
 		f.restAt(r.ask)
 		return true
 	}
@@ -123,7 +123,7 @@ func (f *finder) judgeRival() *reply {
 func (f *finder) dropRival() {
 	if rv := f.rival; rv != nil {
 		f.rival = nil
-		f.discard(rv.reply.up)
+		f.discard(&rv.reply)
 	}
 }
 

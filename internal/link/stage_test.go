@@ -271,6 +271,7 @@ type host struct {
 	list      []string      // the voters that it tells
 	slow      time.Duration // until it looks at a question for the leader
 	far       time.Duration // to dial it takes so long
+	restless  bool          // tells a higher term each time
 	fickle    bool          // has another name on each stream
 	rising    bool          // leads in a higher term at each Attach
 	coy       int           // refuses so many Attaches, and tells of itself
@@ -384,6 +385,9 @@ func (h *host) handle(q *stream.Request) {
 func (h *host) hintLocked() wire.Hint {
 	if h.term != 0 {
 		return wire.Hint{Term: h.term, Leader: h.name, Addr: h.name, Votes: h.votes, Voters: h.list}
+	}
+	if h.restless {
+		h.told++
 	}
 	return wire.Hint{Term: h.told, Leader: h.hint, Addr: h.hint, Votes: h.votes}
 }

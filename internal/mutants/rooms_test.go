@@ -758,12 +758,37 @@ var roomMutants = []mutant{
 	},
 	{
 		name: "a word of before the election is the last", promise: hardToKill, breaks: "a voter whose word is of before the election is heard again",
-		file: "internal/link/jury.go", old: "f.jury.doubts && v.term <= up.term", new: "f.jury.doubts && v.term < up.term",
-		pkg: "internal/link", run: "NoLiarKeeps",
+		file: "internal/link/jury.go", old: "(v.term < up.term || v.term == up.term && !up.silent())", new: "v.term < up.term",
+		pkg: "internal/link", run: "AWordOfBefore",
+	},
+	{
+		name: "a further question above less", promise: hardToKill, breaks: "a voter is asked for its next word without haste",
+		file: "internal/link/jury.go", old: "a.above = v.term", new: "a.above--",
+		pkg: "internal/link", run: "AFurtherQuestion",
+	},
+	{
+		name: "further questions beside a silent leader", promise: hardToKill, breaks: "a question for a further word keeps nobody from the leader while the present one is silent",
+		file: "internal/link/find.go", old: "		f.endFurther(above)\n", new: "",
+		pkg: "internal/link", run: "AFurtherQuestion",
+	},
+	{
+		name: "a further word attaches", promise: hardToKill, breaks: "a leader of the present term is not attached to beside it",
+		file: "internal/link/ask.go", old: " && (!a.further() || a.news(r.hint))", new: "",
+		pkg: "internal/link", run: "AFurtherQuestion",
+	},
+	{
+		name: "a claim of no worth", promise: hardToKill, breaks: "a voter that lies about leaders of lower terms is asked with pauses",
+		file: "internal/link/claims.go", old: "t.term < up.term || t.term == up.term && !up.silent()", new: "up == nil",
+		pkg: "internal/link", run: "VotersThatLie",
+	},
+	{
+		name: "a claim without a pause", promise: hardToKill, breaks: "voters that lie about each other are asked with pauses",
+		file: "internal/link/claims.go", old: "rest{time.Now().Add(jitter(timing.LeastBackoff)), r.pause}", new: "rest{time.Now(), r.pause}",
+		pkg: "internal/link", run: "VotersThatLie",
 	},
 	{
 		name: "further questions stay", promise: hardToKill, breaks: "a question for a further word keeps nobody from the leader",
-		file: "internal/link/find.go", old: "	f.endFurther()\n", new: "",
+		file: "internal/link/find.go", old: "	f.endFurther(0)\n", new: "",
 		pkg: "internal/link", run: "AFurtherQuestion",
 	},
 	{
