@@ -222,8 +222,7 @@ func (d *drama) elect(name string) {
 	d.s.hosts[name].serve(d.term)
 }
 
-// serves fails the test if the member is without its leader for longer than most within a time,
-// or at the end of it.
+// serves fails the test if the member is without its leader for longer than most within a time, or in the end.
 func (d *drama) serves(after string, within, most time.Duration) {
 	const step = 20 * time.Millisecond
 	var without time.Duration
@@ -233,8 +232,7 @@ func (d *drama) serves(after string, within, most time.Duration) {
 			without += step
 		}
 	}
-	if without > most {
-		got, _, _ := d.s.k.Leader()
+	if got, _, _ := d.s.k.Leader(); without > most || got != d.leader {
 		d.s.t.Errorf("after %s: without %s for %v, at %q in the end", after, d.leader, without, got)
 	}
 }
