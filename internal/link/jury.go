@@ -33,9 +33,10 @@ import (
 //   - Of one term there is one leader. A second one is not taken in place of a leader that answers,
 //     unless the jury tells so.
 //   - A leader that was not found where a member of the jury is, is in doubt until somebody in the
-//     jury tells of it; so is the first leader of all, unless it is the whole jury; or this member's own raft, if this member votes. Until then the whole jury
-//     is asked for any leader that it knows, again and again, before any other place. Whoever has told
-//     of another leader, not of a later term, is asked for the next one: the word may be of before the election.
+//     jury tells of it, or this member's own raft, if this member votes; so is the first leader of
+//     all, unless it is the whole jury. Until then the whole jury is asked for any leader that it
+//     knows, again and again, before any other place. Whoever has told of another leader, not of a
+//     later term, is asked for the next one: the word may be of before the election.
 //   - One leader on which the jury has not agreed is not taken after the other without a pause,
 //     longer each time: the jury needs time to answer, and begins anew with each. The same leader
 //     of the same term comes back without a pause, if nobody in the jury has told otherwise for
